@@ -1,0 +1,68 @@
+# Two commands do all set-up: `make demo` and `make test`. The rest is for people who change the code.
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+SHAPES := forecaster.clock,forecaster.config,forecaster.panel,forecaster.publish,forecaster.report,forecaster.synthetic
+PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
+
+.PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
+
+install: $(READY)
+
+# A stamp is written only after pip has finished. An install that was interrupted has left
+# .venv/.installing behind (or no working Python), and is begun again from an empty folder.
+$(READY): pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(0 if v >= (3, 11) else \
+	  "forecaster needs Python 3.11 or newer, found %d.%d; name another: make PYTHON=python3.12 …" % v)'
+	@if [ -e .venv/.installing ] || ! $(BIN)/python -c 'import pip' 2>/dev/null; then \
+	  rm -rf .venv && $(PYTHON) -m venv .venv; fi
+	@touch .venv/.installing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	@rm .venv/.installing
+	@touch $(READY)
+
+format: $(READY)
+	$(BIN)/ruff format src tests benchmarks
+	$(BIN)/ruff check --fix --quiet src tests benchmarks || true
+
+# Ruff does not see allow_pickle=True, so a text search does.
+lint: $(READY)
+	$(BIN)/ruff format --check src tests benchmarks
+	$(BIN)/ruff check src tests benchmarks
+	@if grep -rnE 'allow_pickle *= *True' src tests benchmarks; then \
+	  echo 'allow_pickle=True runs code on load; use safetensors or Parquet'; exit 1; fi
+
+types: $(READY)
+	$(BIN)/mypy
+
+layers: $(READY)
+	$(BIN)/lint-imports --no-cache
+
+test: $(READY)
+	$(PYTEST) -m "not gpu"
+
+check: lint types layers test
+
+demo: $(READY)
+	$(BIN)/forecaster demo --out demo
+
+bench: $(READY)
+	@for name in $(basename $(notdir $(wildcard benchmarks/bench_*.py))); do \
+	  $(BIN)/python -m benchmarks.$$name $(BENCH) || exit 1; done
+
+torture: $(READY)
+	$(PYTEST) -m "not gpu" --torture
+
+torture-gpu: $(READY)
+	$(PYTEST) -m gpu --torture
+
+# The wheel must install and answer in an environment that has nothing else.
+dist: $(READY)
+	rm -rf dist
+	$(BIN)/python -m build --outdir dist .
+	rm -rf build/empty && $(PYTHON) -m venv build/empty
+	build/empty/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt dist/*.whl
+	build/empty/bin/forecaster --version
+
+clean:
+	rm -rf .venv build dist demo .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -1,0 +1,107 @@
+"""The clock of a panel: its zone, its step, its holidays, and what follows from them.
+
+**Lags.** Recent steps are real steps. A similar step takes the instant t + i, goes j days back on
+the wall clock and returns to UTC: a local time that never was becomes the next that was, one that
+was twice keeps the showing (first or second) of t + i, and what falls between two steps of the
+axis (half-hour clock changes, steps over an hour) goes to the nearer one, the later at a tie.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from forecaster.clock.holidays import Holidays
+from forecaster.clock.zone import Times, check_zone, is_second, to_local, to_utc
+from forecaster.config import LagConfig, Season
+from forecaster.errors import ConfigError
+
+LAG_CLOCK = "wall-1"  # the lag rule above, as artifacts record it
+WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+CALENDAR_COLUMNS = (
+    *(f"weekday_{day}" for day in WEEKDAYS),
+    *(f"hour_{hour:02d}" for hour in range(24)),
+    "holiday",
+)
+_DAY = np.timedelta64(1, "D")
+_MONDAY = np.datetime64("1970-01-05", "s")
+_WEEK_SECONDS = 7 * 24 * 3600
+
+
+@dataclass(frozen=True)
+class Clock:
+    """What a panel's time axis means on the wall clock of its place."""
+
+    zone: str
+    step_minutes: int = 60
+    holidays: Holidays | None = None
+
+    def __post_init__(self) -> None:
+        check_zone(self.zone)
+
+    @property
+    def step(self) -> np.timedelta64:
+        """One step of the axis."""
+        return np.timedelta64(self.step_minutes * 60, "s")
+
+    @property
+    def slots_per_week(self) -> int:
+        """How many values `slot_of_week` has: 168 for hours."""
+        return max(_WEEK_SECONDS // (self.step_minutes * 60), 1)
+
+    def axis(self, start: np.datetime64, count: int) -> Times:
+        """Return `count` instants from `start` on."""
+        return np.asarray(start, dtype="datetime64[s]") + np.arange(count) * self.step
+
+    def local(self, times: Times) -> Times:
+        """Return what the clock on the wall shows."""
+        return to_local(self.zone, times)
+
+    def slot_of_week(self, times: Times) -> Int64[np.ndarray, " M"]:
+        """Return the place of each instant in the local week, in steps: the hour of the week."""
+        since_monday = (self.local(times) - _MONDAY).astype(np.int64) % _WEEK_SECONDS
+        return np.asarray(since_monday // (self.step_minutes * 60), dtype=np.int64)
+
+    def calendar(self, times: Times) -> Float32[np.ndarray, "M 32"]:
+        """Return the calendar part of a_t (section 3.2.1), columns as in `CALENDAR_COLUMNS`."""
+        local = self.local(times)
+        hours = ((local - _MONDAY).astype(np.int64) % _WEEK_SECONDS) // 3600
+        columns = np.zeros((len(times), len(CALENDAR_COLUMNS)), dtype=np.float32)
+        row = np.arange(len(times))
+        columns[row, hours // 24] = 1.0
+        columns[row, len(WEEKDAYS) + hours % 24] = 1.0
+        if self.holidays is not None:
+            columns[:, -1] = self.holidays.falls_on(local)
+        return columns
+
+    def lag_steps(self, lags: LagConfig, origins: Times) -> Int64[np.ndarray, "B L"]:
+        """Return how many steps before its origin each of the L inputs lies, oldest first.
+
+        Section 3.1.2: x_{t−i}, i = 0…5; x_{t+i−24j}, j = 1…6 and x_{t+i−168j}, j = 1…4, i = −1…5.
+        Differs: 24j and 168j hours are j and 7j days on the wall clock.
+        """
+        recent = np.broadcast_to(np.arange(lags.recent), (len(origins), lags.recent))
+        similar = [self._similar_steps(season, origins) for season in lags.seasons]
+        steps = np.concatenate([recent, *similar], axis=1)
+        if steps.size and steps.min() < 0:
+            origin = origins[int(np.argmin(steps.min(axis=1)))]
+            message = f"lags: a similar step of {origin} UTC in {self.zone} lies after that origin"
+            raise ConfigError(f"{message}; lower `after` of the recipe's seasons")
+        return -np.sort(-steps, axis=1)
+
+    def needed_steps(self, lags: LagConfig, origins: Times) -> int:
+        """Return how many steps of history the origins need, the origin itself included."""
+        return int(self.lag_steps(lags, origins).max(initial=lags.recent - 1)) + 1
+
+    def _similar_steps(self, season: Season, origins: Times) -> Int64[np.ndarray, "B L"]:
+        around = np.arange(-season.before, season.after + 1)  # i
+        days_back = np.arange(1, season.count + 1) * season.days  # j
+        source = origins[:, None] + around * self.step
+        local = self.local(source)[:, None, :] - (days_back * _DAY)[None, :, None]
+        target = to_utc(self.zone, local)
+        as_second = is_second(self.zone, source)[:, None, :] & target.ambiguous
+        instant = np.where(as_second, target.second, target.first)
+        step = self.step_minutes * 60
+        seconds = (origins[:, None, None] - instant).astype(np.int64)
+        steps = -((step - 2 * seconds) // (2 * step))  # to the nearest; at a tie the later instant
+        return np.asarray(steps.reshape(len(origins), -1), dtype=np.int64)

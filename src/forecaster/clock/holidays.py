@@ -1,0 +1,73 @@
+"""Holidays, written down once per panel so that past and future hours agree on them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from forecaster.clock.zone import Times
+from forecaster.errors import ConfigError, DataError, name_some, nearest_name, need_extra
+
+YEARS_AHEAD = 10  # holidays are recorded this far past the last year of the data
+
+
+@dataclass(frozen=True)
+class Holidays:
+    """The holidays of one country, written down once so that every later use sees the same."""
+
+    country: str
+    first_year: int
+    last_year: int
+    dates: tuple[str, ...]  # local dates, sorted: 2014-07-04
+
+    def falls_on(self, local: Times) -> Bool[np.ndarray, " M"]:
+        """Tell which local times lie on a holiday; a year without a table is an error."""
+        years = np.unique(local.astype("datetime64[Y]").astype(np.int64) + 1970)
+        lacking = [y for y in years if not self.first_year <= y <= self.last_year]
+        if lacking:
+            message = f"no holiday table for {name_some(lacking)}; {self.country} is known for"
+            span = f"{self.first_year}…{self.last_year}"
+            raise DataError(f"{message} {span}: make the panel again with a country to extend it")
+        days = np.array(self.dates, dtype="datetime64[D]")
+        return np.isin(local.astype("datetime64[D]"), days)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the manifest records."""
+        return {
+            "country": self.country,
+            "first_year": self.first_year,
+            "last_year": self.last_year,
+            "dates": list(self.dates),
+        }
+
+    @staticmethod
+    def from_json(content: Mapping[str, Any]) -> "Holidays":
+        """Return the holidays that a manifest records."""
+        return Holidays(
+            country=str(content["country"]),
+            first_year=int(content["first_year"]),
+            last_year=int(content["last_year"]),
+            dates=tuple(map(str, content["dates"])),
+        )
+
+
+def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holidays:
+    """Return the holidays of a country (`US`) or part of one (`US-NY`), ten years ahead."""
+    library = need_extra("holidays", extra="ingest")
+    code, _, part = country.partition("-")
+    known = library.list_supported_countries()
+    if code not in known or (part and part not in known[code]):
+        hint = nearest_name(code, sorted(known)) if code not in known else ""
+        parts = f"; parts of {code}: {name_some(known[code], 60)}" if code in known else ""
+        raise ConfigError(f"country {country!r} has no holiday calendar{hint}{parts}")
+    last_year = last_data_year + YEARS_AHEAD
+    years = range(first_year, last_year + 1)
+    found = library.country_holidays(code, subdiv=part or None, years=years)
+    dates = sorted(day.isoformat() for day in found if day.year in years)
+    present = {int(day[:4]) for day in dates}
+    lacking = [year for year in years if year not in present]
+    if lacking:
+        raise DataError(f"no holiday table of {country} for {name_some(lacking)}")
+    return Holidays(country, first_year, last_year, tuple(dates))

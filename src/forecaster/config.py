@@ -1,0 +1,158 @@
+"""The recipe: frozen models of every stage, one TOML file in, the same recipe out."""
+
+import hashlib
+import json
+import tomllib
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    ValidationError,
+    field_validator,
+    model_validator,
+)
+
+from forecaster.errors import ConfigError, Faults, nearest_name
+
+Kind = Literal["count", "measurement"]
+Ambiguous = Literal["null", "split"]
+Nonexistent = Literal["refuse", "null", "next"]
+
+# The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Troll: 2 h),
+# with one hour to spare. Rarer jumps (Samoa skipped a day) are caught where lags are computed.
+CLOCK_CHANGE_MINUTES = 3 * 60
+
+
+class Stage(BaseModel):
+    """One section of a recipe: fixed once read, unknown keys refused."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+
+
+S = TypeVar("S", bound=Stage)
+
+
+class PanelConfig(Stage):
+    """What the panel's numbers and times mean."""
+
+    timezone: str = "UTC"  # IANA name; lags and calendar follow its wall clock
+    kind: Kind = "count"  # counts are ≥ 0; measurements have any sign
+    step_minutes: int = Field(default=60, ge=1)
+    country: str | None = None  # whose holidays, as in "US" or "US-NY"
+    ambiguous: Ambiguous = "null"  # local times shown twice: both unknown, or half each
+    nonexistent: Nonexistent = "refuse"  # local times never shown that hold a value
+
+    @field_validator("step_minutes")
+    @classmethod
+    def _step_fits_a_day(cls, minutes: int) -> int:
+        if (24 * 60) % minutes and minutes % (24 * 60):
+            raise ValueError(f"{minutes}: must divide a day, as 5, 15, 60 do, or be whole days")
+        return minutes
+
+    @model_validator(mode="after")
+    def _only_counts_can_be_moved(self) -> "PanelConfig":
+        if self.kind != "count" and (self.ambiguous == "split" or self.nonexistent == "next"):
+            raise ValueError('ambiguous = "split" and nonexistent = "next" are for counts only')
+        return self
+
+
+class Season(Stage):
+    """Similar steps of past days: x_{t+i−j·days}, i = −before…after, j = 1…count."""
+
+    days: int = Field(ge=1)
+    count: int = Field(ge=1)
+    before: int = Field(default=1, ge=0)
+    after: int = Field(default=5, ge=0)
+
+
+class LagConfig(Stage):
+    """Which past steps a forecast sees (section 3.1.2): 6 + 7·6 + 7·4 = 76."""
+
+    recent: int = Field(default=6, ge=1)  # x_{t−i}, i = 0…5
+    seasons: tuple[Season, ...] = (Season(days=1, count=6), Season(days=7, count=4))
+    horizon: int = Field(default=3, ge=1)  # T′
+
+
+class MetricConfig(Stage):
+    """How forecasts are scored (section 3.1.3)."""
+
+    mape_cut: float = Field(default=10.0, gt=0.0)  # targets below it do not count for MAPE
+
+
+class Recipe(Stage):
+    """Everything that decides one run."""
+
+    panel: PanelConfig = PanelConfig()
+    lags: LagConfig = LagConfig()
+    metrics: MetricConfig = MetricConfig()
+
+    @model_validator(mode="after")
+    def _seasons_end_before_the_origin(self) -> "Recipe":
+        for number, season in enumerate(self.lags.seasons):
+            reach = season.after * self.panel.step_minutes
+            room = season.days * 24 * 60 - CLOCK_CHANGE_MINUTES
+            if reach > room:
+                largest = max(room // self.panel.step_minutes, 0)
+                message = f"lags.seasons.{number}: after = {season.after} steps may reach past"
+                raise ValueError(f"{message} the origin; at most {largest} for {season.days} days")
+        return self
+
+    def digest(self) -> str:
+        """Return the SHA-256 of the recipe; it depends on values, not on how they were written."""
+        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """Return the whole recipe, defaults included, so that later defaults cannot change it."""
+        import tomli_w  # noqa: PLC0415 (only writing needs it)
+
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the checked recipe; every fault of the file is named in one error."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give a recipe file"
+        ) from error
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path}: not TOML ({error}); see recipes/ for examples") from error
+    return check_stage(Recipe, content, source=str(path))
+
+
+def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
+    """Return the stage that parsed content describes, or name all of its faults."""
+    try:
+        return model.model_validate(content)
+    except ValidationError as error:
+        faults = Faults(source)
+        for fault in error.errors():
+            faults.add(_describe(model, fault["type"], fault["loc"], fault["msg"]))
+        faults.raise_any(ConfigError)
+        raise  # unreachable: pydantic never raises without a fault
+
+
+def _describe(model: type[Stage], kind: str, place: tuple[int | str, ...], message: str) -> str:
+    name = ".".join(map(str, place))
+    if kind == "extra_forbidden":
+        known = _fields_at(model, place[:-1])
+        hint = nearest_name(str(place[-1]), known) or f"; known: {', '.join(known)}"
+        return f"{name}: unknown key{hint}"
+    text = message.removeprefix("Value error, ")
+    return f"{name}: {text}" if name else text
+
+
+def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """Return the keys known in the section that a fault's place leads to."""
+    for step in place:
+        if isinstance(step, int):
+            continue
+        annotation = model.model_fields[step].annotation
+        inner = [part for part in (annotation, *get_args(annotation)) if isinstance(part, type)]
+        model = next(part for part in inner if issubclass(part, BaseModel))
+    return list(model.model_fields)

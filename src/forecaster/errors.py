@@ -1,0 +1,83 @@
+"""Typed errors and their exit codes: a message says what came, what is needed, what to do."""
+
+import importlib
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from itertools import islice
+from types import ModuleType
+
+
+class ForecasterError(Exception):
+    """Any error whose message is written for the user; the subclass decides the exit code."""
+
+    exit_code = 5
+
+
+class ConfigError(ForecasterError):
+    """The call or the recipe is wrong."""
+
+    exit_code = 2
+
+
+class DataError(ForecasterError):
+    """The data cannot be used as it is."""
+
+    exit_code = 3
+
+
+class ArtifactError(ForecasterError):
+    """A panel, graph or run is damaged, or does not fit what it is used for."""
+
+    exit_code = 4
+
+
+class RunError(ForecasterError):
+    """The machine or the numbers failed: disk, memory, permission, interruption."""
+
+    exit_code = 5
+
+
+@dataclass
+class Faults:
+    """Gathers every fault of one input, so that they are reported together."""
+
+    source: str
+    found: list[str] = field(default_factory=list)
+
+    def add(self, fault: str) -> None:
+        """Remember one fault."""
+        self.found.append(fault)
+
+    def raise_any(self, error: type[ForecasterError]) -> None:
+        """Raise one error that lists all faults, if there are any."""
+        if self.found:
+            count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
+            raise error("\n  ".join([f"{self.source}: {count}", *self.found]))
+
+
+def name_some(items: Iterable[object], limit: int = 5) -> str:
+    """Return the first few items as text, with a mark where some were left out."""
+    first = list(islice(items, limit + 1))
+    return ", ".join(map(str, first[:limit])) + (", …" if len(first) > limit else "")
+
+
+def count_of(count: int, noun: str) -> str:
+    """Return the count with its noun: `1 hour`, `1,234 hours`."""
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def nearest_name(wrong: str, known: Sequence[str]) -> str:
+    """Return a hint that names the known word nearest to a wrong one, or an empty text."""
+    from difflib import get_close_matches  # noqa: PLC0415 (only wrong input pays for it)
+
+    near = get_close_matches(wrong, known, n=1)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+def need_extra(module: str, extra: str) -> ModuleType:
+    """Return an optional module, or say in one line which extra brings it."""
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        message = f"this needs {module}, which is not installed: pip install 'forecaster[{extra}]'"
+        raise ConfigError(message) from error

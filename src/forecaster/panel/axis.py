@@ -1,0 +1,149 @@
+"""Times as written → a regular axis in UTC.
+
+Times carry an offset or are the place's local time. What the clock shows twice in autumn stands
+for two hours, and what it never shows in spring for none: the recipe says what becomes of their
+values, and they are counted.
+"""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float32, Int64, Shaped
+
+from forecaster.clock.zone import Resolved, to_utc
+from forecaster.config import PanelConfig
+from forecaster.errors import DataError, Faults, count_of, name_some
+
+VALUES = "y"  # the layer that is counted or measured; all others are covariates
+MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are a mistake in their times
+
+Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
+
+
+@dataclass(frozen=True)
+class Rows:
+    """What a table holds: one row per time, one column per location (or covariate)."""
+
+    seconds: Int64[np.ndarray, " U"]  # since 1970; unique and sorted
+    naive: bool  # of the local clock; False: of UTC
+    ids: tuple[str, ...]
+    layers: Layers
+    counts: dict[str, int] = field(default_factory=dict)  # what the clock change did
+
+
+def place(rows: Rows, config: PanelConfig) -> Rows:
+    """Return the rows as a regular axis in UTC; gaps and off-step times are refused."""
+    placed = resolve(rows, config)
+    check_axis(placed.seconds, config.step_minutes, "time axis")
+    return placed
+
+
+def lay_on(rows: Rows, config: PanelConfig, start: np.datetime64, steps: int) -> Layers:
+    """Return covariates on an axis that begins at `start`, `steps` long or as far as they reach.
+
+    Rows before the axis are left out; steps without a row are missing.
+    """
+    placed = resolve(rows, config)
+    step, begin = config.step_minutes * 60, int(start.astype(np.int64))
+    index = (placed.seconds - begin) // step
+    faults = Faults("covariates")
+    off = placed.seconds[(placed.seconds - begin) % step != 0]
+    if len(off):
+        what = f"{count_of(len(off), 'time')} off the panel's steps of {config.step_minutes} min"
+        faults.add(f"{what}: {_stamps(off)}; round them to the step")
+    far = placed.seconds[index > steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
+    if len(far):
+        limit = f"{MAX_FUTURE.astype(int)} days past the last value"
+        faults.add(f"{count_of(len(far), 'time')} over {limit}: {_stamps(far)}; is a year wrong?")
+    faults.raise_any(DataError)
+    inside = index >= 0
+    length = max(steps, int(index.max(initial=-1)) + 1)
+    laid = {}
+    for name, layer in placed.layers.items():
+        laid[name] = np.full((length, layer.shape[1]), np.nan, dtype=np.float32)
+        laid[name][index[inside]] = layer[inside]
+    return laid
+
+
+def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str) -> None:
+    """Refuse an axis that is empty, unsorted, doubled, off its step or has gaps."""
+    if not len(seconds):
+        raise DataError(f"{source}: no rows; at least one time is needed")
+    faults, step = Faults(source), step_minutes * 60
+    phases, share = np.unique(seconds % step, return_counts=True)
+    off = np.flatnonzero(seconds % step != phases[np.argmax(share)])
+    gaps = np.diff(seconds)
+    if len(off):
+        what = f"{count_of(len(off), 'time')} off the step of {step_minutes} min"
+        faults.add(f"{what}: {_stamps(seconds[off])}; give the right step or round them")
+    elif (gaps > step).any():
+        missing = count_of(int((gaps[gaps > 0] // step - 1).sum()), "step")
+        remedy = "give rows without a value for steps that were not observed"
+        faults.add(f"missing {missing}: {_stamps(_missing(seconds, step))}; {remedy}")
+    if (gaps <= 0).any():
+        at = np.flatnonzero(gaps <= 0) + 1
+        faults.add(f"{count_of(len(at), 'time')} doubled or unsorted: {_stamps(seconds[at])}")
+    faults.raise_any(DataError)
+
+
+def resolve(rows: Rows, config: PanelConfig) -> Rows:
+    """Turn local times into UTC; what the clock shows twice or never follows the recipe's rule."""
+    if not rows.naive:
+        return rows
+    meant = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
+    counts = _count_odd(rows, meant, config)
+    first, second = (t.astype(np.int64) for t in (meant.first, meant.second))
+    twice, once = meant.ambiguous, ~(meant.ambiguous | meant.nonexistent)
+    instants = np.concatenate([first[once], first[twice], second[twice]])
+    order = np.argsort(instants, kind="stable")
+    layers = {}
+    for name, layer in rows.layers.items():
+        early, late = _share(layer[twice], config) if name == VALUES else (layer[twice],) * 2
+        layers[name] = np.concatenate([layer[once], early, late])[order]
+    if config.nonexistent == "next" and VALUES in layers:
+        never = meant.nonexistent
+        into = np.searchsorted(instants[order], first[never])
+        moved = np.nan_to_num(rows.layers[VALUES][never])
+        inside = into < len(instants)
+        np.add.at(layers[VALUES], into[inside], moved[inside])
+    return Rows(instants[order], False, rows.ids, layers, counts)
+
+
+def _count_odd(rows: Rows, meant: Resolved, config: PanelConfig) -> dict[str, int]:
+    """Count values at local times that stand for two hours or none, and refuse the latter."""
+    values = rows.layers.get(VALUES)
+    if values is None:
+        return {}
+    holds = ~np.isnan(values)
+    never = meant.nonexistent[:, None] & holds & (values != 0)  # a false zero is simply dropped
+    counts = {
+        "ambiguous_local_time": int(holds[meant.ambiguous].sum()),
+        "nonexistent_local_time": int(never.sum()),
+    }
+    if counts["nonexistent_local_time"] and config.nonexistent == "refuse":
+        what = count_of(counts["nonexistent_local_time"], "value")
+        stamps = _stamps(rows.seconds[never.any(axis=1)], zone="")
+        message = f"time axis: {what} at local times that no clock in {config.timezone} showed"
+        raise DataError(f'{message}: {stamps}; give offsets, or nonexistent="null" or "next"')
+    return counts
+
+
+def _share(
+    doubled: Float32[np.ndarray, "K N"], config: PanelConfig
+) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "K N"]]:
+    """Return what the two hours behind one local time get: half each, or nothing known."""
+    if config.ambiguous == "split":
+        return np.ceil(doubled / 2), np.floor(doubled / 2)  # odd counts: the first has one more
+    unknown = np.full_like(doubled, np.nan)
+    return unknown, unknown
+
+
+def _missing(seconds: Int64[np.ndarray, " M"], step: int) -> Int64[np.ndarray, " K"]:
+    """Return the first few steps that an axis lacks."""
+    gaps = np.flatnonzero(np.diff(seconds) > step)[:6]
+    each = [np.arange(seconds[gap] + step, seconds[gap + 1], step)[:6] for gap in gaps]
+    return np.concatenate(each)
+
+
+def _stamps(seconds: Shaped[np.ndarray, " K"], zone: str = "Z") -> str:
+    return name_some(f"{time}{zone}" for time in seconds[:6].astype("datetime64[s]"))

@@ -1,0 +1,217 @@
+"""Columns of tables from anywhere → ids, instants and numbers, with every fault named.
+
+Missing is null, never zero and never NaN; only pandas' plain float columns, which cannot hold
+null, say it with NaN.
+"""
+
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import numpy as np
+import pandas as pd
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
+from jaxtyping import Bool, Int64, Shaped
+
+from forecaster.errors import DataError, Faults, count_of, name_some
+
+Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
+
+_ISO = (
+    r"^(?P<clock>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)"
+    r"(?P<offset>Z|[+-]\d\d:?\d\d)?$"
+)
+_NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
+
+
+def load(source: Table) -> tuple[pa.Table, str]:
+    """Return a table and what to call it in messages."""
+    if isinstance(source, pa.Table):
+        return source, "table"
+    if isinstance(source, pd.DataFrame):
+        return _from_pandas(source), "table"
+    path = Path(source)
+    if not path.is_file():
+        raise DataError(f"{path}: no such file; give a .csv or .parquet table")
+    try:
+        if path.suffix == ".parquet":
+            return pq.read_table(path), str(path)
+        if path.suffix in (".csv", ".gz"):
+            return _read_csv(path), str(path)
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read as a table ({error})") from error
+    raise DataError(f"{path}: {path.suffix or 'no suffix'}; a .csv, .csv.gz or .parquet is needed")
+
+
+def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
+    """Refuse a table that lacks a column or has one twice."""
+    lacking = [name for name in needed if name not in table.column_names]
+    if lacking:
+        found = name_some(table.column_names, 20)
+        raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {found}")
+    doubled = [c for c in table.column_names if table.column_names.count(c) > 1]
+    if doubled:
+        raise DataError(f"{source}: columns given twice: {name_some(sorted(set(doubled)))}")
+
+
+def encode_ids(
+    column: pa.ChunkedArray, faults: Faults
+) -> tuple[Int64[np.ndarray, " rows"], list[str]]:
+    """Return the ids in the order they appear, and for each row which of them it has."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if not (_is_text(column.type) or pa.types.is_integer(column.type)):
+        faults.add(f"ids are {column.type}; text or whole numbers are needed")
+        return np.zeros(len(column), dtype=np.int64), [""]
+    nulls = np.flatnonzero(pc.is_null(column).to_numpy())
+    if len(nulls):
+        faults.add(f"{count_of(len(nulls), 'row')} without an id: {_rows(nulls)}")
+    encoded = column.cast(pa.string()).combine_chunks().dictionary_encode()
+    codes = pc.fill_null(encoded.indices, 0).to_numpy().astype(np.int64)
+    return codes, encoded.dictionary.to_pylist()
+
+
+def numbers(
+    column: pa.ChunkedArray,
+    name: str,
+    faults: Faults,
+    minimum: float | None = None,
+    digits: type[np.floating[Any]] = np.float32,
+) -> np.ndarray:
+    """Return a column as floats with NaN for null, adding a fault for what is not a number."""
+    if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
+        column = _numbers_from_text(column, name, faults)
+    null = pc.is_null(column).to_numpy()
+    values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
+    wrong = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
+    if minimum is not None:
+        wrong[f"below {minimum:g}, impossible for a count"] = values < minimum
+    too_large = np.abs(values) > np.finfo(digits).max
+    wrong["too large"] = too_large & ~np.isinf(values)
+    for reason, rows in wrong.items():
+        if rows.any():
+            at = np.flatnonzero(rows)
+            first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)
+            faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}")
+    values = values.astype(digits)
+    values[null] = np.nan
+    return np.asarray(values)
+
+
+def parse_times(
+    column: pa.ChunkedArray, name: str, faults: Faults
+) -> tuple[Int64[np.ndarray, " rows"], bool]:
+    """Return seconds since 1970 and whether they are of the local clock (no offset given)."""
+    if pa.types.is_date(column.type):
+        column = column.cast(pa.timestamp("s"))
+    if pa.types.is_timestamp(column.type):
+        nulls = np.flatnonzero(pc.is_null(column).to_numpy())
+        if len(nulls):
+            faults.add(
+                f"column {name!r}: {count_of(len(nulls), 'row')} without a time: {_rows(nulls)}"
+            )
+        micros = pc.fill_null(column.cast(pa.timestamp("us", column.type.tz), safe=False), 0)
+        micros = micros.cast(pa.int64()).to_numpy()
+        _refuse_fractions(micros % 1_000_000 != 0, name, faults)
+        return micros // 1_000_000, column.type.tz is None
+    if _is_text(column.type):
+        return _parse_texts(column, name, faults)
+    faults.add(f"column {name!r}: {column.type} is not a time; 2014-06-01T08:00-04:00 is")
+    return np.zeros(len(column), dtype=np.int64), False
+
+
+def _from_pandas(frame: pd.DataFrame) -> pa.Table:
+    named = [name for name in frame.index.names if name is not None]
+    if named:
+        frame = frame.reset_index()
+    # Objects (mixed offsets, Python datetimes) become text, and text is parsed in one way only.
+    as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
+    frame = frame.assign(**as_text) if as_text else frame
+    try:
+        return pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
+    except pa.ArrowException as error:
+        raise DataError(f"table: a column has no plain type ({error})") from error
+
+
+def _as_text(value: Any) -> str | None:
+    if value is None or value is pd.NA or (isinstance(value, float) and np.isnan(value)):
+        return None
+    return str(value)
+
+
+def _read_csv(path: Path) -> pa.Table:
+    """Read a CSV with ids and times as text, so that `007` and offsets stay what they are."""
+    texts = dict.fromkeys(("unique_id", "id", "name", "ds", "time"), pa.string())
+    convert = pyarrow.csv.ConvertOptions(
+        column_types=texts, null_values=_NULL_TEXTS, strings_can_be_null=True
+    )
+    return pyarrow.csv.read_csv(path, convert_options=convert)
+
+
+def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa.ChunkedArray:
+    if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
+        return column.cast(pa.float64())
+    if _is_text(column.type):
+        texts = column.to_pandas()
+        parsed = pd.to_numeric(texts, errors="coerce")
+        bad = np.flatnonzero((parsed.isna() & texts.notna()).to_numpy())
+        first = name_some(f"row {i + 1} ({texts.iloc[i]!r})" for i in bad)
+        if len(bad):
+            faults.add(f"column {name!r}: {count_of(len(bad), 'value')} not a number: {first}")
+        return pa.chunked_array([pa.array(parsed.to_numpy(np.float64), from_pandas=True)])
+    faults.add(f"column {name!r}: {column.type} where numbers are needed; drop or convert it")
+    return pa.chunked_array([pa.nulls(len(column), pa.float64())])
+
+
+def _parse_texts(
+    column: pa.ChunkedArray, name: str, faults: Faults
+) -> tuple[Int64[np.ndarray, " rows"], bool]:
+    encoded = column.combine_chunks().dictionary_encode()
+    texts = encoded.dictionary.to_pandas()
+    codes = pc.fill_null(encoded.indices, -1).to_numpy()
+    parts = texts.str.strip().str.extract(_ISO)
+    clock = pd.to_datetime(parts["clock"], format="ISO8601", errors="coerce")
+    bad = np.append(clock.isna().to_numpy(dtype=bool), True)[codes]  # the last stands for null
+    if bad.any():
+        at = np.flatnonzero(bad)
+        first = name_some(f"row {i + 1} ({column[int(i)]})" for i in at)
+        what = f"column {name!r}: {count_of(len(at), 'row')} without a time: {first}"
+        faults.add(f"{what}; 2014-06-01T08:00-04:00 is one")
+    offset = _offset_seconds(parts["offset"])
+    naive = np.append(parts["offset"].isna().to_numpy(dtype=bool), False)[codes] & ~bad
+    aware = ~naive & ~bad
+    if naive.any() and aware.any():
+        what = (
+            f"column {name!r}: {int(naive.sum()):,} times without an offset, {int(aware.sum()):,}"
+        )
+        faults.add(f"{what} with one (row {int(np.argmax(aware)) + 1}); all or none must have it")
+    micros = clock.to_numpy("datetime64[us]").astype(np.int64)
+    micros[clock.isna().to_numpy(dtype=bool)] = 0
+    _refuse_fractions(np.append(micros % 1_000_000 != 0, False)[codes], name, faults)
+    seconds = np.append(micros // 1_000_000 - offset, 0)[codes]
+    return seconds, bool(naive.any())
+
+
+def _offset_seconds(texts: "pd.Series[str]") -> Int64[np.ndarray, " K"]:
+    digits = texts.fillna("+0000").replace("Z", "+0000").str.replace(":", "")
+    sign = np.where(digits.str[0] == "-", -1, 1)
+    hours, minutes = (digits.str[a:b].to_numpy().astype(np.int64) for a, b in ((1, 3), (3, 5)))
+    return np.asarray(sign * (hours * 3600 + minutes * 60), dtype=np.int64)
+
+
+def _refuse_fractions(wrong: Bool[np.ndarray, " rows"], name: str, faults: Faults) -> None:
+    if wrong.any():
+        at = np.flatnonzero(wrong)
+        faults.add(
+            f"column {name!r}: {count_of(len(at), 'time')} off the whole second: {_rows(at)}"
+        )
+
+
+def _rows(at: Shaped[np.ndarray, " K"]) -> str:
+    return name_some(f"row {i + 1}" for i in at)
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind))

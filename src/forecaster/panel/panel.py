@@ -1,0 +1,274 @@
+"""The panel: hours × locations on a UTC axis, with what is known of places and hours."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, get_args
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float32, Shaped
+
+from forecaster.clock.clock import LAG_CLOCK, Clock
+from forecaster.clock.holidays import Holidays
+from forecaster.clock.zone import tz_version
+from forecaster.config import Kind, PanelConfig, Recipe, check_stage
+from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
+from forecaster.panel import storage
+from forecaster.panel.assemble import Beside, assemble
+from forecaster.panel.columns import Table
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.tables import read_long, read_wide
+from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
+from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
+
+FORMAT = 1  # of the panel's files; a newer one is refused
+
+
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """Values of every location at every step. In memory NaN is null: missing, never zero."""
+
+    values: Float32[np.ndarray, "M N"]
+    start: np.datetime64  # UTC; a step is labelled by its beginning
+    clock: Clock
+    kind: Kind
+    locations: Locations
+    covariates: Covariates
+    local_covariates: LocalCovariates
+    counts: Mapping[str, int] = field(default_factory=dict)  # what reading did to local times
+    digest: str | None = None  # of the manifest it was opened from or saved as
+
+    def __post_init__(self) -> None:
+        M, N = self.values.shape
+        S = len(self.covariates.values)
+        faults = Faults("panel")
+        if len(self.locations) != N:
+            faults.add(f"{N} columns of values, {len(self.locations)} locations")
+        if M < 1 or N < 1:
+            faults.add(f"{count_of(M, 'step')} × {count_of(N, 'location')}: nothing to forecast")
+        if S < M or self.local_covariates.values.shape[1:] != (S, N):
+            faults.add(f"covariates cover {S} steps, values {M}: they must reach as far")
+        if (self.values == np.inf).any() or (self.values == -np.inf).any():
+            faults.add("infinite values; use null for what is not known")
+        if self.kind == "count" and (self.values < 0).any():
+            where = np.argwhere(self.values < 0)
+            cells = (f"{self.locations.ids[n]} at {self.times[m]}Z" for m, n in where[:6])
+            faults.add(f"{count_of(len(where), 'negative count')}: {name_some(cells)}")
+        faults.raise_any(DataError)
+        for array in (self.values, self.covariates.values, self.local_covariates.values):
+            array.flags.writeable = False
+
+    # ------------------------------------------------------------------------------ time
+
+    @property
+    def times(self) -> Shaped[np.ndarray, " M"]:
+        """The instant at which each step begins, UTC."""
+        return self.clock.axis(self.start, len(self.values))
+
+    @property
+    def known_times(self) -> Shaped[np.ndarray, " S"]:
+        """The same, on to the last step for which covariates are known."""
+        return self.clock.axis(self.start, len(self.covariates.values))
+
+    # ----------------------------------------------------------------------- from tables
+
+    @classmethod
+    def from_long(  # noqa: PLR0913 (a keyword for each thing a user may know)
+        cls,
+        table: Table,
+        *,
+        timezone: str,
+        kind: Kind = "count",
+        step_minutes: int = 60,
+        country: str | None = None,
+        locations: Table | Locations | None = None,
+        covariates: Table | None = None,
+        local_covariates: Table | None = None,
+        ambiguous: str = "null",
+        nonexistent: str = "refuse",
+    ) -> "Panel":
+        """Return the panel of a long table: `unique_id`, `ds`, `y`, one row per value.
+
+        Further columns of numbers become covariates of their location. A pair of id and time
+        that has no row is missing; a time that has no row at all is refused.
+
+        Args:
+            table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
+            timezone: IANA name of the place; times without an offset are its local time.
+            kind: `count` (never negative) or `measurement`.
+            step_minutes: length of a step.
+            country: whose holidays are recorded, as in `US` or `US-NY`.
+            locations: table of `id`, `name`, `lat`, `lon`; gives the order of the columns.
+            covariates: table of `ds` and columns that hold everywhere; may reach into the future.
+            local_covariates: table of `unique_id`, `ds` and columns; may reach into the future.
+            ambiguous: local times shown twice: `null` (both unknown) or `split` (half each).
+            nonexistent: local times never shown: `refuse`, `null` or `next` (add to the next).
+        """
+        given = {
+            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+            "ambiguous": ambiguous, "nonexistent": nonexistent,
+        }  # fmt: skip
+        config = check_stage(PanelConfig, given, source="Panel.from_long")
+        beside = Beside(locations, covariates, local_covariates)
+        return cls(**vars(assemble(read_long(table, config.kind), config, beside)))
+
+    @classmethod
+    def from_wide(  # noqa: PLR0913 (as above)
+        cls,
+        table: Table,
+        *,
+        timezone: str,
+        time: str = "time",
+        kind: Kind = "count",
+        step_minutes: int = 60,
+        country: str | None = None,
+        locations: Table | Locations | None = None,
+        covariates: Table | None = None,
+        local_covariates: Table | None = None,
+        ambiguous: str = "null",
+        nonexistent: str = "refuse",
+    ) -> "Panel":
+        """Return the panel of a wide table: a time column, then one column per location."""
+        given = {
+            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+            "ambiguous": ambiguous, "nonexistent": nonexistent,
+        }  # fmt: skip
+        config = check_stage(PanelConfig, given, source="Panel.from_wide")
+        beside = Beside(locations, covariates, local_covariates)
+        return cls(**vars(assemble(read_wide(table, config.kind, time), config, beside)))
+
+    # ------------------------------------------------------------------------- to tables
+
+    def to_long(self) -> pd.DataFrame:
+        """Return `unique_id`, `ds` (UTC), `y` and the covariates of each location."""
+        M, N = self.values.shape
+        columns: dict[str, Any] = {
+            "unique_id": np.tile(np.array(self.locations.ids, dtype=object), M),
+            "ds": pd.DatetimeIndex(np.repeat(self.times, N)).tz_localize("UTC"),
+            "y": self.values.ravel(),
+        }
+        for name, layer in zip(
+            self.local_covariates.names, self.local_covariates.values, strict=True
+        ):
+            columns[name] = layer[:M].ravel()
+        return pd.DataFrame(columns)
+
+    def to_wide(self) -> pd.DataFrame:
+        """Return `time` (UTC) and one column per location."""
+        frame = pd.DataFrame(self.values, columns=list(self.locations.ids))
+        frame.insert(0, "time", pd.DatetimeIndex(self.times).tz_localize("UTC"))
+        return frame
+
+    # ---------------------------------------------------------------------------- on disk
+
+    def save(self, folder: Path | str, recipe: Recipe | None = None) -> "Panel":
+        """Publish the panel as a folder and return it with the hash of what was written."""
+        files: dict[str, Writer] = {
+            "values.parquet": storage.matrix_writer(self.times, self.locations.ids, self.values),
+            "locations.parquet": storage.locations_writer(self.locations),
+        }
+        names, values = self.covariates.names, self.covariates.values
+        files["covariates.parquet"] = storage.matrix_writer(self.known_times, names, values)
+        for number, layer in enumerate(self.local_covariates.values):
+            files[f"local_covariates_{number}.parquet"] = storage.matrix_writer(
+                self.known_times, self.locations.ids, layer
+            )
+        if recipe is not None:
+            files["recipe.toml"] = bytes_writer(recipe.to_toml().encode())
+        draft = Draft(
+            kind="panel",
+            version=FORMAT,
+            files=files,
+            about=self._about(),
+            recipe=recipe.digest() if recipe is not None else None,
+            about_bytes=self.values.nbytes,
+        )
+        return replace(self, digest=publish(Path(folder), draft).digest)
+
+    @staticmethod
+    def open(
+        folder: Path | str, *, verify: bool = True, progress: Progress | None = None
+    ) -> "Panel":
+        """Return the panel of a folder.
+
+        Args:
+            folder: where it was saved.
+            verify: compare every file with its hash first. Only a benchmark, or whoever has just
+                verified this panel, may leave that out.
+            progress: called with the number of bytes verified since the last call.
+        """
+        folder = Path(folder)
+        manifest = read_manifest(folder, kind="panel", reads=FORMAT)
+        if verify:
+            verify_files(folder, manifest, progress)
+        return _open(folder, manifest)
+
+    def _about(self) -> dict[str, Any]:
+        holidays = self.clock.holidays
+        return {
+            "timezone": self.clock.zone,
+            "step_minutes": self.clock.step_minutes,
+            "kind": self.kind,
+            "start": str(self.start),
+            "steps": len(self.values),
+            "known_steps": len(self.covariates.values),
+            "locations": len(self.locations),
+            "local_covariates": list(self.local_covariates.names),
+            "lag_clock": LAG_CLOCK,
+            "tzdata": tz_version(),
+            "holidays": holidays.to_json() if holidays is not None else None,
+            "counts": dict(self.counts),
+        }
+
+
+def write_table(frame: pd.DataFrame, path: Path | str) -> None:
+    """Write a table as CSV or Parquet by the path's suffix: the old file or the whole new one."""
+    path = Path(path)
+    if path.suffix == ".csv":
+        text = frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+        replace_file(path, bytes_writer(text.encode()))
+    elif path.suffix == ".parquet":
+        replace_file(path, lambda sink: frame.to_parquet(sink, index=False))
+    else:
+        raise ConfigError(f"{path}: a table is written as .csv or .parquet; give such a name")
+
+
+def _open(folder: Path, manifest: Manifest) -> Panel:
+    """Read what a manifest names, refusing whatever does not fit together."""
+    about = manifest.about
+    try:
+        start = np.datetime64(about["start"], "s")
+        holidays = about["holidays"] and Holidays.from_json(about["holidays"])
+        clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
+        names = tuple(map(str, about["local_covariates"]))
+        kind, counts = about["kind"], dict(about["counts"])
+        steps, known_steps = int(about["steps"]), int(about["known_steps"])
+        if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
+            message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program has"
+            raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
+        places = storage.read_locations(file_path(folder, manifest, "locations.parquet"))
+
+        def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
+            path = file_path(folder, manifest, file)
+            return storage.read_matrix(path, clock.axis(start, length), columns)
+
+        _, values = matrix("values.parquet", places.ids, steps)
+        world, covariates = matrix("covariates.parquet", None, known_steps)
+        own = [
+            matrix(f"local_covariates_{i}.parquet", places.ids, known_steps)[1]
+            for i in range(len(names))
+        ]
+        return Panel(
+            values=values,
+            start=start,
+            clock=clock,
+            kind=kind,
+            locations=places,
+            covariates=Covariates(world, covariates),
+            local_covariates=LocalCovariates(names, stack_layers(own, known_steps, len(places))),
+            counts=counts,
+            digest=manifest.digest,
+        )
+    except (KeyError, TypeError, ValueError, DataError, ConfigError) as error:
+        raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error

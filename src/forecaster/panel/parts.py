@@ -1,0 +1,113 @@
+"""The parts of a panel besides its values: places, and what is known of every step."""
+
+import unicodedata
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64
+
+from forecaster.errors import DataError, Faults, count_of, name_some
+
+RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
+MAX_NAME_LENGTH = 200
+Scalar = str | int | float | bool | None
+
+
+@dataclass(frozen=True, eq=False)
+class Locations:
+    """Where things are measured; the order is that of the panel's columns."""
+
+    ids: tuple[str, ...]
+    names: tuple[str, ...]  # what people call it; the id where nothing else is known
+    lat: Float64[np.ndarray, " N"]  # degrees; NaN where unknown
+    lon: Float64[np.ndarray, " N"]
+    extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        faults = Faults("locations")
+        check_names(self.ids, "location id", faults)
+        for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
+            values = getattr(self, coordinate)
+            wrong = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
+            if len(wrong):
+                first = name_some(f"{self.ids[i]} {values[i]}" for i in wrong)
+                what = f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
+                faults.add(f"{what}: {first}; are lat and lon swapped?")
+        faults.raise_any(DataError)
+
+    @staticmethod
+    def of_ids(ids: Iterable[str]) -> "Locations":
+        """Return locations of which only the ids are known."""
+        ids = tuple(ids)
+        nowhere = np.full(len(ids), np.nan)
+        return Locations(ids, ids, nowhere, nowhere)
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def placed(self) -> Bool[np.ndarray, " N"]:
+        """Which locations have coordinates."""
+        return np.asarray(np.isfinite(self.lat + self.lon))
+
+
+@dataclass(frozen=True, eq=False)
+class Covariates:
+    """What is known of the whole city at every step; may reach past the last value (S ≥ M)."""
+
+    names: tuple[str, ...]
+    values: Float32[np.ndarray, "S P"]  # NaN = missing
+
+    def __post_init__(self) -> None:
+        check_covariates("covariates", self.names, self.values)
+
+
+@dataclass(frozen=True, eq=False)
+class LocalCovariates:
+    """What is known of every location at every step (the paper's footnote 1)."""
+
+    names: tuple[str, ...]
+    values: Float32[np.ndarray, "Q S N"]  # NaN = missing
+
+    def __post_init__(self) -> None:
+        check_covariates("local covariates", self.names, self.values)
+
+
+def stack_layers(
+    layers: list[Float32[np.ndarray, "S N"]], steps: int, locations: int
+) -> Float32[np.ndarray, "Q S N"]:
+    """Return layers as one array, which has its shape even when there are none."""
+    return np.stack(layers) if layers else np.empty((0, steps, locations), dtype=np.float32)
+
+
+def check_covariates(what: str, names: tuple[str, ...], values: np.ndarray) -> None:
+    """Refuse names that cannot be columns and values that are not numbers."""
+    faults = Faults(what)
+    check_names(names, "covariate", faults)
+    if np.isinf(values).any():
+        faults.add(
+            f"{count_of(int(np.isinf(values).sum()), 'infinite value')}; use null if unknown"
+        )
+    faults.raise_any(DataError)
+
+
+def check_names(names: Iterable[str], what: str, faults: Faults) -> None:
+    """Add a fault for ids or column names that are doubled, reserved or not printable."""
+    names = tuple(names)
+    seen: set[str] = set()
+    doubled = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
+    if doubled:
+        faults.add(f"{count_of(len(doubled), what)} given twice: {name_some(doubled)}")
+    reserved = [name for name in names if name in RESERVED]
+    if reserved:
+        faults.add(f"{what} {name_some(reserved)}: reserved for columns of ours; rename it")
+    odd = [repr(name) for name in names if not _is_printable(name)]
+    if odd:
+        rule = f"1 to {MAX_NAME_LENGTH} printable characters are needed"
+        faults.add(f"{count_of(len(odd), what)} not usable: {name_some(odd)}; {rule}")
+
+
+def _is_printable(name: str) -> bool:
+    fits = 0 < len(name) <= MAX_NAME_LENGTH and name.strip() == name
+    return fits and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)

@@ -1,0 +1,112 @@
+"""Long tables, wide tables and location tables, as forecasting users know them."""
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float32, Int64
+
+from forecaster.config import Kind
+from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.panel.axis import VALUES, Rows
+from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
+from forecaster.panel.parts import Locations
+
+_LOCATION_COLUMNS = ("id", "name", "lat", "lon")
+
+
+def read_long(source: Table, kind: Kind | None) -> Rows:
+    """Return a long table: `unique_id`, `ds`, then columns of numbers.
+
+    A `kind` says that one of them is `y`, the values themselves; without it all are covariates.
+    """
+    table, name = load(source)
+    need_columns(table, ("unique_id", "ds", *((VALUES,) if kind else ())), name)
+    faults = Faults(name)
+    codes, ids = encode_ids(table["unique_id"], faults)
+    seconds, naive = parse_times(table["ds"], "ds", faults)
+    columns = [c for c in table.column_names if c not in ("unique_id", "ds")]
+    layers = {c: numbers(table[c], c, faults, _minimum(c, kind)) for c in columns}
+    faults.raise_any(DataError)
+
+    known = sort_ids(ids)
+    position = {identity: column for column, identity in enumerate(known)}
+    column_of = np.array([position[identity] for identity in ids], dtype=np.int64)
+    unique, row = np.unique(seconds, return_inverse=True)
+    cell = row * len(known) + column_of[codes]
+    _refuse_doubled(cell, len(unique) * len(known), table, name)
+
+    def spread(values: Float32[np.ndarray, " rows"]) -> Float32[np.ndarray, "U N"]:
+        matrix = np.full(len(unique) * len(known), np.nan, dtype=np.float32)
+        matrix[cell] = values
+        return matrix.reshape(len(unique), len(known))
+
+    return Rows(unique, naive, tuple(known), {c: spread(v) for c, v in layers.items()})
+
+
+def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) -> Rows:
+    """Return a wide table: a time column, then one column of numbers per location."""
+    table, name = load(source)
+    need_columns(table, (time,), name)
+    faults = Faults(name)
+    ids = tuple(c for c in table.column_names if c != time)
+    seconds, naive = parse_times(table[time], time, faults)
+    columns = [numbers(table[c], c, faults, _minimum(layer, kind)) for c in ids]
+    order = np.argsort(seconds, kind="stable")
+    doubled = order[1:][np.diff(seconds[order]) == 0]
+    if len(doubled):
+        texts = name_some(f"row {i + 1} ({table[time][int(i)]})" for i in np.sort(doubled))
+        faults.add(f"{count_of(len(doubled), 'duplicate row')} of one {time}: {texts}")
+    faults.raise_any(DataError)
+    values = np.column_stack(columns) if columns else np.empty((len(seconds), 0), np.float32)
+    return Rows(seconds[order], naive, ids, {layer: values[order]})
+
+
+def read_locations(source: Table) -> Locations:
+    """Return a location table: `id` (or `unique_id`), and `name`, `lat`, `lon` where known."""
+    table, name = load(source)
+    if "id" not in table.column_names and "unique_id" in table.column_names:
+        table = table.rename_columns({"unique_id": "id"})
+    need_columns(table, ("id",), name)
+    faults = Faults(name)
+    codes, known = encode_ids(table["id"], faults)
+    ids = tuple(known[code] for code in codes)
+    present = table.column_names
+    names = ids
+    if "name" in present:
+        texts = table["name"].cast(pa.string()).to_pylist()
+        names = tuple(text or identity for text, identity in zip(texts, ids, strict=True))
+    lat, lon = (
+        numbers(table[c], c, faults, digits=np.float64)
+        if c in present
+        else np.full(len(ids), np.nan)
+        for c in ("lat", "lon")
+    )
+    faults.raise_any(DataError)
+    extra = {c: tuple(table[c].to_pylist()) for c in present if c not in _LOCATION_COLUMNS}
+    return Locations(ids, names, lat, lon, extra)
+
+
+def sort_ids(ids: list[str]) -> list[str]:
+    """Return ids in an order that does not depend on the rows: as numbers if all of them are."""
+    if all(identity.isascii() and identity.isdigit() for identity in ids):
+        return sorted(ids, key=lambda identity: (int(identity), identity))
+    return sorted(ids)
+
+
+def _minimum(column: str, kind: Kind | None) -> float | None:
+    return 0.0 if kind == "count" and column == VALUES else None
+
+
+def _refuse_doubled(
+    cell: Int64[np.ndarray, " rows"], cells: int, table: pa.Table, source: str
+) -> None:
+    seen = np.zeros(cells, dtype=bool)
+    seen[cell] = True
+    doubled = len(cell) - int(seen.sum())
+    if doubled:
+        order = np.argsort(cell, kind="stable")
+        rows = np.sort(order[1:][np.diff(cell[order]) == 0])
+        ids, times = table["unique_id"], table["ds"]
+        first = name_some(f"row {i + 1} ({ids[int(i)]}, {times[int(i)]})" for i in rows)
+        raise DataError(
+            f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
+        )

@@ -1,0 +1,1 @@
+"""How artifacts reach the disk and are read back."""

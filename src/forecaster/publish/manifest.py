@@ -1,0 +1,233 @@
+"""The table of contents of an artifact, and the proof that its files are what it says.
+
+A panel, graph or run is a folder. Data files carry their hash in the name; `manifest.json` names
+them and is the commit point. Readers open the manifest first and then the files it names, so they
+see one version whole, whatever a writer does meanwhile.
+"""
+
+import hashlib
+import json
+import os
+import re
+import stat
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from forecaster.errors import ArtifactError, Faults
+
+MANIFEST = "manifest.json"
+LOCK = ".lock"
+PARTIAL = ".partial-"  # part of the name of a file that is still being written
+LAYOUT = 1  # version of the manifest itself; each kind of artifact has a version of its own
+MAX_MANIFEST_BYTES = 64 << 20
+MAX_FILES = 10_000
+CHUNK_BYTES = 1 << 20
+
+LOGICAL_NAME = re.compile(r"[a-z][a-z0-9_]*\.(?:parquet|json|safetensors|toml)")
+_CONTENT_NAME = re.compile(r"[a-z][a-z0-9_]*-[0-9a-f]{12}\.(?:parquet|json|safetensors|toml)")
+_SHA256 = re.compile(r"[0-9a-f]{64}")
+
+Progress = Callable[[int], None]  # called with the number of bytes just done
+
+
+@dataclass(frozen=True)
+class Stored:
+    """One data file of an artifact."""
+
+    name: str  # on disk: values-<first 12 of sha256>.parquet
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """The table of contents of one version of an artifact."""
+
+    kind: str
+    version: int
+    files: Mapping[str, Stored]
+    about: Mapping[str, Any]
+    parents: Mapping[str, str]
+    recipe: str | None
+
+    def to_bytes(self) -> bytes:
+        """Return the file's bytes: canonical JSON whose last line is the checksum of the rest."""
+        body = self._body()
+        return _canonical({**body, "checksum": _checksum(body)})
+
+    @property
+    def digest(self) -> str:
+        """The hash that names this version of the artifact."""
+        return _checksum(self._body())
+
+    def _body(self) -> dict[str, Any]:
+        files = {
+            name: {"name": file.name, "bytes": file.size, "sha256": file.sha256}
+            for name, file in self.files.items()
+        }
+        return {
+            "layout": LAYOUT,
+            "kind": self.kind,
+            "version": self.version,
+            "files": files,
+            "about": dict(self.about),
+            "parents": dict(self.parents),
+            "recipe": self.recipe,
+        }
+
+
+def read_manifest(folder: Path, kind: str | None = None, reads: int | None = None) -> Manifest:
+    """Return the manifest of the folder's current version.
+
+    Args:
+        folder: the artifact.
+        kind: refuse any other kind.
+        reads: the newest format version of that kind that the caller understands.
+    """
+    raw = _manifest_bytes(folder)
+    manifest = _parse(folder, raw)
+    if kind is not None and manifest.kind != kind:
+        raise ArtifactError(
+            f"{folder}: a {manifest.kind}, not a {kind}; give the folder of a {kind}"
+        )
+    if reads is not None and manifest.version > reads:
+        message = f"{folder}: {manifest.kind} written by format {manifest.version}"
+        raise ArtifactError(f"{message}; this program reads ≤ {reads}: upgrade forecaster")
+    return manifest
+
+
+def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
+    """Return where a file of the artifact lies, having checked that it is a file of that size."""
+    fault = _fault_of(folder, manifest.files[logical])
+    if fault:
+        raise ArtifactError(f"{folder}: {manifest.kind} damaged: {fault}")
+    return folder / manifest.files[logical].name
+
+
+def verify_files(folder: Path, manifest: Manifest, progress: Progress | None = None) -> None:
+    """Compare every file with its hash; all damaged ones are named in one error."""
+    faults = Faults(f"{folder}: {manifest.kind} damaged")
+    for stored in manifest.files.values():
+        fault = _fault_of(folder, stored) or _hash_fault(folder, stored, progress)
+        if fault:
+            faults.add(fault)
+    faults.raise_any(ArtifactError)
+
+
+def artifacts_below(path: Path) -> list[Path]:
+    """Return the folder itself and every folder below it that has a manifest."""
+    return sorted(found.parent for found in path.rglob(MANIFEST) if not found.is_symlink())
+
+
+def leftovers(folder: Path, manifest: Manifest | None) -> list[Path]:
+    """Return files of ours that the current version does not name: old or unfinished ones."""
+    current = {file.name for file in manifest.files.values()} if manifest else set()
+    present = [p for p in folder.iterdir() if is_ours(p.name) and p.is_file()]
+    return sorted(p for p in present if p.name not in {*current, MANIFEST, LOCK})
+
+
+def is_ours(name: str) -> bool:
+    """Tell whether a file of that name can only have been written by us."""
+    hidden = name.startswith(".") and PARTIAL in name
+    return hidden or name in (MANIFEST, LOCK) or bool(_CONTENT_NAME.fullmatch(name))
+
+
+def _manifest_bytes(folder: Path) -> bytes:
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder}: no such folder; give the folder of a forecaster artifact")
+    path = folder / MANIFEST
+    try:
+        fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        message = f"{folder}: not a forecaster artifact (no {MANIFEST})"
+        raise ArtifactError(
+            f"{message}; an interrupted first write leaves such a folder"
+        ) from None
+    except OSError as error:
+        raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
+    with os.fdopen(fd, "rb") as file:
+        if not stat.S_ISREG(os.fstat(fd).st_mode):
+            raise ArtifactError(f"{path}: not a plain file; not a forecaster artifact")
+        raw = file.read(MAX_MANIFEST_BYTES + 1)
+    if len(raw) > MAX_MANIFEST_BYTES:
+        raise ArtifactError(f"{path}: too large for a manifest; not a forecaster artifact")
+    return raw
+
+
+def _parse(folder: Path, raw: bytes) -> Manifest:
+    """Return the manifest, refusing whatever our own writer would not have written."""
+    damaged = f"{folder}: {MANIFEST} is damaged or not ours"
+    try:
+        content = json.loads(raw)
+        layout, checksum = content["layout"], content.pop("checksum")
+        if isinstance(layout, int) and layout > LAYOUT:
+            message = f"{folder}: manifest written by layout {layout}"
+            raise ArtifactError(f"{message}; this program reads ≤ {LAYOUT}: upgrade forecaster")
+        files = {
+            name: Stored(entry["name"], entry["bytes"], entry["sha256"])
+            for name, entry in content["files"].items()
+        }
+        manifest = Manifest(
+            content["kind"], content["version"], files, content["about"], content["parents"],
+            content["recipe"],
+        )  # fmt: skip
+        # Byte for byte what we would write: no flipped white space, no second key, no extra field.
+        if checksum != manifest.digest or raw != manifest.to_bytes():
+            raise ArtifactError(f"{damaged}: its checksum does not fit its content")
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ArtifactError(f"{damaged}: {type(error).__name__}") from error
+    _refuse_hostile(folder, manifest)
+    return manifest
+
+
+def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
+    """Refuse names that lead outside the folder and types that are not what they should be."""
+    types = [type(manifest.kind), type(manifest.version), type(manifest.about)]
+    if types != [str, int, dict] or len(manifest.files) > MAX_FILES:
+        raise ArtifactError(f"{folder}: {MANIFEST} is not one of ours")
+    for logical, file in manifest.files.items():
+        stem, _, suffix = logical.rpartition(".")
+        if [type(file.name), type(file.size), type(file.sha256)] != [str, int, str] or not (
+            LOGICAL_NAME.fullmatch(logical)
+            and _SHA256.fullmatch(file.sha256)
+            and file.name == f"{stem}-{file.sha256[:12]}.{suffix}"
+        ):
+            raise ArtifactError(f"{folder}: {MANIFEST} names {logical!r}, which is not one of ours")
+
+
+def _fault_of(folder: Path, stored: Stored) -> str:
+    try:
+        status = os.lstat(folder / stored.name)
+    except OSError as error:
+        return f"{stored.name} cannot be read ({error.strerror})"
+    if not stat.S_ISREG(status.st_mode):
+        return f"{stored.name} is not a plain file"
+    if status.st_size != stored.size:
+        return f"{stored.name} has {status.st_size:,} bytes, its manifest says {stored.size:,}"
+    return ""
+
+
+def _hash_fault(folder: Path, stored: Stored, progress: Progress | None) -> str:
+    sha256 = hashlib.sha256()
+    try:
+        with (folder / stored.name).open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                sha256.update(chunk)
+                if progress is not None:
+                    progress(len(chunk))
+    except OSError as error:
+        return f"{stored.name} cannot be read ({error.strerror})"
+    if sha256.hexdigest() != stored.sha256:
+        return f"{stored.name} does not match its manifest (sha256)"
+    return ""
+
+
+def _canonical(content: Mapping[str, Any]) -> bytes:
+    text = json.dumps(content, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    return text.encode() + b"\n"
+
+
+def _checksum(body: Mapping[str, Any]) -> str:
+    return hashlib.sha256(_canonical(body)).hexdigest()

@@ -1,0 +1,278 @@
+"""The only code that writes artifacts: content-named files first, then the manifest.
+
+Every file is written aside, synced and renamed; the manifest's rename is the moment at which the
+new version begins. Old files stay for whoever still reads them and go only by `prune`.
+"""
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import io
+import logging
+import os
+import secrets
+import shutil
+import socket
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from forecaster.errors import ArtifactError, RunError, count_of, name_some
+from forecaster.publish.manifest import (
+    CHUNK_BYTES,
+    LOCK,
+    LOGICAL_NAME,
+    MANIFEST,
+    PARTIAL,
+    Manifest,
+    Stored,
+    is_ours,
+    leftovers,
+    read_manifest,
+)
+
+Writer = Callable[[BinaryIO], None]
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Draft:
+    """What is to be published: how to write each file, and what the manifest says of them."""
+
+    kind: str  # "panel", "graph", "run", …
+    version: int  # format version of that kind
+    files: Mapping[str, Writer]  # by logical name: values.parquet
+    about: Mapping[str, Any] = field(default_factory=dict)  # JSON only
+    parents: Mapping[str, str] = field(default_factory=dict)  # hashes of what it was made from
+    recipe: str | None = None  # hash of the recipe
+    about_bytes: int = 0  # expected size, for the message when the disk is full
+
+
+def publish(folder: Path, draft: Draft) -> Manifest:
+    """Write every file, then the manifest that names them, and return it once all is on disk."""
+    try:
+        _make_folder(folder)
+        with _locked(folder):
+            _refuse_foreign(folder, draft.kind)
+            stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
+            _sync_folder(folder)  # the files' names must be on disk before anything points at them
+            manifest = Manifest(
+                draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
+            )
+            _replace(folder / MANIFEST, bytes_writer(manifest.to_bytes()))
+            _sync_folder(folder)
+            if read_manifest(folder).digest != manifest.digest:
+                raise RunError(f"{folder}: the manifest reads back differently; check the disk")
+    except OSError as error:
+        raise _explain(error, folder, draft.about_bytes) from error
+    return manifest
+
+
+def replace_file(path: Path, write: Writer) -> None:
+    """Write one file for a person (a table, a picture): the old one or the whole new one."""
+    try:
+        _make_folder(path.parent)
+        _replace(path, write)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise _explain(error, path) from error
+
+
+def bytes_writer(content: bytes) -> Writer:
+    """Return a writer of bytes that are already there."""
+
+    def write(sink: BinaryIO) -> None:
+        sink.write(content)
+
+    return write
+
+
+class _Sink(io.RawIOBase):
+    """A new file that counts and hashes what is written to it."""
+
+    def __init__(self, path: Path) -> None:
+        self.size = 0
+        self.sha256 = hashlib.sha256()
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        view = memoryview(data).cast("B")
+        done = os.write(self._fd, view)
+        self.sha256.update(view[:done])
+        self.size += done
+        return done
+
+    def sync(self) -> None:
+        os.fsync(self._fd)
+
+    def close(self) -> None:
+        if not self.closed:
+            super().close()
+            os.close(self._fd)
+
+
+def _store(folder: Path, logical: str, write: Writer) -> Stored:
+    """Write one data file and give it the name that its content earns."""
+    if not LOGICAL_NAME.fullmatch(logical):
+        raise ValueError(f"{logical!r} is not a file name of an artifact: use values.parquet")
+    stem, suffix = logical.rsplit(".", 1)
+    partial = folder / f".{stem}{PARTIAL}{secrets.token_hex(4)}"
+    sink = _fill(partial, write)
+    sha256 = sink.sha256.hexdigest()
+    name = f"{stem}-{sha256[:12]}.{suffix}"
+    # A file of that name may be there already, whole or damaged: this one is known to be whole.
+    os.replace(partial, folder / name)
+    return Stored(name, sink.size, sha256)
+
+
+def _replace(path: Path, write: Writer) -> None:
+    partial = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(4)}")
+    _fill(partial, write)
+    os.replace(partial, path)
+
+
+def _fill(partial: Path, write: Writer) -> _Sink:
+    """Write a partial file through to the disk; if that fails, take it away again."""
+    raw = _Sink(partial)
+    buffered = io.BufferedWriter(raw, CHUNK_BYTES)
+    try:
+        write(buffered)
+        buffered.flush()
+        raw.sync()
+        raw.close()
+    except BaseException:
+        with contextlib.suppress(OSError, ValueError):
+            raw.close()
+        with contextlib.suppress(OSError):
+            os.unlink(partial)
+        raise
+    return raw
+
+
+def _make_folder(folder: Path) -> None:
+    """Create a folder and its parents so that they survive a crash."""
+    if folder.is_dir():
+        return
+    _make_folder(folder.parent)
+    with contextlib.suppress(FileExistsError):  # another writer may be as fast
+        os.mkdir(folder)
+    _sync_folder(folder.parent)
+
+
+def _sync_folder(folder: Path) -> None:
+    fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)
+
+
+@contextlib.contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Hold the folder for one writer. The lock dies with its process, so none can go stale."""
+    path = folder / LOCK
+    fd = _take_lock(path)
+    try:
+        _name_leftovers(folder)
+        yield
+    finally:
+        # Removed while still held; whoever opened it meanwhile finds the name gone and retries.
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        os.close(fd)
+
+
+def _take_lock(path: Path) -> int:
+    while True:
+        fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+        try:
+            fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            if _is_at(fd, path):
+                os.ftruncate(fd, 0)
+                os.write(fd, f"pid {os.getpid()} host {socket.gethostname()}".encode())
+                return fd
+        except BlockingIOError:
+            owner = _text_of(path) or "another writer"
+            os.close(fd)
+            message = f"{path.parent}: locked by {owner}; wait until it ends, or stop it"
+            raise RunError(message) from None
+        except BaseException:
+            os.close(fd)
+            raise
+        os.close(fd)  # the name had been removed by its last owner: take the new one
+
+
+def _is_at(fd: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(fd), os.stat(path))
+    except FileNotFoundError:
+        return False
+
+
+def _text_of(path: Path) -> str:
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return path.read_text(encoding="utf-8")[:200]
+    return ""
+
+
+def _refuse_foreign(folder: Path, kind: str) -> None:
+    """Refuse a folder that belongs to something else, before a byte is written into it."""
+    if (folder / MANIFEST).exists():
+        present = read_manifest(folder)
+        if present.kind != kind:
+            message = f"{folder}: holds a {present.kind}, and a {kind} is to be written"
+            raise ArtifactError(f"{message}; choose another folder")
+        return
+    foreign = sorted(p.name for p in folder.iterdir() if not is_ours(p.name))
+    if foreign:
+        message = f"{folder}: not empty and not a forecaster artifact ({name_some(foreign)})"
+        raise ArtifactError(f"{message}; choose an empty or new folder")
+
+
+def _explain(error: OSError, path: Path, need_bytes: int = 0) -> RunError:
+    """Turn a failed file operation into what the user needs to know."""
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        free = shutil.disk_usage(_nearest_folder(path)).free
+        need = f"need about {need_bytes / 1e6:,.1f} MB, " if need_bytes else ""
+        message = f"{path}: no space: {need}have {free / 1e6:,.1f} MB"
+        return RunError(f"{message}; nothing was published. Free some and run the same again")
+    if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
+        message = f"{path}: cannot be written ({error.strerror}); nothing was published"
+        return RunError(f"{message}. Choose another folder or change its permissions")
+    return RunError(f"{path}: {error.strerror or error}; nothing was published. Check the disk")
+
+
+def _nearest_folder(path: Path) -> Path:
+    return next(parent for parent in (path, *path.absolute().parents) if parent.is_dir())
+
+
+def _name_leftovers(folder: Path) -> None:
+    """Say once, at the start of a write, what an interrupted one left behind."""
+    unfinished = [path.name for path in folder.iterdir() if PARTIAL in path.name]
+    if unfinished:
+        what = f"{count_of(len(unfinished), 'unfinished file')} of an interrupted write"
+        log.warning(
+            "%s: %s (%s); `forecaster check --prune` removes them",
+            folder,
+            what,
+            name_some(sorted(unfinished)),
+        )
+
+
+def prune(folder: Path) -> list[Path]:
+    """Remove what the current version does not need, and return what was removed."""
+    try:
+        with _locked(folder):
+            removed = leftovers(folder, read_manifest(folder))
+            for path in removed:
+                os.unlink(path)
+            _sync_folder(folder)
+    except OSError as error:
+        raise _explain(error, folder) from error
+    return removed
