@@ -2,14 +2,16 @@
 
 import os
 from collections.abc import Sequence
+from io import BufferedIOBase
 from pathlib import Path
-from typing import BinaryIO
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from jaxtyping import Float32, Shaped
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError
 from forecaster.panel.parts import Locations, Scalar
 from forecaster.publish.writing import Writer
@@ -33,7 +35,7 @@ def matrix_writer(
 ) -> Writer:
     """Return a function that writes one row per step and one column per name, NaN as null."""
 
-    def write(sink: BinaryIO) -> None:
+    def write(sink: BufferedIOBase) -> None:
         stamps = pa.array(times.astype("datetime64[ms]")).cast(TIME)
         columns = [pa.array(np.ascontiguousarray(c), from_pandas=True) for c in values.T]
         table = pa.table([stamps, *columns], names=["time", *names])
@@ -44,36 +46,40 @@ def matrix_writer(
 
 def locations_writer(locations: Locations) -> Writer:
     """Return a function that writes the location table."""
-    nothing = {name: list(column) for name, column in locations.extra.items()}
+    extra = {name: pa.array(c, from_pandas=True) for name, c in locations.extra.items()}
+    unknown = pa.nulls(len(locations), pa.string())  # a column without a value has no type
     table = pa.table(
         {
             "id": pa.array(locations.ids, pa.string()),
             "name": pa.array(locations.names, pa.string()),
             "lat": pa.array(locations.lat, from_pandas=True),
             "lon": pa.array(locations.lon, from_pandas=True),
-            **nothing,
+            **{n: unknown if pa.types.is_null(c.type) else c for n, c in extra.items()},
         }
     )
     return lambda sink: _write_table(table, sink)
 
 
 def read_matrix(
-    path: Path, times: Shaped[np.ndarray, " M"], names: Sequence[str] | None
+    path: Path, clock: Clock, start: np.datetime64, steps: int, names: Sequence[str] | None
 ) -> Matrix:
     """Return column names and values; null becomes NaN, and a NaN on disk is refused.
 
     Args:
         path: the Parquet file, already known to have its manifest's size.
-        times: the axis that its rows must have.
+        clock: the zone and step of its rows.
+        start: the time of its first row.
+        steps: how many rows it must have.
         names: the columns that must be there, in this order; None takes what is there.
     """
     with _open(path) as file:
         found = _check_schema(path, file)
+        _check_size(path, file, steps)
         if names is not None and found != tuple(names):
             raise ArtifactError(f"{path}: its columns are not the panel's locations")
         table = _read(path, file)
-    rows = table.column(0).cast(pa.int64()).to_numpy().astype("datetime64[ms]")
-    if not np.array_equal(rows, times):
+    times = clock.axis(start, steps).astype("datetime64[ms]").astype(np.int64)
+    if table.column(0).null_count or not np.array_equal(table.column(0).cast(pa.int64()), times):
         raise ArtifactError(f"{path}: its time axis is not the one its manifest describes")
     values = np.empty((len(found), len(times)), dtype=np.float32)  # one column after the other
     for row, column in zip(values, table.columns[1:], strict=True):
@@ -81,8 +87,8 @@ def read_matrix(
     return found, values.T
 
 
-def read_locations(path: Path) -> Locations:
-    """Return the location table."""
+def read_locations(path: Path, count: int) -> Locations:
+    """Return the location table, which must have that many rows."""
     with _open(path) as file:
         schema = file.schema_arrow
         types = dict(zip(schema.names, schema.types, strict=True))
@@ -92,14 +98,20 @@ def read_locations(path: Path) -> Locations:
             raise ArtifactError(
                 f"{path}: not a forecaster panel (its location columns are not ours)"
             )
+        _check_size(path, file, count)
+    # A few bytes can say "the same long text in every row": read each text once, then measure.
+    texts = [name for name, kind in types.items() if kind == pa.string()]
+    with _open(path, texts) as file:
         table = _read(path, file)
+    _check_texts(path, [table[name] for name in texts])
+    _check_known(path, table)
     extras: dict[str, tuple[Scalar, ...]] = {n: tuple(table[n].to_pylist()) for n in extra}
     lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
     ids, names = (tuple(table[name].to_pylist()) for name in ("id", "name"))
     return Locations(ids, names, lat, lon, extras)
 
 
-def _write_table(table: pa.Table, sink: BinaryIO) -> None:
+def _write_table(table: pa.Table, sink: BufferedIOBase) -> None:
     pq.write_table(
         table,
         sink,
@@ -111,9 +123,9 @@ def _write_table(table: pa.Table, sink: BinaryIO) -> None:
     )
 
 
-def _open(path: Path) -> pq.ParquetFile:
+def _open(path: Path, texts: Sequence[str] = ()) -> pq.ParquetFile:
     try:
-        return pq.ParquetFile(path, memory_map=True)
+        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(texts))
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ArtifactError(f"{path}: not a forecaster panel ({_first_line(error)})") from error
 
@@ -126,19 +138,56 @@ def _read(path: Path, file: pq.ParquetFile) -> pa.Table:
 
 
 def _check_schema(path: Path, file: pq.ParquetFile) -> tuple[str, ...]:
-    """Return the value columns, having refused what could not fit or is not ours."""
-    schema, rows = file.schema_arrow, file.metadata.num_rows
+    """Return the value columns, having refused what is not ours."""
+    schema = file.schema_arrow
     plain = len(schema) > 0 and schema.names[0] == "time" and schema.types[0] == TIME
     if not plain or any(kind != pa.float32() for kind in schema.types[1:]):
         raise ArtifactError(f"{path}: not a forecaster panel (its columns are not ours)")
-    if len(schema) > MAX_COLUMNS:
-        raise ArtifactError(f"{path}: too large: {len(schema):,} columns, at most {MAX_COLUMNS:,}")
-    need, size = rows * len(schema) * 4, path.stat().st_size
+    return tuple(schema.names[1:])
+
+
+def _check_size(path: Path, file: pq.ParquetFile, rows: int) -> None:
+    """Refuse a file that could not fit, or has other rows than its manifest says."""
+    columns, metadata = len(file.schema_arrow), file.metadata
+    if columns > MAX_COLUMNS:
+        raise ArtifactError(f"{path}: too large: {columns:,} columns, at most {MAX_COLUMNS:,}")
+    claimed = max(metadata.num_rows, sum(_rows_of(metadata, i) for i in _groups(metadata)))
+    need, size = claimed * columns * 4, path.stat().st_size
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > memory or need > max(_SMALL_BYTES, size * MAX_EXPANSION):
         message = f"{path}: too large: {size:,} bytes on disk claim {need:,} bytes in memory"
         raise ArtifactError(f"{message}; this machine has {memory:,}")
-    return tuple(schema.names[1:])
+    if {claimed, metadata.num_rows} != {rows}:
+        raise ArtifactError(f"{path}: has {claimed:,} rows, its manifest says {rows:,}")
+
+
+def _groups(metadata: pq.FileMetaData) -> range:
+    return range(metadata.num_row_groups)
+
+
+def _rows_of(metadata: pq.FileMetaData, number: int) -> int:
+    """Return the most rows that a row group or one of its columns claims to have."""
+    group = metadata.row_group(number)
+    values = (group.column(i).num_values for i in range(group.num_columns))
+    return int(max(group.num_rows, max(values, default=0)))
+
+
+def _check_texts(path: Path, columns: list[pa.ChunkedArray]) -> None:
+    """Refuse texts that are few on disk and many in memory."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in chunks)
+    need = sum(pc.sum(each).as_py() or 0 for each in lengths)
+    if need > _SMALL_BYTES:
+        raise ArtifactError(f"{path}: too large: its texts need {need:,} bytes in memory")
+
+
+def _check_known(path: Path, table: pa.Table) -> None:
+    """Refuse locations without an id or name, and missing numbers that are not null."""
+    floats = [c for c in table.columns if pa.types.is_floating(c.type)]
+    if any(pc.any(pc.is_nan(column)).as_py() for column in floats):
+        raise ArtifactError(f"{path}: holds NaN; missing must be null")
+    if table["id"].null_count or table["name"].null_count:
+        raise ArtifactError(f"{path}: holds a location without an id or a name")
 
 
 def _copy(path: Path, column: pa.ChunkedArray, into: Float32[np.ndarray, " M"]) -> None:

@@ -194,7 +194,9 @@ def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
             and _SHA256.fullmatch(file.sha256)
             and file.name == f"{stem}-{file.sha256[:12]}.{suffix}"
         ):
-            raise ArtifactError(f"{folder}: {MANIFEST} names {logical!r}, which is not one of ours")
+            raise ArtifactError(
+                f"{folder}: {MANIFEST} names {logical!r}, which is not one of ours"
+            )
 
 
 def _fault_of(folder: Path, stored: Stored) -> str:

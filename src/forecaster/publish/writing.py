@@ -16,8 +16,9 @@ import shutil
 import socket
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from io import BufferedIOBase, BufferedWriter
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from forecaster.errors import ArtifactError, RunError, count_of, name_some
 from forecaster.publish.manifest import (
@@ -33,7 +34,7 @@ from forecaster.publish.manifest import (
     read_manifest,
 )
 
-Writer = Callable[[BinaryIO], None]
+Writer = Callable[[BufferedIOBase], None]
 
 log = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ def replace_file(path: Path, write: Writer) -> None:
 def bytes_writer(content: bytes) -> Writer:
     """Return a writer of bytes that are already there."""
 
-    def write(sink: BinaryIO) -> None:
+    def write(sink: BufferedIOBase) -> None:
         sink.write(content)
 
     return write
@@ -140,7 +141,7 @@ def _replace(path: Path, write: Writer) -> None:
 def _fill(partial: Path, write: Writer) -> _Sink:
     """Write a partial file through to the disk; if that fails, take it away again."""
     raw = _Sink(partial)
-    buffered = io.BufferedWriter(raw, CHUNK_BYTES)
+    buffered = BufferedWriter(raw, CHUNK_BYTES)
     try:
         write(buffered)
         buffered.flush()

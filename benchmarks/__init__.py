@@ -1,0 +1,1 @@
+"""Ratios measured in one process run; `python -m benchmarks.NAME [--quick] [--json]`."""

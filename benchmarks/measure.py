@@ -1,0 +1,81 @@
+"""How every benchmark measures and reports: medians of interleaved repeats, ratios, goals."""
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+
+
+@dataclass(frozen=True)
+class Result:
+    """One comparison; `met` is None where no goal is set."""
+
+    name: str
+    ratio: float
+    against: str
+    goal: str | None = None
+    met: bool | None = None
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the command line asks of a benchmark."""
+
+    quick: bool
+    json: bool
+
+
+def read_options(description: str, threads: int = 2) -> Options:
+    """Return the options, having fixed the number of threads for this process.
+
+    Call it before numpy, torch or pyarrow are imported: they read the environment once.
+    """
+    parser = argparse.ArgumentParser(description=description)
+    parser.add_argument("--quick", action="store_true", help="fits in 60 s")
+    parser.add_argument("--json", action="store_true", help="one JSON object per line")
+    given = parser.parse_args()
+    for name in (
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
+        "MKL_NUM_THREADS",
+        "NUMBA_NUM_THREADS",
+    ):
+        os.environ[name] = str(threads)
+    return Options(quick=given.quick, json=given.json)
+
+
+def medians(jobs: dict[str, Callable[[], object]], repeats: int) -> dict[str, float]:
+    """Return the median seconds of each job; the jobs take turns, so that noise hits all alike."""
+    seconds: dict[str, list[float]] = {name: [] for name in jobs}
+    for name, job in jobs.items():  # once unmeasured: caches, compilation
+        job()
+        del name
+    for _ in range(repeats):
+        for name, job in jobs.items():
+            begin = time.perf_counter()
+            job()
+            seconds[name].append(time.perf_counter() - begin)
+    return {name: statistics.median(taken) for name, taken in seconds.items()}
+
+
+def at_most(name: str, ratio: float, against: str, limit: float) -> Result:
+    """Return a result whose goal is a ratio of at most `limit`."""
+    return Result(name, round(ratio, 3), against, goal=f"≤ {limit:g}", met=ratio <= limit)
+
+
+def report(options: Options, notes: list[str], results: list[Result]) -> None:
+    """Print notes and results for people, or one JSON object per result for programs."""
+    if options.json:
+        for result in results:
+            sys.stdout.write(json.dumps(asdict(result)) + "\n")
+        return
+    print("\n".join(notes))
+    for result in results:
+        goal = (
+            f"  (goal {result.goal}: {'met' if result.met else 'MISSED'})" if result.goal else ""
+        )
+        print(f"{result.name:42} {result.ratio:8.3f} × {result.against}{goal}")

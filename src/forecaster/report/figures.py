@@ -1,0 +1,119 @@
+"""Pictures, drawn without a screen and without any state that outlives them."""
+
+import io
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64, Int64
+
+from forecaster.errors import need_extra
+from forecaster.panel.panel import Panel
+
+MAX_COLUMNS, MAX_ROWS = 900, 400  # cells of the heat map; more would not be seen
+INK, FAINT = "#26323d", "#8a97a3"
+MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
+
+
+def draw_coverage(panel: Panel) -> bytes:
+    """Return a PNG: where values are missing or zero, and how much there is over time."""
+    need_extra("matplotlib", extra="report")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    _draw_map(upper, panel)
+    _draw_total(lower, panel)
+    for axes in (upper, lower):
+        axes.tick_params(colors=INK, labelsize=8)
+        for side in axes.spines.values():
+            side.set_color(FAINT)
+    buffer = io.BytesIO()
+    figure.savefig(buffer, format="png", metadata={"Software": None})
+    return buffer.getvalue()
+
+
+def _draw_map(axes: Any, panel: Panel) -> None:
+    """Colour each cell by its shares of missing and zero steps; busy locations on top."""
+    from matplotlib.patches import Patch  # noqa: PLC0415 (an extra)
+
+    mean = np.nan_to_num(np.nansum(panel.values, axis=0) / len(panel.values))
+    order = np.argsort(-mean, kind="stable")
+    axes.imshow(
+        coverage_colours(panel.values[:, order]),
+        aspect="auto",
+        interpolation="nearest",
+        extent=(*_days(panel), len(order), 0),
+    )
+    axes.set_ylabel("locations, busiest first", color=INK, fontsize=9)
+    share = 100 * np.isnan(panel.values).mean(), 100 * (panel.values == 0).mean()
+    axes.set_title(
+        f"{len(order)} locations, {panel.clock.zone}: {share[0]:.2f} % missing, "
+        f"{share[1]:.2f} % zero",
+        color=INK, fontsize=11, loc="left",
+    )  # fmt: skip
+    patches = [
+        Patch(color=colour, label=label)
+        for colour, label in ((BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing"))
+    ]
+    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.0, 1.11), ncols=3,
+                frameon=False, fontsize=8, labelcolor=INK)  # fmt: skip
+
+
+def _draw_total(axes: Any, panel: Panel) -> None:
+    bins = _bins(len(panel.values), MAX_COLUMNS)
+    seen = np.isfinite(panel.values)
+    total = np.where(seen, panel.values, 0).sum(axis=1, dtype=np.float64)
+    steps = np.maximum(np.add.reduceat(seen.any(axis=1).astype(float), bins), 1e-9)
+    level = np.add.reduceat(total, bins) / steps
+    level[steps < 1] = np.nan
+    first, last = _days(panel)
+    edges = np.append(bins, len(panel.values)) / len(panel.values)
+    middle = first + (last - first) * (edges[:-1] + edges[1:]) / 2
+    axes.plot(middle, level, color=BUSY, linewidth=1)
+    axes.set_ylim(bottom=0 if panel.kind == "count" else None)
+    axes.set_ylabel("sum of all,\nper step", color=INK, fontsize=9)
+    axes.xaxis_date()
+    axes.grid(axis="y", color=FAINT, alpha=0.25)
+
+
+def coverage_colours(values: Float32[np.ndarray, "M N"]) -> Float[np.ndarray, "rows columns 3"]:
+    """Return one colour per cell of steps × locations: a mix of observed, zero and missing."""
+    missing = _cell_shares(np.isnan(values))
+    zero = _cell_shares(values == 0)
+    parts = np.stack([1 - missing - zero, zero, missing], axis=-1)
+    palette = np.array(
+        [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING)]
+    )
+    # Any missing step must be seen, however wide the cell: a floor keeps it from fading away.
+    parts[..., 2] = np.where(missing > 0, np.maximum(missing, 0.35), 0)
+    parts /= parts.sum(axis=-1, keepdims=True)
+    return np.asarray(np.clip(parts @ palette, 0, 1))
+
+
+def _cell_shares(where: np.ndarray) -> Float64[np.ndarray, "rows columns"]:
+    """Return the share of true in each cell, locations down and time across."""
+    steps, places = (
+        _bins(n, most) for n, most in zip(where.shape, (MAX_COLUMNS, MAX_ROWS), strict=True)
+    )
+    sums = np.add.reduceat(
+        np.add.reduceat(where.astype(np.float64), steps, axis=0), places, axis=1
+    )
+    sizes = np.outer(_sizes(steps, where.shape[0]), _sizes(places, where.shape[1]))
+    return np.asarray((sums / sizes).T)
+
+
+def _bins(count: int, most: int) -> Int64[np.ndarray, " K"]:
+    return np.unique(np.linspace(0, count, min(count, most), endpoint=False).astype(np.int64))
+
+
+def _sizes(bins: Int64[np.ndarray, " K"], count: int) -> Int64[np.ndarray, " K"]:
+    return np.diff(np.append(bins, count))
+
+
+def _days(panel: Panel) -> tuple[float, float]:
+    """Return the first and last local time as days since 1970, as matplotlib counts them."""
+    local = panel.clock.local(panel.clock.axis(panel.start, len(panel.values) + 1)[[0, -1]])
+    first, last = local.astype(np.int64) / 86400
+    return float(first), float(last)
