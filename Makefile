@@ -5,6 +5,9 @@ READY := .venv/.ready
 SHAPES := forecaster.clock,forecaster.config,forecaster.panel,forecaster.publish,forecaster.report,forecaster.synthetic
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 
+# make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
+BENCHMARKS := command panel
+
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
 
 install: $(READY)
@@ -47,8 +50,7 @@ demo: $(READY)
 	$(BIN)/forecaster demo --out demo
 
 bench: $(READY)
-	@for name in $(basename $(notdir $(wildcard benchmarks/bench_*.py))); do \
-	  $(BIN)/python -m benchmarks.$$name $(BENCH) || exit 1; done
+	@for name in $(BENCHMARKS); do echo "== $$name"; $(BIN)/python -m benchmarks.$$name $(BENCH) || exit 1; done
 
 torture: $(READY)
 	$(PYTEST) -m "not gpu" --torture

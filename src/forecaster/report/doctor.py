@@ -109,7 +109,7 @@ def _missing(panel: Panel) -> Finding:
         for start, end in longest
     ]
     by_place = missing.mean(axis=0)
-    worst = [n for n in np.argsort(-by_place, kind="stable")[:5] if by_place[n] > share]
+    worst = [n for n in np.argsort(-by_place, kind="stable")[:5].tolist() if by_place[n] > share]
     details += [f"{label(panel, n)}: {100 * by_place[n]:.1f} % missing" for n in worst]
     text = f"{100 * share:.2f} % of values are missing"
     text += f", {count_of(int(dark.sum()), 'step')} at every location" if dark.any() else ""

@@ -11,6 +11,7 @@ from forecaster.panel.panel import Panel
 
 MAX_COLUMNS, MAX_ROWS = 900, 400  # cells of the heat map; more would not be seen
 INK, FAINT = "#26323d", "#8a97a3"
+MOSTLY = 0.5
 MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 
 
@@ -57,23 +58,26 @@ def _draw_map(axes: Any, panel: Panel) -> None:
         Patch(color=colour, label=label)
         for colour, label in ((BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing"))
     ]
-    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.0, 1.11), ncols=3,
+    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.01, 1.085), ncols=3,
                 frameon=False, fontsize=8, labelcolor=INK)  # fmt: skip
 
 
 def _draw_total(axes: Any, panel: Panel) -> None:
-    bins = _bins(len(panel.values), MAX_COLUMNS)
+    """Draw the sum of all locations, by the day where single steps would only make a smear."""
+    M, day = len(panel.values), max(24 * 60 // panel.clock.step_minutes, 1)
+    width = 1 if M <= MAX_COLUMNS else day * -(-M // (MAX_COLUMNS * day))
+    bins = np.arange(0, M, width)
     seen = np.isfinite(panel.values)
     total = np.where(seen, panel.values, 0).sum(axis=1, dtype=np.float64)
-    steps = np.maximum(np.add.reduceat(seen.any(axis=1).astype(float), bins), 1e-9)
-    level = np.add.reduceat(total, bins) / steps
-    level[steps < 1] = np.nan
+    observed = np.add.reduceat(seen.mean(axis=1), bins) / _sizes(bins, M)
+    level = np.add.reduceat(total, bins) / _sizes(bins, M) / np.maximum(observed, 1e-9)
+    level[observed < MOSTLY] = np.nan  # a gap in the line, not a dip
     first, last = _days(panel)
-    edges = np.append(bins, len(panel.values)) / len(panel.values)
-    middle = first + (last - first) * (edges[:-1] + edges[1:]) / 2
+    middle = first + (last - first) * (bins + _sizes(bins, M) / 2) / M
     axes.plot(middle, level, color=BUSY, linewidth=1)
     axes.set_ylim(bottom=0 if panel.kind == "count" else None)
-    axes.set_ylabel("sum of all,\nper step", color=INK, fontsize=9)
+    by = "day" if width == day else f"{width} steps" if width > 1 else "step"
+    axes.set_ylabel(f"sum of all per step,\nmean of each {by}", color=INK, fontsize=8)
     axes.xaxis_date()
     axes.grid(axis="y", color=FAINT, alpha=0.25)
 

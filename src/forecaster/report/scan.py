@@ -95,7 +95,7 @@ def _find_outliers(panel: Panel, odd: Odd, start: int, block: Block, usual: Bloc
     far = np.argwhere(distance > OUTLIER_SCALES)
     odd.outlier_count += len(far)
     weights = distance[far[:, 0], far[:, 1]]
-    for row, step in far[np.argsort(-weights)[:20]]:
+    for row, step in far[np.argsort(-weights)[:20]].tolist():
         words = f"{block[row, step]:,.6g} where {usual[row, step]:,.6g} is usual"
         place = f"{label(panel, start + row)}, {local_text(panel, step)}"
         odd.outliers.append((float(distance[row, step]), f"{place}: {words}"))

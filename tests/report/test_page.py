@@ -1,0 +1,25 @@
+from forecaster.report.doctor import Checkup, Finding
+from forecaster.report.page import render_checkup
+
+
+def test_what_came_with_the_data_is_escaped() -> None:
+    finding = Finding("locations", "warning", "<script>alert(1)</script>", ("<img onerror=x>",))
+    checkup = Checkup({"observed": "50.00 %", "span": '"><b>'}, (finding,))
+    page = render_checkup("<i>city</i>", checkup, b"png")
+    assert "<script>" not in page
+    assert "<img onerror" not in page
+    assert "<i>city" not in page
+    assert "&lt;script&gt;" in page
+
+
+def test_the_verdict_counts_the_warnings() -> None:
+    facts = {"observed": "100.00 %"}
+    calm = render_checkup("city", Checkup(facts, (Finding("gaps", "good", "none"),)), b"")
+    worried = render_checkup("city", Checkup(facts, (Finding("gaps", "warning", "many"),)), b"")
+    assert "Nothing stands in the way" in calm
+    assert "1 thing to look into" in worried
+
+
+def test_the_picture_has_words_for_those_who_cannot_see_it() -> None:
+    page = render_checkup("city", Checkup({"observed": "97.00 %"}, ()), b"")
+    assert 'alt="Heat map of locations over time: 97.00 % of the values are observed' in page
