@@ -1,0 +1,28 @@
+"""Random numbers of one city: a stream for each purpose, so that no part shifts another."""
+
+from enum import IntEnum
+
+import numpy as np
+
+# Hours are drawn in whole blocks and then cut to length, so that what a block holds does not
+# depend on how many hours were asked for.
+BLOCK_HOURS = 1_024
+
+
+class Stream(IntEnum):
+    """What random numbers are for; the values are part of every city and never change."""
+
+    PLACES = 0
+    DEPENDENCIES = 1
+    WEATHER = 2
+    CHARACTER = 3
+    EVENTS = 4
+    NOISE = 5
+    COUNTS = 6
+    TRIPS = 7
+
+
+def open_stream(seed: int, stream: Stream, *part: int) -> np.random.Generator:
+    """Return the generator of a purpose, or of one numbered part of it."""
+    sequence = np.random.SeedSequence(seed, spawn_key=(int(stream), *part))
+    return np.random.Generator(np.random.PCG64(sequence))  # by name: NumPy's default may change

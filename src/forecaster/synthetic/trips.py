@@ -1,0 +1,71 @@
+"""Raw trips behind the counts: one row each, as the taxi commission's files have them."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float64, Int64
+
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+from forecaster.synthetic.places import KM_PER_DEGREE
+from forecaster.synthetic.streams import Stream, open_stream
+
+CHUNK_TRIPS = 1_000_000  # a chunk ends with the hour that reaches it
+MAX_RADIUS_KM = 0.05
+# Ingestion rounds coordinates to 1e-4°, which moves a point by up to 7 m.
+ROUNDING_KM = 0.008
+_DECIMALS = 6  # of the coordinates, 0.1 m
+
+
+def draw_trips(panel: Panel, seed: int, first_step: int, last_step: int) -> Iterator[pa.Table]:
+    """Yield the trips of every hour from the first to the last step, in chunks of whole hours.
+
+    The rows of an hour depend on seed and step alone, not on how the span is cut; they come
+    location by location, each nearer to its own than to any other. Times are naive local time.
+    """
+    radius = _radius_km(panel.locations)
+    hours = panel.clock.local(panel.times[first_step : last_step + 1])
+    waiting: list[pa.Table] = []
+    rows = 0
+    for step, hour in enumerate(hours, start=first_step):
+        counts = panel.values[step].astype(np.int64)
+        generator = open_stream(seed, Stream.TRIPS, step)
+        waiting.append(_trips_of_hour(panel.locations, radius, hour, counts, generator))
+        rows += len(waiting[-1])
+        if rows >= CHUNK_TRIPS:
+            yield pa.concat_tables(waiting).combine_chunks()
+            waiting, rows = [], 0
+    if waiting:
+        yield pa.concat_tables(waiting).combine_chunks()
+
+
+def _trips_of_hour(
+    locations: Locations,
+    radius: Float64[np.ndarray, " N"],
+    hour: np.datetime64,
+    counts: Int64[np.ndarray, " N"],
+    generator: np.random.Generator,
+) -> pa.Table:
+    """Return as many trips as were counted, spread over the hour and a disc around each place."""
+    place = np.repeat(np.arange(len(counts)), counts)
+    seconds = generator.integers(0, 3_600, len(place))
+    distance = radius[place] * np.sqrt(generator.random(len(place)))
+    angle = generator.uniform(0.0, 2.0 * np.pi, len(place))
+    lon = locations.lon[place] + distance * np.cos(angle) / KM_PER_DEGREE[1]
+    lat = locations.lat[place] + distance * np.sin(angle) / KM_PER_DEGREE[0]
+    return pa.table(
+        {
+            "pickup_datetime": (hour + seconds).astype("datetime64[us]"),
+            "pickup_longitude": lon.round(_DECIMALS),
+            "pickup_latitude": lat.round(_DECIMALS),
+        }
+    )
+
+
+def _radius_km(locations: Locations) -> Float64[np.ndarray, " N"]:
+    """Return how far from its location a trip may lie and still be nearest to it."""
+    north, east = locations.lat * KM_PER_DEGREE[0], locations.lon * KM_PER_DEGREE[1]
+    apart = np.hypot(north[:, None] - north, east[:, None] - east)
+    np.fill_diagonal(apart, np.inf)
+    return np.asarray(np.clip(apart.min(axis=1) / 2.0 - ROUNDING_KM, 0.0, MAX_RADIUS_KM))
