@@ -8,13 +8,14 @@ import traceback
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from forecaster.errors import ForecasterError, RunError, count_of
 
 if TYPE_CHECKING:
+    from forecaster.metrics import Report
     from forecaster.panel.panel import Panel
     from forecaster.report.doctor import Checkup
 
@@ -32,6 +33,7 @@ VALUES_PER_SECOND = 10e6  # examining, measured on one core
 LONG_SECONDS = 60.0
 
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of words.")]
+Weather = Literal["observed", "persist", "climatology", "none"]
 Advance = Callable[[int], None]
 
 
@@ -98,6 +100,56 @@ def _global_options(
     MODE.quiet, MODE.debug = quiet, debug
     level = logging.DEBUG if debug else logging.ERROR if quiet else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)
+
+
+@app.command()
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
+) -> None:
+    """Show the whole path on a built-in city: panel, checkup, models, their errors."""
+    from forecaster.pipeline import run_demo  # noqa: PLC0415
+
+    with _stages() as say:
+        made = run_demo(out, say)
+    _print_checkup("a city with known truth", made.checkup)
+    print(f"\n{made.windows}\n")
+    _print_reports(made.reports, made.floor.tolist())
+    page = _write_checkup(out, "A city with known truth", made.panel, made.checkup)
+    if page is not None:
+        print(f"\nThe report lies in {page}")
+
+
+@app.command()
+def forecast(  # noqa: PLR0913, PLR0917 (one option each)
+    run: Annotated[Path, typer.Argument(help="The folder of a saved estimator.")],
+    panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
+    at: Annotated[
+        str, typer.Option(help="Last observed step with its offset, 2014-06-01T08:00-04:00.")
+    ],
+    out: Annotated[Path | None, typer.Option(help="FILE.csv, .parquet or .geojson.")] = None,
+    weather: Annotated[
+        Weather, typer.Option(help="What to take for covariates ahead.")
+    ] = "observed",
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Forecast although much history is missing.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Forecast the next steps of every location from a saved estimator."""
+    from forecaster.estimators.registry import load_estimator  # noqa: PLC0415
+    from forecaster.estimators.table import write_forecast  # noqa: PLC0415
+
+    data = _open_panel(panel)
+    estimator = load_estimator(run)
+    table = estimator.forecast(data, at, weather=weather, allow_missing=allow_missing)
+    if out is not None:
+        write_forecast(table, data, out)
+        if not MODE.quiet:
+            print(f"{count_of(len(table), 'row')} in {out}", file=sys.stderr)
+    elif as_json:
+        print(table.to_json(orient="records", date_format="iso"))
+    else:
+        print(table.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ"), end="")
 
 
 @app.command()
@@ -260,6 +312,41 @@ def _write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") 
             f"page: {folder / 'doctor.html'}   picture: {folder / 'doctor.png'}", file=sys.stderr
         )
     return folder / "doctor.html"
+
+
+def _print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
+    """Print RMSE and MAPE of each model, average and per step, beside the floor."""
+    from rich.box import SIMPLE  # noqa: PLC0415
+    from rich.console import Console  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+
+    steps = range(1, len(floor) + 1)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), title_justify="left")
+    table.title = "Error on the test windows, average and k steps ahead (weather as observed)"
+    table.add_column("model", no_wrap=True)
+    for column in ("RMSE", *(f"+{k}" for k in steps), "MAPE %", *(f"+{k}" for k in steps)):
+        table.add_column(column, justify="right")
+    for name, report in reports.items():
+        scores = (report.average, *report.steps)
+        rmse = [score.rmse.show() for score in scores]
+        table.add_row(name, *rmse, *(score.mape.show(percent=True) for score in scores))
+    whole = (sum(value**2 for value in floor) / len(floor)) ** 0.5
+    table.add_row("floor", *(f"{value:.2f}" for value in (whole, *floor)), style="dim")
+    Console().print(table)
+    print("floor: the error left when the city's hidden state at the origin is known;")
+    print("no forecast can be below it, and none attains it.")
+
+
+@contextlib.contextmanager
+def _stages() -> Iterator[Callable[[str], None]]:
+    """Show what is being done and for how long; plain lines when not on a terminal."""
+    if MODE.quiet or not sys.stderr.isatty():
+        yield lambda what: None if MODE.quiet else print(f"{what} …", file=sys.stderr)
+        return
+    from rich.console import Console  # noqa: PLC0415
+
+    with Console(stderr=True).status("") as status:
+        yield lambda what: status.update(f"{what} …")
 
 
 @contextlib.contextmanager

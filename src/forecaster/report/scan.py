@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from forecaster.errors import count_of
 from forecaster.panel.panel import Panel
 
-UNLIKELY_ZEROS = 20.0  # a run of zeros where this many were usual: chance about 2e-9 if Poisson
+UNLIKELY_ZEROS = 50.0  # a run of zeros where this many were usual; real demand varies, so many
 OUTLIER_SCALES = 10.0  # robust deviations from the usual value
 STUCK_STEPS = 24  # a measurement that does not move for so long is suspicious
 BLOCK = 64  # locations at a time, to bound memory

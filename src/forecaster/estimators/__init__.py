@@ -1,0 +1,1 @@
+"""The public estimators: fit, forecast, save, load."""

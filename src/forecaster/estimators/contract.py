@@ -1,0 +1,263 @@
+"""The contract of every estimator: fit, forecast, save, load.
+
+An estimator says two things: what it learns (`learn`) and how it answers (`answer`). All else is
+the same for all of them and lives here: which windows, what stands for missing values, that
+locations are matched by id, that nothing after the origin is seen, that counts are not negative.
+"""
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, Self
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Bool, Float32, Int64
+
+from forecaster.artifact import Run, load_run, save_run
+from forecaster.clock.clock import LAG_CLOCK
+from forecaster.config import Recipe
+from forecaster.errors import ArtifactError, DataError, Faults, RunError, count_of, name_some
+from forecaster.estimators.question import (
+    Question,
+    Weather,
+    find_origin,
+    fit_climatology,
+    look_ahead,
+    refuse_missing,
+    refuse_unknown_future,
+    select_covariates,
+    select_locations,
+    until,
+    with_weather,
+)
+from forecaster.estimators.table import forecast_table
+from forecaster.panel.panel import Panel
+from forecaster.splits import (
+    Fill,
+    Splits,
+    Windows,
+    cut_windows,
+    fill_missing,
+    fit_fill,
+    history_steps,
+)
+
+Arrays = Mapping[str, np.ndarray]
+BLOCK = 512  # origins answered at a time, to bound memory
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """What an estimator may learn from; the test steps are in the panel but not in its windows."""
+
+    panel: Panel  # as observed
+    whole: Panel  # every missing value filled
+    windows: Windows
+    train: Bool[np.ndarray, " M"]
+
+
+class Estimator(Protocol):
+    """Something that learns from a panel and forecasts the next steps of all its locations."""
+
+    recipe: Recipe
+    run: Run | None
+
+    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+        """Return everything that has to be remembered, as arrays."""
+        ...
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return the forecasts for every origin of the question."""
+        ...
+
+    def fit(self, panel: Panel, splits: Splits) -> Self:
+        """Learn from the training windows; choices are made on the validation windows."""
+        windows = cut_windows(panel, splits, self.recipe.lags)
+        log.info("%s: %s", type(self).__name__, windows)
+        train = splits.mask("train", panel.clock, panel.times)
+        fill = fit_fill(panel, train)
+        lesson = Lesson(panel, fill_missing(panel, fill), windows, train)
+        learned = self.learn(lesson)
+        seen = panel.values[train]
+        shared = {
+            "shared.fill": fill.values,
+            "shared.fill_covariates": fill.covariates,
+            "shared.fill_local_covariates": fill.local_covariates,
+            "shared.climatology": fit_climatology(panel, train),
+            "shared.least": np.nan_to_num(np.fmin.reduce(seen, axis=0)),
+            "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
+        }
+        self.run = Run(
+            estimator=type(self).__name__,
+            recipe=self.recipe,
+            about=_about(panel, splits, windows),
+            arrays={**learned, **shared},
+            parents={"panel": panel.digest} if panel.digest else {},
+        )
+        return self
+
+    def predict(
+        self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
+    ) -> Float32[np.ndarray, "B K N"]:
+        """Return forecasts from many origins, given as steps of the panel, by its locations."""
+        run = _fitted(self)
+        known = match(run, panel)
+        horizon = run.recipe.lags.horizon
+        history_steps(known, run.recipe.lags, origins)  # refuses origins without history
+        whole = fill_missing(known, _fill(run))
+        answers = []
+        for start in range(0, len(origins), BLOCK):
+            block = origins[start : start + BLOCK]
+            question = Question(whole, block, *look_ahead(known, block, horizon))
+            question = with_weather(question, weather, run.arrays["shared.climatology"])
+            if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
+                raise DataError("covariates ahead are missing at some origins; leave those out")
+            answers.append(self.answer(run.arrays, question))
+        forecast = _finish(run, np.concatenate(answers))
+        place = {identity: n for n, identity in enumerate(known.locations.ids)}
+        return forecast[:, :, [place[identity] for identity in panel.locations.ids]]
+
+    def forecast(
+        self,
+        panel: Panel,
+        at: str,
+        *,
+        weather: Weather = "observed",
+        allow_missing: bool = False,
+    ) -> pd.DataFrame:
+        """Return the next steps of every location as a long table.
+
+        Args:
+            panel: what was observed up to `at` and what is known of the steps after it.
+            at: the last observed step, with its offset: 2014-06-01T08:00-04:00.
+            weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
+                and `none` replace them and label the result as degraded.
+            allow_missing: forecast although too much of the history is missing; labelled too.
+        """
+        run = _fitted(self)
+        lags = run.recipe.lags
+        origin = find_origin(panel, at)
+        known = until(match(run, panel), origin)
+        reasons = [] if weather == "observed" else [f"weather {weather}"]
+        if weather == "observed":
+            refuse_unknown_future(known, origin, lags.horizon)
+        filled = int(np.isnan(known.values[history_steps(known, lags, np.array([origin]))]).sum())
+        try:
+            refuse_missing(known, lags, origin)
+        except DataError:
+            if not allow_missing:
+                raise
+            reasons.append(f"{count_of(filled, 'missing value')} filled")
+        _warn_outside(run, known, origin)
+        forecast = self.predict(known, np.array([origin]), weather)[0]
+        return forecast_table(known, origin, forecast, "; ".join(reasons))
+
+    def save(self, folder: Path | str) -> None:
+        """Publish what was learned as a folder."""
+        self.run = save_run(Path(folder), _fitted(self))
+
+    @classmethod
+    def load(cls, folder: Path | str) -> Self:
+        """Return the estimator that was saved in a folder."""
+        run = load_run(Path(folder))
+        if run.estimator != cls.__name__:
+            message = f"{folder}: the run of a {run.estimator}, not of a {cls.__name__}"
+            raise ArtifactError(f"{message}; load it with that class")
+        return cls.from_run(run)
+
+    @classmethod
+    def from_recipe(cls, recipe: Recipe) -> Self:
+        """Return an estimator that has not learned anything yet."""
+        estimator = cls.__new__(cls)
+        estimator.recipe, estimator.run = recipe, None
+        return estimator
+
+    @classmethod
+    def from_run(cls, run: Run) -> Self:
+        """Return a fitted estimator around a run."""
+        estimator = cls.__new__(cls)
+        estimator.recipe, estimator.run = run.recipe, run
+        return estimator
+
+
+def match(run: Run, panel: Panel) -> Panel:
+    """Return the panel's locations and covariates in the order of the run, or say what differs."""
+    about = run.about
+    faults = Faults("the panel does not fit the run")
+    ids, present = tuple(about["ids"]), set(panel.locations.ids)
+    absent, unknown = [i for i in ids if i not in present], sorted(present - set(ids))
+    sides = f"the run has {len(ids)} locations, the panel {len(present)}"
+    if absent:
+        faults.add(f"{sides}; the panel lacks {name_some(absent)}")
+    if unknown:
+        faults.add(f"{sides}; the run does not know {name_some(unknown)}")
+    for name, needed, given in (
+        ("kind", about["kind"], panel.kind),
+        ("time zone", about["timezone"], panel.clock.zone),
+        ("step", about["step_minutes"], panel.clock.step_minutes),
+        ("lag rule", about["lag_clock"], LAG_CLOCK),
+        ("covariates of locations", about["local_covariates"], list(panel.local_covariates.names)),
+    ):
+        if needed != given:
+            faults.add(f"{name}: the run has {needed!r}, the panel {given!r}")
+    lacking = [name for name in about["covariates"] if name not in panel.covariates.names]
+    if lacking:
+        faults.add(f"the panel lacks the covariates {name_some(lacking)}")
+    faults.raise_any(ArtifactError)
+    return select_covariates(select_locations(panel, ids), tuple(about["covariates"]))
+
+
+def _about(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
+    counts = {name: len(getattr(windows, name)) for name in ("train", "validation", "test")}
+    return {
+        "ids": list(panel.locations.ids),
+        "kind": panel.kind,
+        "timezone": panel.clock.zone,
+        "step_minutes": panel.clock.step_minutes,
+        "lag_clock": LAG_CLOCK,
+        "covariates": list(panel.covariates.names),
+        "local_covariates": list(panel.local_covariates.names),
+        "splits": {
+            name: [list(pair) for pair in getattr(splits, name)]
+            for name in ("train", "validation", "test")
+        },
+        "windows": counts,
+    }
+
+
+def _fitted(estimator: Estimator) -> Run:
+    if estimator.run is None:
+        raise RunError(f"{type(estimator).__name__} is not fitted yet; call fit(panel, splits)")
+    return estimator.run
+
+
+def _fill(run: Run) -> Fill:
+    names = ("shared.fill", "shared.fill_covariates", "shared.fill_local_covariates")
+    return Fill(*(run.arrays[name] for name in names))
+
+
+def _finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
+    """Refuse what is not a number; counts are never below zero."""
+    if not np.isfinite(forecast).all():
+        raise RunError(f"{run.estimator} gave NaN or infinity; nothing is forecast")
+    if run.about["kind"] != "count":
+        return forecast
+    below = int((forecast < 0).sum())
+    if below:
+        log.info("%s: %s below zero set to 0", run.estimator, count_of(below, "forecast"))
+    return np.asarray(np.maximum(forecast, np.float32(0)))
+
+
+def _warn_outside(run: Run, panel: Panel, origin: int) -> None:
+    """Warn of recent values far beyond anything seen in training."""
+    least, most = run.arrays["shared.least"], run.arrays["shared.most"]
+    recent = panel.values[max(origin - run.recipe.lags.recent + 1, 0) : origin + 1]
+    reach = np.maximum(most - least, 1)
+    far = ((recent > most + reach) | (recent < least - reach)).any(axis=0)
+    if far.any():
+        ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
+        what = count_of(int(far.sum()), "location")
+        log.warning("outside training range: recent values of %s (%s)", what, ids)

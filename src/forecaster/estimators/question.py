@@ -1,0 +1,164 @@
+"""What is asked of a fitted estimator: at which origins, with which knowledge of the future."""
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from forecaster.config import LagConfig
+from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.splits import MAX_FILLED, history_steps
+
+Weather = Literal["observed", "persist", "climatology", "none"]
+MONTH_HOURS = 12 * 24
+
+
+@dataclass(frozen=True, eq=False)
+class Question:
+    """Origins in a panel without holes, and what is known of the steps ahead of each."""
+
+    panel: Panel  # every missing value filled
+    origins: Int64[np.ndarray, " B"]
+    covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
+    local_covariates: Float32[np.ndarray, "B K Q N"]
+
+
+def find_origin(panel: Panel, at: str) -> int:
+    """Return the step that `at` names: the last observed one, given with its offset."""
+    form = "give the last observed step with its offset, as in 2014-06-01T08:00-04:00"
+    try:
+        moment = datetime.fromisoformat(at)
+    except ValueError as error:
+        raise ConfigError(f"at = {at!r} is not a time; {form}") from error
+    if moment.tzinfo is None:
+        raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
+    seconds = moment.timestamp() - int(panel.start.astype(np.int64))
+    step, rest = divmod(seconds, panel.clock.step_minutes * 60)
+    if rest:
+        raise ConfigError(
+            f"at = {at!r} lies between two steps of {panel.clock.step_minutes} min; {form}"
+        )
+    if not 0 <= step < len(panel.values):
+        span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
+        raise ConfigError(f"at = {at!r} lies outside the panel ({span}); {form}")
+    return int(step)
+
+
+def until(panel: Panel, origin: int) -> Panel:
+    """Return the panel as it was known at the origin: later values are not in it."""
+    return replace(panel, values=panel.values[: origin + 1], digest=panel.digest)
+
+
+def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
+    """Refuse an origin whose history misses more than the rule allows, naming the steps."""
+    steps = history_steps(panel, lags, np.array([origin]))[0]
+    missing = np.isnan(panel.values).mean(axis=1)
+    share = float(missing[steps].mean())
+    if share <= MAX_FILLED and missing[origin] <= MAX_FILLED:
+        return
+    gaps = np.unique(steps[missing[steps] > 0])
+    hours = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
+    what = f"{100 * share:.0f} % of the history and {100 * missing[origin]:.0f} % of the origin"
+    message = f"history incomplete: {what} are missing (at most {100 * MAX_FILLED:.0f} % each)"
+    raise DataError(
+        f"{message}: {count_of(len(gaps), 'step')}: {hours}; allow it with allow_missing"
+    )
+
+
+def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288 P"]:
+    """Return the training mean of each covariate by month and hour of the local year."""
+    values = panel.covariates.values[: len(panel.values)][train]
+    bins = _month_hours(panel, np.flatnonzero(train))
+    mean = np.nan_to_num(np.nanmean(values, axis=0)) if len(values) else np.zeros(values.shape[1])
+    means = np.tile(mean.astype(np.float32), (MONTH_HOURS, 1))
+    for one in np.unique(bins):
+        rows = values[bins == one]
+        seen = np.isfinite(rows)
+        here = np.where(seen, rows, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
+        means[one] = np.where(seen.any(axis=0), here, means[one])
+    return means
+
+
+def look_ahead(
+    panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Return the covariates of the steps after each origin, NaN where nobody knows them."""
+    ahead = origins[:, None] + np.arange(1, horizon + 1)
+    known = len(panel.covariates.values)
+    inside = np.minimum(ahead, known - 1)
+    world = np.where((ahead < known)[..., None], panel.covariates.values[inside], np.nan)
+    local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
+    return world, np.where((ahead < known)[..., None, None], local, np.float32(np.nan))
+
+
+def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
+    """Refuse to forecast without covariates ahead, naming the steps and the ways out."""
+    world, local = look_ahead(panel, np.array([origin]), horizon)
+    names = np.array([*panel.covariates.names, *panel.local_covariates.names])
+    lacking = np.concatenate([np.isnan(world[0]), np.isnan(local[0]).any(axis=2)], axis=1)
+    if not lacking.any():
+        return
+    steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
+    what = f"{name_some(names[lacking.any(axis=0)])} at {name_some(f'{t}Z' for t in steps)}"
+    remedy = "add them to the panel, or say weather = persist, climatology or none"
+    raise DataError(f"covariates ahead are missing: {what}; {remedy}")
+
+
+def with_weather(
+    question: Question, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
+) -> Question:
+    """Return the question with another knowledge of the future than the panel has."""
+    panel, origins = question.panel, question.origins
+    B, K = question.covariates.shape[:2]
+    here = panel.covariates.values[origins][:, None, :]
+    local = panel.local_covariates.values.transpose(1, 0, 2)[origins][:, None]
+    local = np.broadcast_to(local, question.local_covariates.shape)
+    if weather == "observed":
+        return question
+    if weather == "persist":
+        return replace(
+            question, covariates=np.repeat(here, K, axis=1), local_covariates=local.copy()
+        )
+    if weather == "climatology":
+        ahead = origins[:, None] + np.arange(1, K + 1)
+        bins = _month_hours(panel, ahead.reshape(-1)).reshape(B, K)
+        return replace(question, covariates=climatology[bins], local_covariates=local.copy())
+    if weather == "none":
+        mean = np.broadcast_to(climatology.mean(axis=0), question.covariates.shape)
+        return replace(question, covariates=mean.copy(), local_covariates=local.copy())
+    raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
+
+
+def select_locations(panel: Panel, ids: tuple[str, ...]) -> Panel:
+    """Return the panel with exactly these locations, in this order."""
+    if panel.locations.ids == ids:
+        return panel
+    place = {identity: column for column, identity in enumerate(panel.locations.ids)}
+    order = [place[identity] for identity in ids]
+    return replace(
+        panel,
+        values=panel.values[:, order],
+        locations=panel.locations.take(order),
+        local_covariates=LocalCovariates(
+            panel.local_covariates.names, panel.local_covariates.values[:, :, order]
+        ),
+    )
+
+
+def select_covariates(panel: Panel, names: tuple[str, ...]) -> Panel:
+    """Return the panel with exactly these covariates, in this order."""
+    if panel.covariates.names == names:
+        return panel
+    order = [panel.covariates.names.index(name) for name in names]
+    return replace(panel, covariates=Covariates(names, panel.covariates.values[:, order]))
+
+
+def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:
+    local = panel.clock.local(panel.start + steps * panel.clock.step)
+    month = local.astype("datetime64[M]").astype(np.int64) % 12
+    hour = (local - local.astype("datetime64[D]")).astype(np.int64) // 3600
+    return np.asarray(month * 24 + hour, dtype=np.int64)

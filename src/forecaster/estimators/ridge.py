@@ -1,0 +1,132 @@
+"""Ridge regression per location, on its own lags and the auxiliary information."""
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from forecaster.config import Recipe
+from forecaster.estimators.contract import Arrays, Estimator, Lesson
+from forecaster.estimators.question import Question, look_ahead
+from forecaster.splits import history_steps
+from forecaster.windows.scaling import Scale, Scaler, fit_scaler
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
+BLOCK = 128  # origins answered at a time, to bound memory
+
+
+class Ridge(Estimator):
+    """ŷ_{t+k} = w · (lags of the location, a_{t+k}), one w per location and step ahead.
+
+    One penalty for all is chosen on validation.
+    """
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        self.recipe, self.run = recipe or Recipe(), None
+
+    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+        """Return the weights of the best penalty, and the scales they rest on."""
+        scaler = fit_scaler(lesson.panel, lesson.train)
+        scaled = scaler.values.apply(lesson.whole.values)
+        truth = scaler.values.apply(lesson.panel.values)
+        horizon = self.recipe.lags.horizon
+        views = []
+        for origins in (lesson.windows.train, lesson.windows.validation):
+            question = Question(lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon))
+            history = history_steps(lesson.whole, self.recipe.lags, origins)
+            targets = origins[:, None] + np.arange(1, horizon + 1)
+            views.append((history, _auxiliary(question, scaler), targets))
+        (past, (world, own), ahead), (past_v, (world_v, own_v), ahead_v) = views
+        weights, errors = [], np.zeros(len(PENALTIES))
+        for n in range(scaled.shape[1]):
+            known = np.concatenate([world, own[..., n]], axis=2)
+            w = _solve(scaled[past, n].astype(np.float64), known, truth[ahead, n])  # [penalty K F]
+            inputs = np.concatenate([world_v, own_v[..., n]], axis=2)
+            answers = _apply(scaled[past_v, n], inputs, w)  # [penalty B K]
+            misses = (answers - truth[ahead_v, n]) * scaler.values.deviation[n]
+            errors += np.nansum(np.square(misses), axis=(1, 2))
+            weights.append(w)
+        best = int(np.argmin(errors))
+        return {
+            **_scale_arrays(scaler),
+            "weights": np.stack([w[best] for w in weights], axis=-1).astype(np.float32),
+            "penalty": np.array([PENALTIES[best]]),
+        }
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return the weighted sums in the panel's units."""
+        scaler = _scaler(arrays)
+        scaled = scaler.values.apply(question.panel.values)
+        history = history_steps(question.panel, self.recipe.lags, question.origins)
+        world, own = _auxiliary(question, scaler)
+        L, P = history.shape[1], world.shape[2]
+        weights = arrays["weights"]  # [K, F, N]
+        answers = []
+        for start in range(0, len(history), BLOCK):
+            rows = slice(start, start + BLOCK)
+            y = np.einsum("bln,kln->bkn", scaled[history[rows]], weights[:, :L])
+            y += np.einsum("bkp,kpn->bkn", world[rows], weights[:, L : L + P])
+            y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
+            answers.append(y * scaler.values.deviation + scaler.values.mean)
+        return np.concatenate(answers).astype(np.float32)
+
+
+def _auxiliary(
+    question: Question, scaler: Scaler
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Return a_{t+1…t+K}: scaled covariates and the calendar, and those of each location."""
+    clock, (B, K, P) = question.panel.clock, question.covariates.shape
+    ahead = question.origins[:, None] + np.arange(1, K + 1)
+    times = question.panel.start + ahead.reshape(-1) * clock.step
+    calendar = clock.calendar(times).reshape(B, K, -1)
+    weather = scaler.covariates.apply(question.covariates.reshape(B * K, P)).reshape(B, K, P)
+    local = scaler.local_covariates
+    own = (question.local_covariates - local.mean[:, None]) / local.deviation[:, None]
+    return np.concatenate([weather, calendar], axis=2), own.astype(np.float32)
+
+
+def _solve(
+    past: Float64[np.ndarray, "B L"],
+    known: Float32[np.ndarray, "B K A"],
+    truth: Float32[np.ndarray, "B K"],
+) -> Float64[np.ndarray, "penalties K F"]:
+    """Return argmin ‖y − Xw‖²/B + λ‖w‖² for every penalty and step ahead, by normal equations."""
+    B, K, A = known.shape
+    L = past.shape[1]
+    whole = past.T @ past
+    weights = np.zeros((len(PENALTIES), K, L + A))
+    for k in range(K):
+        seen = np.isfinite(truth[:, k])
+        count = int(seen.sum())
+        if not count:
+            continue
+        everything = count == B
+        X = past if everything else past[seen]
+        a, y = known[seen, k].astype(np.float64), truth[seen, k].astype(np.float64)
+        across = X.T @ a
+        gram = np.block([[whole if everything else X.T @ X, across], [across.T, a.T @ a]]) / count
+        right = np.concatenate([X.T @ y, a.T @ y]) / count
+        for number, penalty in enumerate(PENALTIES):
+            weights[number, k] = np.linalg.solve(gram + penalty * np.eye(L + A), right)
+    return weights
+
+
+def _apply(
+    past: Float32[np.ndarray, "B L"],
+    known: Float32[np.ndarray, "B K A"],
+    weights: Float64[np.ndarray, "penalties K F"],
+) -> Float64[np.ndarray, "penalties B K"]:
+    L = past.shape[1]
+    y = np.einsum("bl,pkl->pbk", past, weights[:, :, :L], optimize=True)
+    return np.asarray(y + np.einsum("bka,pka->pbk", known, weights[:, :, L:], optimize=True))
+
+
+def _scale_arrays(scaler: Scaler) -> dict[str, np.ndarray]:
+    return {
+        f"{name}.{part}": getattr(getattr(scaler, name), part)
+        for name in ("values", "covariates", "local_covariates")
+        for part in ("mean", "deviation")
+    }
+
+
+def _scaler(arrays: Arrays) -> Scaler:
+    names = ("values", "covariates", "local_covariates")
+    return Scaler(*(Scale(arrays[f"{n}.mean"], arrays[f"{n}.deviation"]) for n in names))

@@ -1,0 +1,68 @@
+"""Forecasts as people and programs take them: a long table, CSV, Parquet or GeoJSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float32
+
+from forecaster.errors import ConfigError
+from forecaster.panel.panel import Panel, write_table
+from forecaster.publish.writing import bytes_writer, replace_file
+
+
+def forecast_table(
+    panel: Panel, origin: int, forecast: Float32[np.ndarray, "K N"], degraded: str
+) -> pd.DataFrame:
+    """Return `unique_id, ds, ds_local, cutoff, y_hat`, and `degraded` with the reason if it is."""
+    K, N = forecast.shape
+    times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
+    table = pd.DataFrame(
+        {
+            "unique_id": np.repeat(np.array(panel.locations.ids, dtype=object), K),
+            "ds": pd.DatetimeIndex(np.tile(times[1:], N)).tz_localize("UTC"),
+            "ds_local": np.tile(np.array(local_texts(panel, times[1:]), dtype=object), N),
+            "cutoff": pd.DatetimeIndex(np.repeat(times[:1], N * K)).tz_localize("UTC"),
+            "y_hat": forecast.T.reshape(-1),
+        }
+    )
+    return table.assign(degraded=degraded) if degraded else table
+
+
+def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
+    """Return wall-clock times with their offset: 2014-06-01T09:00:00-04:00."""
+    local = panel.clock.local(times)
+    minutes = ((local - times).astype(np.int64) // 60).tolist()
+    offsets = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
+    return [f"{time}{offset}" for time, offset in zip(local, offsets, strict=True)]
+
+
+def write_forecast(table: pd.DataFrame, panel: Panel, path: Path) -> None:
+    """Write a forecast by the path's suffix: .csv, .parquet or .geojson."""
+    if path.suffix == ".geojson":
+        replace_file(path, bytes_writer(json.dumps(to_geojson(table, panel)).encode()))
+    elif path.suffix in (".csv", ".parquet"):
+        write_table(table, path)
+    else:
+        message = f"{path}: a forecast is written as .csv, .parquet or .geojson"
+        raise ConfigError(f"{message}; give such a name")
+
+
+def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:
+    """Return one point per row; a location without coordinates has no geometry."""
+    place = {identity: n for n, identity in enumerate(panel.locations.ids)}
+    features = []
+    for row in table.to_dict("records"):
+        n = place[row["unique_id"]]
+        point = {"type": "Point", "coordinates": [panel.locations.lon[n], panel.locations.lat[n]]}
+        properties = {
+            **row,
+            "name": panel.locations.names[n],
+            "ds": row["ds"].isoformat(),
+            "cutoff": row["cutoff"].isoformat(),
+        }
+        geometry = point if panel.locations.placed[n] else None
+        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
+    return {"type": "FeatureCollection", "features": features}

@@ -1,0 +1,1 @@
+"""Models on the same test windows, side by side."""

@@ -1,0 +1,266 @@
+"""Which steps a model learns from, is chosen on and is tested on, and which windows lie in them.
+
+A window belongs to the split that holds all its target steps. Its history may reach into any
+earlier steps, except that a training window whose history touches validation or test steps is
+dropped. Too little observed history drops a window in every split; all drops are counted.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int64
+from scipy.sparse import csr_array
+
+from forecaster.clock.clock import Clock
+from forecaster.clock.zone import Times, to_utc
+from forecaster.config import LagConfig
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
+
+Split = Literal["train", "validation", "test"]
+SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
+_DATE_LENGTH = len("2014-06-01")
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Ranges of time, several per split, both ends included.
+
+    A date stands for its whole local day; a time without an offset is local.
+    """
+
+    train: Sequence[tuple[str, str]]
+    validation: Sequence[tuple[str, str]]
+    test: Sequence[tuple[str, str]]
+
+    def __post_init__(self) -> None:
+        faults = Faults("splits")
+        for name in SPLITS:
+            if not getattr(self, name):
+                faults.add(f"{name}: no range; give one such as ('2013-01-01', '2013-12-31')")
+            for text in (text for pair in getattr(self, name) for text in pair):
+                try:
+                    datetime.fromisoformat(text)
+                except ValueError:
+                    faults.add(f"{name}: {text!r} is not a time; 2013-01-01 is")
+        faults.raise_any(ConfigError)
+
+    @staticmethod
+    def by_share(panel: Panel, validation: float = 0.1, test: float = 0.2) -> "Splits":
+        """Return the last part of the span as test and the part before it as validation."""
+        steps = len(panel.values)
+        ends = [0, round(steps * (1 - validation - test)), round(steps * (1 - test)), steps]
+        if min(np.diff(ends)) < 1:
+            message = f"shares {validation:g} and {test:g} leave a split empty"
+            raise ConfigError(f"splits: {message}; the panel has {count_of(steps, 'step')}")
+        stamps = [f"{time}Z" for time in panel.times]
+        ranges = [[(stamps[a], stamps[b - 1])] for a, b in pairwise(ends)]
+        return Splits(*ranges)
+
+    def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
+        """Tell which steps lie in a split."""
+        inside = np.zeros(len(times), dtype=bool)
+        for first, last in getattr(self, split):
+            inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))
+        return inside
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The origins of each split, as steps of the panel, and how many were dropped and why."""
+
+    train: Int64[np.ndarray, " B1"]
+    validation: Int64[np.ndarray, " B2"]
+    test: Int64[np.ndarray, " B3"]
+    dropped: dict[str, int]
+
+    def __str__(self) -> str:
+        kept = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
+        lost = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
+        return f"windows: {kept}" + (f"; dropped: {lost}" if lost else "")
+
+
+def cut_windows(panel: Panel, splits: Splits, lags: LagConfig) -> Windows:
+    """Return the windows of each split by the rule above; a step in two splits is refused."""
+    split_of_step = _assign(panel, splits)
+    origins, history = _all_windows(panel, lags)
+    ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
+    target = split_of_step[ahead]  # [B, K]
+    split = target[:, 0]
+    within = (target == split[:, None]).all(axis=1) & (split >= 0)
+    held_out = split_of_step[history] > SPLITS.index("train")
+    unseen = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
+    reasons = {
+        "targets across a border": ~within & (target >= 0).any(axis=1),
+        "no target observed": within & unseen,
+        "covariates ahead missing": within & _lacks_covariates(panel)[ahead].any(axis=1),
+        "too little history observed": within & is_poor(panel, history, origins),
+        "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
+    }
+    lost = np.zeros(len(origins), dtype=bool)
+    dropped = {}
+    for reason, rows in reasons.items():  # the first reason that holds is the one counted
+        dropped[reason] = int((rows & ~lost).sum())
+        lost |= rows
+    kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
+    windows = Windows(kept[0], kept[1], kept[2], dropped)
+    empty = [name for name in SPLITS if not len(getattr(windows, name))]
+    if empty:
+        raise DataError(f"splits: no window left for {name_some(empty)} ({windows})")
+    return windows
+
+
+def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:
+    """Return the steps that each origin looks at, oldest first: Int64[B L]."""
+    steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
+    if steps.size and steps.min() < 0:
+        lacking = int(-steps.min())
+        need = int(origins[np.argmin(steps.min(axis=1))]) + 1 + lacking
+        message = f"need ≥ {need} steps of history up to {panel.times[origins[0]]}Z"
+        raise DataError(f"{message}, have {need - lacking}; begin earlier or use shorter lags")
+    return np.asarray(steps)
+
+
+def is_poor(
+    panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
+) -> Bool[np.ndarray, " B"]:
+    """Tell which windows miss more than a tenth of their history, or of their origin."""
+    missing = np.isnan(panel.values).mean(axis=1)  # share of locations, per step
+    return np.asarray(
+        (missing[history].mean(axis=1) > MAX_FILLED) | (missing[origins] > MAX_FILLED)
+    )
+
+
+@dataclass(frozen=True, eq=False)
+class Fill:
+    """What stands for a missing value: the training mean of its hour of the week."""
+
+    values: Float32[np.ndarray, "W N"]
+    covariates: Float32[np.ndarray, "W P"]
+    local_covariates: Float32[np.ndarray, "Q W N"]
+
+
+def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
+    """Return the hour-of-week means of the training steps."""
+    slots = panel.clock.slot_of_week(panel.times)[train]
+    M, W = len(panel.values), panel.clock.slots_per_week
+    local = [_slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
+    return Fill(
+        values=_slot_means(panel.values[train], slots, W),
+        covariates=_slot_means(panel.covariates.values[:M][train], slots, W),
+        local_covariates=stack_layers(local, W, len(panel.locations)),
+    )
+
+
+def fill_missing(panel: Panel, fill: Fill) -> Panel:
+    """Return the panel with every missing value and covariate replaced by its mean."""
+    slots = panel.clock.slot_of_week(panel.known_times)
+    layers = panel.local_covariates.values
+    local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
+    return replace(
+        panel,
+        values=_filled(panel.values, fill.values, slots),
+        covariates=Covariates(
+            panel.covariates.names, _filled(panel.covariates.values, fill.covariates, slots)
+        ),
+        local_covariates=LocalCovariates(
+            panel.local_covariates.names, stack_layers(local, len(slots), len(panel.locations))
+        ),
+        digest=None,
+    )
+
+
+def _slot_means(
+    values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
+) -> Float32[np.ndarray, "W n"]:
+    """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
+    pick = csr_array(
+        (np.ones(len(slots), np.float32), (slots, np.arange(len(slots)))),
+        shape=(count, len(slots)),
+    )
+    seen = np.isfinite(values)
+    sums: Float[np.ndarray, "W n"] = pick @ np.where(seen, values, np.float32(0))
+    counts: Float[np.ndarray, "W n"] = pick @ seen.astype(np.float32)
+    overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+    means = np.where(counts > 0, sums / np.maximum(counts, 1), overall)
+    return np.asarray(means, dtype=np.float32)
+
+
+def _filled(
+    values: Float32[np.ndarray, "T n"],
+    means: Float32[np.ndarray, "W n"],
+    slots: Int64[np.ndarray, " S"],
+) -> Float32[np.ndarray, "T n"]:
+    filled = values.copy(order="K")
+    steps, columns = np.nonzero(np.isnan(filled))
+    filled[steps, columns] = means[slots[steps], columns]
+    return filled
+
+
+def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
+    """Tell at which known steps a covariate is missing."""
+    missing = np.isnan(panel.covariates.values).any(axis=1)
+    missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
+    return np.asarray(missing)
+
+
+def _assign(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
+    """Return the number of the split that each step lies in, −1 for none."""
+    number = np.full(len(panel.values), -1, dtype=np.int64)
+    faults = Faults("splits")
+    for index, name in enumerate(SPLITS):
+        inside = splits.mask(name, panel.clock, panel.times)
+        taken = inside & (number >= 0)
+        if taken.any():
+            other, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
+            what = f"{count_of(int(taken.sum()), 'step')} in both {other} and {name}"
+            faults.add(f"{what}, the first at {first}Z; each step may be in one")
+        if not inside.any():
+            span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
+            faults.add(
+                f"{name}: {list(getattr(splits, name))} holds no step of the panel ({span})"
+            )
+        number[inside] = index
+    faults.raise_any(DataError)
+    return number
+
+
+def _all_windows(
+    panel: Panel, lags: LagConfig
+) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, "B L"]]:
+    """Return every origin with its whole history and horizon inside the panel, and the history."""
+    steps = np.arange(len(panel.values))
+    oldest = panel.clock.lag_steps(lags, panel.times)
+    fits = (steps >= oldest[:, 0]) & (steps < len(steps) - lags.horizon)
+    if not fits.any():
+        need = panel.clock.needed_steps(lags, panel.times) + lags.horizon
+        raise DataError(
+            f"need ≥ {need} steps for one window, have {len(steps)}; bring more history"
+        )
+    return steps[fits], steps[fits][:, None] - oldest[fits]
+
+
+def _begin(text: str, clock: Clock) -> np.datetime64:
+    """Return the instant at which a range begins."""
+    return _instant(datetime.fromisoformat(text), clock)
+
+
+def _end(text: str, clock: Clock) -> np.datetime64:
+    """Return the instant at which a range is over: after its last day, or its last step."""
+    last = datetime.fromisoformat(text)
+    if len(text) == _DATE_LENGTH:
+        return _instant(last + timedelta(days=1), clock)
+    return _instant(last, clock) + clock.step
+
+
+def _instant(moment: datetime, clock: Clock) -> np.datetime64:
+    if moment.tzinfo is not None:
+        return np.datetime64(int(moment.timestamp()), "s")
+    local = np.array([moment], dtype="datetime64[s]")
+    return np.datetime64(to_utc(clock.zone, local).first[0])
