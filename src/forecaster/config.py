@@ -21,15 +21,15 @@ Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
 
-# The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Troll: 2 h),
-# with one hour to spare. Rarer jumps (Samoa skipped a day) are caught where lags are computed.
+# The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
+# Rarer jumps (Samoa skipped a day) are caught where lags are computed.
 CLOCK_CHANGE_MINUTES = 3 * 60
 
 
 class Stage(BaseModel):
     """One section of a recipe: fixed once read, unknown keys refused."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
 S = TypeVar("S", bound=Stage)
@@ -40,7 +40,7 @@ class PanelConfig(Stage):
 
     timezone: str = "UTC"  # IANA name; lags and calendar follow its wall clock
     kind: Kind = "count"  # counts are ≥ 0; measurements have any sign
-    step_minutes: int = Field(default=60, ge=1)
+    step_minutes: int = Field(default=60, ge=1, le=366 * 24 * 60)
     country: str | None = None  # whose holidays, as in "US" or "US-NY"
     ambiguous: Ambiguous = "null"  # local times shown twice: both unknown, or half each
     nonexistent: Nonexistent = "refuse"  # local times never shown that hold a value
@@ -62,18 +62,18 @@ class PanelConfig(Stage):
 class Season(Stage):
     """Similar steps of past days: x_{t+i−j·days}, i = −before…after, j = 1…count."""
 
-    days: int = Field(ge=1)
-    count: int = Field(ge=1)
-    before: int = Field(default=1, ge=0)
-    after: int = Field(default=5, ge=0)
+    days: int = Field(ge=1, le=3_660)
+    count: int = Field(ge=1, le=1_000)
+    before: int = Field(default=1, ge=0, le=10_000)
+    after: int = Field(default=5, ge=0, le=10_000)
 
 
 class LagConfig(Stage):
     """Which past steps a forecast sees (section 3.1.2): 6 + 7·6 + 7·4 = 76."""
 
-    recent: int = Field(default=6, ge=1)  # x_{t−i}, i = 0…5
+    recent: int = Field(default=6, ge=1, le=100_000)  # x_{t−i}, i = 0…5
     seasons: tuple[Season, ...] = (Season(days=1, count=6), Season(days=7, count=4))
-    horizon: int = Field(default=3, ge=1)  # T′
+    horizon: int = Field(default=3, ge=1, le=10_000)  # T′
 
 
 class MetricConfig(Stage):
@@ -91,13 +91,16 @@ class Recipe(Stage):
 
     @model_validator(mode="after")
     def _seasons_end_before_the_origin(self) -> "Recipe":
+        faults = []
         for number, season in enumerate(self.lags.seasons):
             reach = season.after * self.panel.step_minutes
             room = season.days * 24 * 60 - CLOCK_CHANGE_MINUTES
             if reach > room:
                 largest = max(room // self.panel.step_minutes, 0)
                 message = f"lags.seasons.{number}: after = {season.after} steps may reach past"
-                raise ValueError(f"{message} the origin; at most {largest} for {season.days} days")
+                faults.append(f"{message} the origin; at most {largest} for {season.days} days")
+        if faults:
+            raise ValueError("\n".join(faults))
         return self
 
     def digest(self) -> str:
@@ -120,7 +123,7 @@ def read_recipe(path: Path) -> Recipe:
         raise ConfigError(
             f"{path}: cannot be read ({error.strerror}); give a recipe file"
         ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too long or deep
         raise ConfigError(f"{path}: not TOML ({error}); see recipes/ for examples") from error
     return check_stage(Recipe, content, source=str(path))
 
@@ -128,11 +131,13 @@ def read_recipe(path: Path) -> Recipe:
 def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
     """Return the stage that parsed content describes, or name all of its faults."""
     try:
-        return model.model_validate(content)
+        # Through JSON, whose arrays may become tuples: strict models refuse to guess otherwise.
+        return model.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         faults = Faults(source)
         for fault in error.errors():
-            faults.add(_describe(model, fault["type"], fault["loc"], fault["msg"]))
+            for line in fault["msg"].split("\n"):  # one for each fault between the stages
+                faults.add(_describe(model, fault["type"], fault["loc"], line))
         faults.raise_any(ConfigError)
         raise  # unreachable: pydantic never raises without a fault
 

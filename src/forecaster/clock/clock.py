@@ -47,7 +47,7 @@ class Clock:
     @property
     def slots_per_week(self) -> int:
         """How many values `slot_of_week` has: 168 for hours."""
-        return max(_WEEK_SECONDS // (self.step_minutes * 60), 1)
+        return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be cut short
 
     def axis(self, start: np.datetime64, count: int) -> Times:
         """Return `count` instants from `start` on."""
@@ -93,9 +93,10 @@ class Clock:
         """Return how many steps of history the origins need, the origin itself included."""
         return int(self.lag_steps(lags, origins).max(initial=lags.recent - 1)) + 1
 
-    def _similar_steps(self, season: Season, origins: Times) -> Int64[np.ndarray, "B L"]:
-        around = np.arange(-season.before, season.after + 1)  # i
-        days_back = np.arange(1, season.count + 1) * season.days  # j
+    def same_time_steps(
+        self, around: Int64[np.ndarray, " I"], days_back: Int64[np.ndarray, " J"], origins: Times
+    ) -> Int64[np.ndarray, "B J I"]:
+        """Return how many steps before t the wall-clock time of t + i was, j days earlier."""
         source = origins[:, None] + around * self.step
         local = self.local(source)[:, None, :] - (days_back * _DAY)[None, :, None]
         target = to_utc(self.zone, local)
@@ -104,4 +105,10 @@ class Clock:
         step = self.step_minutes * 60
         seconds = (origins[:, None, None] - instant).astype(np.int64)
         steps = -((step - 2 * seconds) // (2 * step))  # to the nearest; at a tie the later instant
-        return np.asarray(steps.reshape(len(origins), -1), dtype=np.int64)
+        return np.asarray(steps, dtype=np.int64)
+
+    def _similar_steps(self, season: Season, origins: Times) -> Int64[np.ndarray, "B L"]:
+        around = np.arange(-season.before, season.after + 1)  # i
+        days_back = np.arange(1, season.count + 1) * season.days  # j
+        steps = self.same_time_steps(around, days_back, origins)
+        return steps.reshape(len(origins), len(days_back) * len(around))  # −1 needs an origin

@@ -59,15 +59,16 @@ def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holid
     code, _, part = country.partition("-")
     known = library.list_supported_countries()
     if code not in known or (part and part not in known[code]):
-        hint = nearest_name(code, sorted(known)) if code not in known else ""
-        parts = f"; parts of {code}: {name_some(known[code], 60)}" if code in known else ""
-        raise ConfigError(f"country {country!r} has no holiday calendar{hint}{parts}")
-    last_year = last_data_year + YEARS_AHEAD
-    years = range(first_year, last_year + 1)
+        near = nearest_name(code.upper(), sorted(known)) or "; a code is needed, as in US or US-NY"
+        hint = f"; parts of {code}: {name_some(known[code], 60)}" if code in known else near
+        raise ConfigError(f"country {country!r} has no holiday calendar{hint}")
+    years = range(first_year, last_data_year + YEARS_AHEAD + 1)
     found = library.country_holidays(code, subdiv=part or None, years=years)
     dates = sorted(day.isoformat() for day in found if day.year in years)
     present = {int(day[:4]) for day in dates}
     lacking = [year for year in years if year not in present]
-    if lacking:
-        raise DataError(f"no holiday table of {country} for {name_some(lacking)}")
-    return Holidays(country, first_year, last_year, tuple(dates))
+    last_year = min(lacking, default=years.stop) - 1  # some tables end before ten years are over
+    if last_year < last_data_year:
+        raise DataError(f"no holiday table of {country} for {name_some(lacking)}; leave it out")
+    kept = tuple(day for day in dates if int(day[:4]) <= last_year)
+    return Holidays(country, first_year, last_year, kept)

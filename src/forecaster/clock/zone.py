@@ -10,16 +10,18 @@ from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
+from itertools import pairwise
 from zoneinfo import ZoneInfo
 
 import numpy as np
 from jaxtyping import Bool, Int64, Shaped
 
-from forecaster.errors import ConfigError, nearest_name
+from forecaster.errors import ConfigError, DataError, nearest_name
 
 Times = Shaped[np.ndarray, "*shape"]  # datetime64[s]
 SECOND = np.timedelta64(1, "s")
-_PROBE_SECONDS = 6 * 3600  # no zone has changed its clock and back within six hours
+_FIRST_YEAR, _LAST_YEAR = 2, 9998  # Python's calendar, less a year either side
+_PROBE_SECONDS = 24 * 3600  # no zone has changed its clock twice within six days
 
 
 @dataclass(frozen=True)
@@ -106,8 +108,12 @@ def _changes_around(zone: str, times: Times) -> _Changes:
     """Return the changes of the years that the times lie in, and of one year either side."""
     if times.size == 0:
         return _changes(zone, 1970, 1970)
-    years = np.array([times.min(), times.max()], dtype="datetime64[Y]").astype(np.int64) + 1970
-    return _changes(zone, int(years[0]) - 1, int(years[1]) + 1)
+    ends = np.array([times.min(), times.max()], dtype="datetime64[s]")
+    first, last = ends.astype("datetime64[Y]").astype(np.int64) + 1970
+    if first < _FIRST_YEAR or last > _LAST_YEAR:
+        message = f"times run from {ends[0]} to {ends[1]}; years {_FIRST_YEAR}…{_LAST_YEAR} are"
+        raise DataError(f"{message} needed: is a placeholder among them?")
+    return _changes(zone, int(first) - 1, int(last) + 1)
 
 
 @cache
@@ -125,11 +131,12 @@ def _year(zone: str, year: int) -> tuple[tuple[int, int], ...]:
     """Return each change of one year as its instant and the offset from then on."""
     start = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
     end = int(datetime(year + 1, 1, 1, tzinfo=UTC).timestamp())
+    rules, probes = _zone(zone), range(start, end + 1, _PROBE_SECONDS)
+    offsets = [datetime.fromtimestamp(second, rules).utcoffset() for second in probes]
     found = []
-    for low in range(start, end, _PROBE_SECONDS):
-        high = low + _PROBE_SECONDS
-        if _offset(zone, low) != _offset(zone, high):
-            instant = _bisect(zone, low, high)
+    for low, (before, after) in zip(probes, pairwise(offsets), strict=False):
+        if before != after:
+            instant = _bisect(zone, low, low + _PROBE_SECONDS)
             found.append((instant, _offset(zone, instant)))
     return tuple(found)
 

@@ -1,0 +1,341 @@
+import hashlib
+import tomllib
+from contextlib import suppress
+from datetime import UTC, date, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from forecaster.config import (
+    LagConfig,
+    MetricConfig,
+    PanelConfig,
+    Recipe,
+    Season,
+    check_stage,
+    read_recipe,
+)
+from forecaster.errors import ConfigError
+
+SPELLED = """
+[panel]
+timezone = "America/New_York"
+kind = "count"
+country = "US-NY"
+
+[lags]
+recent = 5
+seasons = [{ days = 1, count = 3, before = 1, after = 2 }]
+horizon = 2
+
+[metrics]
+mape_cut = 10
+"""
+RESPELLED = """
+metrics.mape_cut = 10.0   # a float, a comment, another order
+lags = { horizon = 2, seasons = [{after=2, before=1, count=3, days=1}], recent = 0x5 }
+panel = { country = 'US-NY', kind = "count", timezone = "America\\u002FNew_York" }
+"""
+OTHER_VALUES = [
+    {"panel": {"timezone": "Asia/Kolkata"}},
+    {"panel": {"kind": "measurement"}},
+    {"panel": {"step_minutes": 15}},
+    {"panel": {"country": "US"}},
+    {"panel": {"ambiguous": "split"}},
+    {"panel": {"nonexistent": "null"}},
+    {"lags": {"recent": 7}},
+    {"lags": {"seasons": []}},
+    {"lags": {"seasons": [{"days": 1, "count": 5}, {"days": 7, "count": 4}]}},
+    {"lags": {"seasons": [{"days": 7, "count": 4}, {"days": 1, "count": 6}]}},
+    {"lags": {"horizon": 5}},
+    {"metrics": {"mape_cut": 11.0}},
+]
+
+seasons = st.builds(
+    Season,
+    days=st.sampled_from([1, 7, 364]),
+    count=st.integers(1, 13),
+    before=st.integers(0, 7),
+    after=st.integers(0, 5),
+)
+recipes = st.builds(
+    Recipe,
+    panel=st.builds(
+        PanelConfig,
+        timezone=st.text(max_size=5),
+        step_minutes=st.sampled_from([1, 5, 15, 60]),
+        country=st.none() | st.sampled_from(["US", "US-NY"]),
+        ambiguous=st.sampled_from(["null", "split"]),
+        nonexistent=st.sampled_from(["refuse", "null", "next"]),
+    ),
+    lags=st.builds(
+        LagConfig,
+        recent=st.integers(1, 11),
+        seasons=st.lists(seasons, max_size=3).map(tuple),
+        horizon=st.integers(1, 7),
+    ),
+    metrics=st.builds(MetricConfig, mape_cut=st.floats(1e-300, 1e300)),
+)
+KEYS = ["panel", "lags", "metrics", "seasons", "days", "recent", "kind", "step_minutes", "x"]
+contents = st.dictionaries(
+    st.sampled_from(KEYS),
+    st.recursive(
+        st.one_of(
+            st.booleans(),
+            st.integers(),
+            st.floats(),
+            st.text(max_size=5),
+            st.just(date(2015, 11, 1)),
+            st.just(datetime(2015, 11, 1, 1, tzinfo=UTC)),
+        ),
+        lambda inner: (
+            st.lists(inner, max_size=3)
+            | st.dictionaries(st.sampled_from(KEYS) | st.text(max_size=3), inner, max_size=5)
+        ),
+        max_leaves=11,
+    ),
+)
+
+
+def recipe_of(text: str) -> Recipe:
+    return check_stage(Recipe, tomllib.loads(text), source="recipe.toml")
+
+
+def fault_of(content: dict[str, Any]) -> str:
+    with pytest.raises(ConfigError) as caught:
+        check_stage(Recipe, content, source="recipe.toml")
+    return str(caught.value)
+
+
+def test_an_empty_recipe_is_the_papers() -> None:
+    recipe = recipe_of("")  # section 3.1.2 and 3.1.3
+    assert recipe.lags.recent == 6
+    assert recipe.lags.horizon == 3
+    assert [(s.days, s.count, s.before, s.after) for s in recipe.lags.seasons] == [
+        (1, 6, 1, 5),
+        (7, 4, 1, 5),
+    ]
+    assert recipe.metrics.mape_cut == 10.0
+
+
+def test_the_default_recipe_has_76_inputs() -> None:
+    lags = Recipe().lags  # section 3.1.2: 6 + 7·6 + 7·4
+    assert lags.recent + sum(s.count * (s.before + 1 + s.after) for s in lags.seasons) == 76
+
+
+def test_an_unknown_section_is_refused_with_the_nearest_name() -> None:
+    assert fault_of({"pannel": {}}) == (
+        "recipe.toml: 1 fault\n  pannel: unknown key; did you mean 'panel'?"
+    )
+
+
+def test_an_unknown_key_is_refused_with_the_nearest_name() -> None:
+    assert "\n  lags.horizons: unknown key; did you mean 'horizon'?" in fault_of(
+        {"lags": {"horizons": 3}}
+    )
+
+
+def test_an_unknown_key_deep_inside_is_refused_with_the_nearest_name() -> None:
+    season = {"days": 7, "count": 4, "befor": 1}
+    assert "\n  lags.seasons.1.befor: unknown key; did you mean 'before'?" in fault_of(
+        {"lags": {"seasons": [{"days": 1, "count": 6}, season]}}
+    )
+
+
+def test_an_unknown_key_like_no_other_gets_the_list_of_keys() -> None:
+    assert "lags.xyzzy: unknown key; known: recent, seasons, horizon" in fault_of(
+        {"lags": {"xyzzy": 1}}
+    )
+
+
+def test_all_faults_are_named_at_once() -> None:
+    message = fault_of(
+        {
+            "panel": {"kind": "counts", "step_minutes": 7},
+            "lags": {"recent": 0, "seasons": [{"count": 4}]},
+            "metric": {},
+        }
+    )
+    assert message.startswith("recipe.toml: 5 faults\n")
+    for place in ("panel.kind", "panel.step_minutes", "lags.recent", "lags.seasons.0.days"):
+        assert f"\n  {place}: " in message
+    assert "\n  metric: unknown key; did you mean 'metrics'?" in message
+
+
+def test_a_recipe_error_is_an_error_of_use() -> None:
+    with pytest.raises(ConfigError) as caught:
+        recipe_of("x = 1")
+    assert caught.value.exit_code == 2
+
+
+@pytest.mark.parametrize("minutes", [1, 5, 15, 30, 60, 360, 1440, 2880, 10080])
+def test_a_step_that_divides_a_day_or_is_whole_days_is_accepted(minutes: int) -> None:
+    assert PanelConfig(step_minutes=minutes).step_minutes == minutes
+
+
+@pytest.mark.parametrize("minutes", [7, 50, 61, 1441, 2160])
+def test_a_step_that_neither_divides_a_day_nor_is_whole_days_is_refused(minutes: int) -> None:
+    message = fault_of({"panel": {"step_minutes": minutes}})
+    assert f"panel.step_minutes: {minutes}: must divide a day" in message
+
+
+@pytest.mark.parametrize("minutes", [0, -60])
+def test_a_step_that_is_not_positive_is_refused(minutes: int) -> None:
+    assert "panel.step_minutes: " in fault_of({"panel": {"step_minutes": minutes}})
+
+
+@pytest.mark.parametrize("rule", [{"ambiguous": "split"}, {"nonexistent": "next"}])
+def test_measurements_cannot_be_split_or_moved(rule: dict[str, str]) -> None:
+    message = fault_of({"panel": {"kind": "measurement", **rule}})
+    assert 'panel: ambiguous = "split" and nonexistent = "next" are for counts only' in message
+
+
+@pytest.mark.parametrize("rule", [{"ambiguous": "split"}, {"nonexistent": "next"}])
+def test_counts_can_be_split_and_moved(rule: dict[str, str]) -> None:
+    assert check_stage(PanelConfig, {"kind": "count", **rule}, source="x").kind == "count"
+
+
+@pytest.mark.parametrize("rule", [{"ambiguous": "null"}, {"nonexistent": "null"}])
+def test_measurements_can_be_left_unknown(rule: dict[str, str]) -> None:
+    content = {"kind": "measurement", **rule}
+    assert check_stage(PanelConfig, content, source="x").kind == "measurement"
+
+
+@pytest.mark.parametrize(
+    ("step", "days", "largest"),  # days less three hours, in whole steps, by hand
+    [(60, 1, 21), (15, 1, 84), (60, 7, 165), (360, 1, 3), (1440, 1, 0), (1440, 7, 6)],
+)
+def test_a_season_may_not_reach_past_the_origin(step: int, days: int, largest: int) -> None:
+    def content(after: int) -> dict[str, Any]:
+        season = {"days": days, "count": 1, "after": after}
+        return {"panel": {"step_minutes": step}, "lags": {"seasons": [season]}}
+
+    assert check_stage(Recipe, content(largest), source="x").lags.seasons[0].after == largest
+    assert f"at most {largest} for {days} days" in fault_of(content(largest + 1))
+
+
+def test_every_season_that_reaches_past_the_origin_is_named() -> None:
+    near, far = {"days": 1, "count": 2, "after": 22}, {"days": 7, "count": 3, "after": 166}
+    message = fault_of({"lags": {"seasons": [near, {"days": 2, "count": 1}, far]}})
+    assert message.startswith("recipe.toml: 2 faults\n")
+    assert "\n  lags.seasons.0: after = 22 steps may reach past the origin" in message
+    assert "\n  lags.seasons.2: after = 166 steps may reach past the origin" in message
+
+
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "0.0", "-1.0"])
+def test_a_cut_that_is_not_a_positive_number_is_refused(value: str) -> None:
+    with pytest.raises(ConfigError, match=r"metrics\.mape_cut: "):
+        recipe_of(f"[metrics]\nmape_cut = {value}")
+
+
+def test_a_recipe_cannot_be_changed_once_read() -> None:
+    recipe = Recipe()
+    with pytest.raises(ValidationError, match="frozen"):
+        recipe.panel.step_minutes = 15
+    with pytest.raises(ValidationError, match="frozen"):
+        recipe.lags = LagConfig(recent=1)
+
+
+def test_the_hash_is_of_the_values_in_sorted_json() -> None:
+    canonical = (
+        '{"lags": {"horizon": 3, "recent": 6, "seasons": ['
+        '{"after": 5, "before": 1, "count": 6, "days": 1}, '
+        '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
+        '"metrics": {"mape_cut": 10.0}, '
+        '"panel": {"ambiguous": "null", "country": null, "kind": "count", '
+        '"nonexistent": "refuse", "step_minutes": 60, "timezone": "UTC"}}'
+    )
+    assert Recipe().digest() == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def test_the_hash_ignores_order_and_spelling() -> None:
+    assert recipe_of(SPELLED) == recipe_of(RESPELLED)
+    assert recipe_of(SPELLED).digest() == recipe_of(RESPELLED).digest()
+
+
+def test_the_hash_ignores_whether_a_default_is_written_out() -> None:
+    assert recipe_of("[panel]\nstep_minutes = 60").digest() == Recipe().digest()
+
+
+def test_the_hash_follows_every_value() -> None:
+    digests = [check_stage(Recipe, c, source="x").digest() for c in [{}, *OTHER_VALUES]]
+    assert len(set(digests)) == 13
+
+
+@given(recipes)
+def test_a_recipe_written_back_reads_as_the_same_recipe(recipe: Recipe) -> None:
+    again = recipe_of(recipe.to_toml())
+    assert again == recipe
+    assert again.digest() == recipe.digest()
+
+
+def test_a_recipe_is_written_with_its_defaults() -> None:
+    written = tomllib.loads(Recipe().to_toml())
+    assert written["panel"]["step_minutes"] == 60
+    assert written["metrics"] == {"mape_cut": 10.0}
+    assert written["lags"]["seasons"][1] == {"days": 7, "count": 4, "before": 1, "after": 5}
+
+
+def test_a_recipe_file_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text(SPELLED, encoding="utf-8")
+    recipe = read_recipe(path)
+    assert recipe.panel.country == "US-NY"
+    assert recipe.lags.seasons[0].count == 3
+
+
+def test_faults_of_a_file_come_with_its_name(tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_text("[panel]\nkind = 'counts'", encoding="utf-8")
+    with pytest.raises(ConfigError) as caught:
+        read_recipe(path)
+    assert str(caught.value).startswith(f"{path}: 1 fault\n  panel.kind: ")
+
+
+def test_a_missing_recipe_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"recipe\.toml: cannot be read \(No such file"):
+        read_recipe(tmp_path / "recipe.toml")
+
+
+def test_a_folder_is_no_recipe(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"cannot be read \(Is a directory\)"):
+        read_recipe(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"[panel\nkind = 'count'",
+        b"panel: {kind: count}",
+        b"[panel]\ntimezone = '\xff'",  # not UTF-8
+        b"[panel]\nkind = 'count'\nkind = 'count'",
+        b"x = " + b"1" * 5_000,  # more digits than Python reads
+        b"x = " + b"[" * 5_000,  # deeper than Python reads
+    ],
+    ids=["cut", "yaml", "latin", "doubled", "long", "deep"],
+)
+def test_a_file_that_is_not_toml_is_refused(content: bytes, tmp_path: Path) -> None:
+    path = tmp_path / "recipe.toml"
+    path.write_bytes(content)
+    with pytest.raises(ConfigError, match=r"recipe\.toml: not TOML \(.*see recipes/"):
+        read_recipe(path)
+
+
+@given(st.integers(0, len(SPELLED)), st.binary(max_size=7))
+def test_any_damaged_file_gives_a_recipe_or_a_typed_error(
+    tmp_path_factory: pytest.TempPathFactory, place: int, junk: bytes
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "damaged.toml"
+    path.write_bytes(SPELLED[:place].encode() + junk + SPELLED[place:].encode())
+    with suppress(ConfigError):
+        read_recipe(path)
+
+
+@given(contents)
+def test_any_content_gives_a_recipe_or_a_typed_error(content: dict[str, Any]) -> None:
+    with suppress(ConfigError):
+        check_stage(Recipe, content, source="recipe.toml")

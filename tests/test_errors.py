@@ -1,0 +1,111 @@
+from itertools import count
+
+import pytest
+
+from forecaster.errors import (
+    ArtifactError,
+    ConfigError,
+    DataError,
+    Faults,
+    ForecasterError,
+    RunError,
+    count_of,
+    name_some,
+    nearest_name,
+    need_extra,
+)
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(ConfigError, 2), (DataError, 3), (ArtifactError, 4), (RunError, 5)]
+)
+def test_each_error_has_the_exit_code_of_the_design(
+    error: type[ForecasterError], code: int
+) -> None:
+    assert error("text").exit_code == code
+
+
+@pytest.mark.parametrize("error", [ConfigError, DataError, ArtifactError, RunError])
+def test_every_typed_error_is_caught_as_one_kind(error: type[ForecasterError]) -> None:
+    with pytest.raises(ForecasterError, match=r"^what came$"):
+        raise error("what came")
+
+
+def test_an_error_without_a_kind_counts_as_a_failed_run() -> None:
+    assert ForecasterError("text").exit_code == 5
+
+
+def test_faults_are_listed_together_in_the_order_found() -> None:
+    faults = Faults("trips.csv")
+    for fault in ("row 41: no time", "column 'lat' is missing", "row 43: no time"):
+        faults.add(fault)
+    with pytest.raises(DataError) as caught:
+        faults.raise_any(DataError)
+    assert str(caught.value) == (
+        "trips.csv: 3 faults\n  row 41: no time\n  column 'lat' is missing\n  row 43: no time"
+    )
+
+
+def test_one_fault_is_not_called_faults() -> None:
+    faults = Faults("trips.csv", ["row 41: no time"])
+    with pytest.raises(ArtifactError) as caught:
+        faults.raise_any(ArtifactError)
+    assert str(caught.value) == "trips.csv: 1 fault\n  row 41: no time"
+
+
+def test_nothing_is_raised_without_a_fault() -> None:
+    Faults("trips.csv").raise_any(DataError)
+
+
+def test_two_inputs_do_not_share_their_faults() -> None:
+    Faults("a.csv").add("row 1: no time")
+    assert Faults("b.csv").found == []
+
+
+def test_some_names_end_in_a_mark_where_others_were_left_out() -> None:
+    assert name_some(["a", "b", "c", "d"], limit=3) == "a, b, c, …"
+
+
+def test_all_names_are_given_up_to_the_limit() -> None:
+    assert name_some(["a", "b", "c"], limit=3) == "a, b, c"
+
+
+def test_five_names_are_given_unless_told_otherwise() -> None:
+    assert name_some(range(7)) == "0, 1, 2, 3, 4, …"
+
+
+def test_no_names_give_an_empty_text() -> None:
+    assert name_some([]) == ""
+
+
+def test_naming_some_of_many_reads_no_further_than_needed() -> None:
+    assert name_some(count(11), limit=2) == "11, 12, …"
+
+
+@pytest.mark.parametrize(
+    ("number", "text"),
+    [(0, "0 hours"), (1, "1 hour"), (2, "2 hours"), (1234, "1,234 hours")],
+)
+def test_a_count_agrees_with_its_noun(number: int, text: str) -> None:
+    assert count_of(number, "hour") == text
+
+
+def test_a_wrong_name_gets_the_nearest_known_one() -> None:
+    known = ["panel", "lags", "metrics"]
+    assert nearest_name("metric", known) == "; did you mean 'metrics'?"
+
+
+def test_a_name_like_no_other_gets_no_hint() -> None:
+    assert nearest_name("xyzzy", ["panel", "lags", "metrics"]) == ""
+
+
+def test_an_installed_extra_is_returned_as_its_module() -> None:
+    assert need_extra("json", extra="ingest").loads("[7]") == [7]
+
+
+def test_a_missing_extra_is_named_in_one_line() -> None:
+    with pytest.raises(ConfigError) as caught:
+        need_extra("no_such_module", extra="ingest")
+    assert str(caught.value) == (
+        "this needs no_such_module, which is not installed: pip install 'forecaster[ingest]'"
+    )
