@@ -60,6 +60,8 @@ def score(
     RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
     WAPE = Σ |x̂ − x| / Σ |x|.
     """
+    if not mape_cut > 0:
+        raise ValueError(f"mape_cut = {mape_cut}: MAPE divides by the truth, so > 0 is needed")
     seen = np.isfinite(truth)
     x = truth[seen].astype(np.float64)
     error = np.abs(forecast[seen].astype(np.float64) - x)
@@ -73,5 +75,5 @@ def score(
     )
 
 
-def _ratio(above: float, below: float, terms: int) -> Metric:
+def _ratio(above: np.floating, below: np.floating | int, terms: int) -> Metric:
     return Metric(float(above / below), terms) if below > 0 else Metric(None, 0)

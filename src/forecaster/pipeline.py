@@ -67,6 +67,6 @@ def _compare(
 ) -> Iterator[tuple[str, Report]]:
     for name, estimator in ESTIMATORS.items():
         say(f"fitting {name}")
-        fitted = estimator.from_recipe(recipe).fit(panel, splits)
+        fitted = estimator(recipe).fit(panel, splits)
         fitted.save(folder / "runs" / name)
         yield name, backtest(fitted, panel, windows.test)

@@ -6,6 +6,7 @@ import random
 import subprocess
 import sys
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,8 +15,11 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import main
+from forecaster.estimators.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates
 from forecaster.publish.manifest import MANIFEST
+from forecaster.splits import Splits
 
 COMMAND = Path(sys.executable).with_name("forecaster")
 HEAVY = ("torch", "pandas", "pyarrow", "pydantic", "numpy", "matplotlib", "duckdb", "scipy")
@@ -208,3 +212,95 @@ def test_S9_a_hostile_folder_is_refused_by_the_command(tmp_path: Path, run: Run)
     code, _, errors = run("check", tmp_path)
     assert code == 4
     assert "root:" not in errors
+
+
+@pytest.fixture
+def run_folder(panel_folder: Path) -> Path:
+    panel = Panel.open(panel_folder)
+    folder = panel_folder.parent / "run"
+    SeasonalNaive().fit(panel, Splits.by_share(panel)).save(folder)
+    return folder
+
+
+def test_forecast_prints_a_table(panel_folder: Path, run_folder: Path, run: Run) -> None:
+    at = "2015-02-08T12:00+01:00"
+    code, output, _ = run("forecast", run_folder, "--panel", panel_folder, "--at", at)
+    lines = output.splitlines()
+    assert code == 0
+    assert lines[0] == "unique_id,ds,ds_local,cutoff,y_hat"
+    assert lines[1].startswith("a,2015-02-08T12:00:00Z,2015-02-08T13:00:00+01:00,2015-02-08T11:00")
+    assert len(lines) == 1 + 5 * 3
+
+
+@pytest.mark.parametrize("suffix", ["csv", "parquet", "geojson"])
+def test_forecast_writes_what_the_suffix_says(
+    panel_folder: Path, run_folder: Path, run: Run, tmp_path: Path, suffix: str
+) -> None:
+    out = tmp_path / f"next.{suffix}"
+    words = ("--panel", panel_folder, "--at", "2015-02-08T11:00Z", "--out", out)
+    code, output, errors = run("forecast", run_folder, *words)
+    assert (code, output) == (0, "")
+    assert f"15 rows in {out}" in errors
+    assert out.stat().st_size > 0
+
+
+def test_forecast_prints_data_when_asked(panel_folder: Path, run_folder: Path, run: Run) -> None:
+    words = ("--panel", panel_folder, "--at", "2015-02-08T11:00Z", "--json")
+    _, output, _ = run("forecast", run_folder, *words)
+    rows = json.loads(output)
+    assert len(rows) == 15
+    assert rows[0]["ds"].startswith("2015-02-08T12:00:00")
+
+
+def test_P7_an_origin_without_an_offset_is_a_usage_error(
+    panel_folder: Path, run_folder: Path, run: Run
+) -> None:
+    words = ("--panel", panel_folder, "--at", "2015-02-08T11:00")
+    code, _, errors = run("forecast", run_folder, *words)
+    assert code == 2
+    assert "has no offset" in errors
+
+
+def test_P1_too_little_history_is_a_data_error_or_labelled(
+    panel_folder: Path, run_folder: Path, run: Run
+) -> None:
+    panel = Panel.open(panel_folder)
+    values = panel.values.copy()
+    values[-5:] = np.nan
+    replace(panel, values=values).save(panel_folder)
+    words = ("forecast", run_folder, "--panel", panel_folder, "--at", f"{panel.times[-1]}Z")
+    code, _, errors = run(*words)
+    assert code == 3
+    assert "history incomplete" in errors
+    assert f"{panel.times[-1]}Z (100 %)" in errors
+    code, output, _ = run(*words, "--allow-missing")
+    assert code == 0
+    assert "25 missing values filled" in output
+
+
+def test_P2_an_unknown_future_is_refused_or_labelled(
+    panel_folder: Path, run: Run, tmp_path: Path
+) -> None:
+    bare = Panel.open(panel_folder)
+    weather = Covariates(("rain",), np.ones((len(bare.values), 1), dtype=np.float32))
+    panel = replace(bare, covariates=weather).save(panel_folder)
+    SeasonalNaive().fit(panel, Splits.by_share(panel)).save(tmp_path / "wet")
+    words = ("forecast", tmp_path / "wet", "--panel", panel_folder, "--at", f"{panel.times[-1]}Z")
+    code, _, errors = run(*words)
+    assert code == 3
+    assert "covariates ahead are missing: rain at" in errors
+    code, output, _ = run(*words, "--weather", "persist")
+    assert code == 0
+    assert output.count("weather persist") == 15
+    code, _, errors = run(*words, "--weather", "sunny")
+    assert code == 2
+
+
+def test_a_damaged_run_is_an_artifact_error(
+    panel_folder: Path, run_folder: Path, run: Run
+) -> None:
+    next(run_folder.glob("arrays-*.safetensors")).write_bytes(b"x")
+    words = ("--panel", panel_folder, "--at", "2015-02-08T11:00Z")
+    code, _, errors = run("forecast", run_folder, *words)
+    assert code == 4
+    assert "run damaged" in errors

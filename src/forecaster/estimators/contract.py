@@ -6,10 +6,11 @@ locations are matched by id, that nothing after the origin is seen, that counts 
 """
 
 import logging
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, Self
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -45,6 +46,7 @@ from forecaster.splits import (
 )
 
 Arrays = Mapping[str, np.ndarray]
+E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 BLOCK = 512  # origins answered at a time, to bound memory
 log = logging.getLogger(__name__)
 
@@ -59,21 +61,25 @@ class Lesson:
     train: Bool[np.ndarray, " M"]
 
 
-class Estimator(Protocol):
-    """Something that learns from a panel and forecasts the next steps of all its locations."""
+class Estimator(ABC):
+    """Something that learns from a panel and forecasts the next steps of all its locations.
 
-    recipe: Recipe
-    run: Run | None
+    The one base class of this package: without it every estimator would repeat these methods.
+    """
 
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        self.recipe = recipe or Recipe()
+        self.run: Run | None = None  # what was learned, once it was
+
+    @abstractmethod
     def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
         """Return everything that has to be remembered, as arrays."""
-        ...
 
+    @abstractmethod
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts for every origin of the question."""
-        ...
 
-    def fit(self, panel: Panel, splits: Splits) -> Self:
+    def fit(self: E, panel: Panel, splits: Splits) -> E:
         """Learn from the training windows; choices are made on the validation windows."""
         windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
@@ -160,7 +166,7 @@ class Estimator(Protocol):
         self.run = save_run(Path(folder), _fitted(self))
 
     @classmethod
-    def load(cls, folder: Path | str) -> Self:
+    def load(cls: type[E], folder: Path | str) -> E:
         """Return the estimator that was saved in a folder."""
         run = load_run(Path(folder))
         if run.estimator != cls.__name__:
@@ -169,14 +175,7 @@ class Estimator(Protocol):
         return cls.from_run(run)
 
     @classmethod
-    def from_recipe(cls, recipe: Recipe) -> Self:
-        """Return an estimator that has not learned anything yet."""
-        estimator = cls.__new__(cls)
-        estimator.recipe, estimator.run = recipe, None
-        return estimator
-
-    @classmethod
-    def from_run(cls, run: Run) -> Self:
+    def from_run(cls: type[E], run: Run) -> E:
         """Return a fitted estimator around a run."""
         estimator = cls.__new__(cls)
         estimator.recipe, estimator.run = run.recipe, run

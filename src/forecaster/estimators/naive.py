@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from forecaster.config import LagConfig, Recipe
+from forecaster.config import LagConfig
 from forecaster.estimators.contract import Arrays, Estimator, Lesson
 from forecaster.estimators.question import Question
 from forecaster.metrics import score
@@ -16,9 +16,6 @@ MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
 
 class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
-
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        self.recipe, self.run = recipe or Recipe(), None
 
     def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
         """Return nothing: there is nothing to learn."""
@@ -43,9 +40,6 @@ class HistoricalMean(Estimator):
 
     How many of each, from none to all that the recipe's lags have, is chosen on validation.
     """
-
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        self.recipe, self.run = recipe or Recipe(), None
 
     def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
         """Return how many steps of each kind give the lowest validation RMSE."""
@@ -80,8 +74,8 @@ def _season_steps(
 
 def _running_sums(
     panel: Panel, origins: Int64[np.ndarray, " B"], lags: LagConfig
-) -> list[Float32[np.ndarray, "J B K N"]]:
-    """Return, for recent steps and each season, the sum of the first 0, 1, 2, … of them."""
+) -> list[np.ndarray]:
+    """Return, for recent steps and each season, the sum of the first 0, 1, 2, …: [J B K N]."""
     recent = (origins[:, None, None] - np.arange(lags.recent)[:, None]).repeat(
         lags.horizon, axis=2
     )
@@ -96,9 +90,7 @@ def _running_sums(
     return sums
 
 
-def _mean(
-    sums: list[Float32[np.ndarray, "J B K N"]], counts: tuple[int, ...]
-) -> Float32[np.ndarray, "B K N"]:
+def _mean(sums: list[np.ndarray], counts: tuple[int, ...]) -> Float32[np.ndarray, "B K N"]:
     total = sum(part[count] for part, count in zip(sums, counts, strict=True))
     return np.asarray(total / np.float32(sum(counts)), dtype=np.float32)
 

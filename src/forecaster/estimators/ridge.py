@@ -3,7 +3,6 @@
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from forecaster.config import Recipe
 from forecaster.estimators.contract import Arrays, Estimator, Lesson
 from forecaster.estimators.question import Question, look_ahead
 from forecaster.splits import history_steps
@@ -18,9 +17,6 @@ class Ridge(Estimator):
 
     One penalty for all is chosen on validation.
     """
-
-    def __init__(self, recipe: Recipe | None = None) -> None:
-        self.recipe, self.run = recipe or Recipe(), None
 
     def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
         """Return the weights of the best penalty, and the scales they rest on."""

@@ -1,0 +1,98 @@
+"""The public suite passes on our estimators and finds what is wrong with broken ones."""
+
+from collections.abc import Callable
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.config import Recipe
+from forecaster.estimators.check import CHECKS, check_forecaster
+from forecaster.estimators.contract import Arrays, Estimator, Lesson
+from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.question import Question
+from forecaster.estimators.registry import ESTIMATORS
+from forecaster.panel.panel import Panel
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_estimator_passes(name: str) -> None:
+    assert check_forecaster(ESTIMATORS[name]) == list(CHECKS)
+
+
+class Leaky(SeasonalNaive):
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        later = np.minimum(question.origins + 1, len(question.panel.values) - 1)
+        return super().answer(arrays, question) + question.panel.values[later][:, None]
+
+
+class Peeking(SeasonalNaive):
+    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+        return {"mean": np.nanmean(lesson.panel.values, axis=0)}
+
+
+class Restless(SeasonalNaive):
+    calls = 0
+
+    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+        del lesson
+        Restless.calls += 1
+        return {"calls": np.array([Restless.calls])}
+
+
+class Ordered(SeasonalNaive):
+    """Gives its rows the names of the panel's columns, whatever their order."""
+
+    def forecast(self, panel: Panel, at: str, **given: object) -> pd.DataFrame:
+        table = super().forecast(panel, at, **given)  # type: ignore[arg-type]
+        return table.assign(unique_id=np.repeat(np.array(panel.locations.ids, dtype=object), 2))
+
+
+class Blocky(SeasonalNaive):
+    """Lets the origins of one call influence each other."""
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        return super().answer(arrays, question) + np.float32(len(question.origins))
+
+
+class Silent(SeasonalNaive):
+    def forecast(self, *args: object, **given: object) -> object:
+        return super().forecast(*args, **given).drop(columns="degraded", errors="ignore")  # type: ignore[arg-type]
+
+
+class Dull(SeasonalNaive):
+    def forecast(self, *args: object, **given: object) -> object:
+        return super().forecast(*args, **given).drop(columns="ds_local")  # type: ignore[arg-type]
+
+
+class Forgetful(SeasonalNaive):
+    """Answers from something that is not saved."""
+
+    extra = 0.0
+
+    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+        del lesson
+        self.extra = 7.0
+        return {}
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        return super().answer(arrays, question) + np.float32(self.extra)
+
+
+@pytest.mark.parametrize(
+    ("broken", "found"),
+    [
+        (Leaky, "nothing after the origin is seen"),
+        (Peeking, "test steps do not change what is learned"),
+        (Restless, "fitting again changes nothing"),
+        (Ordered, "locations are matched by id"),
+        (Blocky, "many origins equal one at a time"),
+        (Silent, "an unknown future is refused or labelled"),
+        (Dull, "forecasts are a long table"),
+        (Forgetful, "a saved estimator answers the same"),
+    ],
+)
+def test_a_broken_estimator_is_found(broken: type[Estimator], found: str) -> None:
+    make: Callable[[Recipe], Estimator] = broken
+    with pytest.raises(AssertionError, match=f"(?s).*{found}"):
+        check_forecaster(make)

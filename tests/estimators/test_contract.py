@@ -1,0 +1,179 @@
+import logging
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecaster.config import Recipe
+from forecaster.errors import ArtifactError, RunError
+from forecaster.estimators.contract import Arrays
+from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.question import Question, select_locations
+from forecaster.estimators.registry import ESTIMATORS, load_estimator
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, Locations
+from forecaster.splits import Splits, cut_windows
+
+HOURS, PLACES = 24 * 47, 5
+MakePanel = Callable[..., Panel]
+
+
+@pytest.fixture
+def panel(make_panel: MakePanel) -> Panel:
+    weather = np.random.default_rng(1).normal(size=(HOURS + 9, 2)).astype(np.float32)
+    empty = np.empty((0, HOURS + 9, PLACES), np.float32)
+    values = np.random.default_rng(0).poisson(13, (HOURS, PLACES))
+    bare = make_panel(values)
+    return replace(
+        bare,
+        covariates=Covariates(("temperature", "rain"), weather),
+        local_covariates=replace(bare.local_covariates, values=empty),
+    )
+
+
+def test_P3_nothing_after_the_origin_reaches_a_forecast(
+    panel: Panel, splits: Splits, recipe: Recipe, rounds: Callable[[int, int], int]
+) -> None:
+    generator = np.random.default_rng(5)
+    windows = cut_windows(panel, splits, recipe.lags)
+    for name in sorted(ESTIMATORS):
+        fitted = ESTIMATORS[name](recipe).fit(panel, splits)
+        origins = generator.choice(windows.test, size=rounds(20, 1_000))
+        together = fitted.predict(panel, origins)
+        for number, origin in enumerate(origins):
+            values = panel.values.copy()
+            values[origin + 1 :] = np.nan
+            blinded = replace(panel, values=values)
+            alone = fitted.forecast(blinded, f"{panel.times[origin]}Z")
+            expected = together[number].T.reshape(-1)
+            assert np.allclose(alone["y_hat"], expected, rtol=1e-5)
+            assert np.array_equal(fitted.predict(blinded, origins[[number]])[0].T.reshape(-1),
+                                  alone["y_hat"])  # fmt: skip
+
+
+class Wild(SeasonalNaive):
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        y = super().answer(arrays, question)
+        y[..., 0] = -3.0
+        return y
+
+
+class Broken(SeasonalNaive):
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        return super().answer(arrays, question) * np.float32(np.nan)
+
+
+def test_P4_counts_below_zero_are_clipped_and_counted(
+    panel: Panel, splits: Splits, recipe: Recipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    fitted = Wild(recipe).fit(panel, splits)
+    with caplog.at_level(logging.INFO):
+        forecast = fitted.predict(panel, np.array([1000]))
+    assert (forecast[0, :, 0] == 0).all()
+    assert "3 forecasts below zero set to 0" in caplog.text
+
+
+def test_P4_nan_is_an_error(panel: Panel, splits: Splits, recipe: Recipe) -> None:
+    with pytest.raises(RunError, match="gave NaN or infinity"):
+        Broken(recipe).fit(panel, splits).predict(panel, np.array([1000]))
+
+
+def test_P5_permuted_columns_give_the_same_rows_by_id(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    order = ["p3", "p0", "p4", "p1", "p2"]
+    moved = select_locations(panel, tuple(order))
+    here, there = (fitted.predict(p, np.array([1000]))[0] for p in (panel, moved))
+    assert np.array_equal(there, here[:, [3, 0, 4, 1, 2]])
+    table = fitted.forecast(moved, f"{panel.times[1000]}Z")
+    assert list(table["unique_id"].unique()) == list(panel.locations.ids)  # the run's own order
+
+
+def test_P5_unknown_and_absent_locations_are_both_named(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    other = replace(panel, locations=Locations.of_ids(["p0", "p1", "p2", "p3", "q9"]))
+    with pytest.raises(ArtifactError) as refused:
+        fitted.predict(other, np.array([1000]))
+    assert "the panel lacks p4" in str(refused.value)
+    assert "the run does not know q9" in str(refused.value)
+    assert refused.value.exit_code == 4
+
+
+def test_a_panel_of_another_kind_zone_or_step_is_refused_with_both_sides(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    other = replace(
+        panel, kind="measurement", clock=replace(panel.clock, zone="UTC"),
+        covariates=Covariates(("temperature", "snow"), panel.covariates.values),
+    )  # fmt: skip
+    with pytest.raises(ArtifactError) as refused:
+        fitted.predict(other, np.array([1000]))
+    text = str(refused.value)
+    assert "3 faults" in text
+    assert "kind: the run has 'count', the panel 'measurement'" in text
+    assert "time zone: the run has 'America/New_York', the panel 'UTC'" in text
+    assert "the panel lacks the covariates rain" in text
+
+
+def test_P6_batches_and_single_origins_agree(panel: Panel, splits: Splits, recipe: Recipe) -> None:
+    origins = cut_windows(panel, splits, recipe.lags).test
+    for name in sorted(ESTIMATORS):
+        fitted = ESTIMATORS[name](recipe).fit(panel, splits)
+        together = fitted.predict(panel, origins)
+        alone = np.concatenate([fitted.predict(panel, origins[[i]]) for i in (0, 17, 101)])
+        assert np.allclose(together[[0, 17, 101]], alone, rtol=1e-5)
+
+
+def test_P10_values_far_outside_the_training_range_are_warned_of(
+    panel: Panel, splits: Splits, recipe: Recipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    at = f"{panel.times[1000]}Z"
+    fitted.forecast(panel, at)
+    assert "outside training range" not in caplog.text
+    values = panel.values.copy()
+    values[1000, 3] *= 10
+    fitted.forecast(replace(panel, values=values), at)
+    assert "outside training range: recent values of 1 location (p3)" in caplog.text
+
+
+def test_extra_covariates_of_the_panel_do_not_matter(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = ESTIMATORS["Ridge"](recipe).fit(panel, splits)
+    more = np.concatenate(
+        [panel.covariates.values[:, ::-1], panel.covariates.values[:, :1]], axis=1
+    )
+    richer = replace(panel, covariates=Covariates(("rain", "temperature", "fog"), more))
+    origins = np.array([1000])
+    assert np.array_equal(fitted.predict(richer, origins), fitted.predict(panel, origins))
+
+
+def test_a_saved_estimator_is_found_by_its_name(
+    panel: Panel, splits: Splits, recipe: Recipe, tmp_path: object
+) -> None:
+    folder = f"{tmp_path}/run"
+    fitted = ESTIMATORS["Ridge"](recipe).fit(panel, splits)
+    fitted.save(folder)
+    loaded = load_estimator(folder)
+    assert type(loaded) is ESTIMATORS["Ridge"]
+    assert loaded.recipe == recipe
+    origins = np.array([900, 1000])
+    assert np.array_equal(loaded.predict(panel, origins), fitted.predict(panel, origins))
+    with pytest.raises(ArtifactError, match="the run of a Ridge, not of a SeasonalNaive"):
+        SeasonalNaive.load(folder)
+
+
+def test_the_run_remembers_its_panel(
+    panel: Panel, splits: Splits, recipe: Recipe, tmp_path: object
+) -> None:
+    saved = panel.save(f"{tmp_path}/panel")
+    fitted = SeasonalNaive(recipe).fit(saved, splits)
+    assert fitted.run is not None
+    assert fitted.run.parents == {"panel": saved.digest}
+    assert fitted.run.about["windows"]["train"] > 0

@@ -1,0 +1,86 @@
+import json
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import ConfigError
+from forecaster.estimators.table import forecast_table, local_texts, to_geojson, write_forecast
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+
+MakePanel = Callable[..., Panel]
+
+
+@pytest.fixture
+def panel(make_panel: MakePanel) -> Panel:
+    places = Locations(
+        ids=("a", "=b()", "c"),
+        names=("Alpha", "<b>", "c"),
+        lat=np.array([40.7, 40.8, np.nan]),
+        lon=np.array([-74.0, -73.9, np.nan]),
+    )
+    return make_panel(np.ones((24 * 40, 3)), locations=places)
+
+
+def test_rows_are_keyed_by_id_and_time(panel: Panel) -> None:
+    table = forecast_table(panel, 7, np.arange(6, dtype=np.float32).reshape(2, 3), degraded="")
+    assert list(table.columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
+    assert table["unique_id"].tolist() == ["a", "a", "=b()", "=b()", "c", "c"]
+    assert table["y_hat"].tolist() == [0, 3, 1, 4, 2, 5]
+    assert table["cutoff"].unique().tolist() == [pd.Timestamp("2015-10-01T11:00Z")]
+    assert table["ds"][:2].tolist() == [
+        pd.Timestamp("2015-10-01T12:00Z"), pd.Timestamp("2015-10-01T13:00Z"),
+    ]  # fmt: skip
+    assert table["ds_local"][0] == "2015-10-01T08:00:00-04:00"
+
+
+def test_local_times_carry_the_offset_through_a_clock_change(panel: Panel) -> None:
+    times = np.array(["2015-11-01T05", "2015-11-01T06", "2015-11-01T07"], dtype="datetime64[s]")
+    assert local_texts(panel, times) == [
+        "2015-11-01T01:00:00-04:00",
+        "2015-11-01T01:00:00-05:00",
+        "2015-11-01T02:00:00-05:00",
+    ]
+
+
+def test_half_hour_offsets_are_written_right(panel: Panel) -> None:
+    india = replace(panel, clock=replace(panel.clock, zone="Asia/Kolkata"))
+    times = np.array(["2015-11-01T05"], dtype="datetime64[s]")
+    assert local_texts(india, times) == ["2015-11-01T10:30:00+05:30"]
+
+
+def test_the_reason_of_a_degraded_forecast_stands_in_every_row(panel: Panel) -> None:
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="weather none")
+    assert (table["degraded"] == "weather none").all()
+
+
+@pytest.mark.parametrize("suffix", [".csv", ".parquet"])
+def test_a_written_table_reads_back(panel: Panel, tmp_path: Path, suffix: str) -> None:
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    path = tmp_path / f"forecast{suffix}"
+    write_forecast(table, panel, path)
+    read = pd.read_csv(path, parse_dates=["ds"]) if suffix == ".csv" else pd.read_parquet(path)
+    assert read["unique_id"].tolist() == table["unique_id"].tolist()
+    assert (pd.to_datetime(read["ds"]) == table["ds"]).all()
+    assert np.allclose(read["y_hat"], table["y_hat"])
+
+
+def test_geojson_has_a_point_for_each_row_that_has_a_place(panel: Panel, tmp_path: Path) -> None:
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    write_forecast(table, panel, tmp_path / "f.geojson")
+    features = json.loads((tmp_path / "f.geojson").read_text())["features"]
+    assert features == to_geojson(table, panel)["features"]
+    assert len(features) == 6
+    assert features[0]["geometry"] == {"type": "Point", "coordinates": [-74.0, 40.7]}
+    assert features[0]["properties"]["ds"] == "2015-10-01T12:00:00+00:00"
+    assert features[4]["geometry"] is None
+
+
+def test_another_suffix_is_refused(panel: Panel, tmp_path: Path) -> None:
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    with pytest.raises(ConfigError, match=r"\.csv, \.parquet or \.geojson"):
+        write_forecast(table, panel, tmp_path / "f.xlsx")
