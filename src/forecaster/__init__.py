@@ -5,19 +5,38 @@ from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forecaster.clock.clock import Clock as Clock
     from forecaster.config import Recipe as Recipe
+    from forecaster.estimators.check import check_forecaster as check_forecaster
+    from forecaster.estimators.naive import HistoricalMean as HistoricalMean
+    from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
+    from forecaster.estimators.ridge import Ridge as Ridge
     from forecaster.panel.panel import Panel as Panel
+    from forecaster.splits import Splits as Splits
+    from forecaster.synthetic.city import make_city as make_city
 
 __version__ = version("forecaster")
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
-    "Clock": "forecaster.clock.clock",
+    "HistoricalMean": "forecaster.estimators.naive",
     "Panel": "forecaster.panel.panel",
     "Recipe": "forecaster.config",
+    "Ridge": "forecaster.estimators.ridge",
+    "SeasonalNaive": "forecaster.estimators.naive",
+    "Splits": "forecaster.splits",
+    "check_forecaster": "forecaster.estimators.check",
+    "make_city": "forecaster.synthetic.city",
 }
-__all__ = ["Clock", "Panel", "Recipe"]
+__all__ = [
+    "HistoricalMean",
+    "Panel",
+    "Recipe",
+    "Ridge",
+    "SeasonalNaive",
+    "Splits",
+    "check_forecaster",
+    "make_city",
+]
 
 
 def __getattr__(name: str) -> Any:

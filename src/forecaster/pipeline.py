@@ -20,7 +20,7 @@ DEMO_LOCATIONS, DEMO_START, DEMO_HOURS = (
     "2014-09-01",
     24 * 400,
 )  # both clock changes lie within
-LOST_FEED = slice(24 * 61, 24 * 62 + 7)  # 31 hours that no place reported
+LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours that no place reported
 LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one place
 
 Say = Callable[[str], None]

@@ -1,0 +1,69 @@
+"""What the documents tell a user to do works as it stands there."""
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+
+from forecaster.config import LagConfig, MetricConfig, read_recipe
+
+ROOT = Path(__file__).parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    code = re.search(r"```python\n(.*?)```", README, re.DOTALL)
+    assert code is not None
+    names: dict[str, object] = {}
+    exec(code[1], names)  # noqa: S102 (our own README)
+    assert list(names["table"].columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]  # type: ignore[attr-defined]
+    assert {path.name for path in tmp_path.iterdir()} == {"panel", "run"}
+
+
+def test_the_readme_stays_short() -> None:
+    assert len(README.splitlines()) <= 150
+
+
+def test_every_link_of_a_document_leads_somewhere() -> None:
+    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+        for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
+            if not target.startswith(("http", "mailto")):
+                assert os.path.exists(document.parent / target), f"{document.name}: {target}"  # noqa: PTH110
+
+
+def test_every_module_of_the_tree_is_in_the_readme() -> None:
+    tree = README.split("## The tree")[1]
+    for path in (ROOT / "src" / "forecaster").iterdir():
+        if path.name.startswith("_") or path.name == "py.typed":
+            continue
+        name = path.name + "/" if path.is_dir() else path.name
+        assert f"  {name} " in tree, f"{name} is not in the README's tree"
+
+
+def test_every_symbol_of_the_paper_map_exists() -> None:
+    text = (ROOT / "docs" / "paper-map.md").read_text(encoding="utf-8")
+    symbols = re.findall(r"`((?:[a-z_]+\.)+[A-Za-z_.]+)`", text)
+    assert len(symbols) > 5
+    for symbol in symbols:
+        parts = symbol.split(".")
+        file = next(
+            ROOT / "src" / "forecaster" / Path(*parts[:n]).with_suffix(".py")
+            for n in range(len(parts), 0, -1)
+            if (ROOT / "src" / "forecaster" / Path(*parts[:n]).with_suffix(".py")).exists()
+        )
+        assert re.search(rf"\b{parts[-1]}\b", file.read_text(encoding="utf-8")), symbol
+    for test in re.findall(r"`(tests/[^`]+)`", text):
+        assert (ROOT / test).exists(), test
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "recipes").glob("*.toml")), ids=lambda p: p.name)
+def test_every_recipe_can_be_read(path: Path) -> None:
+    assert read_recipe(path).digest()
+
+
+def test_the_commented_recipe_shows_the_defaults() -> None:
+    recipe = read_recipe(ROOT / "recipes" / "hourly_counts.toml")
+    assert recipe.lags == LagConfig()
+    assert recipe.metrics == MetricConfig()

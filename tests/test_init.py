@@ -1,0 +1,43 @@
+import subprocess
+import sys
+
+import pytest
+
+import forecaster
+
+
+def test_every_public_name_can_be_had() -> None:
+    assert sorted(forecaster.__all__) == sorted(forecaster._HOME)
+    for name in forecaster.__all__:
+        assert getattr(forecaster, name).__name__ == name
+    assert set(forecaster.__all__) <= set(dir(forecaster))
+
+
+def test_the_public_surface_stays_small() -> None:
+    assert len(forecaster.__all__) <= 16
+
+
+def test_an_unknown_name_is_an_attribute_error() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'Forecast'"):
+        _ = forecaster.Forecast
+
+
+@pytest.mark.parametrize(
+    "name", ["clock.clock", "panel.panel", "splits", "synthetic.city", "estimators.registry"]
+)
+def test_a_bare_host_needs_no_extra(name: str) -> None:
+    """Without the optional packages the core still works: a GPU host may have none of them."""
+    absent = (
+        "duckdb",
+        "ibis",
+        "fastapi",
+        "matplotlib",
+        "holidays",
+        "jinja2",
+        "pyspark",
+        "sklearn",
+    )
+    script = (
+        f"import sys\nfor name in {absent}: sys.modules[name] = None\nimport forecaster.{name}"
+    )
+    subprocess.run([sys.executable, "-c", script], check=True)
