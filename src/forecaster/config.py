@@ -20,6 +20,7 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
+Gaps = Literal["refuse", "null"]
 
 # The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
 # Rarer jumps (Samoa skipped a day) are caught where lags are computed.
@@ -44,6 +45,7 @@ class PanelConfig(Stage):
     country: str | None = None  # whose holidays, as in "US" or "US-NY"
     ambiguous: Ambiguous = "null"  # local times shown twice: both unknown, or half each
     nonexistent: Nonexistent = "refuse"  # local times never shown that hold a value
+    gaps: Gaps = "refuse"  # steps without any row: refused, or completed as missing
 
     @field_validator("step_minutes")
     @classmethod
@@ -57,6 +59,35 @@ class PanelConfig(Stage):
         if self.kind != "count" and (self.ambiguous == "split" or self.nonexistent == "next"):
             raise ValueError('ambiguous = "split" and nonexistent = "next" are for counts only')
         return self
+
+
+class TripsConfig(Stage):
+    """How raw trips become demand at locations (section 3.1.1 and its footnote)."""
+
+    columns: str | None = None  # time=…,lat=…,lon=… or time=…,zone=…; None: a known schema
+    zones: bool = False  # places are zone ids, not coordinates
+    min_demand: float = Field(default=10.0, ge=0.0)  # mean rides per step at a chosen location
+    demand_hours: str | None = None  # FROM:TO, whose mean that is; None: all covered hours
+    max_distance_m: float = Field(default=200.0, gt=0.0)  # from every candidate: rejected
+    bbox: tuple[float, float, float, float] | None = None  # south, west, north, east
+    covers: str | None = None  # FROM:TO that the files hold; None: the month in a TLC name
+    max_reject: float = Field(default=0.05, ge=0.0, le=1.0)  # share of faulty rows
+
+
+class TableConfig(Stage):
+    """How a long or wide table becomes a panel."""
+
+    columns: str | None = None  # time=… (wide) or time=…,id=…,value=… (long); None: by name
+    min_demand: float | None = Field(default=None, ge=0.0)  # mean of a location that is kept
+    demand_hours: str | None = None  # FROM:TO, whose mean that is; None: all
+
+
+class WeatherConfig(Stage):
+    """How a station's reports become the seven weather covariates."""
+
+    columns: str  # time=…,temperature=…:F,wind=…:mph,precipitation=…:in,visibility=…:mi
+    timezone: str | None = None  # of the station: an IANA name, or an offset such as -05:00
+    max_gap: int = Field(default=3, ge=0)  # hours that may be filled
 
 
 class Season(Stage):

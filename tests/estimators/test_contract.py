@@ -9,7 +9,7 @@ from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.contract import Arrays
 from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.question import Question, select_locations
+from forecaster.estimators.question import Question
 from forecaster.estimators.registry import ESTIMATORS, load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations
@@ -84,7 +84,7 @@ def test_P5_permuted_columns_give_the_same_rows_by_id(
 ) -> None:
     fitted = SeasonalNaive(recipe).fit(panel, splits)
     order = ["p3", "p0", "p4", "p1", "p2"]
-    moved = select_locations(panel, tuple(order))
+    moved = panel.select(tuple(order))
     here, there = (fitted.predict(p, np.array([1000]))[0] for p in (panel, moved))
     assert np.array_equal(there, here[:, [3, 0, 4, 1, 2]])
     table = fitted.forecast(moved, f"{panel.times[1000]}Z")

@@ -15,7 +15,6 @@ from forecaster.estimators.question import (
     refuse_missing,
     refuse_unknown_future,
     select_covariates,
-    select_locations,
     until,
     with_weather,
 )
@@ -161,7 +160,7 @@ def test_climatology_never_looks_at_held_out_steps(panel: Panel) -> None:
 
 
 def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
-    chosen = select_locations(panel, ("p7", "p2"))
+    chosen = panel.select(("p7", "p2"))
     assert chosen.locations.ids == ("p7", "p2")
     assert np.array_equal(chosen.values, panel.values[:, [7, 2]])
     assert np.array_equal(

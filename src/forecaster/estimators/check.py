@@ -12,7 +12,7 @@ from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Recipe, Season
 from forecaster.errors import ArtifactError, ConfigError, DataError, ForecasterError, RunError
 from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import Weather, select_locations
+from forecaster.estimators.question import Weather
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.splits import Splits
@@ -127,14 +127,14 @@ def _measurements_may_be_negative(world: World) -> None:
 
 def _locations_are_matched_by_id(world: World) -> None:
     order = world.panel.locations.ids[::-1]
-    there = world.fitted.forecast(select_locations(world.panel, order), world.at())
+    there = world.fitted.forecast(world.panel.select(order), world.at())
     here = world.fitted.forecast(world.panel, world.at())
     _need(_by_id(there).equals(_by_id(here)), "permuted columns changed the forecast of an id")
 
 
 def _other_locations_are_refused(world: World) -> None:
     with _refused(ArtifactError):
-        fewer = select_locations(world.panel, world.panel.locations.ids[1:])
+        fewer = world.panel.select(world.panel.locations.ids[1:])
         world.fitted.forecast(fewer, world.at())
     renamed = replace(world.panel, locations=Locations.of_ids(f"spot {n}" for n in range(PLACES)))
     with _refused(ArtifactError):
@@ -214,7 +214,7 @@ def _an_unfitted_estimator_says_so(world: World) -> None:
 
 
 def _one_location_is_enough(world: World) -> None:
-    panel = select_locations(world.panel, world.panel.locations.ids[2:3])
+    panel = world.panel.select(world.panel.locations.ids[2:3])
     table = world.make(RECIPE).fit(panel, world.splits).forecast(panel, world.at())
     _need(len(table) == RECIPE.lags.horizon, f"{len(table)} rows for one location")
 

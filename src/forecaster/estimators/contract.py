@@ -29,7 +29,6 @@ from forecaster.estimators.question import (
     refuse_missing,
     refuse_unknown_future,
     select_covariates,
-    select_locations,
     until,
     with_weather,
 )
@@ -206,7 +205,7 @@ def match(run: Run, panel: Panel) -> Panel:
     if lacking:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
-    return select_covariates(select_locations(panel, ids), tuple(about["covariates"]))
+    return select_covariates(panel.select(ids), tuple(about["covariates"]))
 
 
 def _about(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from jaxtyping import Float32, Int64
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.panel.parts import Covariates
 from forecaster.splits import MAX_FILLED, history_steps
 
 Weather = Literal["observed", "persist", "climatology", "none"]
@@ -131,22 +131,6 @@ def with_weather(
         mean = np.broadcast_to(climatology.mean(axis=0), question.covariates.shape)
         return replace(question, covariates=mean.copy(), local_covariates=local.copy())
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
-
-
-def select_locations(panel: Panel, ids: tuple[str, ...]) -> Panel:
-    """Return the panel with exactly these locations, in this order."""
-    if panel.locations.ids == ids:
-        return panel
-    place = {identity: column for column, identity in enumerate(panel.locations.ids)}
-    order = [place[identity] for identity in ids]
-    return replace(
-        panel,
-        values=panel.values[:, order],
-        locations=panel.locations.take(order),
-        local_covariates=LocalCovariates(
-            panel.local_covariates.names, panel.local_covariates.values[:, :, order]
-        ),
-    )
 
 
 def select_covariates(panel: Panel, names: tuple[str, ...]) -> Panel:

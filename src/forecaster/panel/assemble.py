@@ -1,6 +1,7 @@
 """Rows, places, covariates and holidays → the parts of one panel."""
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32
@@ -35,7 +36,7 @@ class Parts:
     locations: Locations
     covariates: Covariates
     local_covariates: LocalCovariates
-    counts: dict[str, int]
+    counts: dict[str, Any]
 
 
 def assemble(rows: Rows, config: PanelConfig, beside: Beside) -> Parts:
@@ -48,13 +49,13 @@ def assemble(rows: Rows, config: PanelConfig, beside: Beside) -> Parts:
     order = [position[identity] for identity in places.ids]
     names, world = _world(beside.covariates, config, start, len(values))
     local = {name: layer[:, order] for name, layer in placed.layers.items()}
-    local |= _local(beside.local_covariates, config, start, len(values), places)
+    local = _merge(local, _local(beside.local_covariates, config, start, len(values), places))
     S = max(len(world), *map(len, local.values())) if local else len(world)
     own = [_lengthen(layer, S) for layer in local.values()]
     return Parts(
         values=np.asfortranarray(values[:, order]),
         start=start,
-        clock=_clock(config, start, len(values)),
+        clock=make_clock(config, start, len(values)),
         kind=config.kind,
         locations=places,
         covariates=Covariates(names, _lengthen(world, S)),
@@ -80,11 +81,12 @@ def _places(ids: tuple[str, ...], given: Table | Locations | None) -> Locations:
     return places
 
 
-def _clock(config: PanelConfig, start: np.datetime64, steps: int) -> Clock:
+def make_clock(config: PanelConfig, start: np.datetime64, steps: int) -> Clock:
+    """Return the clock of a panel that begins at `start`, with the holidays of its country."""
     clock = Clock(config.timezone, config.step_minutes)
+    ends = clock.local(clock.axis(start, steps)[[0, -1]])  # refuses years that no calendar has
     if config.country is None:
         return clock
-    ends = clock.local(clock.axis(start, steps)[[0, -1]])
     first, last = ends.astype("datetime64[Y]").astype(np.int64) + 1970
     return replace(clock, holidays=expand_holidays(config.country, int(first), int(last)))
 
@@ -117,6 +119,19 @@ def _local(
         laid[name] = np.full((len(layer), len(places)), np.nan, dtype=np.float32)
         laid[name][:, column] = layer
     return laid
+
+
+def _merge(beside_values: Layers, own_table: Layers) -> Layers:
+    """Join local covariates of two tables by name; a value that both hold must be the same."""
+    merged = beside_values | own_table
+    for name in beside_values.keys() & own_table.keys():
+        early, late = beside_values[name], own_table[name][: len(beside_values[name])]
+        apart = int(((early != late) & ~np.isnan(early) & ~np.isnan(late)).sum())
+        if apart:
+            message = f"local covariates: {count_of(apart, 'value')} of {name!r} differ from those"
+            raise DataError(f"{message} in the table of values; give each in one table")
+        late[:] = np.where(np.isnan(early), late, early)
+    return dict(sorted(merged.items()))  # whatever the order of the columns was
 
 
 def _lengthen(layer: Float32[np.ndarray, "T K"], steps: int) -> Float32[np.ndarray, "S K"]:

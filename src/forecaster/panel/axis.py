@@ -6,6 +6,7 @@ values, and they are counted.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
@@ -28,14 +29,37 @@ class Rows:
     naive: bool  # of the local clock; False: of UTC
     ids: tuple[str, ...]
     layers: Layers
-    counts: dict[str, int] = field(default_factory=dict)  # what the clock change did
+    counts: dict[str, Any] = field(default_factory=dict)  # what became of them
 
 
 def place(rows: Rows, config: PanelConfig) -> Rows:
-    """Return the rows as a regular axis in UTC; gaps and off-step times are refused."""
+    """Return the rows as a regular axis in UTC; gaps are refused, or completed if asked for."""
     placed = resolve(rows, config)
+    if config.gaps == "null":
+        placed = _complete(placed, config.step_minutes * 60)
     check_axis(placed.seconds, config.step_minutes, "time axis")
     return placed
+
+
+def _complete(rows: Rows, step: int) -> Rows:
+    """Return the rows with a null row for every missing step, and count and list those steps."""
+    seconds = rows.seconds
+    regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
+    if not regular or (np.diff(seconds) <= 0).any():
+        return rows  # what is wrong with it is named by check_axis
+    whole = np.arange(seconds[0], seconds[-1] + step, step)
+    index = (seconds - seconds[0]) // step
+    layers = {}
+    for name, layer in rows.layers.items():
+        layers[name] = np.full((len(whole), layer.shape[1]), np.nan, dtype=np.float32)
+        layers[name][index] = layer
+    ends = np.flatnonzero(np.diff(seconds) > step)
+    gaps = [
+        [f"{seconds[i : i + 1].astype('datetime64[s]')[0] + np.timedelta64(step, 's')}Z",
+         int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
+    ]  # fmt: skip
+    counts = {**rows.counts, "completed_steps": len(whole) - len(seconds), "gaps": gaps}
+    return Rows(whole, False, rows.ids, layers, counts)
 
 
 def lay_on(rows: Rows, config: PanelConfig, start: np.datetime64, steps: int) -> Layers:
@@ -104,6 +128,9 @@ def resolve(rows: Rows, config: PanelConfig) -> Rows:
         never = meant.nonexistent
         into = np.searchsorted(instants[order], first[never])
         moved = np.nan_to_num(rows.layers[VALUES][never])
+        if moved[into == len(instants)].any():
+            stamps = _stamps(rows.seconds[never][into == len(instants)], zone="")
+            raise DataError(f"time axis: no row past {stamps} to add its values to; give one")
         inside = into < len(instants)
         np.add.at(layers[VALUES], into[inside], moved[inside])
     return Rows(instants[order], False, rows.ids, layers, counts)
@@ -133,7 +160,9 @@ def _share(
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "K N"]]:
     """Return what the two hours behind one local time get: half each, or nothing known."""
     if config.ambiguous == "split":
-        return np.ceil(doubled / 2), np.floor(doubled / 2)  # odd counts: the first has one more
+        whole = doubled % 1 == 0
+        early = np.where(whole, np.ceil(doubled / 2), doubled / 2)  # odd: the first has one more
+        return early, doubled - early
     unknown = np.full_like(doubled, np.nan)
     return unknown, unknown
 

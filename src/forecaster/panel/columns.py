@@ -4,6 +4,7 @@ Missing is null, never zero and never NaN; only pandas' plain float columns, whi
 null, say it with NaN.
 """
 
+from collections import Counter
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -21,8 +22,9 @@ Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
 
 _ISO = (
     r"^(?P<clock>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)"
-    r"(?P<offset>Z|[+-]\d\d:?\d\d)?$"
+    r"(?P<offset>Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$"  # no place was ever 16 hours from Greenwich
 )
+_PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
 
 
@@ -51,9 +53,7 @@ def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
     if lacking:
         found = name_some(table.column_names, 20)
         raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {found}")
-    doubled = [c for c in table.column_names if table.column_names.count(c) > 1]
-    if doubled:
-        raise DataError(f"{source}: columns given twice: {name_some(sorted(set(doubled)))}")
+    _refuse_doubled(table.column_names, source)
 
 
 def encode_ids(
@@ -84,7 +84,7 @@ def numbers(
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         column = _numbers_from_text(column, name, faults)
     null = pc.is_null(column).to_numpy()
-    values = pc.fill_null(column.cast(pa.float64()), 0.0).to_numpy()
+    values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
     wrong = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
     if minimum is not None:
         wrong[f"below {minimum:g}, impossible for a count"] = values < minimum
@@ -95,7 +95,8 @@ def numbers(
             at = np.flatnonzero(rows)
             first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)
             faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}")
-    values = values.astype(digits)
+    with np.errstate(over="ignore"):  # what is too large is a fault already
+        values = values.astype(digits)
     values[null] = np.nan
     return np.asarray(values)
 
@@ -112,10 +113,9 @@ def parse_times(
             faults.add(
                 f"column {name!r}: {count_of(len(nulls), 'row')} without a time: {_rows(nulls)}"
             )
-        micros = pc.fill_null(column.cast(pa.timestamp("us", column.type.tz), safe=False), 0)
-        micros = micros.cast(pa.int64()).to_numpy()
-        _refuse_fractions(micros % 1_000_000 != 0, name, faults)
-        return micros // 1_000_000, column.type.tz is None
+        ticks = pc.fill_null(column.cast(pa.int64()), 0).to_numpy()
+        _refuse_fractions(ticks % _PER_SECOND[column.type.unit] != 0, name, faults)
+        return ticks // _PER_SECOND[column.type.unit], column.type.tz is None
     if _is_text(column.type):
         return _parse_texts(column, name, faults)
     faults.add(f"column {name!r}: {column.type} is not a time; 2014-06-01T08:00-04:00 is")
@@ -123,16 +123,22 @@ def parse_times(
 
 
 def _from_pandas(frame: pd.DataFrame) -> pa.Table:
-    named = [name for name in frame.index.names if name is not None]
-    if named:
-        frame = frame.reset_index()
-    # Objects (mixed offsets, Python datetimes) become text, and text is parsed in one way only.
-    as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
-    frame = frame.assign(**as_text) if as_text else frame
     try:
-        return pa.Table.from_pandas(frame.rename(columns=str), preserve_index=False)
-    except pa.ArrowException as error:
-        raise DataError(f"table: a column has no plain type ({error})") from error
+        if any(name is not None for name in frame.index.names):
+            frame = frame.reset_index()
+        frame = frame.rename(columns=str)
+        _refuse_doubled(list(frame.columns), "table")
+        # Objects (mixed offsets, Python datetimes) become text: that is parsed in one way only.
+        as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
+        return pa.Table.from_pandas(frame.assign(**as_text), preserve_index=False)
+    except (pa.ArrowException, ValueError) as error:
+        raise DataError(f"table: not a plain table of numbers, texts, times ({error})") from error
+
+
+def _refuse_doubled(names: list[str], source: str) -> None:
+    doubled = sorted(name for name, count in Counter(names).items() if count > 1)
+    if doubled:
+        raise DataError(f"{source}: columns given twice: {name_some(doubled)}")
 
 
 def _as_text(value: Any) -> str | None:
@@ -183,10 +189,9 @@ def _parse_texts(
     naive = np.append(parts["offset"].isna().to_numpy(dtype=bool), False)[codes] & ~bad
     aware = ~naive & ~bad
     if naive.any() and aware.any():
-        what = (
-            f"column {name!r}: {int(naive.sum()):,} times without an offset, {int(aware.sum()):,}"
-        )
-        faults.add(f"{what} with one (row {int(np.argmax(aware)) + 1}); all or none must have it")
+        what = f"column {name!r}: {count_of(int(naive.sum()), 'time')} without an offset"
+        first = f"{int(aware.sum()):,} with one (row {int(np.argmax(aware)) + 1})"
+        faults.add(f"{what}, {first}; all or none must have it")
     micros = clock.to_numpy("datetime64[us]").astype(np.int64)
     micros[clock.isna().to_numpy(dtype=bool)] = 0
     _refuse_fractions(np.append(micros % 1_000_000 != 0, False)[codes], name, faults)

@@ -17,7 +17,7 @@ from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, cou
 from forecaster.panel import storage
 from forecaster.panel.assemble import Beside, assemble
 from forecaster.panel.columns import Table
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations, read_only, stack_layers
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
@@ -36,7 +36,7 @@ class Panel:
     locations: Locations
     covariates: Covariates
     local_covariates: LocalCovariates
-    counts: Mapping[str, int] = field(default_factory=dict)  # what reading did to local times
+    counts: Mapping[str, Any] = field(default_factory=dict)  # JSON: what became of input rows
     digest: str | None = None  # of the manifest it was opened from or saved as
 
     def __post_init__(self) -> None:
@@ -56,8 +56,7 @@ class Panel:
             cells = (f"{self.locations.ids[n]} at {self.times[m]}Z" for m, n in where[:6])
             faults.add(f"{count_of(len(where), 'negative count')}: {name_some(cells)}")
         faults.raise_any(DataError)
-        for array in (self.values, self.covariates.values, self.local_covariates.values):
-            array.flags.writeable = False
+        object.__setattr__(self, "values", read_only(self.values))
 
     # ------------------------------------------------------------------------------ time
 
@@ -70,6 +69,21 @@ class Panel:
     def known_times(self) -> Shaped[np.ndarray, " S"]:
         """The same, on to the last step for which covariates are known."""
         return self.clock.axis(self.start, len(self.covariates.values))
+
+    def select(self, ids: tuple[str, ...]) -> "Panel":
+        """Return the panel with exactly these locations, in this order."""
+        if self.locations.ids == ids:
+            return self
+        place = {identity: column for column, identity in enumerate(self.locations.ids)}
+        order = [place[identity] for identity in ids]
+        own = self.local_covariates
+        return replace(
+            self,
+            values=np.asfortranarray(self.values[:, order]),
+            locations=self.locations.take(order),
+            local_covariates=LocalCovariates(own.names, own.values[:, :, order]),
+            digest=None,
+        )
 
     # ----------------------------------------------------------------------- from tables
 
@@ -226,7 +240,7 @@ def write_table(frame: pd.DataFrame, path: Path | str) -> None:
     """Write a table as CSV or Parquet by the path's suffix: the old file or the whole new one."""
     path = Path(path)
     if path.suffix == ".csv":
-        text = frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ")
+        text = frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
         replace_file(path, bytes_writer(text.encode()))
     elif path.suffix == ".parquet":
         replace_file(path, lambda sink: frame.to_parquet(sink, index=False))
@@ -247,11 +261,14 @@ def _open(folder: Path, manifest: Manifest) -> Panel:
         if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
             message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program has"
             raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-        places = storage.read_locations(file_path(folder, manifest, "locations.parquet"))
+        given = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
+        check_stage(PanelConfig, given, source="manifest")
+        path = file_path(folder, manifest, "locations.parquet")
+        places = storage.read_locations(path, int(about["locations"]))
 
         def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
             path = file_path(folder, manifest, file)
-            return storage.read_matrix(path, clock.axis(start, length), columns)
+            return storage.read_matrix(path, clock, start, length, columns)
 
         _, values = matrix("values.parquet", places.ids, steps)
         world, covariates = matrix("covariates.parquet", None, known_steps)
@@ -270,5 +287,5 @@ def _open(folder: Path, manifest: Manifest) -> Panel:
             counts=counts,
             digest=manifest.digest,
         )
-    except (KeyError, TypeError, ValueError, DataError, ConfigError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
         raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error

@@ -1,7 +1,7 @@
 """The parts of a panel besides its values: places, and what is known of every step."""
 
 import unicodedata
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -35,6 +35,8 @@ class Locations:
                 what = f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
                 faults.add(f"{what}: {first}; are lat and lon swapped?")
         faults.raise_any(DataError)
+        for name in ("lat", "lon"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @staticmethod
     def of_ids(ids: Iterable[str]) -> "Locations":
@@ -45,6 +47,16 @@ class Locations:
 
     def __len__(self) -> int:
         return len(self.ids)
+
+    def take(self, order: Sequence[int]) -> "Locations":
+        """Return the locations at these places, in this order."""
+        return Locations(
+            ids=tuple(self.ids[n] for n in order),
+            names=tuple(self.names[n] for n in order),
+            lat=self.lat[list(order)],
+            lon=self.lon[list(order)],
+            extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
+        )
 
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:
@@ -61,6 +73,7 @@ class Covariates:
 
     def __post_init__(self) -> None:
         check_covariates("covariates", self.names, self.values)
+        object.__setattr__(self, "values", read_only(self.values))
 
 
 @dataclass(frozen=True, eq=False)
@@ -72,6 +85,14 @@ class LocalCovariates:
 
     def __post_init__(self) -> None:
         check_covariates("local covariates", self.names, self.values)
+        object.__setattr__(self, "values", read_only(self.values))
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Return a view that cannot be written to; whoever made the array still can."""
+    view = array.view()
+    view.flags.writeable = False
+    return view
 
 
 def stack_layers(

@@ -78,10 +78,10 @@ def read_matrix(
         if names is not None and found != tuple(names):
             raise ArtifactError(f"{path}: its columns are not the panel's locations")
         table = _read(path, file)
-    times = clock.axis(start, steps).astype("datetime64[ms]").astype(np.int64)
-    if table.column(0).null_count or not np.array_equal(table.column(0).cast(pa.int64()), times):
+    rows = table.column(0).cast(pa.int64()).fill_null(-1).to_numpy().astype("datetime64[ms]")
+    if table.column(0).null_count or not np.array_equal(rows, clock.axis(start, steps)):
         raise ArtifactError(f"{path}: its time axis is not the one its manifest describes")
-    values = np.empty((len(found), len(times)), dtype=np.float32)  # one column after the other
+    values = np.empty((len(found), steps), dtype=np.float32)  # one column after the other
     for row, column in zip(values, table.columns[1:], strict=True):
         _copy(path, column, row)
     return found, values.T
@@ -94,7 +94,8 @@ def read_locations(path: Path, count: int) -> Locations:
         types = dict(zip(schema.names, schema.types, strict=True))
         right = all(types.get(name) == kind for name, kind in _LOCATION_COLUMNS.items())
         extra = [name for name in schema.names if name not in _LOCATION_COLUMNS]
-        if not right or any(types[name] not in _EXTRA_TYPES for name in extra):
+        plain = all(types[name] in _EXTRA_TYPES for name in extra) and not _is_extended(schema)
+        if not (right and plain):
             raise ArtifactError(
                 f"{path}: not a forecaster panel (its location columns are not ours)"
             )
@@ -132,7 +133,9 @@ def _open(path: Path, texts: Sequence[str] = ()) -> pq.ParquetFile:
 
 def _read(path: Path, file: pq.ParquetFile) -> pa.Table:
     try:
-        return file.read()
+        table = file.read()
+        table.validate(full=True)  # a dictionary's keys, and texts that are not UTF-8
+        return table
     except (pa.ArrowException, OSError, ValueError) as error:
         raise ArtifactError(f"{path}: damaged ({_first_line(error)})") from error
 
@@ -141,9 +144,14 @@ def _check_schema(path: Path, file: pq.ParquetFile) -> tuple[str, ...]:
     """Return the value columns, having refused what is not ours."""
     schema = file.schema_arrow
     plain = len(schema) > 0 and schema.names[0] == "time" and schema.types[0] == TIME
-    if not plain or any(kind != pa.float32() for kind in schema.types[1:]):
+    if not plain or any(kind != pa.float32() for kind in schema.types[1:]) or _is_extended(schema):
         raise ArtifactError(f"{path}: not a forecaster panel (its columns are not ours)")
     return tuple(schema.names[1:])
+
+
+def _is_extended(schema: pa.Schema) -> bool:
+    """Tell whether a column asks for an extension type, known to this process or not."""
+    return any(b"ARROW:extension:name" in (field.metadata or {}) for field in schema)
 
 
 def _check_size(path: Path, file: pq.ParquetFile, rows: int) -> None:
@@ -151,25 +159,15 @@ def _check_size(path: Path, file: pq.ParquetFile, rows: int) -> None:
     columns, metadata = len(file.schema_arrow), file.metadata
     if columns > MAX_COLUMNS:
         raise ArtifactError(f"{path}: too large: {columns:,} columns, at most {MAX_COLUMNS:,}")
-    claimed = max(metadata.num_rows, sum(_rows_of(metadata, i) for i in _groups(metadata)))
+    grouped = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    claimed = max(metadata.num_rows, grouped)
     need, size = claimed * columns * 4, path.stat().st_size
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > memory or need > max(_SMALL_BYTES, size * MAX_EXPANSION):
         message = f"{path}: too large: {size:,} bytes on disk claim {need:,} bytes in memory"
         raise ArtifactError(f"{message}; this machine has {memory:,}")
-    if {claimed, metadata.num_rows} != {rows}:
+    if {metadata.num_rows, grouped} != {rows}:
         raise ArtifactError(f"{path}: has {claimed:,} rows, its manifest says {rows:,}")
-
-
-def _groups(metadata: pq.FileMetaData) -> range:
-    return range(metadata.num_row_groups)
-
-
-def _rows_of(metadata: pq.FileMetaData, number: int) -> int:
-    """Return the most rows that a row group or one of its columns claims to have."""
-    group = metadata.row_group(number)
-    values = (group.column(i).num_values for i in range(group.num_columns))
-    return int(max(group.num_rows, max(values, default=0)))
 
 
 def _check_texts(path: Path, columns: list[pa.ChunkedArray]) -> None:

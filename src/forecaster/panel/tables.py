@@ -8,7 +8,7 @@ from forecaster.config import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, Rows
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
-from forecaster.panel.parts import Locations
+from forecaster.panel.parts import Locations, Scalar
 
 _LOCATION_COLUMNS = ("id", "name", "lat", "lon")
 
@@ -47,7 +47,7 @@ def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) 
     table, name = load(source)
     need_columns(table, (time,), name)
     faults = Faults(name)
-    ids = tuple(c for c in table.column_names if c != time)
+    ids = tuple(sort_ids([c for c in table.column_names if c != time]))
     seconds, naive = parse_times(table[time], time, faults)
     columns = [numbers(table[c], c, faults, _minimum(layer, kind)) for c in ids]
     order = np.argsort(seconds, kind="stable")
@@ -80,8 +80,8 @@ def read_locations(source: Table) -> Locations:
         else np.full(len(ids), np.nan)
         for c in ("lat", "lon")
     )
+    extra = {c: _extra(table[c], c, faults) for c in present if c not in _LOCATION_COLUMNS}
     faults.raise_any(DataError)
-    extra = {c: tuple(table[c].to_pylist()) for c in present if c not in _LOCATION_COLUMNS}
     return Locations(ids, names, lat, lon, extra)
 
 
@@ -90,6 +90,22 @@ def sort_ids(ids: list[str]) -> list[str]:
     if all(identity.isascii() and identity.isdigit() for identity in ids):
         return sorted(ids, key=lambda identity: (int(identity), identity))
     return sorted(ids)
+
+
+def _extra(column: pa.ChunkedArray, name: str, faults: Faults) -> tuple[Scalar, ...]:
+    """Return a further column of the location table, of a type that a saved panel can hold."""
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    if pa.types.is_floating(column.type):
+        values = numbers(column, name, faults, digits=np.float64)
+        return tuple(None if np.isnan(value) else float(value) for value in values)
+    plain = {pa.bool_(): pa.bool_(), pa.null(): pa.string(), pa.large_string(): pa.string()}
+    whole = pa.int64() if pa.types.is_integer(column.type) else pa.string()
+    try:
+        return tuple(column.cast(plain.get(column.type, whole)).to_pylist())
+    except pa.ArrowException:
+        faults.add(f"column {name!r}: {column.type} cannot be kept; drop or convert it to text")
+        return ()
 
 
 def _minimum(column: str, kind: Kind | None) -> float | None:

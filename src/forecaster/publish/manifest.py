@@ -147,9 +147,10 @@ def _manifest_bytes(folder: Path) -> bytes:
         ) from None
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise ArtifactError(f"{path}: not a plain file; not a forecaster artifact")
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise ArtifactError(f"{path}: not a plain file; not a forecaster artifact")
         raw = file.read(MAX_MANIFEST_BYTES + 1)
     if len(raw) > MAX_MANIFEST_BYTES:
         raise ArtifactError(f"{path}: too large for a manifest; not a forecaster artifact")
