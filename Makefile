@@ -4,7 +4,7 @@ BIN := .venv/bin
 comma := ,
 READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
-PARTS := artifact clock config estimators evaluation metrics panel pipeline publish report splits synthetic windows
+PARTS := artifact clock config estimators evaluation ingest metrics panel pipeline publish report splits synthetic windows
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 

@@ -17,8 +17,12 @@ from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT = 1
 MAX_HEADER_BYTES = 16 << 20
+MAX_ARRAYS = 10_000
 _LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
+_FOREIGN = (  # what reading a file that we did not write may raise
+    AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError, ConfigError,
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,7 +39,10 @@ class Run:
 
 def save_run(folder: Path, run: Run) -> Run:
     """Publish a run as a folder and return it with the hash of what was written."""
-    arrays = {name: np.ascontiguousarray(array) for name, array in run.arrays.items()}
+    arrays = {name: np.asarray(array, order="C") for name, array in run.arrays.items()}
+    odd = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
+    if odd:
+        raise ValueError(f"arrays {odd} are not of a type that a run holds: {list(_DTYPES)}")
     lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
     if lacking:
         raise ValueError(f"arrays {lacking} hold NaN or infinity and are not written")
@@ -77,7 +84,7 @@ def load_run(folder: Path) -> Run:
             parents=dict(manifest.parents),
             digest=manifest.digest,
         )
-    except (KeyError, TypeError, ValueError, SafetensorError, ConfigError) as error:
+    except _FOREIGN as error:
         raise ArtifactError(f"{folder}: not a forecaster run ({error})") from error
 
 
@@ -90,6 +97,8 @@ def _check_header(path: Path, expected: Mapping[str, Any]) -> None:
             raise ValueError(f"its header claims {length:,} bytes")
         header = json.loads(file.read(length))
     header.pop("__metadata__", None)
+    if len(header) > MAX_ARRAYS:
+        raise ValueError(f"it holds {len(header):,} arrays")
     found = {
         name: [np.dtype(_DTYPES[entry["dtype"]]).name, entry["shape"]]
         for name, entry in header.items()

@@ -64,6 +64,9 @@ class PanelConfig(Stage):
 class TripsConfig(Stage):
     """How raw trips become demand at locations (section 3.1.1 and its footnote)."""
 
+    files: tuple[str, ...] = ()  # in the data folder; patterns such as yellow_*.parquet
+    candidates: str | None = None  # a file of places; None: where trips begin
+    candidate_columns: str | None = None  # id=…,name=…,lat=…,lon=…
     columns: str | None = None  # time=…,lat=…,lon=… or time=…,zone=…; None: a known schema
     zones: bool = False  # places are zone ids, not coordinates
     min_demand: float = Field(default=10.0, ge=0.0)  # mean rides per step at a chosen location
@@ -77,6 +80,9 @@ class TripsConfig(Stage):
 class TableConfig(Stage):
     """How a long or wide table becomes a panel."""
 
+    file: str = ""  # in the data folder
+    locations: str | None = None  # a file of id, name, lat, lon
+    location_columns: str | None = None  # id=…,name=…,lat=…,lon=…
     columns: str | None = None  # time=… (wide) or time=…,id=…,value=… (long); None: by name
     min_demand: float | None = Field(default=None, ge=0.0)  # mean of a location that is kept
     demand_hours: str | None = None  # FROM:TO, whose mean that is; None: all
@@ -85,6 +91,7 @@ class TableConfig(Stage):
 class WeatherConfig(Stage):
     """How a station's reports become the seven weather covariates."""
 
+    file: str = ""  # in the data folder
     columns: str  # time=…,temperature=…:F,wind=…:mph,precipitation=…:in,visibility=…:mi
     timezone: str | None = None  # of the station: an IANA name, or an offset such as -05:00
     max_gap: int = Field(default=3, ge=0)  # hours that may be filled
@@ -117,8 +124,17 @@ class Recipe(Stage):
     """Everything that decides one run."""
 
     panel: PanelConfig = PanelConfig()
+    trips: TripsConfig | None = None  # where the values come from: trips, or
+    table: TableConfig | None = None  # a table
+    weather: WeatherConfig | None = None
     lags: LagConfig = LagConfig()
     metrics: MetricConfig = MetricConfig()
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Recipe":
+        if self.trips is not None and self.table is not None:
+            raise ValueError("trips and table: values come from one of them; leave the other out")
+        return self
 
     @model_validator(mode="after")
     def _seasons_end_before_the_origin(self) -> "Recipe":

@@ -7,7 +7,7 @@ dropped. Too little observed history drops a window in every split; all drops ar
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import date, datetime
 from itertools import pairwise
 from typing import Literal
 
@@ -16,7 +16,7 @@ from jaxtyping import Bool, Float, Float32, Int64
 from scipy.sparse import csr_array
 
 from forecaster.clock.clock import Clock
-from forecaster.clock.zone import Times, to_utc
+from forecaster.clock.zone import SECOND, Times, to_utc
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.panel import Panel
@@ -25,7 +25,7 @@ from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
-_DATE_LENGTH = len("2014-06-01")
+_DAY = np.timedelta64(1, "D")
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,14 @@ class Splits:
         for name in SPLITS:
             if not getattr(self, name):
                 faults.add(f"{name}: no range; give one such as ('2013-01-01', '2013-12-31')")
-            for text in (text for pair in getattr(self, name) for text in pair):
-                try:
-                    datetime.fromisoformat(text)
-                except ValueError:
-                    faults.add(f"{name}: {text!r} is not a time; 2013-01-01 is")
+            for pair in getattr(self, name):
+                match pair:
+                    case str(first), str(last):
+                        for text in filter(_is_no_time, (first, last)):
+                            faults.add(f"{name}: {text!r} is not a time; 2013-01-01 is")
+                    case _:
+                        form = "('2013-01-01', '2013-12-31')"
+                        faults.add(f"{name}: {pair!r} is not a range; {form} is")
         faults.raise_any(ConfigError)
 
     @staticmethod
@@ -121,8 +124,9 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
         lacking = int(-steps.min())
-        need = int(origins[np.argmin(steps.min(axis=1))]) + 1 + lacking
-        message = f"need ≥ {need} steps of history up to {panel.times[origins[0]]}Z"
+        origin = int(origins[np.argmin(steps.min(axis=1))])
+        need = origin + 1 + lacking
+        message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
         raise DataError(f"{message}, have {need - lacking}; begin earlier or use shorter lags")
     return np.asarray(steps)
 
@@ -131,9 +135,10 @@ def is_poor(
     panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
 ) -> Bool[np.ndarray, " B"]:
     """Tell which windows miss more than a tenth of their history, or of their origin."""
-    missing = np.isnan(panel.values).mean(axis=1)  # share of locations, per step
+    missing = np.isnan(panel.values).sum(axis=1)  # per step; counted, so that a tenth is a tenth
+    N, L = panel.values.shape[1], history.shape[1]
     return np.asarray(
-        (missing[history].mean(axis=1) > MAX_FILLED) | (missing[origins] > MAX_FILLED)
+        (missing[history].sum(axis=1) > MAX_FILLED * (L * N)) | (missing[origins] > MAX_FILLED * N)
     )
 
 
@@ -226,6 +231,9 @@ def _assign(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
             faults.add(
                 f"{name}: {list(getattr(splits, name))} holds no step of the panel ({span})"
             )
+        for first, last in getattr(splits, name):
+            if _begin(first, panel.clock) >= _end(last, panel.clock):
+                faults.add(f"{name}: {first} … {last} is over before it begins; swap its ends")
         number[inside] = index
     faults.raise_any(DataError)
     return number
@@ -248,19 +256,37 @@ def _all_windows(
 
 def _begin(text: str, clock: Clock) -> np.datetime64:
     """Return the instant at which a range begins."""
-    return _instant(datetime.fromisoformat(text), clock)
+    return _showings(text, clock)[0]
 
 
 def _end(text: str, clock: Clock) -> np.datetime64:
-    """Return the instant at which a range is over: after its last day, or its last step."""
-    last = datetime.fromisoformat(text)
-    if len(text) == _DATE_LENGTH:
-        return _instant(last + timedelta(days=1), clock)
-    return _instant(last, clock) + clock.step
+    """Return the instant at which a range is over: after its last day, or past its last time."""
+    if _is_date(text):
+        return _showings(text, clock, days=1)[0]
+    return _showings(text, clock)[1] + SECOND
 
 
-def _instant(moment: datetime, clock: Clock) -> np.datetime64:
+def _showings(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np.datetime64]:
+    """Return the instants, first and last, that a time stands for; only local ones have two."""
+    moment = datetime.fromisoformat(text)
     if moment.tzinfo is not None:
-        return np.datetime64(int(moment.timestamp()), "s")
-    local = np.array([moment], dtype="datetime64[s]")
-    return np.datetime64(to_utc(clock.zone, local).first[0])
+        instant = np.datetime64(int(moment.timestamp()), "s")
+        return instant, instant
+    meant = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
+    return np.datetime64(meant.first[0]), np.datetime64(meant.second[0])
+
+
+def _is_date(text: str) -> bool:
+    try:
+        date.fromisoformat(text)
+    except ValueError:
+        return False
+    return True
+
+
+def _is_no_time(text: str) -> bool:
+    try:
+        datetime.fromisoformat(text)
+    except ValueError:
+        return True
+    return False

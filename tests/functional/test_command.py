@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.cli import main
+from forecaster.cli.app import main
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
@@ -53,7 +53,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 def test_help_loads_nothing_heavy() -> None:
     script = (
-        "import sys; from forecaster.cli import main\n"
+        "import sys; from forecaster.cli.app import main\n"
         "try: main(['--help'])\n"
         f"except SystemExit: print([m for m in {HEAVY} if m in sys.modules])"
     )

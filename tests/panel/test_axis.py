@@ -96,6 +96,49 @@ def test_S5_doubled_and_unsorted_times_are_named_with_the_gaps_they_leave() -> N
     assert "1 time doubled or unsorted: 2014-06-01T03:00:00Z" in str(caught.value)
 
 
+def test_S5_doubled_times_do_not_hide_missing_ones() -> None:
+    seconds = axis("2014-06-01", 7)[[0, 1, 1, 4, 5, 6]]
+    with pytest.raises(DataError) as caught:
+        check_axis(seconds, 60, "axis")
+    assert "missing 2 steps: 2014-06-01T02:00:00Z, 2014-06-01T03:00:00Z;" in str(caught.value)
+    assert "1 time doubled or unsorted: 2014-06-01T01:00:00Z" in str(caught.value)
+
+
+def test_S5_a_gap_of_eight_thousand_years_is_named_without_writing_it_out() -> None:
+    seconds = np.concatenate([axis("2014-06-01", 5, 1), axis("9998-01-01", 2, 1)])
+    message = r"missing 4,198,960,795 steps: 2014-06-01T00:05:00Z, 2014-06-01T00:06:00Z, "
+    with pytest.raises(DataError, match=message):
+        check_axis(seconds, 1, "axis")
+
+
+def test_S5_gaps_are_completed_with_null_rows_only_if_asked_for() -> None:
+    kept = [0, 1, 4, 5, 7]
+    gappy = rows(axis("2014-06-01", 8)[kept], naive=False)
+    with pytest.raises(DataError, match="missing 3 steps"):
+        place(gappy, config())
+    placed = place(gappy, config(gaps="null"))
+    assert placed.seconds.tolist() == axis("2014-06-01", 8).tolist()
+    np.testing.assert_array_equal(placed.layers[VALUES][kept], gappy.layers[VALUES])
+    assert np.isnan(placed.layers[VALUES]).sum() == 3 * 2
+    assert placed.counts["completed_steps"] == 3
+    assert placed.counts["gaps"] == [["2014-06-01T02:00:00Z", 2], ["2014-06-01T06:00:00Z", 1]]
+
+
+def test_S5_an_axis_without_gaps_is_left_as_it_is() -> None:
+    whole = rows(axis("2014-06-01", 7), naive=False)
+    placed = place(whole, config(gaps="null"))
+    assert placed.seconds.tolist() == whole.seconds.tolist()
+    np.testing.assert_array_equal(placed.layers[VALUES], whole.layers[VALUES])
+    assert (placed.counts["completed_steps"], placed.counts["gaps"]) == (0, [])
+
+
+@pytest.mark.parametrize("stray", ["2014-06-01T03:30", "2015-06-03T00:00", "2088-06-01T00:00"])
+def test_S5_a_stray_time_is_refused_even_if_gaps_are_completed(stray: str) -> None:
+    seconds = np.sort(np.concatenate([axis("2014-06-01", 5), axis(stray, 1)]))
+    with pytest.raises(DataError, match=r"off the step|missing"):
+        place(rows(seconds, naive=False), config(gaps="null"))
+
+
 EDITS: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
     "drop": lambda seconds, at, _: np.delete(seconds, at),
     "double": lambda seconds, at, _: np.insert(seconds, at, seconds[at]),
@@ -212,6 +255,12 @@ def test_I3_a_value_at_the_hour_never_shown_is_refused() -> None:
     )
 
 
+def test_I3_the_values_refused_are_those_of_any_place() -> None:
+    values = np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 5.0], [1.0, 1.0]])
+    with pytest.raises(DataError, match=r"1 value at local times .*: 2015-03-08T02:00:00; give"):
+        place(rows(axis(SPRING, 4), naive=True, y=values), config())
+
+
 def test_I3_null_drops_the_value_and_counts_it() -> None:
     placed = place(local_day(SPRING), config(nonexistent="null"))
     assert placed.layers[VALUES][:3, 0].tolist() == [100.0, 101.0, 103.0]
@@ -306,7 +355,21 @@ def test_S5_covariates_off_the_steps_are_counted_and_refused() -> None:
         lay(seconds)
 
 
+def test_S5_covariates_follow_the_phase_of_the_axis() -> None:
+    start = START + np.timedelta64(600, "s")
+    column = np.arange(1.0, 4.0)[:, None]
+    at_ten_past = rows(axis("2014-06-01T00:10", 3), naive=False, weather=column)
+    found = lay_on(at_ten_past, config(), start, 3)["weather"][:, 0]
+    np.testing.assert_array_equal(found, [1, 2, 3])
+    on_the_hour = rows(axis("2014-06-01T00:00", 3), naive=False, weather=column)
+    with pytest.raises(DataError, match="3 times off the panel's steps of 60 min"):
+        lay_on(on_the_hour, config(), start, 3)
+
+
 def test_covariates_reach_a_year_ahead_and_no_further() -> None:
-    assert len(lay(axis("2015-06-01T00:00", 1))) == 365 * 24 + 1
-    with pytest.raises(DataError, match="1 time over 366 days past the last value: 2041-06-01T0"):
-        lay(axis("2041-06-01T00:00", 1))
+    last = START + np.timedelta64(6 * HOUR, "s")  # of 7 values
+    furthest = str(last + np.timedelta64(366, "D"))
+    assert len(lay(axis(furthest, 1))) == 7 + 366 * 24
+    beyond = str(last + np.timedelta64(366, "D") + np.timedelta64(HOUR, "s"))
+    with pytest.raises(DataError, match=f"1 time over 366 days past the last value: {beyond}Z"):
+        lay(axis(beyond, 1))

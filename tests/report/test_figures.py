@@ -1,10 +1,19 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 from forecaster.clock.clock import Clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.report.figures import BUSY, MISSING, ZERO, coverage_colours, draw_coverage
+from forecaster.report.figures import (
+    BUSY,
+    MISSING,
+    ZERO,
+    coverage_colours,
+    draw_coverage,
+    draw_places,
+)
 
 
 def rgb(colour: str) -> np.ndarray:
@@ -49,3 +58,18 @@ def test_a_picture_is_drawn_for_any_size(shape: tuple[int, int]) -> None:
 
 def test_a_picture_is_drawn_even_if_nothing_was_observed() -> None:
     assert draw_coverage(panel_of(np.full((31, 3), np.nan))).startswith(b"\x89PNG")
+
+
+def test_a_map_needs_coordinates() -> None:
+    panel = panel_of(np.ones((31, 3)))
+    assert draw_places(panel) is None
+    lat, lon = np.array([40.7, 40.8, np.nan]), np.array([-74.0, -73.9, np.nan])
+    known = Locations(("a", "b", "c"), ("a", "b", "c"), lat, lon)
+    picture = draw_places(replace(panel, locations=known))
+    assert picture is not None
+    assert picture.startswith(b"\x89PNG")
+
+
+def test_one_place_can_be_mapped() -> None:
+    here = Locations(("a",), ("a",), np.array([40.7]), np.array([-74.0]))
+    assert draw_places(replace(panel_of(np.zeros((31, 1))), locations=here)) is not None

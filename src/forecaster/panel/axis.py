@@ -45,7 +45,8 @@ def _complete(rows: Rows, step: int) -> Rows:
     """Return the rows with a null row for every missing step, and count and list those steps."""
     seconds = rows.seconds
     regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
-    if not regular or (np.diff(seconds) <= 0).any():
+    wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # a year is wrong: 9999, 2088
+    if not regular or (np.diff(seconds) <= 0).any() or wild.any():
         return rows  # what is wrong with it is named by check_axis
     whole = np.arange(seconds[0], seconds[-1] + step, step)
     index = (seconds - seconds[0]) // step
@@ -75,7 +76,7 @@ def lay_on(rows: Rows, config: PanelConfig, start: np.datetime64, steps: int) ->
     if len(off):
         what = f"{count_of(len(off), 'time')} off the panel's steps of {config.step_minutes} min"
         faults.add(f"{what}: {_stamps(off)}; round them to the step")
-    far = placed.seconds[index > steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
+    far = placed.seconds[index >= steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
     if len(far):
         limit = f"{MAX_FUTURE.astype(int)} days past the last value"
         faults.add(f"{count_of(len(far), 'time')} over {limit}: {_stamps(far)}; is a year wrong?")
@@ -170,7 +171,8 @@ def _share(
 def _missing(seconds: Int64[np.ndarray, " M"], step: int) -> Int64[np.ndarray, " K"]:
     """Return the first few steps that an axis lacks."""
     gaps = np.flatnonzero(np.diff(seconds) > step)[:6]
-    each = [np.arange(seconds[gap] + step, seconds[gap + 1], step)[:6] for gap in gaps]
+    ends = np.minimum(seconds[gaps + 1], seconds[gaps] + 7 * step)  # a gap may be of 8,000 years
+    each = [np.arange(a + step, b, step) for a, b in zip(seconds[gaps], ends, strict=True)]
     return np.concatenate(each)
 
 

@@ -27,6 +27,7 @@ Level = Literal["good", "note", "warning"]
 MANY_MISSING = 0.1  # above this share of its history a window is not used
 MANY_OUTLIERS = 1e-3
 FEW_TARGETS, HARDLY_ANY_TARGETS = 0.2, 0.01
+MAX_DETAILS = 6
 DOUBLE = 1.8  # a naive source puts two hours into one where clocks go back
 
 
@@ -142,8 +143,11 @@ def _state(panel: Panel, odd: Odd, rows: Int64[np.ndarray, " K"]) -> tuple[str, 
         return "missing", False
     if panel.kind != "count":
         return "observed", False
-    total, usual = float(np.nansum(values)), float(odd.usual_total[rows].sum())
-    words = f"{total:,.0f} counted, {usual:,.0f} usual"
+    total = float(np.nansum(values))
+    # The clock moved and people did not: the usual of the hour before or after will do as well.
+    shifted = [np.clip(rows + shift, 0, len(panel.values) - 1) for shift in (-1, 0, 1)]
+    usual = max(float(odd.usual_total[steps].sum()) for steps in shifted)
+    words = f"{total:,.0f} counted, up to {usual:,.0f} usual"
     false_zero = total == 0 and usual > UNLIKELY_ZEROS
     return words, false_zero or (usual > UNLIKELY_ZEROS and total > DOUBLE * usual)
 
@@ -198,7 +202,8 @@ def _outliers(panel: Panel, odd: Odd) -> Finding:
     text = f"{count_of(odd.outlier_count, 'value')} over {OUTLIER_SCALES:g} robust deviations"
     share = odd.outlier_count / max(np.isfinite(panel.values).sum(), 1)
     level: Level = "warning" if share > MANY_OUTLIERS else "note"
-    return Finding("outliers", level, f"{text} from the usual", _largest(odd.outliers))
+    details = _largest(odd.outliers, odd.outlier_count)
+    return Finding("outliers", level, f"{text} from the usual", details)
 
 
 def _targets(panel: Panel, cut: float) -> Finding:
@@ -254,8 +259,8 @@ def _span(panel: Panel, start: int, end: int) -> str:
     return f"{local_text(panel, start)} … {local_text(panel, end - 1)}"
 
 
-def _largest(found: list[tuple[float, str]], limit: int = 6) -> tuple[str, ...]:
+def _largest(found: list[tuple[float, str]], count: int | None = None) -> tuple[str, ...]:
     """Return the words of the weightiest, and how many were left out."""
-    words = [text for _, text in sorted(found, key=lambda item: -item[0])[:limit]]
-    rest = len(found) - len(words)
+    words = [text for _, text in sorted(found, key=lambda item: -item[0])[:MAX_DETAILS]]
+    rest = (len(found) if count is None else count) - len(words)
     return (*words, *([f"… and {rest:,} more"] if rest else []))

@@ -17,12 +17,7 @@ MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 
 def draw_coverage(panel: Panel) -> bytes:
     """Return a PNG: where values are missing or zero, and how much there is over time."""
-    need_extra("matplotlib", extra="report")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(11, 6.2), dpi=120, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
+    figure = _figure(11, 6.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _draw_map(upper, panel)
     _draw_total(lower, panel)
@@ -30,6 +25,43 @@ def draw_coverage(panel: Panel) -> bytes:
         axes.tick_params(colors=INK, labelsize=8)
         for side in axes.spines.values():
             side.set_color(FAINT)
+    return _png(figure)
+
+
+def draw_places(panel: Panel) -> bytes | None:
+    """Return a PNG map of the locations, sized by their mean; None if none has coordinates."""
+    placed = panel.locations.placed
+    if not placed.any():
+        return None
+    lat, lon = panel.locations.lat[placed], panel.locations.lon[placed]
+    stretch = 1 / np.cos(np.radians(lat.mean()))  # a degree of longitude is shorter
+    tall = np.clip((np.ptp(lat) + 0.01) * stretch / (np.ptp(lon) + 0.01), 0.5, 1.8)
+    figure = _figure(6.5, 6.5 * tall)
+    axes = figure.subplots()
+    seen = np.isfinite(panel.values[:, placed])
+    total = np.where(seen, panel.values[:, placed], 0).sum(axis=0, dtype=np.float64)
+    mean = total / np.maximum(seen.sum(axis=0), 1)
+    size = 6 + 180 * np.abs(mean) / max(float(np.abs(mean).max()), 1e-9)
+    dots = axes.scatter(lon, lat, s=size, c=mean, cmap="viridis", alpha=0.8, linewidths=0)
+    figure.colorbar(dots, ax=axes, label="mean per step", shrink=0.6)
+    axes.set_aspect(stretch)
+    what = f"{int(placed.sum())} locations" + ("" if placed.all() else f" of {len(placed)}")
+    axes.set_title(what, color=INK, fontsize=11, loc="left")
+    axes.tick_params(colors=INK, labelsize=8)
+    return _png(figure)
+
+
+def _figure(width: float, height: float) -> Any:
+    need_extra("matplotlib", extra="report")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def _png(figure: Any) -> bytes:
     buffer = io.BytesIO()
     figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()

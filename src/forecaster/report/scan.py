@@ -33,14 +33,19 @@ def scan(panel: Panel, progress: Callable[[int], None] | None = None) -> Odd:
     """Return zeros, repeats and outliers that a person should look at."""
     slots = panel.clock.slot_of_week(panel.times)
     odd = Odd(usual_total=np.zeros(len(panel.values)))
+    week = max(7 * 24 * 60 // panel.clock.step_minutes, 1)
     for start in range(0, panel.values.shape[1], BLOCK):
         block = np.ascontiguousarray(panel.values[:, start : start + BLOCK].T)
         usual = _slot_medians(block, slots, panel.clock.slots_per_week)[:, slots]
-        odd.usual_total += np.where(np.isfinite(block), usual, 0).sum(axis=0)
-        _find_outliers(panel, odd, start, block, usual)
         if panel.kind == "count":
-            _find_zeros(panel, odd, start, block, usual)
+            at_the_time = usual * _level(block, usual, week)
+            odd.usual_total += np.nan_to_num(np.where(np.isfinite(block), at_the_time, 0)).sum(
+                axis=0
+            )
+            _find_outliers(panel, odd, start, block, at_the_time)
+            _find_zeros(panel, odd, start, block, (at_the_time, usual))
         else:
+            _find_outliers(panel, odd, start, block, usual)
             _find_stuck(panel, odd, start, block)
         if progress is not None:
             progress(len(block))
@@ -83,6 +88,22 @@ def _median(values: Block) -> Float32[np.ndarray, " K"]:
     return (low + (high - low) / 2).astype(np.float32) if values.shape[1] > 1 else ordered[:, 0]
 
 
+def _level(block: Block, usual: Block, week: int) -> Block:
+    """Return how busy the four weeks around each step were, against the usual: 1 is as ever.
+
+    Demand grows, and in 2020 it broke: what is usual in April need not be in the year before.
+    """
+    seen = np.isfinite(block) & np.isfinite(usual)
+    sums = [
+        np.cumsum(np.pad(np.where(seen, values, 0), ((0, 0), (1, 0))), axis=1, dtype=np.float64)
+        for values in (block, usual)
+    ]
+    steps = np.arange(block.shape[1])
+    first, end = np.maximum(steps - 2 * week, 0), np.minimum(steps + 2 * week, len(steps) - 1) + 1
+    here, ever = (total[:, end] - total[:, first] for total in sums)
+    return np.where(ever > 0, here / np.maximum(ever, 1e-9), 1).astype(np.float32)
+
+
 def _find_outliers(panel: Panel, odd: Odd, start: int, block: Block, usual: Block) -> None:
     """Note values far from the usual; counts on the scale on which Poisson noise is even."""
     if panel.kind == "count":
@@ -96,17 +117,25 @@ def _find_outliers(panel: Panel, odd: Odd, start: int, block: Block, usual: Bloc
     odd.outlier_count += len(far)
     weights = distance[far[:, 0], far[:, 1]]
     for row, step in far[np.argsort(-weights)[:20]].tolist():
-        words = f"{block[row, step]:,.6g} where {usual[row, step]:,.6g} is usual"
+        words = f"{block[row, step]:,.4g} where {usual[row, step]:,.4g} is usual"
         place = f"{label(panel, start + row)}, {local_text(panel, step)}"
         odd.outliers.append((float(distance[row, step]), f"{place}: {words}"))
 
 
-def _find_zeros(panel: Panel, odd: Odd, start: int, block: Block, usual: Block) -> None:
-    expected = np.nan_to_num(usual)
+def _find_zeros(
+    panel: Panel, odd: Odd, start: int, block: Block, usual: tuple[Block, Block]
+) -> None:
+    """Note runs of zeros against the usual of their time; long ones against the usual of ever."""
+    at_the_time, ever = (np.nan_to_num(values) for values in usual)
+    week = max(7 * 24 * 60 // panel.clock.step_minutes, 1)
     for row, zero in enumerate(block == 0):
-        running = np.concatenate([[0.0], np.cumsum(np.where(zero, expected[row], 0.0))])
+        running, running_ever = (
+            np.concatenate([[0.0], np.cumsum(np.where(zero, values[row], 0.0))])
+            for values in (at_the_time, ever)
+        )
         for first, end in runs(zero):
-            lost = running[end] - running[first]
+            total = running if end - first < week else running_ever
+            lost = total[end] - total[first]
             if lost >= UNLIKELY_ZEROS:
                 when = f"{local_text(panel, first)}, {count_of(end - first, 'step')}"
                 words = f"{label(panel, start + row)}: {when}, {lost:,.0f} were usual"

@@ -1,7 +1,7 @@
 """Batches as index vectors into a scaled panel that stays on the device.
 
-Everything is location-major, as the models consume it: a gather along time is the only work a
-batch costs.
+The panel lies there by time, so that a step is one piece of memory; batches are location-major, as
+the models consume them. Picking steps and turning them is the only work a batch costs.
 """
 
 from dataclasses import dataclass
@@ -15,6 +15,8 @@ from forecaster.config import LagConfig
 from forecaster.panel.panel import Panel
 from forecaster.splits import Fill, fill_missing
 from forecaster.windows.scaling import Scaler
+
+_PART = 512  # steps turned at a time on a CPU: about what its cache holds
 
 
 @dataclass(frozen=True)
@@ -48,16 +50,16 @@ class Batches:
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         self._lag_steps = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
         whole = fill_missing(panel, fill)
-        weather = _lengthen(scaler.covariates.apply(whole.covariates.values).T, S)
-        calendar = panel.clock.calendar(panel.clock.axis(panel.start, S)).T
+        weather = _lengthen(scaler.covariates.apply(whole.covariates.values), S)
+        calendar = panel.clock.calendar(panel.clock.axis(panel.start, S))
 
         def put(array: np.ndarray) -> Tensor:
             return torch.from_numpy(array).to(device)
 
-        self._auxiliary = put(np.concatenate([weather, calendar]))
-        self._channels = put(_lengthen(_channels(whole, scaler), S))
-        self._raw = put(_lengthen(np.nan_to_num(panel.values.T), S))
-        self._observed = put(_lengthen(np.isfinite(panel.values.T), S))
+        self._auxiliary = put(np.concatenate([weather, calendar], axis=1))  # [S, P]
+        self._channels = put(_lengthen(_channels(whole, scaler), S))  # [S, N, C]
+        self._raw = put(_lengthen(np.nan_to_num(panel.values), S))  # [S, N]
+        self._observed = put(_lengthen(np.isfinite(panel.values), S))  # [S, N]
         self._missing = put(np.isnan(panel.values).sum(axis=1))
         self._lags = put(self._lag_steps)
         self._ahead = torch.arange(1, lags.horizon + 1, device=device)
@@ -75,14 +77,14 @@ class Batches:
             signal=_gather(self._channels, past),
             auxiliary=_gather(self._auxiliary, past),
             next_auxiliary=_gather(self._auxiliary, ahead),
-            next_local=_gather(self._channels[:, 1:], ahead),
+            next_local=_gather(self._channels, ahead)[:, 1:].contiguous(),
             target=_gather(self._raw, ahead),
             observed=_gather(self._observed, ahead),
             filled=self._missing[past].sum(dim=1),
         )
 
 
-def _channels(panel: Panel, scaler: Scaler) -> Float32[np.ndarray, "N C S"]:
+def _channels(panel: Panel, scaler: Scaler) -> Float32[np.ndarray, "S N C"]:
     """Return what each location knows of itself, scaled: its values, then its covariates."""
     scale = scaler.local_covariates
     layers = [scaler.values.apply(panel.values)]
@@ -91,20 +93,25 @@ def _channels(panel: Panel, scaler: Scaler) -> Float32[np.ndarray, "N C S"]:
     ):
         layers.append((layer - mean) / deviation)
     S = len(panel.covariates.values)
-    channels = np.zeros((len(panel.locations), len(layers), S), dtype=np.float32)
+    channels = np.zeros((S, len(panel.locations), len(layers)), dtype=np.float32)
     for number, layer in enumerate(layers):
-        channels[:, number, : len(layer)] = layer.T
+        channels[: len(layer), :, number] = layer
     return channels
 
 
 def _lengthen(array: np.ndarray, length: int) -> np.ndarray:
-    """Return the array with its last axis filled up with zeros: steps that nobody knows yet."""
-    longer = np.zeros((*array.shape[:-1], length), dtype=array.dtype)
-    longer[..., : array.shape[-1]] = array
+    """Return the array with its first axis filled up with zeros: steps that nobody knows yet."""
+    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+    longer[: len(array)] = array
     return longer
 
 
 def _gather(source: Tensor, steps: Int64[Tensor, "B T"]) -> Tensor:
-    """Return the given steps of the last axis, as two axes."""
-    picked = source.index_select(-1, steps.reshape(-1))
-    return picked.view(*source.shape[:-1], *steps.shape)
+    """Return the given steps of the first axis as two axes at the end."""
+    rows, flat = source.flatten(1), steps.reshape(-1)
+    turned = rows.new_empty(rows.shape[1], len(flat))
+    part = _PART if rows.device.type == "cpu" else max(len(flat), 1)
+    for start in range(0, len(flat), part):
+        place = slice(start, start + part)
+        turned[:, place] = rows.index_select(0, flat[place]).T
+    return turned.view(*source.shape[1:], *steps.shape)

@@ -1,0 +1,156 @@
+"""Looking at artifacts: check and doctor."""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forecaster.cli import screen
+from forecaster.cli.options import Json
+from forecaster.errors import count_of
+
+if TYPE_CHECKING:
+    from forecaster.panel.panel import Panel
+    from forecaster.report.doctor import Checkup
+
+BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimates
+VALUES_PER_SECOND = 10e6  # examining, measured on one core
+
+
+def check(
+    path: Annotated[Path, typer.Argument(help="A panel, graph or run, or a folder of them.")],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove old and unfinished files.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Verify every file of an artifact against its manifest."""
+    from forecaster.publish.manifest import artifacts_below, read_manifest
+
+    folders = artifacts_below(path) or [path]  # a folder without any manifest says why itself
+    reports = [_check_one(folder) for folder in folders]
+    if prune:
+        from forecaster.publish.writing import prune as remove_old
+
+        for report, folder in zip(reports, folders, strict=True):
+            report["pruned"] = [old.name for old in remove_old(folder)]
+            report["leftovers"] = []
+            read_manifest(folder)
+    if as_json:
+        print(json.dumps(reports))
+        return
+    for report in reports:
+        _print_check(report)
+
+
+def _check_one(folder: Path) -> dict[str, Any]:
+    from forecaster.publish.manifest import leftovers, read_manifest, verify_files
+
+    manifest = read_manifest(folder)
+    size = sum(file.size for file in manifest.files.values())
+    screen.announce(size / BYTES_PER_SECOND, 0, f"verifying {folder}")
+    with screen.progress(f"verifying {folder.name}", size) as advance:
+        verify_files(folder, manifest, advance)
+    report: dict[str, Any] = {
+        "path": str(folder),
+        "kind": manifest.kind,
+        "format": manifest.version,
+        "hash": manifest.digest,
+        "files": len(manifest.files),
+        "bytes": size,
+        "leftovers": [old.name for old in leftovers(folder, manifest)],
+    }
+    if manifest.kind == "panel":
+        report["observed"] = _observed(folder)
+    return report
+
+
+def _observed(folder: Path) -> float:
+    """Return the share of values that are not missing, having read the panel as its users will."""
+    import numpy as np
+
+    from forecaster.panel.panel import Panel
+
+    return float(np.isfinite(Panel.open(folder, verify=False).values).mean())
+
+
+def _print_check(report: dict[str, Any]) -> None:
+    observed = f", {100 * report['observed']:.2f} % observed" if "observed" in report else ""
+    size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
+    name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
+    print(f"{report['path']}: {name}: {size}, all as published{observed}")
+    for old in report.get("pruned", []):
+        print(f"  removed {old}")
+    if report["leftovers"]:
+        what = count_of(len(report["leftovers"]), "old or unfinished file")
+        print(f"  {what}; --prune removes them")
+
+
+def doctor(
+    panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for the page and the picture. [default: NAME-doctor]"),
+    ] = None,
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe with the lags and the MAPE cut.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say what to know of a panel before trusting it, with a picture."""
+    from forecaster.config import Recipe, read_recipe
+
+    rules = read_recipe(recipe) if recipe else Recipe()
+    data = open_panel(panel)
+    checkup = _examine(data, rules)
+    if as_json:
+        print(json.dumps(checkup.to_json(), ensure_ascii=False))
+    else:
+        screen.print_checkup(panel.resolve().name, checkup)
+    target = out or Path(f"{panel.resolve().name}-doctor")
+    if out or not as_json:
+        write_checkup(target, panel.resolve().name, data, checkup)
+
+
+def open_panel(folder: Path) -> "Panel":
+    """Open a panel, verified, with a bar that shows how far that is."""
+    from forecaster.panel.panel import Panel
+    from forecaster.publish.manifest import read_manifest
+
+    size = sum(file.size for file in read_manifest(folder).files.values())
+    with screen.progress(f"opening {folder.name}", size) as advance:
+        return Panel.open(folder, progress=advance)
+
+
+def _examine(panel: "Panel", recipe: Any) -> "Checkup":
+    from forecaster.report.doctor import examine
+
+    screen.announce(panel.values.size / VALUES_PER_SECOND, 3 * panel.values.nbytes, "the checkup")
+    with screen.progress("examining", panel.values.shape[1]) as advance:
+        return examine(panel, recipe, advance)
+
+
+def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
+    """Write the page and the picture; without the extra say in one line what is lacking."""
+    from forecaster.errors import ConfigError
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.figures import draw_coverage, draw_places
+    from forecaster.report.page import render_checkup
+
+    try:
+        picture, places = draw_coverage(panel), draw_places(panel)
+        page = render_checkup(name, checkup, picture, places)
+    except ConfigError as lacking:
+        print(f"no page and no picture: {lacking}", file=sys.stderr)
+        return None
+    replace_file(folder / "doctor.png", bytes_writer(picture))
+    if places is not None:
+        replace_file(folder / "places.png", bytes_writer(places))
+    replace_file(folder / "doctor.html", bytes_writer(page.encode()))
+    if not screen.MODE.quiet:
+        print(
+            f"page: {folder / 'doctor.html'}   picture: {folder / 'doctor.png'}", file=sys.stderr
+        )
+    return folder / "doctor.html"

@@ -1,0 +1,116 @@
+"""How the command speaks: modes, progress, estimates, tables."""
+
+import contextlib
+import sys
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from forecaster.errors import count_of
+
+if TYPE_CHECKING:
+    from forecaster.metrics import Report
+    from forecaster.report.doctor import Checkup
+
+LONG_SECONDS = 60.0
+Advance = Callable[[int], None]
+
+
+@dataclass
+class Mode:
+    """How the command speaks; set once from the global options."""
+
+    quiet: bool = False
+    debug: bool = False
+
+
+MODE = Mode()
+
+
+def say(text: str) -> None:
+    """Print something for a person, beside the results and not among them."""
+    if not MODE.quiet:
+        print(text, file=sys.stderr)
+
+
+@contextlib.contextmanager
+def progress(what: str, total: int) -> Iterator[Advance]:
+    """Show a bar on the terminal's error stream; nothing when it is not a terminal, or quiet."""
+    if MODE.quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task(what, total=total)
+        yield lambda done: progress.advance(task, done)
+
+
+@contextlib.contextmanager
+def stages() -> Iterator[Callable[[str], None]]:
+    """Show what is being done and for how long; plain lines when not on a terminal."""
+    if MODE.quiet or not sys.stderr.isatty():
+        yield lambda what: None if MODE.quiet else print(f"{what} …", file=sys.stderr)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("") as status:
+        yield lambda what: status.update(f"{what} …")
+
+
+def announce(seconds: float, memory_bytes: int, what: str) -> None:
+    """Before a long job, say how long and how much memory it will take."""
+    if seconds > LONG_SECONDS and not MODE.quiet:
+        memory = f" and {memory_bytes / 2**30:.1f} GiB of memory" if memory_bytes else ""
+        print(f"{what}: about {seconds / 60:.0f} min{memory}", file=sys.stderr)
+
+
+def print_checkup(name: str, checkup: "Checkup") -> None:
+    """Print a checkup as one page."""
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    colours = {"good": "green", "note": "cyan", "warning": "bold red"}
+    facts = Table.grid(padding=(0, 2))
+    for fact, value in checkup.facts.items():
+        facts.add_row(Text(fact, style="dim"), Text(value))
+    table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
+    for finding in checkup.findings:
+        words = Text(finding.text)
+        for detail in finding.details:
+            words.append(f"\n  {detail}", style="dim")
+        style = colours[finding.level]
+        table.add_row(Text(finding.level, style=style), Text(finding.topic), words)
+    console = Console(highlight=False)
+    console.print(Text(name, style="bold"))
+    console.print(facts)
+    console.print()
+    console.print(table)
+    console.print()
+    what = f"{count_of(checkup.warnings, 'thing')} to look into before trusting this panel"
+    console.print(Text(what if checkup.warnings else "nothing stands in the way of using it"))
+
+
+def print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
+    """Print RMSE and MAPE of each model, average and per step, beside the floor."""
+    from rich.box import SIMPLE
+    from rich.console import Console
+    from rich.table import Table
+
+    steps = range(1, len(floor) + 1)
+    table = Table(box=SIMPLE, padding=(0, 1, 0, 0), title_justify="left")
+    table.title = "Error on the test windows, average and k steps ahead (weather as observed)"
+    table.add_column("model", no_wrap=True)
+    for column in ("RMSE", *(f"+{k}" for k in steps), "MAPE %", *(f"+{k}" for k in steps)):
+        table.add_column(column, justify="right")
+    for name, report in reports.items():
+        scores = (report.average, *report.steps)
+        rmse = [score.rmse.show() for score in scores]
+        table.add_row(name, *rmse, *(score.mape.show(percent=True) for score in scores))
+    whole = (sum(value**2 for value in floor) / len(floor)) ** 0.5
+    table.add_row("floor", *(f"{value:.2f}" for value in (whole, *floor)), style="dim")
+    Console().print(table)
+    print("floor: the error left when the city's hidden state at the origin is known;")
+    print("no forecast can be below it, and none attains it.")

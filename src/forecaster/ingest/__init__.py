@@ -1,0 +1,1 @@
+"""From raw trips, tables and weather to a panel."""

@@ -1,0 +1,288 @@
+"""Monthly trip files from a public server, fetched so that a broken line costs little.
+
+A file is `NAME.partial` until it has its length and its Parquet footer can be read; only then it
+gets its name. A download that was interrupted goes on where it ended, if the server still has the
+same version of the file.
+"""
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPResponse
+from pathlib import Path, PurePosixPath
+from typing import NoReturn
+from urllib.parse import urlsplit
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from forecaster.errors import ConfigError, DataError, RunError
+from forecaster.ingest.partial import Partial, open_partial
+from forecaster.ingest.source import PassingError, Source, ask, network
+from forecaster.publish.manifest import CHUNK_BYTES, Progress
+
+# The TLC's yellow cabs. Files of 2009 and 2010 carry coordinates, later ones zone ids instead.
+NYC_TAXI = Source(
+    "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_{month}.parquet",
+    hosts=frozenset({"d37ci6vzurychx.cloudfront.net"}),
+)
+
+MAX_FILE_BYTES = 2 << 30
+BACK_OFF_SECONDS = (1.0, 2.0, 4.0)  # before each retry
+PARQUET_MAGIC = b"PAR1"  # at both ends of a file
+NOT_PUBLISHED = {403, 404, 410}  # a store that hides its list says 403 for what it lacks
+
+_MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
+_MONTHS = re.compile(rf"{_MONTH.pattern}(?::{_MONTH.pattern})?")
+_LENGTH = re.compile(r"[0-9]{1,18}")
+_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')  # a weak one cannot guard a range
+
+Say = Callable[[str], None]
+Sleep = Callable[[float], None]
+
+
+def parse_months(text: str) -> list[str]:
+    """Return every month of `2009-01:2016-06`, both ends included, or the one of `2009-01`."""
+    found = _MONTHS.fullmatch(text)
+    if found is None:
+        raise ConfigError(f"--months {text!r} is not a range of months; write 2009-01:2016-06")
+    first = 12 * int(found[1]) + int(found[2]) - 1
+    last = 12 * int(found[3]) + int(found[4]) - 1 if found[3] else first
+    if last < first:
+        raise ConfigError(f"--months {text!r} ends before it begins; write the earlier one first")
+    return [f"{n // 12:04d}-{n % 12 + 1:02d}" for n in range(first, last + 1)]
+
+
+def download_months(
+    source: Source,
+    months: Sequence[str],
+    folder: Path,
+    *,
+    progress: Progress | None = None,
+    say: Say | None = None,
+    sleep: Sleep = time.sleep,
+) -> list[Path]:
+    """Fetch each month's file into a folder, in order, and return where they lie."""
+    return [
+        download_file(source, month, folder, progress=progress, say=say, sleep=sleep)
+        for month in months
+    ]
+
+
+def download_file(
+    source: Source,
+    month: str,
+    folder: Path,
+    *,
+    progress: Progress | None = None,
+    say: Say | None = None,
+    sleep: Sleep = time.sleep,
+) -> Path:
+    """Fetch one month's file unless it is there whole, and return where it lies.
+
+    Args:
+        source: the server.
+        month: as 2009-01.
+        folder: where the file goes; made if need be.
+        progress: called with the number of bytes that just came.
+        say: called with a line for the user.
+        sleep: waits before a retry.
+    """
+    if not _MONTH.fullmatch(month):
+        raise ConfigError(f"{month!r} is not a month; write 2009-01")
+    job = _Job(source, month, folder, progress or _ignore, say or _ignore)
+    pauses = iter(BACK_OFF_SECONDS)
+    while True:
+        try:
+            return _fetch(job)
+        except PassingError as failure:
+            pause = next(pauses, None)
+            if pause is None:
+                raise failure.final from failure
+            job.say(f"{failure}; trying again in {pause:g} s")
+            sleep(pause)
+
+
+def _ignore(_: object) -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class _Job:
+    """One file to fetch, and how to speak of it."""
+
+    source: Source
+    month: str
+    folder: Path
+    progress: Progress
+    say: Say
+
+    @property
+    def url(self) -> str:
+        return self.source.url.replace("{month}", self.month)
+
+    @property
+    def name(self) -> str:
+        return PurePosixPath(urlsplit(self.url).path).name
+
+    @property
+    def target(self) -> Path:
+        return self.folder / self.name
+
+
+@dataclass(frozen=True)
+class _Version:
+    """What the server says of the file that it has now."""
+
+    size: int
+    etag: str | None  # None: an interrupted download of it cannot go on
+
+
+def _fetch(job: _Job) -> Path:
+    """Bring the file to its place in one try."""
+    with ask(job.source, "HEAD", job.url, {}) as response:
+        _refuse_status(job, response.status)
+        version = _version_of(job, response)
+    with _disk(job):
+        if _is_there(job.target, version.size):
+            job.say(f"{job.name}: already there")
+            return job.target
+        with open_partial(job.target) as partial:
+            _complete(job, partial, version)
+            partial.flush()
+            fault = _fault_of(partial.path)
+            if fault is not None:
+                _reject(job, partial, fault)
+            partial.adopt()
+    return job.target
+
+
+def _refuse_status(job: _Job, status: int) -> None:
+    """Refuse an answer that is not the file."""
+    if status == HTTPStatus.OK:
+        return
+    if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
+        what = f"{job.url}: the server failed (status {status})"
+        raise PassingError(RunError, what, "run the same again later")
+    if status in NOT_PUBLISHED:
+        what = f"{job.url}: not there (status {status})"
+        raise DataError(f"{what}; {job.month} may not be published: check --months")
+    raise DataError(f"{job.url}: answered with status {status}, need 200; check --host")
+
+
+def _version_of(job: _Job, response: HTTPResponse) -> _Version:
+    """Return size and ETag of the file that an answer is about."""
+    length, etag = response.getheader("Content-Length", ""), response.getheader("ETag", "")
+    if not _LENGTH.fullmatch(length):
+        message = f"{job.url}: its length is not given (Content-Length {length!r})"
+        raise DataError(f"{message}, and it cannot be checked without; name another --host")
+    if int(length) > MAX_FILE_BYTES:
+        message = f"{job.url}: too large ({int(length):,} bytes, limit {MAX_FILE_BYTES:,})"
+        raise DataError(f"{message}; check --host")
+    return _Version(int(length), etag if _STRONG_ETAG.fullmatch(etag) else None)
+
+
+def _is_there(path: Path, size: int) -> bool:
+    return path.is_file() and path.stat().st_size == size and _fault_of(path) is None
+
+
+def _complete(job: _Job, partial: Partial, version: _Version) -> None:
+    """Get what the partial file lacks: the rest if it is of the same version, else all."""
+    have, etag = partial.size, version.etag
+    if etag is None or etag != partial.etag or not 0 < have <= version.size:
+        _get_all(job, partial)
+    elif have < version.size:  # else it was interrupted between the last byte and the rename
+        _get_rest(job, partial, etag, version.size)
+
+
+def _get_all(job: _Job, partial: Partial) -> None:
+    with ask(job.source, "GET", job.url, {}) as response:
+        _take_all(job, partial, response)
+
+
+def _get_rest(job: _Job, partial: Partial, etag: str, size: int) -> None:
+    """Ask for the missing bytes of this version only; any other answer means to begin afresh."""
+    have = partial.size
+    headers = {"Range": f"bytes={have}-", "If-Range": etag}
+    with ask(job.source, "GET", job.url, headers) as response:
+        rest = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
+        came = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
+        if came == rest:
+            job.say(f"{job.name}: {_megabytes(size)}, going on after {_megabytes(have)}")
+            _receive(job, partial, response, size)
+        elif response.status in {206, 416}:
+            partial.begin(None)
+            what = f"{job.url}: asked for the bytes after {have:,} of {size:,}, and others came"
+            raise PassingError(DataError, what, "run the same again, or name another --host")
+        else:
+            _take_all(job, partial, response)
+
+
+def _take_all(job: _Job, partial: Partial, response: HTTPResponse) -> None:
+    _refuse_status(job, response.status)
+    version = _version_of(job, response)  # may be newer than the one that was asked about
+    partial.begin(version.etag)
+    job.say(f"{job.name}: {_megabytes(version.size)}")
+    _receive(job, partial, response, version.size)
+
+
+def _receive(job: _Job, partial: Partial, response: HTTPResponse, size: int) -> None:
+    """Append what comes until the file has its size."""
+    while (have := partial.size) < size:
+        with network(job.source, job.url):
+            chunk = response.read1(min(CHUNK_BYTES, size - have))
+        if not chunk:
+            what = f"file {job.name}: truncated (have {have:,}, expected {size:,} bytes)"
+            raise PassingError(DataError, what, "run the same again to get the rest")
+        if have == 0 and not chunk.startswith(PARQUET_MAGIC[: len(chunk)]):
+            _reject(job, partial, _other_format(chunk))  # before all of it is fetched
+        partial.append(chunk)
+        job.progress(len(chunk))
+
+
+def _reject(job: _Job, partial: Partial, fault: str) -> NoReturn:
+    partial.discard()
+    message = f"file {job.name}: {fault}; need the Parquet file of {job.month}"
+    raise DataError(f"{message}. Run the same again later, or name another --host")
+
+
+def _fault_of(path: Path) -> str | None:
+    """Return what keeps a file from being a whole Parquet file, if anything does."""
+    size = path.stat().st_size
+    with path.open("rb") as file:
+        start = file.read(64)
+        file.seek(max(0, size - len(PARQUET_MAGIC)))
+        end = file.read()
+    if not start.startswith(PARQUET_MAGIC):
+        return _other_format(start)
+    if end != PARQUET_MAGIC:
+        return f"truncated (have {size:,} bytes, which do not end as Parquet does)"
+    try:
+        pq.read_metadata(path)
+    except (pa.ArrowException, OSError) as error:
+        return f"damaged (its Parquet footer cannot be read: {error})"
+    return None
+
+
+def _other_format(start: bytes) -> str:
+    word = (start[:64].split() or [b"nothing"])[0].decode("latin-1")
+    return f"not a Parquet file (starts with {ascii(word)[1:-1]})"  # escaped: the server's text
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB"
+
+
+@contextlib.contextmanager
+def _disk(job: _Job) -> Iterator[None]:
+    """Turn a failed file operation into what the user needs to know."""
+    try:
+        yield
+    except OSError as error:
+        message = f"{job.target}: cannot be written ({error.strerror or error})"
+        raise RunError(
+            f"{message}; check space and permissions, then run the same again"
+        ) from error

@@ -1,0 +1,153 @@
+"""Input files: whole, each only once, and which hours they cover."""
+
+import hashlib
+import re
+import zlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from forecaster.errors import DataError, Faults
+from forecaster.publish.manifest import CHUNK_BYTES, Progress
+
+MAX_EXPANSION = 200  # a gzip file of real rows shrinks 5- to 20-fold
+_TLC_NAME = re.compile(r"(?:yellow|green|fhv|fhvhv)_tripdata_(\d{4})-(\d{2})\.")
+_SUFFIXES = (".parquet", ".csv", ".csv.gz")
+_GZIP = 16 + zlib.MAX_WBITS
+_PARQUET_MAGIC = b"PAR1"
+
+
+@dataclass(frozen=True)
+class Covered:
+    """A span of local time that a file holds completely: zero means none, not unknown."""
+
+    first: np.datetime64
+    end: np.datetime64  # exclusive
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input file, read once from end to end."""
+
+    path: Path
+    sha256: str
+    covered: Covered
+
+    @property
+    def is_parquet(self) -> bool:
+        """Whether it is Parquet; else CSV."""
+        return self.path.suffix == ".parquet"
+
+
+def open_inputs(
+    paths: Sequence[Path], covers: str | None, progress: Progress | None = None
+) -> list[Input]:
+    """Return the inputs in an order of their own, refusing damaged, doubled and undated ones."""
+    faults, inputs = Faults("input files"), []
+    if not paths:
+        faults.add("none given; give .parquet, .csv or .csv.gz files")
+    for path in paths:
+        try:
+            covered = parse_span(covers) if covers else covered_by_name(path)
+            inputs.append(Input(path, _read_through(path, progress), covered))
+        except DataError as fault:
+            faults.add(str(fault))
+    first: dict[str, Path] = {}
+    for item in inputs:
+        if item.sha256 in first:
+            faults.add(f"{item.path}: the same content as {first[item.sha256]}; give it once")
+        first.setdefault(item.sha256, item.path)
+    faults.raise_any(DataError)
+    return sorted(inputs, key=lambda item: item.sha256)
+
+
+def covered_by_name(path: Path) -> Covered:
+    """Return the month in a TLC file's name."""
+    found = _TLC_NAME.search(path.name)
+    if not found:
+        message = f"{path}: which hours it covers is not in its name"
+        raise DataError(f"{message}; give --covers FROM:TO (dates, both included)")
+    month = np.datetime64(f"{found[1]}-{found[2]}", "M")
+    return Covered(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
+
+
+def parse_span(text: str) -> Covered:
+    """Return the span of `2014-04-01:2014-06-30`, both days included."""
+    try:
+        first, last = (np.datetime64(part, "D") for part in text.split(":"))
+    except ValueError as error:
+        raise DataError(f"{text!r} is not a span; as in 2014-04-01:2014-06-30") from error
+    if last < first:
+        raise DataError(f"{text!r} ends before it begins")
+    return Covered(first.astype("datetime64[s]"), (last + 1).astype("datetime64[s]"))
+
+
+def _read_through(path: Path, progress: Progress | None) -> str:
+    """Return a file's hash, having seen that it is whole."""
+    if not path.is_file():
+        raise DataError(f"{path}: no such file")
+    if not path.name.endswith(_SUFFIXES):
+        raise DataError(f"{path}: not one of {', '.join(_SUFFIXES)}")
+    sha256, reader = hashlib.sha256(), _Reader(path)
+    with path.open("rb") as file:
+        while chunk := file.read(CHUNK_BYTES):
+            sha256.update(chunk)
+            reader.take(chunk)
+            if progress is not None:
+                progress(len(chunk))
+    reader.finish()
+    return sha256.hexdigest()
+
+
+class _Reader:
+    """Watches the bytes of a file go by, and knows at the end whether any are missing."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.size = self.expanded = 0
+        self.head = self.tail = b""
+        self.gzip = zlib.decompressobj(_GZIP) if path.name.endswith(".gz") else None
+
+    def take(self, chunk: bytes) -> None:
+        self.size += len(chunk)
+        if self.gzip is None:
+            self._note(chunk)
+            return
+        while chunk:
+            self._expand(self.gzip, chunk)
+            chunk = self.gzip.unused_data
+            if self.gzip.eof and chunk:  # files may be several, one after another
+                self.gzip = zlib.decompressobj(_GZIP)
+
+    def _expand(self, gzip: "zlib._Decompress", chunk: bytes) -> None:
+        try:
+            while chunk:
+                piece = gzip.decompress(chunk, CHUNK_BYTES)
+                self._note(piece)
+                self.expanded += len(piece)
+                if self.expanded > MAX_EXPANSION * self.size + 64 * CHUNK_BYTES:
+                    message = f"{self.path}: refused: expands more than {MAX_EXPANSION} times"
+                    raise DataError(f"{message}; decompress it by hand if it is what you want")
+                chunk = gzip.unconsumed_tail
+        except zlib.error as error:
+            raise DataError(f"{self.path}: damaged gzip ({error}); fetch it again") from error
+
+    def _note(self, content: bytes) -> None:
+        self.head = self.head or content[:16]
+        self.tail = (self.tail + content)[-16:]
+
+    def finish(self) -> None:
+        what = ""
+        if self.gzip is not None and not self.gzip.eof:
+            what = "its gzip stream has no end"
+        elif self.path.suffix == ".parquet":
+            whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
+            what = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
+        elif not self.tail.endswith((b"\n", b"\r")):
+            what = "its last line has no end (add a line break if it is complete)"
+        if what:
+            raise DataError(
+                f"{self.path}: truncated, have {self.size:,} bytes: {what}; fetch it again"
+            )

@@ -1,0 +1,63 @@
+"""Every input row is accounted for: rows_in = counted + rejected by reason."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from forecaster.errors import DataError, RunError
+
+REASONS = (
+    "malformed",
+    "bad_timestamp",
+    "non_finite",
+    "out_of_area",
+    "too_far",
+    "time_outside_file",
+    "ambiguous_local_time",
+    "nonexistent_local_time",
+)
+FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limits
+MAX_EXAMPLES = 4
+
+
+@dataclass
+class Ledger:
+    """Counts of rows, with a few examples of what was rejected."""
+
+    rows_in: int = 0
+    counted: int = 0
+    rejected: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REASONS, 0))
+    examples: dict[str, set[str]] = field(default_factory=dict)
+
+    def reject(self, reason: str, count: int, examples: tuple[str, ...] = ()) -> None:
+        """Count rejected rows; the examples kept do not depend on the order of files."""
+        self.rejected[reason] = self.rejected.get(reason, 0) + count
+        kept = sorted({*self.examples.get(reason, set()), *examples})
+        self.examples[reason] = {*kept[: MAX_EXAMPLES // 2], *kept[-MAX_EXAMPLES // 2 :]}
+
+    def check(self, max_reject: float) -> None:
+        """Refuse to go on if rows are lost, or too many are faulty."""
+        lost = self.rows_in - self.counted - sum(self.rejected.values())
+        if lost:
+            raise RunError(
+                f"{lost:,} of {self.rows_in:,} rows are unaccounted for; nothing is written"
+            )
+        faulty = sum(self.rejected[reason] for reason in FAULTY)
+        if faulty > max_reject * self.rows_in:
+            share = 100 * faulty / self.rows_in
+            what = ", ".join(f"{r} {self.rejected[r]:,}" for r in FAULTY if self.rejected[r])
+            message = f"{share:.2f} % of {self.rows_in:,} rows are faulty ({what})"
+            shown = "; ".join(x for r in FAULTY for x in sorted(self.examples.get(r, ()))[:2])
+            raise DataError(f"{message}, at most {100 * max_reject:g} % are allowed; e.g. {shown}")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what the panel records."""
+        examples: Mapping[str, list[str]] = {
+            reason: sorted(texts) for reason, texts in sorted(self.examples.items()) if texts
+        }
+        return {
+            "rows_in": self.rows_in,
+            "counted": self.counted,
+            "rejected": {reason: self.rejected[reason] for reason in sorted(self.rejected)},
+            "examples": dict(examples),
+        }

@@ -1,0 +1,52 @@
+"""METAR-style weather codes → rain, snow, fog.
+
+`RA` and `DZ` are rain, `SN`, `SG` and `PL` are snow, `FG` is fog, at any strength and in any
+company: `+TSRA` is rain, `FZFG` fog, `RASN` both rain and snow. `BR` (mist, sight over 1 km), hail
+and unknown precipitation are none of the three. A code counts for nothing if it tells of the
+vicinity (`VC`), of the past hour (`RE`), of shallow, patchy or partial fog (`MI`, `BC`, `PR`) or
+of what the wind lifts from the ground (`BL`, `DR`). No code means none of the three.
+"""
+
+import re
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from jaxtyping import Float64
+
+from forecaster.errors import Faults, count_of, name_some
+
+FLAGS = ("rain", "snow", "fog")
+
+_CODES_OF = {"rain": {"RA", "DZ"}, "snow": {"SN", "SG", "PL"}, "fog": {"FG"}}
+_NOT_HERE = {"VC", "RE", "MI", "BC", "PR", "BL", "DR"}
+_OTHER = set(re.findall(r"\w\w", "TS SH FZ BR HZ FU VA DU SA PY PO SQ FC SS DS GR GS IC UP"))
+_KNOWN = set.union(_NOT_HERE, _OTHER, *_CODES_OF.values())
+_CODE = re.compile(r"[+-]?(?P<pairs>(?:[A-Z]{2})+)(?::\d+)?")  # NOAA numbers them: RA:61 |FG:2
+
+
+def decode_flags(column: pa.ChunkedArray, name: str, faults: Faults) -> Float64[np.ndarray, "R 3"]:
+    """Return rain, snow and fog by the codes of each row, adding a fault for other texts."""
+    encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
+    texts = encoded.dictionary.to_pylist()
+    decoded = [_read_codes(text) for text in texts]
+    wrong = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
+    if wrong:
+        what = f"column {name!r}: {count_of(len(wrong), 'text')} not of METAR-style codes"
+        faults.add(f"{what}: {name_some(wrong)}; -RA, +TSRA BR, FG are, and null is none")
+    kinds = [_CODES_OF[flag] for flag in FLAGS]
+    flags = [[bool(pairs and pairs & kind) for kind in kinds] for pairs in decoded]
+    return np.asarray(np.array(flags, dtype=np.float64)[encoded.indices.to_numpy()])
+
+
+def _read_codes(text: str) -> set[str] | None:
+    """Return the pairs of letters that tell of the sky here, or None if these are no codes."""
+    here: set[str] = set()
+    for token in re.split(r"[\s|]+", text.strip(" |")):
+        found = _CODE.fullmatch(token)
+        pairs = set(re.findall("..", found["pairs"])) if found else {token} - {""}
+        if not pairs <= _KNOWN:
+            return None
+        if not pairs & _NOT_HERE:
+            here |= pairs
+    return here

@@ -1,0 +1,77 @@
+"""Which columns of a trip file hold the time and the place, known by name or mapped by hand."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
+
+FIELDS = ("time", "lat", "lon", "zone")
+
+
+@dataclass(frozen=True)
+class Schema:
+    """Where a file keeps the time and the place of a pickup."""
+
+    name: str
+    time: str
+    lat: str | None = None
+    lon: str | None = None
+    zone: str | None = None
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a file of this schema must have."""
+        return tuple(c for c in (self.time, self.lat, self.lon, self.zone) if c is not None)
+
+    @property
+    def has_coordinates(self) -> bool:
+        """Whether places are coordinates; else they are zone ids."""
+        return self.lat is not None
+
+
+KNOWN = (
+    Schema("TLC 2009", "Trip_Pickup_DateTime", lat="Start_Lat", lon="Start_Lon"),
+    Schema("TLC 2010–2014", "pickup_datetime", lat="pickup_latitude", lon="pickup_longitude"),
+    Schema("TLC 2015–2016", "tpep_pickup_datetime", lat="pickup_latitude", lon="pickup_longitude"),
+    Schema("TLC today", "tpep_pickup_datetime", zone="PULocationID"),
+    Schema("FiveThirtyEight Uber", "Date/Time", lat="Lat", lon="Lon"),
+)
+
+
+def parse_columns(text: str) -> Schema:
+    """Return the schema of a mapping such as `time=when,lat=y,lon=x` or `time=when,zone=area`."""
+    faults, given = Faults(f"columns {text!r}"), {}
+    for part in text.split(","):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column or field not in FIELDS:
+            hint = nearest_name(field, FIELDS)
+            faults.add(f"{part!r} is not a mapping{hint}; as in time=pickup,lat=y,lon=x")
+        given[field] = column
+    places = "lat" in given and "lon" in given
+    if "time" not in given or places == ("zone" in given) or ("lat" in given) != ("lon" in given):
+        faults.add("time is needed, and either lat and lon, or zone")
+    faults.raise_any(ConfigError)
+    return Schema("given", **given)
+
+
+def recognise(file: str, columns: Sequence[str], zones: bool, given: Schema | None) -> Schema:
+    """Return the schema of a file by its columns; an unknown one is refused, never guessed."""
+    candidates = [given] if given is not None else [s for s in KNOWN if s.has_coordinates != zones]
+    stripped = {column.strip() for column in columns}  # some TLC headers have spaces
+    for schema in candidates:
+        if stripped.issuperset(schema.columns):
+            return schema
+    found = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
+    if given is not None:
+        lacking = [c for c in given.columns if c not in stripped]
+        hint = nearest_name(lacking[0], sorted(stripped))
+        raise DataError(f"{found}; the mapping needs {name_some(lacking)}{hint}")
+    if not zones and any(stripped.issuperset(s.columns) for s in KNOWN if not s.has_coordinates):
+        message = "zone ids, no coordinates (TLC's Parquet files lost them from 2011 on)"
+        raise DataError(f"{found}; {message}: use --zones")
+    if zones and any(stripped.issuperset(s.columns) for s in KNOWN if s.has_coordinates):
+        raise DataError(f"{found}; coordinates, no zone ids: leave --zones out")
+    nearest = max(KNOWN, key=lambda schema: len(stripped.intersection(schema.columns)))
+    known = "; ".join(f"{s.name}: {', '.join(s.columns)}" for s in KNOWN)
+    message = f"the nearest known is {nearest.name} ({', '.join(nearest.columns)})"
+    raise DataError(f"{found}; {message}; known: {known}; others by --columns time=…,lat=…,lon=…")

@@ -1,0 +1,284 @@
+"""The table of a weather station → reports in UTC, in the units of the paper's seven fields.
+
+**Units** are named in the mapping, one for each measured column; values that no weather has are
+missing, and many of them mean a wrong unit.
+
+**Zone.** Times without an offset need the station's zone: an IANA name if the table follows the
+wall clock, a fixed offset if it keeps standard time all year, as airports often do.
+
+**Rain, snow, fog** come from a column of METAR-style codes, or else by a rule: what falls
+(precipitation > 0) is snow at 1 °C or below and rain above, the middle of the band in which
+either may fall; fog is sight below 1 km.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64, Int64
+
+from forecaster.clock.zone import SECOND, check_zone, to_local, to_utc
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
+from forecaster.ingest.metar import decode_flags
+from forecaster.panel.columns import Table, load, need_columns, numbers, parse_times
+
+FlagsFrom = Literal["codes", "rule"]
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """One measured field: the covariate it becomes, and what values weather can have."""
+
+    name: str
+    units: Mapping[str, tuple[float, float]]  # value · factor + offset is in the covariate's unit
+    low: float
+    high: float
+
+    def convert(self, raw: Float64[np.ndarray, " R"], unit: str) -> Float64[np.ndarray, " R"]:
+        """Return values of a unit in the unit of the covariate."""
+        factor, offset = self.units[unit]
+        return raw * factor + offset
+
+    def is_impossible(self, values: Float64[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
+        """Tell which values, in the unit of the covariate, no weather has."""
+        return np.asarray((values < self.low) | (values > self.high))
+
+
+_CELSIUS = {"C": (1.0, 0.0), "F": (5 / 9, -160 / 9)}
+_MPS = {"m/s": (1.0, 0.0), "mph": (1609.344 / 3600, 0.0), "kn": (1852 / 3600, 0.0)}
+_MM = {"mm": (1.0, 0.0), "in": (25.4, 0.0)}
+_KM = {"km": (1.0, 0.0), "mi": (1.609344, 0.0)}
+QUANTITIES = {
+    "temperature": Quantity("temperature_c", _CELSIUS, low=-60.0, high=60.0),
+    "wind": Quantity("wind_mps", _MPS, low=0.0, high=80.0),
+    "precipitation": Quantity("precipitation_mm", _MM, low=0.0, high=200.0),
+    "visibility": Quantity("visibility_km", _KM, low=0.0, high=200.0),
+}
+
+_FIELDS = ("time", *QUANTITIES, "codes")
+_FEW = 0.001  # the share of impossible values that is taken for single errors
+_SNOW_C, _FOG_KM = 1.0, 1.0
+_OFFSET = re.compile(r"(?:UTC)?(?P<sign>[+-])(?P<hours>0?\d|1[0-5])(?::?(?P<minutes>[0-5]\d))?")
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A column of the table and the unit that it is in."""
+
+    column: str
+    unit: str
+
+
+@dataclass(frozen=True)
+class WeatherMapping:
+    """Where the table has what."""
+
+    time: str
+    measured: Mapping[str, Measured]  # by field, as in `QUANTITIES`
+    codes: str | None = None  # METAR-style
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns that a table must have."""
+        measured = (given.column for given in self.measured.values())
+        return (self.time, *measured, *((self.codes,) if self.codes else ()))
+
+
+class Outlier(NamedTuple):
+    """A value that no weather has, in the unit of its covariate."""
+
+    name: str
+    time: str  # UTC
+    value: float
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What a station reported and what was dropped on the way."""
+
+    source: str
+    seconds: Int64[np.ndarray, " R"]  # UTC, since 1970, in the order of the table
+    values: Float64[np.ndarray, "R 7"]  # the measured fields, then rain, snow, fog; NaN = missing
+    ambiguous: int  # rows at local times that the clock showed twice, dropped
+    outliers: tuple[Outlier, ...]  # made missing
+    flags_from: FlagsFrom
+
+
+def parse_mapping(text: str) -> WeatherMapping:
+    """Return what a text such as `time=date,temperature=temp_f:F,…` maps; all faults at once."""
+    faults = Faults("columns")
+    given: dict[str, str] = {}
+    for part in text.split(","):
+        field, _, column = (piece.strip() for piece in part.partition("="))
+        if not column:
+            faults.add(f"{part.strip()!r} maps nothing; write it as in temperature=temp_f:F")
+        elif field not in _FIELDS:
+            hint = nearest_name(field, _FIELDS) or f"; known: {', '.join(_FIELDS)}"
+            faults.add(f"{field}: unknown field{hint}")
+        elif field in given:
+            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
+        else:
+            given[field] = column
+    for field in ("time", *QUANTITIES):
+        if field not in given:
+            faults.add(f"{field}: no column given; all but codes are needed")
+    measured = {f: _parse_measured(f, given[f], faults) for f in QUANTITIES if f in given}
+    faults.raise_any(ConfigError)
+    return WeatherMapping(given["time"], measured, given.get("codes"))
+
+
+def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> Reports:
+    """Return the reports of a table, or name what is wrong with it."""
+    table, name = load(source)
+    need_columns(table, mapping.columns, name)
+    if not table.num_rows:
+        raise DataError(f"{name}: no rows; a table of reports is needed")
+    faults = Faults(name)
+    clock, naive = parse_times(table[mapping.time], mapping.time, faults)
+    names = {field: mapping.measured[field].column for field in QUANTITIES}
+    raw = {f: numbers(table[c], c, faults, digits=np.float64) for f, c in names.items()}
+    coded = decode_flags(table[mapping.codes], mapping.codes, faults) if mapping.codes else None
+    faults.raise_any(DataError)
+    _refuse_several_stations(clock, name)
+    seconds, certain = to_instants(clock, naive, timezone, name)
+    values = np.column_stack([_convert(f, mapping.measured[f], raw[f], faults) for f in raw])
+    if coded is not None and (raw["precipitation"] > 0.0).any() and not coded.any():
+        hint = "leave it out, and rain, snow and fog follow from the other fields"
+        what = f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
+        faults.add(f"{what}; {hint}")
+    faults.raise_any(DataError)
+    outliers = _drop_impossible(values, seconds)
+    temperature, _, precipitation, visibility = values.T
+    flags = flags_by_rule(temperature, precipitation, visibility) if coded is None else coded
+    return Reports(
+        source=name,
+        seconds=seconds[certain],
+        values=np.column_stack([values, flags])[certain],
+        ambiguous=int((~certain).sum()),
+        outliers=outliers,
+        flags_from="rule" if coded is None else "codes",
+    )
+
+
+def to_instants(
+    clock: Int64[np.ndarray, " R"], naive: bool, timezone: str | None, source: str
+) -> tuple[Int64[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
+    """Return the instants that times stand for, and which of them are beyond doubt."""
+    certain = np.ones(len(clock), dtype=bool)
+    if not naive:
+        if timezone is not None:
+            message = f"{source}: times carry their offset, so a time zone ({timezone}) is not"
+            raise ConfigError(f"{message} needed; leave it out, or drop the offsets if wrong")
+        return clock, certain
+    if timezone is None:
+        raise ConfigError(
+            f"{source}: times have no offset and the station's time zone is not given. Airport"
+            " files are often standard time all year, so the zone of the place may be an hour"
+            " off: give a fixed offset such as -05:00 for standard time all year, or a name such"
+            " as America/New_York if the table follows the wall clock"
+        )
+    offset = fixed_offset(timezone)
+    if offset is not None:
+        return clock - offset, certain
+    try:
+        check_zone(timezone)
+    except ConfigError as error:
+        message = "a fixed offset such as -05:00 stands for standard time all year"
+        raise ConfigError(f"{error}; {message}") from error
+    return _by_wall_clock(clock, timezone, source)
+
+
+def fixed_offset(timezone: str) -> int | None:
+    """Return the seconds east of UTC that `-05:00` or `UTC-5` says, or None for a name."""
+    found = _OFFSET.fullmatch(timezone)
+    if found is None:
+        return None
+    seconds = int(found["hours"]) * 3600 + int(found["minutes"] or 0) * 60
+    return -seconds if found["sign"] == "-" else seconds
+
+
+def flags_by_rule(
+    temperature: Float64[np.ndarray, " R"],
+    precipitation: Float64[np.ndarray, " R"],
+    visibility: Float64[np.ndarray, " R"],
+) -> Float64[np.ndarray, "R 3"]:
+    """Return rain, snow and fog by the rule above; NaN where it lacks what it needs."""
+    falls, cold = precipitation > 0.0, temperature <= _SNOW_C
+    unknown = np.isnan(precipitation) | (falls & np.isnan(temperature))
+    flags = np.column_stack([falls & ~cold, falls & cold, visibility < _FOG_KM])
+    lacking = np.column_stack([unknown, unknown, np.isnan(visibility)])
+    return np.where(lacking, np.nan, flags)
+
+
+def _parse_measured(field: str, text: str, faults: Faults) -> Measured:
+    column, _, unit = (piece.strip() for piece in text.rpartition(":"))
+    unit, units = unit.removeprefix("°"), QUANTITIES[field].units
+    if not column:
+        choice = " or ".join(f"{text}:{known}" for known in units)
+        faults.add(f"{field}: column {text!r} has no unit; write {choice}")
+    elif unit not in units:
+        faults.add(f"{field}: unknown unit {unit!r}; known: {', '.join(units)}")
+    return Measured(column, unit)
+
+
+def _by_wall_clock(
+    clock: Int64[np.ndarray, " R"], timezone: str, source: str
+) -> tuple[Int64[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
+    """Return the instants of local times; those shown twice are in doubt, those never refused."""
+    meant = to_utc(timezone, clock.astype("datetime64[s]"))
+    if meant.nonexistent.any():
+        before = meant.first[meant.nonexistent][:1] - SECOND
+        standard = _offset_text(int((to_local(timezone, before) - before)[0].astype(np.int64)))
+        never = clock[meant.nonexistent].astype("datetime64[s]")
+        message = f"{source}: {count_of(len(never), 'report')} at local times that no clock in"
+        remedy = f"if it keeps standard time all year, give its offset ({standard})"
+        raise DataError(f"{message} {timezone} showed: {name_some(never)}; {remedy}")
+    return meant.first.astype(np.int64), ~meant.ambiguous
+
+
+def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> None:
+    """Refuse a table in which most times come again: their mean would be of no place at all."""
+    again = len(clock) - len(np.unique(clock))
+    if again > len(clock) / 3:
+        message = f"{source}: {again:,} of {count_of(len(clock), 'row')} repeat the time of"
+        raise DataError(f"{message} another; if it holds several stations, keep one")
+
+
+def _convert(
+    field: str, given: Measured, raw: Float64[np.ndarray, " R"], faults: Faults
+) -> Float64[np.ndarray, " R"]:
+    """Return a column in the covariate's unit; many impossible values are a fault."""
+    quantity = QUANTITIES[field]
+    telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # a dry hour is dry in any unit
+    few = max(1, int(_FEW * telling))
+    wrong = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
+    beyond = raw[wrong[given.unit]]
+    if len(beyond) > few:
+        fitting = [unit for unit in wrong if wrong[unit].sum() <= few]
+        hint = "no known unit fits: is it another column, or a placeholder for missing?"
+        if fitting:
+            hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
+        what = f"column {given.column!r}: {len(beyond):,} of {len(raw):,} values in {given.unit}"
+        bounds = f"outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
+        faults.add(f"{what} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
+    return quantity.convert(raw, given.unit)
+
+
+def _drop_impossible(
+    values: Float64[np.ndarray, "R 4"], seconds: Int64[np.ndarray, " R"]
+) -> tuple[Outlier, ...]:
+    """Make impossible values missing, in place, and return them."""
+    found = []
+    for quantity, column in zip(QUANTITIES.values(), values.T, strict=True):
+        for row in np.flatnonzero(quantity.is_impossible(column)):
+            time = seconds[row].astype("datetime64[s]")
+            found.append(Outlier(quantity.name, f"{time}Z", float(column[row])))
+            column[row] = np.nan
+    return tuple(found)
+
+
+def _offset_text(seconds: int) -> str:
+    hours, minutes = divmod(abs(seconds) // 60, 60)
+    return f"{'-' if seconds < 0 else '+'}{hours:02d}:{minutes:02d}"

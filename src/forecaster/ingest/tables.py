@@ -1,0 +1,139 @@
+"""Long or wide tables from anywhere → a panel: columns guessed and said, gaps completed."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from forecaster.config import PanelConfig, TableConfig
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
+from forecaster.ingest.files import parse_span
+from forecaster.panel.assemble import Beside, assemble
+from forecaster.panel.columns import Table, load
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+from forecaster.panel.tables import read_long, read_wide
+
+FIELDS = ("time", "id", "value")
+TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour")
+ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
+            "sensor_id", "zone", "zone_id", "site", "node", "region", "cell")  # fmt: skip
+VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "load", "cases")
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns a table has: an id and a value make it long, else it is wide."""
+
+    time: str
+    id: str | None = None
+    value: str | None = None
+
+    def __str__(self) -> str:
+        if self.id is None:
+            return f"wide: time = {self.time}, every other column a location"
+        return f"long: time = {self.time}, id = {self.id}, value = {self.value}"
+
+
+def ingest_table(
+    source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
+) -> tuple[Panel, Layout]:
+    """Return the panel of a table, and the layout it was read by."""
+    table, name = load(source)
+    layout = parse_layout(rules.columns) if rules.columns else guess_layout(table, name)
+    lacking = [
+        c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
+    ]
+    if lacking:
+        hint = nearest_name(lacking[0], table.column_names)
+        found = name_some(table.column_names, 20)
+        raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {found}")
+    if layout.id is None:
+        rows = read_wide(table, config.kind, layout.time)
+    else:
+        named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
+        plain = table.select(list(named.values())).rename_columns(list(named))
+        rows = read_long(plain, config.kind)
+    panel = Panel(**vars(assemble(rows, config, Beside(locations))))
+    return _keep_busy(panel, rules), layout
+
+
+def parse_layout(text: str) -> Layout:
+    """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
+    faults, given = Faults(f"columns {text!r}"), {}
+    for part in text.split(","):
+        field, equals, column = (piece.strip() for piece in part.partition("="))
+        if not equals or not column or field not in FIELDS:
+            hint = nearest_name(field, FIELDS)
+            faults.add(f"{part!r} is not a mapping{hint}; as in time=when,id=sensor,value=flow")
+        given[field] = column
+    if "time" not in given or ("id" in given) != ("value" in given):
+        faults.add("time is needed; a long table has id and value too")
+    faults.raise_any(ConfigError)
+    return Layout(**given)
+
+
+def guess_layout(table: pa.Table, name: str) -> Layout:
+    """Return the layout that the column names suggest; what stays unclear is asked for."""
+    lower = {column.strip().lower(): column for column in table.column_names}
+    time = _first(lower, TIME_NAMES) or _only(
+        [c for c in table.column_names if _is_time(table, c)]
+    )
+    found = name_some(table.column_names, 20)
+    ask = "say which: --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
+    if time is None:
+        raise DataError(f"{name}: which column is the time? found: {found}; {ask}")
+    if pc.count_distinct(table[time]).as_py() == table.num_rows:
+        return Layout(time)
+    others = [c for c in table.column_names if c != time]
+    identity = _first(lower, ID_NAMES) or _only([c for c in others if _is_text(table, c)])
+    numbers = [c for c in others if c != identity and _is_number(table, c)]
+    value = _first({c.lower(): c for c in numbers}, VALUE_NAMES) or _only(numbers)
+    if identity is None or value is None:
+        raise DataError(f"{name}: times repeat, so it is long, but which are id and value? {ask}")
+    return Layout(time, identity, value)
+
+
+def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
+    """Return the panel without locations whose mean is below the minimum."""
+    if rules.min_demand is None:
+        return panel
+    inside = np.ones(len(panel.values), dtype=bool)
+    if rules.demand_hours:
+        span = parse_span(rules.demand_hours)
+        local = panel.clock.local(panel.times)
+        inside = (local >= span.first) & (local < span.end)
+    if not inside.any():
+        raise ConfigError(f"demand hours {rules.demand_hours}: the table has none of them")
+    seen = np.isfinite(panel.values[inside])
+    total = np.where(seen, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
+    mean = total / np.maximum(seen.sum(axis=0), 1)
+    kept = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
+    if not kept:
+        what = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"
+        raise DataError(f"{what}; the largest is {mean.max():g}: lower min_demand")
+    return panel.select(tuple(kept))
+
+
+def _first(present: dict[str, str], names: tuple[str, ...]) -> str | None:
+    return next((present[name] for name in names if name in present), None)
+
+
+def _only(columns: list[str]) -> str | None:
+    return columns[0] if len(columns) == 1 else None
+
+
+def _is_time(table: pa.Table, column: str) -> bool:
+    return bool(pa.types.is_temporal(table[column].type))
+
+
+def _is_text(table: pa.Table, column: str) -> bool:
+    return bool(
+        pa.types.is_string(table[column].type) or pa.types.is_dictionary(table[column].type)
+    )
+
+
+def _is_number(table: pa.Table, column: str) -> bool:
+    kind = table[column].type
+    return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind))
