@@ -9,7 +9,7 @@ SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel windows city
+BENCHMARKS := command panel windows city locations ingest
 
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
 

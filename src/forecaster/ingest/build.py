@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from forecaster.config import Recipe
-from forecaster.errors import ConfigError, DataError
+from forecaster.errors import ConfigError, DataError, name_some
 from forecaster.ingest.candidates import read_candidates
 from forecaster.ingest.engine import EngineName, open_engine
 from forecaster.ingest.files import open_inputs
@@ -37,13 +37,28 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
         names, places = (recipe.table.file,), recipe.table.locations
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
-    found = [path for name in names for path in sorted(data.glob(name))]
-    lacking = [name for name in names if not list(data.glob(name))]
-    if lacking or not found:
-        what = ", ".join(lacking) or "any file"
+    weather = recipe.weather.file if recipe.weather is not None else None
+    beside = [name for name in (places, weather) if name is not None]
+    if not names or any(not name or Path(name).is_absolute() for name in (*names, *beside)):
+        given = ", ".join(map(repr, (*names, *beside))) or "none"
+        raise ConfigError(f"files of the recipe: {given}; give names in the data folder")
+    matches = {name: _expand(data, name) for name in names}
+    lacking = [name for name in names if not matches[name]]
+    lacking += [name for name in beside if not (data / name).is_file()]
+    if lacking:
+        what = ", ".join(lacking)
         raise DataError(f"{data}: no {what}; give the folder with --data or FORECASTER_DATA")
-    weather = data / recipe.weather.file if recipe.weather is not None else None
-    return Sources(found, data / places if places else None, weather)
+    found = [path for name in names for path in matches[name]]
+    if recipe.table is not None and len(found) > 1:
+        raise DataError(f"{names[0]!r} fits {name_some(found)}; a table is one file")
+    return Sources(found, data / places if places else None, data / weather if weather else None)
+
+
+def _expand(data: Path, name: str) -> list[Path]:
+    """Return the file of that name, or else those that fit it as a pattern."""
+    if (data / name).is_file():
+        return [data / name]
+    return sorted(path for path in data.glob(name) if path.is_file())
 
 
 def build_panel(

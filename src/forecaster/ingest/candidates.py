@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from forecaster.errors import ConfigError, DataError, Faults, nearest_name
-from forecaster.panel.columns import load
+from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
+from forecaster.panel.columns import load, need_columns
 from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_locations
 
@@ -18,26 +18,30 @@ FIELDS = ("id", "name", "lat", "lon")
 def read_candidates(path: Path, columns: str | None = None) -> Locations:
     """Return the places of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
     table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path)[0]
-    for field, column in _parse(columns).items():
+    need_columns(table, (), str(path))  # refuses columns given twice
+    named = {field: field for field in FIELDS if field in table.column_names} | _parse(columns)
+    for field, column in {"id": "id", **named}.items():
         if column not in table.column_names:
             hint = nearest_name(column, table.column_names)
-            raise DataError(f"{path}: no column {column!r} for {field}{hint}")
-        if field in table.column_names and field != column:
-            table = table.drop_columns([field])
-        table = table.rename_columns({column: field})
-    kept = [name for name in FIELDS if name in table.column_names]
-    return read_locations(table.select(kept))
+            found = f"found: {name_some(table.column_names, 20)}; map it as in id=node,lat=y,lon=x"
+            raise DataError(f"{path}: no column {column!r} for {field}{hint}; {found}")
+    if not table.num_rows:
+        raise DataError(f"{path}: 0 places; at least one is needed")
+    return read_locations(table.select(list(named.values())).rename_columns(list(named)))
 
 
 def _parse(columns: str | None) -> dict[str, str]:
     if columns is None:
         return {}
-    faults, found = Faults(f"candidate columns {columns!r}"), {}
+    faults = Faults(f"candidate columns {columns!r}")
+    found: dict[str, str] = {}
     for part in columns.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in FIELDS:
             hint = nearest_name(field, FIELDS)
             faults.add(f"{part!r} is not a mapping{hint}; as in id=node,lat=y,lon=x")
+        elif field in found:
+            faults.add(f"{field}: given twice, as {found[field]!r} and {column!r}")
         found[field] = column
     faults.raise_any(ConfigError)
     return found
@@ -48,12 +52,14 @@ def _read_geojson(path: Path) -> pa.Table:
     try:
         features = json.loads(path.read_text(encoding="utf-8"))["features"]
         rows = [_row(feature) for feature in features]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({error.strerror})") from error
-    except (ValueError, KeyError, TypeError, IndexError, RecursionError) as error:
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+            RecursionError, pa.ArrowException) as error:  # fmt: skip
         message = f"{path}: not a GeoJSON FeatureCollection ({type(error).__name__}: {error})"
         raise DataError(f"{message}; give points with an id") from error
-    return pa.Table.from_pylist(rows)
 
 
 def _row(feature: dict[str, Any]) -> dict[str, Any]:
@@ -71,9 +77,18 @@ def _row(feature: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+def _column(values: list[Any]) -> pa.Array:
+    """Return numbers as they are and all else as text: properties may be of any kind."""
+    if all(value is None or type(value) in (int, float) for value in values):
+        return pa.array(values)
+    return pa.array([None if value is None else str(value) for value in values])
+
+
 def _positions(coordinates: Any) -> Any:
     if isinstance(coordinates[0], (int, float)):
         yield coordinates[:2]
         return
+    if len(coordinates) > 1 and coordinates[0] == coordinates[-1]:
+        coordinates = coordinates[:-1]  # a ring ends where it began: one corner, not two
     for part in coordinates:
         yield from _positions(part)

@@ -1,10 +1,13 @@
 """The two engines that run the same Ibis plan: DuckDB in this process, Spark on many machines."""
 
+import csv
+import gzip
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -22,37 +25,6 @@ class Malformed:
 
     rows: int = 0
     examples: tuple[str, ...] = ()
-
-
-class Scan(Protocol):
-    """One input file, open for one query."""
-
-    table: Any  # an Ibis table with stripped column names
-
-    def run(self, expression: Any) -> pa.Table:
-        """Return the result of an Ibis expression over the table."""
-        ...
-
-    def malformed(self) -> Malformed:
-        """Return what the last run could not read."""
-        ...
-
-
-class Engine(Protocol):
-    """Opens input files as Ibis tables."""
-
-    def scan(self, item: Input) -> Any:
-        """Return a context manager that yields a Scan."""
-        ...
-
-
-def open_engine(name: EngineName, threads: int | None = None) -> Engine:
-    """Return the engine of that name."""
-    if name == "duckdb":
-        return DuckDb(threads)
-    if name == "spark":
-        return Spark(threads)
-    raise ConfigError(f"engine {name!r}; duckdb or spark is needed")
 
 
 def stored_columns(item: Input) -> dict[str, pa.DataType] | None:
@@ -82,7 +54,7 @@ class DuckScan:
         try:
             return expression.to_pyarrow()
         except Exception as error:  # every engine has errors of its own
-            raise DataError(f"{self.path}: cannot be read ({_first_line(error)})") from error
+            raise _explain(self.path, error) from error
 
     def malformed(self) -> Malformed:
         """Return the rows that the last run rejected, each line once."""
@@ -94,10 +66,9 @@ class DuckScan:
         ).fetchall()
         for line, kind, _ in rejects:
             if "LINE SIZE" in kind:
-                message = f"{self.path}: line {line} is longer than {MAX_LINE_BYTES:,} bytes"
-                raise DataError(f"{message}; this is not a table of trips")
-        texts = sorted({str(text)[:120] for _, _, text in rejects})
-        return Malformed(len(rejects), tuple(texts[:2]))
+                raise _too_long(self.path, line)
+        texts = sorted(str(text)[:120] for _, _, text in rejects)
+        return Malformed(len(rejects), (*texts[:1], *texts[-1:]))
 
 
 class DuckDb:
@@ -123,13 +94,16 @@ class DuckDb:
         try:
             if item.is_parquet:
                 return connection.read_parquet(item.path)
+            columns = dict.fromkeys(_header(item.path), "VARCHAR")
             return connection.read_csv(
-                item.path, header=True, all_varchar=True, delim=",", quote='"', escape='"',
+                item.path, columns=columns, auto_detect=False, header=True,
+                delim=",", quote='"', escape='"', nullstr="",
                 ignore_errors=True, store_rejects=True, max_line_size=MAX_LINE_BYTES,
-                nullstr="", rejects_limit=0,
             )  # fmt: skip
+        except DataError:
+            raise
         except Exception as error:  # every engine has errors of its own
-            raise DataError(f"{item.path}: cannot be read ({_first_line(error)})") from error
+            raise _explain(item.path, error) from error
 
 
 @dataclass
@@ -177,6 +151,18 @@ class Spark:
         yield SparkScan(item.path, _strip(table))
 
 
+Engine = DuckDb | Spark
+
+
+def open_engine(name: EngineName, threads: int | None = None) -> Engine:
+    """Return the engine of that name."""
+    if name == "duckdb":
+        return DuckDb(threads)
+    if name == "spark":
+        return Spark(threads)
+    raise ConfigError(f"engine {name!r}; duckdb or spark is needed")
+
+
 def _local_session(sql: Any, threads: int | None) -> Any:
     return (
         sql.SparkSession.builder.master(f"local[{threads or '*'}]")
@@ -188,10 +174,33 @@ def _local_session(sql: Any, threads: int | None) -> Any:
     )
 
 
+def _header(path: Path) -> list[str]:
+    """Return the column names of a CSV file, so that the engine has nothing to guess."""
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        line = file.readline(MAX_LINE_BYTES)
+    names = next(csv.reader([line.decode("utf-8-sig", errors="replace").rstrip("\r\n")]), [])
+    if not names or len(set(names)) != len(names):
+        raise DataError(f"{path}: its first line names no columns, or one of them twice")
+    return names
+
+
 def _strip(table: Any) -> Any:
     """Return the table with the spaces around its column names taken away."""
     spaced = {name.strip(): name for name in table.columns if name != name.strip()}
     return table.rename(spaced) if spaced else table
+
+
+def _explain(path: Path, error: Exception) -> DataError:
+    if "aximum line size" in str(error):
+        found = re.search(r"Line: (\d+)", str(error))
+        return _too_long(path, int(found[1]) if found else None)
+    return DataError(f"{path}: cannot be read ({_first_line(error)})")
+
+
+def _too_long(path: Path, line: int | None) -> DataError:
+    where = "a line" if line is None else f"line {line}"
+    message = f"{path}: {where} is longer than {MAX_LINE_BYTES:,} bytes"
+    return DataError(f"{message}; this is not a table of trips")
 
 
 def _first_line(error: Exception) -> str:

@@ -5,15 +5,16 @@ import re
 import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 
 import numpy as np
 
-from forecaster.errors import DataError, Faults
+from forecaster.errors import ConfigError, DataError, Faults
 from forecaster.publish.manifest import CHUNK_BYTES, Progress
 
 MAX_EXPANSION = 200  # a gzip file of real rows shrinks 5- to 20-fold
-_TLC_NAME = re.compile(r"(?:yellow|green|fhv|fhvhv)_tripdata_(\d{4})-(\d{2})\.")
+_TLC_NAME = re.compile(r"(?:yellow|green|fhv|fhvhv)_tripdata_(\d{4})-(0[1-9]|1[0-2])\.")
 _SUFFIXES = (".parquet", ".csv", ".csv.gz")
 _GZIP = 16 + zlib.MAX_WBITS
 _PARQUET_MAGIC = b"PAR1"
@@ -54,11 +55,13 @@ def open_inputs(
             inputs.append(Input(path, _read_through(path, progress), covered))
         except DataError as fault:
             faults.add(str(fault))
-    first: dict[str, Path] = {}
+    first: dict[str, Input] = {}
     for item in inputs:
-        if item.sha256 in first:
-            faults.add(f"{item.path}: the same content as {first[item.sha256]}; give it once")
-        first.setdefault(item.sha256, item.path)
+        month = None if covers else _TLC_NAME.search(item.path.name)  # as CSV and as Parquet, say
+        for what, key in (("content", item.sha256), ("month", month and month[0])):
+            if key and (other := first.setdefault(key, item)) is not item:
+                faults.add(f"{item.path}: the same {what} as {other.path}; give it once")
+                break
     faults.raise_any(DataError)
     return sorted(inputs, key=lambda item: item.sha256)
 
@@ -76,11 +79,12 @@ def covered_by_name(path: Path) -> Covered:
 def parse_span(text: str) -> Covered:
     """Return the span of `2014-04-01:2014-06-30`, both days included."""
     try:
-        first, last = (np.datetime64(part, "D") for part in text.split(":"))
+        days = (date.fromisoformat(part) for part in text.split(":"))  # a month is not a day
+        first, last = (np.datetime64(day, "D") for day in days)
     except ValueError as error:
-        raise DataError(f"{text!r} is not a span; as in 2014-04-01:2014-06-30") from error
+        raise ConfigError(f"{text!r} is not a span; as in 2014-04-01:2014-06-30") from error
     if last < first:
-        raise DataError(f"{text!r} ends before it begins")
+        raise ConfigError(f"{text!r} ends before it begins; as in 2014-04-01:2014-06-30")
     return Covered(first.astype("datetime64[s]"), (last + 1).astype("datetime64[s]"))
 
 
@@ -91,12 +95,15 @@ def _read_through(path: Path, progress: Progress | None) -> str:
     if not path.name.endswith(_SUFFIXES):
         raise DataError(f"{path}: not one of {', '.join(_SUFFIXES)}")
     sha256, reader = hashlib.sha256(), _Reader(path)
-    with path.open("rb") as file:
-        while chunk := file.read(CHUNK_BYTES):
-            sha256.update(chunk)
-            reader.take(chunk)
-            if progress is not None:
-                progress(len(chunk))
+    try:
+        with path.open("rb") as file:
+            while chunk := file.read(CHUNK_BYTES):
+                sha256.update(chunk)
+                reader.take(chunk)
+                if progress is not None:
+                    progress(len(chunk))
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
     reader.finish()
     return sha256.hexdigest()
 
@@ -143,7 +150,9 @@ class _Reader:
         if self.gzip is not None and not self.gzip.eof:
             what = "its gzip stream has no end"
         elif self.path.suffix == ".parquet":
+            footer = int.from_bytes(self.tail[-8:-4], "little")
             whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
+            whole = whole and self.size >= footer + 12  # its length and both marks
             what = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
         elif not self.tail.endswith((b"\n", b"\r")):
             what = "its last line has no end (add a line break if it is complete)"

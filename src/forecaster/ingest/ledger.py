@@ -17,7 +17,6 @@ REASONS = (
     "nonexistent_local_time",
 )
 FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limits
-MAX_EXAMPLES = 4
 
 
 @dataclass
@@ -33,7 +32,7 @@ class Ledger:
         """Count rejected rows; the examples kept do not depend on the order of files."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
         kept = sorted({*self.examples.get(reason, set()), *examples})
-        self.examples[reason] = {*kept[: MAX_EXAMPLES // 2], *kept[-MAX_EXAMPLES // 2 :]}
+        self.examples[reason] = {*kept[:1], *kept[-1:]}
 
     def check(self, max_reject: float) -> None:
         """Refuse to go on if rows are lost, or too many are faulty."""

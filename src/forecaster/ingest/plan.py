@@ -113,7 +113,8 @@ def classify(table: Any, schema: Schema, types: dict[str, pa.DataType] | None, a
         shown = [table[schema.time], table[schema.zone]]
     flat = table.select(
         hour=hour, aware=aware, broken=broken, inside=inside, swapped=swapped,
-        a=a.cast("int64"), b=b.cast("int64"), shown=_joined(ibis, shown),
+        a=a.cast("int64"), b=b.cast("int64"),
+        **{f"shown_{n}": column for n, column in enumerate(shown)},
     )  # fmt: skip
     return _judge(ibis, flat, hours)
 
@@ -167,6 +168,7 @@ def _judge(ibis: Any, flat: Any, hours: Hours) -> Any:
     judged = flat.mutate(code=code.cast("int64"))
     chosen = ibis.literal(1) if hours.demand is None else within(hours.demand).cast("int64")
     hint = ibis.ifelse(judged.swapped, ibis.literal("swapped? "), ibis.literal(""))
+    shown = _joined(ibis, [judged[c] for c in judged.columns if c.startswith("shown_")])
     return judged.select(
         code=judged.code,
         a=ibis.ifelse(judged.code == 0, judged.a, 0),
@@ -174,7 +176,7 @@ def _judge(ibis: Any, flat: Any, hours: Hours) -> Any:
         hour=judged.hour,
         aware=judged.aware,
         chosen=ibis.ifelse(judged.code == 0, chosen, 0),
-        text=ibis.ifelse(judged.code == 0, ibis.null("string"), hint.concat(judged.shown)),
+        text=ibis.ifelse(judged.code == 0, ibis.null("string"), hint.concat(shown)),
     )
 
 

@@ -40,12 +40,15 @@ KNOWN = (
 
 def parse_columns(text: str) -> Schema:
     """Return the schema of a mapping such as `time=when,lat=y,lon=x` or `time=when,zone=area`."""
-    faults, given = Faults(f"columns {text!r}"), {}
+    faults = Faults(f"columns {text!r}")
+    given: dict[str, str] = {}
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in FIELDS:
             hint = nearest_name(field, FIELDS)
             faults.add(f"{part!r} is not a mapping{hint}; as in time=pickup,lat=y,lon=x")
+        elif field in given:
+            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
         given[field] = column
     places = "lat" in given and "lon" in given
     if "time" not in given or places == ("zone" in given) or ("lat" in given) != ("lon" in given):

@@ -10,7 +10,7 @@ from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
 from forecaster.panel.assemble import Beside, assemble
-from forecaster.panel.columns import Table, load
+from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_long, read_wide
@@ -41,6 +41,7 @@ def ingest_table(
 ) -> tuple[Panel, Layout]:
     """Return the panel of a table, and the layout it was read by."""
     table, name = load(source)
+    need_columns(table, (), name)  # refuses columns given twice
     layout = parse_layout(rules.columns) if rules.columns else guess_layout(table, name)
     lacking = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
@@ -61,12 +62,15 @@ def ingest_table(
 
 def parse_layout(text: str) -> Layout:
     """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
-    faults, given = Faults(f"columns {text!r}"), {}
+    faults = Faults(f"columns {text!r}")
+    given: dict[str, str] = {}
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))
         if not equals or not column or field not in FIELDS:
             hint = nearest_name(field, FIELDS)
             faults.add(f"{part!r} is not a mapping{hint}; as in time=when,id=sensor,value=flow")
+        elif field in given:
+            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
         given[field] = column
     if "time" not in given or ("id" in given) != ("value" in given):
         faults.add("time is needed; a long table has id and value too")
@@ -84,14 +88,18 @@ def guess_layout(table: pa.Table, name: str) -> Layout:
     ask = "say which: --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
     if time is None:
         raise DataError(f"{name}: which column is the time? found: {found}; {ask}")
-    if pc.count_distinct(table[time]).as_py() == table.num_rows:
-        return Layout(time)
     others = [c for c in table.column_names if c != time]
-    identity = _first(lower, ID_NAMES) or _only([c for c in others if _is_text(table, c)])
+    identity, why = _first(lower, ID_NAMES), "an id is named"  # were it of one location alone
+    if pc.count_distinct(table[time], mode="all").as_py() < table.num_rows:
+        identity = identity or _only([c for c in others if _is_text(table, c)])
+        why = "times repeat"
+    elif identity is None:
+        return Layout(time)
     numbers = [c for c in others if c != identity and _is_number(table, c)]
-    value = _first({c.lower(): c for c in numbers}, VALUE_NAMES) or _only(numbers)
+    value = _first({c.strip().lower(): c for c in numbers}, VALUE_NAMES) or _only(numbers)
     if identity is None or value is None:
-        raise DataError(f"{name}: times repeat, so it is long, but which are id and value? {ask}")
+        which = f"{why}, so it is long, but which are id and value?"
+        raise DataError(f"{name}: {which} found: {found}; {ask}")
     return Layout(time, identity, value)
 
 

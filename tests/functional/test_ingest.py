@@ -1,0 +1,147 @@
+"""Drives the ingest and download commands end to end."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.cli.app import main
+from forecaster.panel.panel import Panel
+
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture
+def run(capsys: pytest.CaptureFixture[str]) -> Run:
+    """Return a function that runs the command in this process: exit code, output, errors."""
+
+    def call(*words: object) -> tuple[int, str, str]:
+        with pytest.raises(SystemExit) as left:
+            main([str(word) for word in words])
+        printed = capsys.readouterr()
+        return int(left.value.code or 0), printed.out, printed.err
+
+    return call
+
+
+@pytest.fixture
+def trips(tmp_path: Path) -> Path:
+    lines = ["pickup_datetime,pickup_longitude,pickup_latitude"]
+    lines += [f"2015-10-{d:02d} {h:02d}:30:00,-74.0,40.7" for d in range(1, 32) for h in range(24)]
+    lines += ["2015-10-05 08:00:00,0,0", "2015-11-05 08:00:00,-74.0,40.7"]
+    path = tmp_path / "yellow_tripdata_2015-10.csv"
+    path.write_text("\n".join(lines) + "\n")
+    (tmp_path / "places.csv").write_text("node,y,x\n7,40.7,-74.0\n")
+    return path
+
+
+def test_trips_become_a_panel_with_a_ledger(trips: Path, run: Run) -> None:
+    out = trips.parent / "panel"
+    words = ("ingest", "trips", trips, "--out", out, "--timezone", "America/New_York",
+             "--candidates", trips.parent / "places.csv",
+             "--candidate-columns", "id=node,lat=y,lon=x", "--min-demand", "1")  # fmt: skip
+    code, output, _ = run(*words)
+    assert code == 0
+    assert "rows in                    746" in output
+    assert "counted                    744" in output
+    assert "rejected out_of_area" in output
+    panel = Panel.open(out)
+    assert panel.locations.ids == ("7",)
+    assert (panel.values == 1).all()
+    assert panel.counts["rejected"]["time_outside_file"] == 1
+    code, output, _ = run(*words, "--json")
+    data = json.loads(output)
+    assert data["hash"] == panel.digest  # the same files give the same bytes
+    assert data["rows_in"] == data["counted"] + sum(data["rejected"].values())
+
+
+def test_the_recipe_lies_beside_the_panel(trips: Path, run: Run) -> None:
+    out = trips.parent / "panel"
+    run("ingest", "trips", trips, "--out", out, "--timezone", "America/New_York", "--candidates",
+        trips.parent / "places.csv", "--candidate-columns", "id=node,lat=y,lon=x",
+        "--min-demand", "1")  # fmt: skip
+    again = trips.parent / "again"
+    (recipe,) = out.glob("recipe-*.toml")
+    code, _, _ = run("ingest", "recipe", recipe, "--data", trips.parent, "--out", again)
+    assert code == 0
+    assert Panel.open(again).digest == Panel.open(out).digest
+
+
+def test_trips_without_places_ask_for_them(trips: Path, run: Run) -> None:
+    code, _, errors = run("ingest", "trips", trips, "--out", "x", "--timezone", "UTC")
+    assert code == 2
+    assert "which places? give --candidates FILE" in errors
+
+
+def test_an_unknown_schema_is_a_data_error(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "t.csv").write_text("when,where\n2015-01-01 00:00:00,here\n")
+    words = ("--timezone", "UTC", "--zones", "--covers", "2015-01-01:2015-01-01")
+    code, _, errors = run("ingest", "trips", tmp_path / "t.csv", "--out", tmp_path / "p", *words)
+    assert code == 3
+    assert "unknown schema: columns [when, where]" in errors
+    assert not (tmp_path / "p").exists()
+
+
+def test_a_table_becomes_a_panel_and_gets_weather(tmp_path: Path, run: Run) -> None:
+    times = pd.date_range("2015-01-01", periods=24 * 9, freq="h")
+    values = np.random.default_rng(0).poisson(20, (len(times), 3))
+    table = pd.DataFrame(values, columns=["a", "b", "c"]).assign(time=times.astype(str))
+    table.drop(index=[50, 51]).to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "panel"
+    words = (
+        "ingest",
+        "table",
+        tmp_path / "table.csv",
+        "--timezone",
+        "Europe/Berlin",
+        "--out",
+        out,
+    )
+    code, output, errors = run(*words)
+    assert code == 0
+    assert "read as wide: time = time" in errors
+    assert "completed steps            2" in output
+    assert np.isnan(Panel.open(out).values[50:52]).all()
+    reports = pd.DataFrame({
+        "time": times.astype(str), "t": 41.0, "w": 10.0, "p": 0.1, "v": 5.0,
+    })  # fmt: skip
+    reports.to_csv(tmp_path / "weather.csv", index=False)
+    mapping = "time=time,temperature=t:F,wind=w:mph,precipitation=p:in,visibility=v:mi"
+    words = ("ingest", "weather", tmp_path / "weather.csv", "--into", out, "--columns", mapping)
+    code, _, errors = run(*words)
+    assert code == 2  # naive times: ask, never guess
+    code, output, _ = run(*words, "--timezone", "+01:00")
+    assert code == 0
+    panel = Panel.open(out)
+    assert panel.covariates.values[0].tolist() == pytest.approx(
+        [5, 4.4704, 2.54, 8.04672, 1, 0, 0]
+    )
+    assert panel.counts["completed_steps"] == 2  # what was known before is kept
+
+
+def test_a_wrong_mapping_names_every_fault(tmp_path: Path, run: Run) -> None:
+    (tmp_path / "w.csv").write_text("time\n")
+    (tmp_path / "t.csv").write_text("time,a\n2015-01-01 00:00,1\n")
+    run("ingest", "table", tmp_path / "t.csv", "--timezone", "UTC", "--out", tmp_path / "p")
+    words = ("--into", tmp_path / "p", "--columns", "time=time,temprature=t:F,wind=w:furlong")
+    code, _, errors = run("ingest", "weather", tmp_path / "w.csv", *words)
+    assert code == 2
+    assert "temperature" in errors
+    assert "furlong" in errors
+
+
+def test_wrong_months_are_a_usage_error(tmp_path: Path, run: Run) -> None:
+    code, _, errors = run("download", "nyc-taxi", "--months", "2009-13", "--to", tmp_path)
+    assert code == 2
+    assert "2009-13" in errors
+
+
+def test_a_recipe_without_its_files_names_them(tmp_path: Path, run: Run) -> None:
+    recipe = Path(__file__).parents[2] / "recipes" / "zone_taxi_2019.toml"
+    code, _, errors = run("ingest", "recipe", recipe, "--data", tmp_path, "--out", tmp_path / "p")
+    assert code == 3
+    assert "pickups.parquet" in errors
+    assert "FORECASTER_DATA" in errors
