@@ -1,7 +1,7 @@
 """Forecasts spatial and time-dependent data with a graph Transformer (Li & Moura, ECAI 2020)."""
 
 from importlib import import_module
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -14,7 +14,10 @@ if TYPE_CHECKING:
     from forecaster.splits import Splits as Splits
     from forecaster.synthetic.city import make_city as make_city
 
-__version__ = version("forecaster")
+try:
+    __version__ = version("forecaster")
+except PackageNotFoundError:  # run from a source tree that was never installed
+    __version__ = "0+source"
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {

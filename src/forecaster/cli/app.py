@@ -57,9 +57,9 @@ def _explain(error: Exception) -> int:
 
 def _version(wanted: bool) -> None:
     if wanted:
-        from importlib.metadata import version
+        from forecaster import __version__
 
-        print(f"forecaster {version('forecaster')}")
+        print(f"forecaster {__version__}")
         raise typer.Exit
 
 
