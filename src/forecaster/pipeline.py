@@ -21,6 +21,7 @@ from forecaster.panel.panel import Panel
 from forecaster.report.doctor import Checkup, examine
 from forecaster.splits import Splits, Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
+from forecaster.synthetic.dependencies import describe_edges
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
@@ -34,6 +35,7 @@ Say = Callable[[str], None]
 class Demo:
     """What the demonstration made."""
 
+    city: str  # what is known of its hidden structure
     panel: Panel
     checkup: Checkup
     windows: Windows
@@ -60,7 +62,9 @@ def run_demo(folder: Path, say: Say) -> Demo:
     for name, report in _compare(folder, panel, splits, windows, recipe, say):
         reports[name] = report
     floor = city.floor(windows.test, recipe.lags.horizon)
-    return Demo(panel, checkup, windows, reports, floor)
+    return Demo(
+        describe_edges(city.edges, len(panel.locations)), panel, checkup, windows, reports, floor
+    )
 
 
 def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:

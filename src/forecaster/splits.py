@@ -24,6 +24,7 @@ from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
+_BLOCK = 128
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
 _DAY = np.timedelta64(1, "D")
 
@@ -185,16 +186,16 @@ def _slot_means(
     values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
 ) -> Float32[np.ndarray, "W n"]:
     """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
-    pick = csr_array(
-        (np.ones(len(slots), np.float32), (slots, np.arange(len(slots)))),
-        shape=(count, len(slots)),
-    )
-    seen = np.isfinite(values)
-    sums: Float[np.ndarray, "W n"] = pick @ np.where(seen, values, np.float32(0))
-    counts: Float[np.ndarray, "W n"] = pick @ seen.astype(np.float32)
-    overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
-    means = np.where(counts > 0, sums / np.maximum(counts, 1), overall)
-    return np.asarray(means, dtype=np.float32)
+    pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
+    parts = []
+    for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
+        block = values[:, start : start + _BLOCK]
+        seen = np.isfinite(block)
+        sums: Float[np.ndarray, "W k"] = pick @ np.where(seen, block, 0).astype(np.float64)
+        counts: Float[np.ndarray, "W k"] = pick @ seen.astype(np.float64)
+        overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+        parts.append(np.where(counts > 0, sums / np.maximum(counts, 1), overall))
+    return np.concatenate(parts, axis=1).astype(np.float32)
 
 
 def _filled(

@@ -5,6 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from forecaster.clock.holidays import Holidays
 from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.contract import Arrays
@@ -162,7 +163,8 @@ def test_a_saved_estimator_is_found_by_its_name(
     fitted.save(folder)
     loaded = load_estimator(folder)
     assert type(loaded) is ESTIMATORS["Ridge"]
-    assert loaded.recipe == recipe
+    assert loaded.recipe.lags == recipe.lags
+    assert loaded.recipe.panel.timezone == panel.clock.zone  # as the panel says, not the recipe
     origins = np.array([900, 1000])
     assert np.array_equal(loaded.predict(panel, origins), fitted.predict(panel, origins))
     with pytest.raises(ArtifactError, match="the run of a Ridge, not of a SeasonalNaive"):
@@ -177,3 +179,19 @@ def test_the_run_remembers_its_panel(
     assert fitted.run is not None
     assert fitted.run.parents == {"panel": saved.digest}
     assert fitted.run.about["windows"]["train"] > 0
+
+
+def test_a_panel_without_the_holidays_of_the_run_is_refused(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    holidays = Holidays("US", 2015, 2025, ("2015-11-11",))
+    fitted = SeasonalNaive(recipe).fit(
+        replace(panel, clock=replace(panel.clock, holidays=holidays)), splits
+    )
+    with pytest.raises(ArtifactError, match="holidays: the run has 'US', the panel None"):
+        fitted.predict(panel, np.array([1000]))
+
+
+def test_no_origins_give_no_forecasts(panel: Panel, splits: Splits, recipe: Recipe) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    assert fitted.predict(panel, np.array([], dtype=np.int64)).shape == (0, 3, PLACES)

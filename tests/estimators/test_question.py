@@ -166,5 +166,6 @@ def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
     assert np.array_equal(
         chosen.local_covariates.values, panel.local_covariates.values[:, :, [7, 2]]
     )
-    rain = select_covariates(panel, ("rain",))
+    rain = select_covariates(panel, ("rain",), ())
+    assert rain.local_covariates.names == ()
     assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])

@@ -14,7 +14,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.artifact import load_run, save_run
 from forecaster.cli.app import main
+from forecaster.config import MetricConfig, Recipe
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
@@ -304,3 +306,51 @@ def test_a_damaged_run_is_an_artifact_error(
     code, _, errors = run("forecast", run_folder, *words)
     assert code == 4
     assert "run damaged" in errors
+
+
+def test_check_names_every_damaged_artifact(panel_folder: Path, run: Run) -> None:
+    for name in ("one", "two"):
+        Panel.open(panel_folder).save(panel_folder.parent / name)
+        next((panel_folder.parent / name).glob("values-*")).write_bytes(b"x")
+    code, output, errors = run("check", panel_folder.parent)
+    assert code == 4
+    assert "all as published" in output  # the whole one is told of all the same
+    assert "one: panel damaged" in errors
+    assert "two: panel damaged" in errors
+
+
+def test_doctor_judges_by_the_recipe_beside_the_panel(panel_folder: Path, run: Run) -> None:
+    recipe = Recipe(metrics=MetricConfig(mape_cut=1_000.0))
+    Panel.open(panel_folder).save(panel_folder, recipe)
+    _, output, _ = run("doctor", panel_folder, "--json")
+    findings = {f["topic"]: f for f in json.loads(output)["findings"]}
+    assert "≥ 1000" in findings["MAPE targets"]["text"]
+
+
+def test_an_interrupted_command_says_so(
+    panel_folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def interrupted(*_: Any, **__: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Panel, "open", interrupted)
+    code, _, errors = run("doctor", panel_folder)
+    assert code == 5
+    assert "interrupted; nothing is left half-written" in errors
+
+
+def test_a_run_that_does_not_hold_together_is_an_artifact_error(
+    panel_folder: Path, run_folder: Path, run: Run
+) -> None:
+    known = load_run(run_folder)
+    words = ("--panel", panel_folder, "--at", "2015-02-08T11:00Z")
+    for about, arrays in (
+        ({**known.about, "kind": 7}, known.arrays),
+        ({k: v for k, v in known.about.items() if k != "ids"}, known.arrays),
+        (known.about, {k: v for k, v in known.arrays.items() if k != "shared.fill"}),
+        (known.about, {**known.arrays, "shared.least": np.zeros(3, dtype=np.float32)}),
+    ):
+        save_run(run_folder, replace(known, about=about, arrays=arrays))
+        code, _, errors = run("forecast", run_folder, *words)
+        assert code == 4
+        assert "not a forecaster run of a SeasonalNaive" in errors

@@ -9,7 +9,8 @@ import pandas as pd
 import pytest
 
 from forecaster.cli.app import main
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, saved_recipe
+from forecaster.publish.manifest import read_manifest
 
 Run = Callable[..., tuple[int, str, str]]
 
@@ -120,6 +121,27 @@ def test_a_table_becomes_a_panel_and_gets_weather(tmp_path: Path, run: Run) -> N
         [5, 4.4704, 2.54, 8.04672, 1, 0, 0]
     )
     assert panel.counts["completed_steps"] == 2  # what was known before is kept
+    recipe = saved_recipe(out)
+    assert recipe is not None
+    assert recipe.table is not None  # how the values came, and now the weather too
+    assert recipe.weather is not None
+    assert read_manifest(out).parents.keys() == {"panel"}
+
+
+def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run: Run) -> None:
+    days = pd.date_range("2021-01-01", periods=99, freq="D")
+    table = pd.DataFrame({"date": days.astype(str), "station": "007", "cases": range(99)})
+    twice = pd.concat([table, table.assign(station="010")])
+    twice.to_csv(tmp_path / "t.csv", index=False)
+    words = ("--timezone", "UTC", "--step-minutes", "1440", "--out", tmp_path / "p")
+    code, _, errors = run("ingest", "table", tmp_path / "t.csv", *words)
+    assert code == 0
+    assert "id = station, value = cases" in errors
+    assert Panel.open(tmp_path / "p").locations.ids == ("007", "010")
+    code, output, _ = run("doctor", tmp_path / "p", "--json")
+    findings = {f["topic"]: f for f in json.loads(output)["findings"]}
+    assert code == 0
+    assert "these lags do not fit its step" in findings["history"]["text"]
 
 
 def test_a_wrong_mapping_names_every_fault(tmp_path: Path, run: Run) -> None:

@@ -214,12 +214,36 @@ def test_I16_a_malformed_row_does_not_spoil_the_others(tmp_path: Path, name: str
     good = b"2015-10-25 08:00:00,-74.0,40.7\n" * 50
     header = b"pickup_datetime,pickup_longitude,pickup_latitude\n"
     path = tmp_path / "trips.csv"
-    path.write_bytes(header + good + MALFORMED[name] + (good if name != "an open quote" else b""))
+    path.write_bytes(header + good + MALFORMED[name] + good)
     panel = ingest([path], HERE, {"max_reject": 1.0})
-    counts = panel.counts
-    assert counts["counted"] == (50 if name == "an open quote" else 100)
+    counts, lines = panel.counts, 100 + MALFORMED[name].count(b"\n")
+    assert counts["rows_in"] == lines  # not one of them is lost
     assert counts["rows_in"] == counts["counted"] + sum(counts["rejected"].values())
-    assert 1 <= sum(counts["rejected"].values()) <= 2
+    assert counts["counted"] == (50 if name == "an open quote" else 100)  # it swallows the rest
+
+
+def test_I1_lines_between_two_stray_quotes_are_not_lost(tmp_path: Path) -> None:
+    good = "2015-10-25 08:00:00,-74.0,40.7"
+    lines = [good] * 300 + [f'"{good}'] + [good] * 90 + [f'{good}"'] + [good] * 300
+    path = write_csv(tmp_path, lines)
+    panel = ingest([path], HERE, {"max_reject": 1.0})
+    assert panel.counts["rows_in"] == len(lines)
+    assert panel.counts["rejected"]["malformed"] >= 90
+    with pytest.raises(DataError, match="rows are faulty"):
+        ingest([path], HERE)
+
+
+def test_mapped_zones_are_zones(tmp_path: Path) -> None:
+    path = tmp_path / "trips.csv"
+    path.write_text("when,area\n2015-10-25 08:00:00,7\n2015-10-25 08:00:00,9\n")
+    panel = ingest([path], None, {"columns": "time=when,zone=area"})
+    assert panel.locations.ids == ("7", "9")
+
+
+def test_candidates_without_coordinates_are_refused_at_once(tmp_path: Path) -> None:
+    path = write_csv(tmp_path, ["2015-10-25 08:00:00,-74.0,40.7"])
+    with pytest.raises(DataError, match="candidates without coordinates: a, b"):
+        ingest([path], Locations.of_ids(["a", "b"]))
 
 
 @pytest.mark.parametrize("prefix", [b"\xef\xbb\xbf", b""], ids=["BOM", "plain"])

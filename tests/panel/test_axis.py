@@ -56,6 +56,9 @@ def test_a_regular_axis_of_any_step_and_phase_is_accepted(start: str, step_minut
 def test_S5_an_axis_without_rows_is_refused() -> None:
     with pytest.raises(DataError, match="axis: no rows; at least one time is needed"):
         check_axis(axis("2014-06-01", 0), 60, "axis")
+    for rule in ("refuse", "null"):
+        with pytest.raises(DataError, match="time axis: no rows"):
+            place(rows(axis("2014-06-01", 0), naive=False), config(gaps=rule))
 
 
 def test_S5_missing_steps_are_counted_and_the_first_few_named() -> None:
@@ -295,6 +298,14 @@ def test_I3_next_does_not_lose_the_value_of_the_last_row() -> None:
     assert len(placed.seconds) == 2
 
 
+def test_I3_next_does_not_skip_a_gap() -> None:
+    seconds = axis(SPRING, 6)[[0, 1, 2, 4, 5]]  # 03:00, which followed 01:59, has no row
+    gappy = rows(seconds, naive=True, y=np.array([[1.0], [1.0], [5.0], [7.0], [7.0]]))
+    for rule in ("refuse", "null"):
+        with pytest.raises(DataError, match="no row past 2015-03-08T02:00:00 to add its values"):
+            place(gappy, config(nonexistent="next", gaps=rule))
+
+
 def test_I3_covariates_at_the_hour_never_shown_are_dropped() -> None:
     column = np.zeros((24, 1))
     day = rows(axis(SPRING, 24), naive=True, y=column, rain=column + np.arange(24)[:, None])
@@ -373,3 +384,69 @@ def test_covariates_reach_a_year_ahead_and_no_further() -> None:
     beyond = str(last + np.timedelta64(366, "D") + np.timedelta64(HOUR, "s"))
     with pytest.raises(DataError, match=f"1 time over 366 days past the last value: {beyond}Z"):
         lay(axis(beyond, 1))
+
+
+# ---------------------------------------------------------------------- completing an axis
+
+
+@given(st.sets(st.integers(0, 28), min_size=1), st.sampled_from([5, 60, 1440]))
+def test_S5_completing_puts_every_row_at_its_time_and_counts_the_rest(
+    kept: set[int], step_minutes: int
+) -> None:
+    at = sorted(kept)
+    whole = axis("2014-06-01T00:00", 29, step_minutes)
+    gappy = rows(whole[at], naive=False)
+    placed = place(gappy, config(gaps="null", step_minutes=step_minutes))
+    assert placed.seconds.tolist() == whole[at[0] : at[-1] + 1].tolist()
+    here = np.isin(placed.seconds, gappy.seconds)
+    np.testing.assert_array_equal(placed.layers[VALUES][here], gappy.layers[VALUES])
+    assert np.isnan(placed.layers[VALUES][~here]).all()
+    listed = [
+        first + n * step_minutes * 60
+        for text, count in placed.counts["gaps"]
+        for first in [int(np.datetime64(text.removesuffix("Z"), "s").astype(np.int64))]
+        for n in range(count)
+    ]
+    assert listed == placed.seconds[~here].tolist()
+    assert placed.counts["completed_steps"] == len(listed)
+
+
+def test_S5_completing_leaves_every_layer_missing_there() -> None:
+    column = np.arange(3.0)[:, None]
+    gappy = rows(axis("2014-06-01", 5)[[0, 1, 4]], naive=False, y=column, rain=column + 7)
+    layers = place(gappy, config(gaps="null")).layers
+    np.testing.assert_array_equal(layers["rain"][:, 0], [7, 8, np.nan, np.nan, 9])
+    np.testing.assert_array_equal(layers[VALUES][:, 0], [0, 1, np.nan, np.nan, 2])
+
+
+def test_S5_gaps_of_up_to_a_year_are_completed() -> None:
+    year = rows(axis("2014-06-01", 366 * 24 + 1)[[0, -1]], naive=False)
+    assert place(year, config(gaps="null")).counts["completed_steps"] == 366 * 24 - 1
+    longer = rows(axis("2014-06-01", 366 * 24 + 2)[[0, -1]], naive=False)
+    with pytest.raises(DataError, match="missing 8,784 steps"):
+        place(longer, config(gaps="null"))
+
+
+def test_S5_doubled_times_are_refused_even_if_gaps_are_completed() -> None:
+    with pytest.raises(DataError, match="1 time doubled or unsorted"):
+        place(rows(axis("2014-06-01", 5)[[0, 1, 1, 4]], naive=False), config(gaps="null"))
+
+
+@pytest.mark.parametrize(("day", "missing"), [(SPRING, 20), ("2015-06-01", 21), (AUTUMN, 22)])
+def test_I2_a_gap_across_a_clock_change_has_the_hours_that_passed(day: str, missing: int) -> None:
+    local = np.concatenate([axis(day, 1), axis(f"{day}T22:00", 2)])
+    placed = place(rows(local, naive=True), config(gaps="null"))
+    assert placed.counts["completed_steps"] == missing
+    assert [count for _, count in placed.counts["gaps"]] == [missing]
+    assert placed.counts["ambiguous_local_time"] == 0
+
+
+def test_I2_the_hour_shown_twice_is_unknown_and_not_a_gap() -> None:
+    placed = place(local_day(AUTUMN), config(gaps="null"))
+    assert placed.counts == {
+        "ambiguous_local_time": 1,
+        "nonexistent_local_time": 0,
+        "completed_steps": 0,
+        "gaps": [],
+    }
+    assert np.isnan(placed.layers[VALUES]).sum() == 2

@@ -123,7 +123,8 @@ def test_the_arrays_of_a_panel_are_read_only(panel: Panel, tmp_path: Path) -> No
             {"local_covariates": LocalCovariates((), np.empty((0, KNOWN, 2), np.float32))},
             "they must reach as far",
         ),
-        ({"values": np.full((STEPS, PLACES), np.inf, np.float32)}, "infinite values; use null"),
+        ({"values": np.diag([np.inf] * 3).astype(np.float32)}, "infinite values; use null"),
+        ({"values": np.diag([-np.inf] * 3).astype(np.float32)}, "infinite values; use null"),
         (
             {"values": np.full((STEPS, PLACES), -1.0, np.float32)},
             "87 negative counts: 7 at 2014-07-03T22:00:00Z, 007 at 2014-07-03T22:00:00Z, z",
@@ -135,6 +136,26 @@ def test_parts_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(DataError, match=message):
         replace(panel, **change)
+
+
+def test_locations_are_selected_in_the_order_asked_for(panel: Panel, tmp_path: Path) -> None:
+    some = panel.save(tmp_path).select(("z", "7"))
+    assert (some.locations.ids, some.locations.names) == (("z", "7"), ("z", "Seventh Avenue"))
+    np.testing.assert_array_equal(some.values, panel.values[:, [2, 0]])
+    np.testing.assert_array_equal(
+        some.local_covariates.values, panel.local_covariates.values[:, :, [2, 0]]
+    )
+    np.testing.assert_array_equal(some.covariates.values, panel.covariates.values)
+    assert some.digest is None  # it is not what was saved
+
+
+def test_a_selection_of_everything_is_the_panel_itself(panel: Panel) -> None:
+    assert panel.select(panel.locations.ids) is panel
+
+
+def test_a_selection_of_unknown_locations_is_refused(panel: Panel) -> None:
+    with pytest.raises(DataError, match="panel: 2 unknown ids: x, y; it has 7, 007, z"):
+        panel.select(("7", "x", "y"))
 
 
 def test_a_measurement_may_be_negative(panel: Panel) -> None:
@@ -717,3 +738,36 @@ def test_I23_one_location_and_one_step_are_enough(tmp_path: Path) -> None:
 def test_I23_no_location_is_refused() -> None:
     with pytest.raises(DataError, match="1 step × 0 locations: nothing to forecast"):
         Panel.from_wide(pd.DataFrame({"time": ["2014-06-01"]}), timezone="UTC")
+
+
+# ------------------------------------------------------------------------ selecting locations
+
+
+@given(order=st.permutations(range(PLACES)), count=st.integers(1, PLACES))
+def test_a_selection_of_a_selection_is_the_selection(order: list[int], count: int) -> None:
+    wide = pd.DataFrame({"time": times("2014-06-01", 7), **{i: np.arange(7.0) for i in "abc"}})
+    whole = Panel.from_wide(wide.assign(b=7.0), timezone="UTC")
+    ids = tuple("abc"[n] for n in order)
+    assert_same(whole.select(ids).select(ids[:count]), whole.select(ids[:count]))
+    assert_same(whole.select(ids).select(whole.locations.ids), whole)
+
+
+def test_a_selection_keeps_what_holds_everywhere(panel: Panel) -> None:
+    some = panel.select(("z",))
+    assert (some.start, some.clock, some.kind) == (panel.start, panel.clock, panel.kind)
+    assert some.counts == panel.counts
+    assert some.covariates is panel.covariates
+    assert some.local_covariates.names == panel.local_covariates.names
+
+
+def test_a_selection_can_be_saved_and_opened(panel: Panel, tmp_path: Path) -> None:
+    some = panel.select(("z", "007"))
+    some.save(tmp_path)
+    assert_same(Panel.open(tmp_path), some)
+
+
+def test_a_selection_of_nothing_or_of_one_place_twice_is_refused(panel: Panel) -> None:
+    with pytest.raises(DataError, match="29 steps × 0 locations: nothing to forecast"):
+        panel.select(())
+    with pytest.raises(DataError, match="1 location id given twice: z"):
+        panel.select(("z", "z"))

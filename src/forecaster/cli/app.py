@@ -11,6 +11,7 @@ from forecaster.cli import ingest, inspect, screen, use
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
+INTERRUPTED = 130  # typer's code for Ctrl-C
 
 app = typer.Typer(
     name="forecaster",
@@ -33,6 +34,11 @@ def main(arguments: list[str] | None = None) -> None:
     rest = [word for word in given if word not in GLOBAL_OPTIONS]
     try:
         app(args=[*leading, *rest], prog_name="forecaster")
+    except SystemExit as left:
+        if left.code != INTERRUPTED:
+            raise
+        print("forecaster: interrupted; nothing is left half-written", file=sys.stderr)
+        sys.exit(RunError.exit_code)
     except Exception as error:
         sys.exit(_explain(error))
 

@@ -140,9 +140,7 @@ def weather(
     into: Annotated[Path, typer.Option(help="The panel that gets the weather.")],
     columns: Annotated[
         str,
-        typer.Option(
-            help="time=…,temperature=…:F,wind=…:mph,precipitation=…:in,visibility=…:mi[,codes=…]"
-        ),
+        typer.Option(help="Which column holds what, in which unit; see above."),
     ],
     timezone: Annotated[
         str | None, typer.Option(help="Of the station: -05:00 all year, or an IANA name.")
@@ -150,25 +148,33 @@ def weather(
     max_gap: Annotated[int, typer.Option(help="Hours in a row that may be filled.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Add the weather of a station to a panel, as a new version of it."""
-    recipe = _recipe(
-        panel={},
-        weather={"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap},
-    )
-    from forecaster.ingest.build import join_weather
+    """Add the weather of a station to a panel, as a new version of it.
 
-    panel, report = join_weather(open_panel(into), recipe, file)
-    panel.save(into)
+    COLUMNS says which column holds what, in which unit, as in
+    time=when,temperature=t:F,wind=w:mph,precipitation=p:in,visibility=v:mi,codes=wx
+    (units C, F; m/s, mph, kn; mm, in; km, mi; codes, METAR-style, are optional).
+    """
+    from forecaster.config import Recipe
+    from forecaster.ingest.build import join_weather
+    from forecaster.panel.panel import saved_recipe
+
+    given = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
+    before = saved_recipe(into) or Recipe()
+    recipe = before.model_copy(update={"weather": _recipe(weather=given).weather})
+    old = open_panel(into)
+    panel, report = join_weather(old, recipe, file)
+    panel.save(into, recipe, parents={"panel": old.digest or ""})
     if as_json:
         print(json.dumps(asdict(report), default=str))
         return
     for name, value in asdict(report).items():
-        print(f"{name.replace('_', ' '):14} {_words(value)}")
+        if name != "filled_spans":  # kept in the panel; too long to read
+            print(f"{name.replace('_', ' '):14} {_words(value)}")
 
 
 @app.command("recipe")
 def from_recipe(
-    file: Annotated[Path, typer.Argument(help="A recipe with [trips] or [table].")],
+    file: Annotated[Path, typer.Argument(help="A recipe with a section trips or table.")],
     out: Out,
     data: Data,
     engine: Annotated[Engine, typer.Option(help="What runs the plan for trips.")] = "duckdb",
@@ -193,8 +199,8 @@ def nyc_taxi(
 
     source = NYC_TAXI.at(host) if host else NYC_TAXI
     wanted = parse_months(months)
-    with screen.stages() as say:
-        paths = download_months(source, wanted, to, say=say)
+    with screen.stages() as (say, advance):
+        paths = download_months(source, wanted, to, progress=advance, say=say)
     print(f"{count_of(len(paths), 'file')} in {to}")
 
 
@@ -220,7 +226,7 @@ def _build(recipe: "Recipe", sources: "Sources", out: Path, engine: Engine, as_j
 
     size = sum(path.stat().st_size for path in sources.values if path.is_file())
     screen.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, 2 << 30, "ingest")
-    with screen.progress("reading the files through", size) as advance, screen.stages() as say:
+    with screen.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)
         say("writing the panel")
         saved = panel.save(out, recipe)
@@ -236,10 +242,11 @@ def _print_panel(panel: "Panel", out: Path) -> None:
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
     for name, value in counts.items():
-        print(f"{name.replace('_', ' '):26} {_words(value)}")
+        if not isinstance(value, dict):
+            print(f"{name.replace('_', ' '):26} {_words(value)}")
     for reason, count in rejected.items():
         if count:
-            shown = f"   e.g. {examples[reason][0]}" if examples.get(reason) else ""
+            shown = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{shown}")
     M, N = panel.values.shape
     print(

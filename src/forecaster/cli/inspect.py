@@ -9,7 +9,7 @@ import typer
 
 from forecaster.cli import screen
 from forecaster.cli.options import Json
-from forecaster.errors import count_of
+from forecaster.errors import ArtifactError, ConfigError, Faults, count_of
 
 if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
@@ -27,22 +27,25 @@ def check(
     as_json: Json = False,
 ) -> None:
     """Verify every file of an artifact against its manifest."""
-    from forecaster.publish.manifest import artifacts_below, read_manifest
+    from forecaster.publish.manifest import artifacts_below
+    from forecaster.publish.writing import prune as remove_old
 
     folders = artifacts_below(path) or [path]  # a folder without any manifest says why itself
-    reports = [_check_one(folder) for folder in folders]
-    if prune:
-        from forecaster.publish.writing import prune as remove_old
-
-        for report, folder in zip(reports, folders, strict=True):
-            report["pruned"] = [old.name for old in remove_old(folder)]
-            report["leftovers"] = []
-            read_manifest(folder)
+    reports, faults = [], Faults(str(path))
+    for folder in folders:
+        try:
+            reports.append(_check_one(folder))
+            if prune:
+                reports[-1]["pruned"] = [old.name for old in remove_old(folder)]
+                reports[-1]["leftovers"] = []
+        except ArtifactError as fault:
+            faults.add(str(fault))
     if as_json:
         print(json.dumps(reports))
-        return
-    for report in reports:
-        _print_check(report)
+    else:
+        for report in reports:
+            _print_check(report)
+    faults.raise_any(ArtifactError)
 
 
 def _check_one(folder: Path) -> dict[str, Any]:
@@ -92,17 +95,18 @@ def doctor(
     panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the page and the picture. [default: NAME-doctor]"),
+        typer.Option(help="Folder for the page and the pictures; else NAME-doctor."),
     ] = None,
     recipe: Annotated[
-        Path | None, typer.Option(help="Recipe with the lags and the MAPE cut.")
+        Path | None, typer.Option(help="Recipe with the lags and the MAPE cut; else the panel's.")
     ] = None,
     as_json: Json = False,
 ) -> None:
     """Say what to know of a panel before trusting it, with a picture."""
     from forecaster.config import Recipe, read_recipe
+    from forecaster.panel.panel import saved_recipe
 
-    rules = read_recipe(recipe) if recipe else Recipe()
+    rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
     data = open_panel(panel)
     checkup = _examine(data, rules)
     if as_json:
@@ -134,7 +138,6 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
     """Write the page and the picture; without the extra say in one line what is lacking."""
-    from forecaster.errors import ConfigError
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.figures import draw_coverage, draw_places
     from forecaster.report.page import render_checkup

@@ -48,15 +48,24 @@ def progress(what: str, total: int) -> Iterator[Advance]:
 
 
 @contextlib.contextmanager
-def stages() -> Iterator[Callable[[str], None]]:
-    """Show what is being done and for how long; plain lines when not on a terminal."""
+def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Advance]]:
+    """Show what is being done, with a bar where its size is known; plain lines elsewhere.
+
+    Yields a function that names the next stage, and one that says how much of it is done.
+    """
     if MODE.quiet or not sys.stderr.isatty():
-        yield lambda what: None if MODE.quiet else print(f"{what} …", file=sys.stderr)
+        yield lambda what: say(f"{what} …"), lambda _: None
         return
     from rich.console import Console
+    from rich.progress import Progress
 
-    with Console(stderr=True).status("") as status:
-        yield lambda what: status.update(f"{what} …")
+    with Progress(console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("reading the files through" if total else "", total=total)
+
+        def name(what: str) -> None:
+            bar.reset(task, total=None, description=what)
+
+        yield name, lambda done: bar.advance(task, done)
 
 
 def announce(seconds: float, memory_bytes: int, what: str) -> None:
@@ -112,5 +121,8 @@ def print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
     whole = (sum(value**2 for value in floor) / len(floor)) ** 0.5
     table.add_row("floor", *(f"{value:.2f}" for value in (whole, *floor)), style="dim")
     Console().print(table)
+    whole_span = next(iter(reports.values())).average
+    terms = f"{whole_span.rmse.terms:,} for RMSE, {whole_span.mape.terms:,} for MAPE"
+    print(f"terms: {terms}, alike for all models")
     print("floor: the error left when the city's hidden state at the origin is known;")
-    print("no forecast can be below it, and none attains it.")
+    print("up to chance no forecast can be below it, and none attains it.")

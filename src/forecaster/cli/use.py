@@ -17,10 +17,10 @@ def demo(
     """Show the whole path on a built-in city: panel, checkup, models, their errors."""
     from forecaster.pipeline import run_demo
 
-    with screen.stages() as say:
+    with screen.stages() as (say, _):
         made = run_demo(out, say)
     screen.print_checkup("a city with known truth", made.checkup)
-    print(f"\n{made.windows}\n")
+    print(f"\n{made.city}\n{made.windows}\n")
     screen.print_reports(made.reports, made.floor.tolist())
     page = write_checkup(out, "A city with known truth", made.panel, made.checkup)
     if page is not None:

@@ -44,7 +44,8 @@ class Holidays:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Holidays":
-        """Return the holidays that a manifest records."""
+        """Return the holidays that a manifest records; what is not a date is a ValueError."""
+        np.array(list(content["dates"]), dtype="datetime64[D]")
         return Holidays(
             country=str(content["country"]),
             first_year=int(content["first_year"]),

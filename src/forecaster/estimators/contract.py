@@ -21,6 +21,7 @@ from forecaster.clock.clock import LAG_CLOCK
 from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, DataError, Faults, RunError, count_of, name_some
 from forecaster.estimators.question import (
+    MONTH_HOURS,
     Question,
     Weather,
     find_origin,
@@ -35,6 +36,7 @@ from forecaster.estimators.question import (
 from forecaster.estimators.table import forecast_table
 from forecaster.panel.panel import Panel
 from forecaster.splits import (
+    SPLITS,
     Fill,
     Splits,
     Windows,
@@ -95,6 +97,10 @@ class Estimator(ABC):
             "shared.least": np.nan_to_num(np.fmin.reduce(seen, axis=0)),
             "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
         }
+        meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
+        meaning |= {"step_minutes": panel.clock.step_minutes, "country": _country(panel)}
+        panel_config = self.recipe.panel.model_copy(update=meaning)
+        self.recipe = self.recipe.model_copy(update={"panel": panel_config})
         self.run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
@@ -111,6 +117,8 @@ class Estimator(ABC):
         run = _fitted(self)
         known = match(run, panel)
         horizon = run.recipe.lags.horizon
+        if not len(origins):
+            return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
         history_steps(known, run.recipe.lags, origins)  # refuses origins without history
         whole = fill_missing(known, _fill(run))
         answers = []
@@ -120,7 +128,11 @@ class Estimator(ABC):
             question = with_weather(question, weather, run.arrays["shared.climatology"])
             if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
                 raise DataError("covariates ahead are missing at some origins; leave those out")
-            answers.append(self.answer(run.arrays, question))
+            try:
+                answers.append(self.answer(run.arrays, question))
+            except KeyError as error:
+                message = f"the run of a {run.estimator} lacks the array {error}"
+                raise ArtifactError(f"{message}; fit and save it again") from error
         forecast = _finish(run, np.concatenate(answers))
         place = {identity: n for n, identity in enumerate(known.locations.ids)}
         return forecast[:, :, [place[identity] for identity in panel.locations.ids]]
@@ -175,10 +187,34 @@ class Estimator(ABC):
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """Return a fitted estimator around a run."""
-        estimator = cls.__new__(cls)
-        estimator.recipe, estimator.run = run.recipe, run
+        """Return a fitted estimator around a run that holds together."""
+        check_run(run)
+        estimator = cls(run.recipe)
+        estimator.run = run
         return estimator
+
+
+def check_run(run: Run) -> None:
+    """Refuse a run that lacks what every estimator needs, or whose arrays do not fit its words."""
+    about, arrays = run.about, run.arrays
+    try:
+        N, P, Q = (len(about[name]) for name in ("ids", "covariates", "local_covariates"))
+        W = len(arrays["shared.fill"])
+        shapes = {
+            "shared.fill": (W, N),
+            "shared.fill_covariates": (W, P),
+            "shared.fill_local_covariates": (Q, W, N),
+            "shared.climatology": (MONTH_HOURS, P),
+            "shared.least": (N,),
+            "shared.most": (N,),
+        }
+        wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
+        texts = ("kind", "timezone", "lag_clock")
+        wrong += [name for name in texts if not isinstance(about[name], str)]
+        if wrong or not isinstance(about["step_minutes"], int) or "holidays" not in about:
+            raise ValueError(f"wrong: {name_some(wrong) or 'step or holidays'}")
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
 
 
 def match(run: Run, panel: Panel) -> Panel:
@@ -197,31 +233,36 @@ def match(run: Run, panel: Panel) -> Panel:
         ("time zone", about["timezone"], panel.clock.zone),
         ("step", about["step_minutes"], panel.clock.step_minutes),
         ("lag rule", about["lag_clock"], LAG_CLOCK),
-        ("covariates of locations", about["local_covariates"], list(panel.local_covariates.names)),
+        ("holidays", about["holidays"], _country(panel)),
     ):
         if needed != given:
             faults.add(f"{name}: the run has {needed!r}, the panel {given!r}")
-    lacking = [name for name in about["covariates"] if name not in panel.covariates.names]
+    present_names = {*panel.covariates.names, *panel.local_covariates.names}
+    names = (*about["covariates"], *about["local_covariates"])
+    lacking = [name for name in names if name not in present_names]
     if lacking:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
-    return select_covariates(panel.select(ids), tuple(about["covariates"]))
+    chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
+    return select_covariates(panel.select(ids), *chosen)
+
+
+def _country(panel: Panel) -> str | None:
+    return panel.clock.holidays.country if panel.clock.holidays is not None else None
 
 
 def _about(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
-    counts = {name: len(getattr(windows, name)) for name in ("train", "validation", "test")}
+    counts = {name: len(getattr(windows, name)) for name in SPLITS}
     return {
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,
         "step_minutes": panel.clock.step_minutes,
         "lag_clock": LAG_CLOCK,
+        "holidays": _country(panel),
         "covariates": list(panel.covariates.names),
         "local_covariates": list(panel.local_covariates.names),
-        "splits": {
-            name: [list(pair) for pair in getattr(splits, name)]
-            for name in ("train", "validation", "test")
-        },
+        "splits": {name: [list(pair) for pair in getattr(splits, name)] for name in SPLITS},
         "windows": counts,
     }
 

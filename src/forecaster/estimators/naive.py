@@ -6,6 +6,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import LagConfig
+from forecaster.errors import DataError
 from forecaster.estimators.contract import Arrays, Estimator, Lesson
 from forecaster.estimators.question import Question
 from forecaster.metrics import score
@@ -45,7 +46,7 @@ class HistoricalMean(Estimator):
         """Return how many steps of each kind give the lowest validation RMSE."""
         lags = self.recipe.lags
         origins = lesson.windows.validation
-        origins = origins[:: max(len(origins) // MAX_CHOOSING, 1)]
+        origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
         truth = lesson.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
         sums = _running_sums(lesson.whole, origins, lags)
         best: tuple[float, tuple[int, ...]] = (np.inf, ())
@@ -69,7 +70,11 @@ def _season_steps(
     first = int(np.ceil(ahead_days / days)) or 1  # a horizon beyond the season goes back further
     back = np.arange(first, first + count) * days
     lags = panel.clock.same_time_steps(np.arange(1, horizon + 1), back, panel.times[origins])
-    return np.asarray(np.maximum(origins[:, None, None] - np.maximum(lags, 0), 0))
+    steps = origins[:, None, None] - np.maximum(lags, 0)  # never after t, whatever the clock does
+    if steps.size and steps.min() < 0:
+        message = f"a horizon of {horizon} steps needs {-int(steps.min())} more steps of history"
+        raise DataError(f"{message} than the first origin has; begin later")
+    return np.asarray(steps)
 
 
 def _running_sums(

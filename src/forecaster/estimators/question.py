@@ -10,8 +10,8 @@ from jaxtyping import Float32, Int64
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates
-from forecaster.splits import MAX_FILLED, history_steps
+from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 Weather = Literal["observed", "persist", "climatology", "none"]
 MONTH_HOURS = 12 * 24
@@ -50,22 +50,22 @@ def find_origin(panel: Panel, at: str) -> int:
 
 def until(panel: Panel, origin: int) -> Panel:
     """Return the panel as it was known at the origin: later values are not in it."""
-    return replace(panel, values=panel.values[: origin + 1], digest=panel.digest)
+    return replace(panel, values=panel.values[: origin + 1])
 
 
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     """Refuse an origin whose history misses more than the rule allows, naming the steps."""
     steps = history_steps(panel, lags, np.array([origin]))[0]
+    if not is_poor(panel, steps[None], np.array([origin]))[0]:
+        return
     missing = np.isnan(panel.values).mean(axis=1)
     share = float(missing[steps].mean())
-    if share <= MAX_FILLED and missing[origin] <= MAX_FILLED:
-        return
     gaps = np.unique(steps[missing[steps] > 0])
     hours = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
     what = f"{100 * share:.0f} % of the history and {100 * missing[origin]:.0f} % of the origin"
     message = f"history incomplete: {what} are missing (at most {100 * MAX_FILLED:.0f} % each)"
     raise DataError(
-        f"{message}: {count_of(len(gaps), 'step')}: {hours}; allow it with allow_missing"
+        f"{message}: {count_of(len(gaps), 'step')}: {hours}; --allow-missing allows it"
     )
 
 
@@ -104,7 +104,7 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
         return
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
     what = f"{name_some(names[lacking.any(axis=0)])} at {name_some(f'{t}Z' for t in steps)}"
-    remedy = "add them to the panel, or say weather = persist, climatology or none"
+    remedy = "add them to the panel, or say --weather persist, climatology or none"
     raise DataError(f"covariates ahead are missing: {what}; {remedy}")
 
 
@@ -133,12 +133,18 @@ def with_weather(
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
 
 
-def select_covariates(panel: Panel, names: tuple[str, ...]) -> Panel:
-    """Return the panel with exactly these covariates, in this order."""
-    if panel.covariates.names == names:
+def select_covariates(panel: Panel, names: tuple[str, ...], local: tuple[str, ...]) -> Panel:
+    """Return the panel with exactly these covariates and local covariates, in this order."""
+    world, own = panel.covariates, panel.local_covariates
+    if (world.names, own.names) == (names, local):
         return panel
-    order = [panel.covariates.names.index(name) for name in names]
-    return replace(panel, covariates=Covariates(names, panel.covariates.values[:, order]))
+    order, own_order = [world.names.index(n) for n in names], [own.names.index(n) for n in local]
+    return replace(
+        panel,
+        covariates=Covariates(names, world.values[:, order]),
+        local_covariates=LocalCovariates(local, own.values[own_order]),
+        digest=None,
+    )
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

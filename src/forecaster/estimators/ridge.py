@@ -3,6 +3,7 @@
 import numpy as np
 from jaxtyping import Float32, Float64
 
+from forecaster.errors import ArtifactError
 from forecaster.estimators.contract import Arrays, Estimator, Lesson
 from forecaster.estimators.question import Question, look_ahead
 from forecaster.splits import history_steps
@@ -50,19 +51,22 @@ class Ridge(Estimator):
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the weighted sums in the panel's units."""
         scaler = _scaler(arrays)
-        scaled = scaler.values.apply(question.panel.values)
         history = history_steps(question.panel, self.recipe.lags, question.origins)
         world, own = _auxiliary(question, scaler)
         L, P = history.shape[1], world.shape[2]
-        weights = arrays["weights"]  # [K, F, N]
+        weights, values = arrays["weights"], question.panel.values
+        shape = (world.shape[1], L + P + own.shape[2], values.shape[1])  # [K, F, N]
+        if weights.shape != shape:
+            raise ArtifactError(f"a Ridge with weights {weights.shape}, not {shape}; fit it again")
         answers = []
         for start in range(0, len(history), BLOCK):
             rows = slice(start, start + BLOCK)
-            y = np.einsum("bln,kln->bkn", scaled[history[rows]], weights[:, :L])
+            past = scaler.values.apply(values[history[rows]])
+            y = np.einsum("bln,kln->bkn", past, weights[:, :L])
             y += np.einsum("bkp,kpn->bkn", world[rows], weights[:, L : L + P])
             y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
-            answers.append(y * scaler.values.deviation + scaler.values.mean)
-        return np.concatenate(answers).astype(np.float32)
+            answers.append(scaler.values.undo(y.astype(np.float32)))
+        return np.concatenate(answers)
 
 
 def _auxiliary(

@@ -9,7 +9,7 @@ from forecaster.config import Recipe
 from forecaster.errors import ConfigError, DataError, name_some
 from forecaster.ingest.candidates import read_candidates
 from forecaster.ingest.engine import EngineName, open_engine
-from forecaster.ingest.files import open_inputs
+from forecaster.ingest.files import SUFFIXES, open_inputs, read_through
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
 from forecaster.ingest.trips import Trips, ingest_trips
@@ -69,6 +69,9 @@ def build_panel(
     progress: Progress | None = None,
 ) -> Panel:
     """Return the panel that a recipe describes."""
+    for path in (*(() if recipe.trips else sources.values), sources.places, sources.weather):
+        if path is not None and path.name.endswith(SUFFIXES):
+            read_through(path)
     if recipe.trips is not None:
         rules = recipe.trips
         places = (
@@ -93,5 +96,7 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     rules = recipe.weather
     if rules is None:
         raise ConfigError("the recipe has no [weather]")
+    if path.name.endswith(SUFFIXES):
+        read_through(path)
     mapping = parse_mapping(rules.columns)
     return add_weather(panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap)

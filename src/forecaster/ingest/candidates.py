@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
+from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.columns import load, need_columns
 from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_locations
@@ -19,7 +20,7 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
     """Return the places of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
     table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path)[0]
     need_columns(table, (), str(path))  # refuses columns given twice
-    named = {field: field for field in FIELDS if field in table.column_names} | _parse(columns)
+    named = {field: field for field in FIELDS if field in table.column_names} | _given(columns)
     for field, column in {"id": "id", **named}.items():
         if column not in table.column_names:
             hint = nearest_name(column, table.column_names)
@@ -30,21 +31,11 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
     return read_locations(table.select(list(named.values())).rename_columns(list(named)))
 
 
-def _parse(columns: str | None) -> dict[str, str]:
-    if columns is None:
-        return {}
+def _given(columns: str | None) -> dict[str, str]:
     faults = Faults(f"candidate columns {columns!r}")
-    found: dict[str, str] = {}
-    for part in columns.split(","):
-        field, equals, column = (piece.strip() for piece in part.partition("="))
-        if not equals or not column or field not in FIELDS:
-            hint = nearest_name(field, FIELDS)
-            faults.add(f"{part!r} is not a mapping{hint}; as in id=node,lat=y,lon=x")
-        elif field in found:
-            faults.add(f"{field}: given twice, as {found[field]!r} and {column!r}")
-        found[field] = column
+    given = {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
     faults.raise_any(ConfigError)
-    return found
+    return given
 
 
 def _read_geojson(path: Path) -> pa.Table:

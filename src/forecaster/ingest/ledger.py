@@ -34,13 +34,15 @@ class Ledger:
         kept = sorted({*self.examples.get(reason, set()), *examples})
         self.examples[reason] = {*kept[:1], *kept[-1:]}
 
-    def check(self, max_reject: float) -> None:
-        """Refuse to go on if rows are lost, or too many are faulty."""
+    def check_balance(self) -> None:
+        """Refuse to go on if rows are lost."""
         lost = self.rows_in - self.counted - sum(self.rejected.values())
         if lost:
-            raise RunError(
-                f"{lost:,} of {self.rows_in:,} rows are unaccounted for; nothing is written"
-            )
+            message = f"{lost:,} of {self.rows_in:,} rows are unaccounted for"
+            raise RunError(f"{message}; nothing is written. Did a file change meanwhile?")
+
+    def check_faulty(self, max_reject: float) -> None:
+        """Refuse to go on if too many rows are faulty."""
         faulty = sum(self.rejected[reason] for reason in FAULTY)
         if faulty > max_reject * self.rows_in:
             share = 100 * faulty / self.rows_in

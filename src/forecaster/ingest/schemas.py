@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
+from forecaster.ingest.mapping import parse_pairs
 
 FIELDS = ("time", "lat", "lon", "zone")
 
@@ -41,17 +42,8 @@ KNOWN = (
 def parse_columns(text: str) -> Schema:
     """Return the schema of a mapping such as `time=when,lat=y,lon=x` or `time=when,zone=area`."""
     faults = Faults(f"columns {text!r}")
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        field, equals, column = (piece.strip() for piece in part.partition("="))
-        if not equals or not column or field not in FIELDS:
-            hint = nearest_name(field, FIELDS)
-            faults.add(f"{part!r} is not a mapping{hint}; as in time=pickup,lat=y,lon=x")
-        elif field in given:
-            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
-        given[field] = column
-    places = "lat" in given and "lon" in given
-    if "time" not in given or places == ("zone" in given) or ("lat" in given) != ("lon" in given):
+    given = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
+    if set(given) not in ({"time", "lat", "lon"}, {"time", "zone"}):
         faults.add("time is needed, and either lat and lon, or zone")
     faults.raise_any(ConfigError)
     return Schema("given", **given)

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
+from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.assemble import Beside, assemble
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
@@ -40,9 +41,10 @@ def ingest_table(
     source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
 ) -> tuple[Panel, Layout]:
     """Return the panel of a table, and the layout it was read by."""
-    table, name = load(source)
+    given = parse_layout(rules.columns) if rules.columns else None
+    table, name = load(source, texts=ID_NAMES if given is None else [given.id or given.time])
     need_columns(table, (), name)  # refuses columns given twice
-    layout = parse_layout(rules.columns) if rules.columns else guess_layout(table, name)
+    layout = given or guess_layout(table, name)
     lacking = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
     ]
@@ -63,16 +65,8 @@ def ingest_table(
 def parse_layout(text: str) -> Layout:
     """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
     faults = Faults(f"columns {text!r}")
-    given: dict[str, str] = {}
-    for part in text.split(","):
-        field, equals, column = (piece.strip() for piece in part.partition("="))
-        if not equals or not column or field not in FIELDS:
-            hint = nearest_name(field, FIELDS)
-            faults.add(f"{part!r} is not a mapping{hint}; as in time=when,id=sensor,value=flow")
-        elif field in given:
-            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
-        given[field] = column
-    if "time" not in given or ("id" in given) != ("value" in given):
+    given = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
+    if set(given) not in ({"time"}, set(FIELDS)):
         faults.add("time is needed; a long table has id and value too")
     faults.raise_any(ConfigError)
     return Layout(**given)

@@ -9,7 +9,7 @@ from jaxtyping import Float32, Int64
 
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
-from forecaster.errors import ConfigError, DataError, count_of
+from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.ingest.engine import Engine, stored_columns
 from forecaster.ingest.files import Input, parse_span
 from forecaster.ingest.ledger import Ledger
@@ -45,6 +45,16 @@ class Trips:
     engine: Engine
 
     @property
+    def given(self) -> Schema | None:
+        """The schema that a user mapped by hand."""
+        return parse_columns(self.rules.columns) if self.rules.columns else None
+
+    @property
+    def zones(self) -> bool:
+        """Whether places are zone ids: asked for, or mapped."""
+        return self.rules.zones or (self.given is not None and not self.given.has_coordinates)
+
+    @property
     def grid(self) -> Grid:
         """The hours of the panel to be."""
         return Grid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
@@ -54,13 +64,16 @@ def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
     """Return the panel of all trips, with the ledger of every row."""
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
+    if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
+        bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
+        raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
     ledger = Ledger()
     cells = _count_all_cells(trips, ledger, say)
     places, lookup = _choose(trips, cells, ledger)
     say(f"counting rides at {count_of(len(places), 'location')}")
     rides = _count_all_hours(trips, lookup, say)
     ledger.counted = int(rides["rides"].sum())
-    ledger.check(trips.rules.max_reject)
+    ledger.check_balance()
     start, values = _place(trips, rides, len(places))
     steps = len(values)
     return Panel(
@@ -86,8 +99,11 @@ def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.nda
         with trips.engine.scan(item) as scan:
             found = scan.run(count_cells(_rows(trips, item, scan.table)))
             malformed = scan.malformed()
-        ledger.rows_in += malformed.rows + sum(found["rows"].to_pylist())
-        ledger.reject("malformed", malformed.rows, malformed.examples)
+        read = sum(found["rows"].to_pylist())
+        # A stray quote swallows the lines up to the next: what was not read is malformed too.
+        unread = max(malformed.rows, (item.lines or 0) - read)
+        ledger.rows_in += unread + read
+        ledger.reject("malformed", unread, malformed.examples)
         for row in found.filter(pa.compute.field("code") != 0).to_pylist():
             texts = {text for text in (row["low"], row["high"]) if text}
             ledger.reject(reason_of(row["code"]), row["rows"], tuple(texts))
@@ -97,9 +113,7 @@ def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.nda
         message = f"{what} at local times that no clock in {trips.panel.timezone} showed"
         shown = "; ".join(sorted(ledger.examples["nonexistent_local_time"]))
         raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
-    ledger_copy = Ledger(ledger.rows_in, 0, dict(ledger.rejected), ledger.examples)
-    ledger_copy.counted = ledger.rows_in - sum(ledger.rejected.values())
-    ledger_copy.check(trips.rules.max_reject)  # before the second pass, not after
+    ledger.check_faulty(trips.rules.max_reject)  # before the second pass, not after
     whole = (
         pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
     )
@@ -111,9 +125,7 @@ def _rows(trips: Trips, item: Input, table: object) -> object:
     """Return the classified rows of one file, alike in both passes."""
     rules = trips.rules
     types = stored_columns(item)
-    given = parse_columns(rules.columns) if rules.columns else None
-    zones = rules.zones or (given is not None and not given.has_coordinates)
-    schema: Schema = recognise(str(item.path), table.columns, zones, given)  # type: ignore[attr-defined]
+    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.given)  # type: ignore[attr-defined]
     stripped = {name.strip(): kind for name, kind in types.items()} if types else None
     hours = Hours(
         grid=trips.grid,
@@ -153,7 +165,7 @@ def _choose(
 ) -> tuple[Locations, pa.Table]:
     """Return the chosen locations and the table that gives each cell its location."""
     hours = _demand_hours(trips)
-    if trips.rules.zones:
+    if trips.zones:
         places, location = _choose_zones(trips, cells, hours)
     else:
         found = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
@@ -162,10 +174,23 @@ def _choose(
         selection = select_hot(found, candidates, least, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
-    reason = "out_of_area" if trips.rules.zones else "too_far"
-    ledger.reject(reason, int(cells["rows"][outside].sum()))
+    reason = "out_of_area" if trips.zones else "too_far"
+    ledger.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
     columns = {"a": cells["a"], "b": cells["b"], "location": location}
     return places, pa.table({name: column[~outside] for name, column in columns.items()})
+
+
+def _busiest(trips: Trips, cells: dict[str, np.ndarray], outside: np.ndarray) -> tuple[str, ...]:
+    """Return where most of the rides were that belong to no location."""
+    if not outside.any():
+        return ()
+    where = np.flatnonzero(outside)
+    most = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
+    rides = count_of(int(cells["rows"][most]), "ride")
+    if trips.zones:
+        return (f"zone {cells['a'][most]}: {rides}",)
+    lat, lon = (cells[name][most] / CELLS_PER_DEGREE for name in "ab")
+    return (f"{lat:.4f}, {lon:.4f}: {rides}",)
 
 
 def _choose_zones(
@@ -177,6 +202,9 @@ def _choose_zones(
     ids = [str(zone) for zone in cells["a"].tolist()]
     if known is not None:
         enough &= np.isin(ids, known.ids)
+    if known is not None and not np.isin(ids, known.ids).any():
+        message = f"none of the zones {name_some(ids)} is among the candidates"
+        raise DataError(f"{message} {name_some(known.ids)}; map their id with --candidate-columns")
     if not enough.any():
         most = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(

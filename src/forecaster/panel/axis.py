@@ -18,6 +18,8 @@ from forecaster.errors import DataError, Faults, count_of, name_some
 VALUES = "y"  # the layer that is counted or measured; all others are covariates
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are a mistake in their times
 
+_HOUR_MINUTES = 60
+
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
 
@@ -37,7 +39,10 @@ def place(rows: Rows, config: PanelConfig) -> Rows:
     placed = resolve(rows, config)
     if config.gaps == "null":
         placed = _complete(placed, config.step_minutes * 60)
-    check_axis(placed.seconds, config.step_minutes, "time axis")
+    source = "time axis"
+    if rows.naive and config.step_minutes > _HOUR_MINUTES:
+        source += " (steps over an hour cannot follow a clock that changes; timezone UTC can)"
+    check_axis(placed.seconds, config.step_minutes, source)
     return placed
 
 
@@ -129,10 +134,10 @@ def resolve(rows: Rows, config: PanelConfig) -> Rows:
         never = meant.nonexistent
         into = np.searchsorted(instants[order], first[never])
         moved = np.nan_to_num(rows.layers[VALUES][never])
-        if moved[into == len(instants)].any():
-            stamps = _stamps(rows.seconds[never][into == len(instants)], zone="")
+        inside = np.isin(first[never], instants)  # not so at the end, or where a gap follows
+        if moved[~inside].any():
+            stamps = _stamps(rows.seconds[never][~inside], zone="")
             raise DataError(f"time axis: no row past {stamps} to add its values to; give one")
-        inside = into < len(instants)
         np.add.at(layers[VALUES], into[inside], moved[inside])
     return Rows(instants[order], False, rows.ids, layers, counts)
 

@@ -5,6 +5,7 @@ null, say it with NaN.
 """
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -28,8 +29,8 @@ _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
 
 
-def load(source: Table) -> tuple[pa.Table, str]:
-    """Return a table and what to call it in messages."""
+def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
+    """Return a table and its name for messages; columns named in `texts` are never numbers."""
     if isinstance(source, pa.Table):
         return source, "table"
     if isinstance(source, pd.DataFrame):
@@ -41,7 +42,7 @@ def load(source: Table) -> tuple[pa.Table, str]:
         if path.suffix == ".parquet":
             return pq.read_table(path), str(path)
         if path.suffix in (".csv", ".gz"):
-            return _read_csv(path), str(path)
+            return _read_csv(path, texts), str(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error})") from error
     raise DataError(f"{path}: {path.suffix or 'no suffix'}; a .csv, .csv.gz or .parquet is needed")
@@ -147,11 +148,15 @@ def _as_text(value: Any) -> str | None:
     return str(value)
 
 
-def _read_csv(path: Path) -> pa.Table:
+def _read_csv(path: Path, texts: Sequence[str]) -> pa.Table:
     """Read a CSV with ids and times as text, so that `007` and offsets stay what they are."""
-    texts = dict.fromkeys(("unique_id", "id", "name", "ds", "time"), pa.string())
+    with pyarrow.csv.open_csv(path) as head:
+        names = head.schema.names
+    as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
     convert = pyarrow.csv.ConvertOptions(
-        column_types=texts, null_values=_NULL_TEXTS, strings_can_be_null=True
+        column_types={n: pa.string() for n in names if n.strip().lower() in as_text},
+        null_values=_NULL_TEXTS,
+        strings_can_be_null=True,
     )
     return pyarrow.csv.read_csv(path, convert_options=convert)
 

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Shaped
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.holidays import Holidays
 from forecaster.clock.zone import tz_version
-from forecaster.config import Kind, PanelConfig, Recipe, check_stage
+from forecaster.config import Kind, PanelConfig, Recipe, check_stage, read_recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel import storage
 from forecaster.panel.assemble import Beside, assemble
@@ -22,6 +22,7 @@ from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 
+CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # in every CSV that we write
 FORMAT = 1  # of the panel's files; a newer one is refused
 
 
@@ -75,6 +76,10 @@ class Panel:
         if self.locations.ids == ids:
             return self
         place = {identity: column for column, identity in enumerate(self.locations.ids)}
+        unknown = [identity for identity in ids if identity not in place]
+        if unknown:
+            what = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+            raise DataError(f"panel: {what}; it has {name_some(self.locations.ids)}")
         order = [place[identity] for identity in ids]
         own = self.local_covariates
         return replace(
@@ -176,8 +181,19 @@ class Panel:
 
     # ---------------------------------------------------------------------------- on disk
 
-    def save(self, folder: Path | str, recipe: Recipe | None = None) -> "Panel":
-        """Publish the panel as a folder and return it with the hash of what was written."""
+    def save(
+        self,
+        folder: Path | str,
+        recipe: Recipe | None = None,
+        parents: Mapping[str, str] | None = None,
+    ) -> "Panel":
+        """Publish the panel as a folder and return it with the hash of what was written.
+
+        Args:
+            folder: where to; a panel that is there already becomes an older version.
+            recipe: how it was made, to lie beside it.
+            parents: hashes of the artifacts it was made from.
+        """
         files: dict[str, Writer] = {
             "values.parquet": storage.matrix_writer(self.times, self.locations.ids, self.values),
             "locations.parquet": storage.locations_writer(self.locations),
@@ -195,6 +211,7 @@ class Panel:
             version=FORMAT,
             files=files,
             about=self._about(),
+            parents=parents or {},
             recipe=recipe.digest() if recipe is not None else None,
             about_bytes=self.values.nbytes,
         )
@@ -236,11 +253,19 @@ class Panel:
         }
 
 
+def saved_recipe(folder: Path | str) -> Recipe | None:
+    """Return the recipe that lies beside a panel, if one does."""
+    manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT)
+    if "recipe.toml" not in manifest.files:
+        return None
+    return read_recipe(file_path(Path(folder), manifest, "recipe.toml"))
+
+
 def write_table(frame: pd.DataFrame, path: Path | str) -> None:
     """Write a table as CSV or Parquet by the path's suffix: the old file or the whole new one."""
     path = Path(path)
     if path.suffix == ".csv":
-        text = frame.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%S%z")
+        text = frame.to_csv(index=False, date_format=CSV_TIME)
         replace_file(path, bytes_writer(text.encode()))
     elif path.suffix == ".parquet":
         replace_file(path, lambda sink: frame.to_parquet(sink, index=False))

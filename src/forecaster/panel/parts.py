@@ -27,6 +27,10 @@ class Locations:
     def __post_init__(self) -> None:
         faults = Faults("locations")
         check_names(self.ids, "location id", faults)
+        odd = [ascii(name) for name in self.names if _has_control(name)]
+        if odd:
+            what = f"{count_of(len(odd), 'name')} with control characters: {name_some(odd)}"
+            faults.add(f"{what}; they could command a terminal")
         for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
             values = getattr(self, coordinate)
             wrong = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
@@ -131,4 +135,8 @@ def check_names(names: Iterable[str], what: str, faults: Faults) -> None:
 
 def _is_printable(name: str) -> bool:
     fits = 0 < len(name) <= MAX_NAME_LENGTH and name.strip() == name
-    return fits and not any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)
+    return fits and not _has_control(name)
+
+
+def _has_control(name: str) -> bool:
+    return any(unicodedata.category(letter) in ("Cc", "Cs") for letter in name)

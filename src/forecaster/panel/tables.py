@@ -8,7 +8,7 @@ from forecaster.config import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, Rows
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
-from forecaster.panel.parts import Locations, Scalar
+from forecaster.panel.parts import MAX_NAME_LENGTH, Locations, Scalar
 
 _LOCATION_COLUMNS = ("id", "name", "lat", "lon")
 
@@ -87,7 +87,7 @@ def read_locations(source: Table) -> Locations:
 
 def sort_ids(ids: list[str]) -> list[str]:
     """Return ids in an order that does not depend on the rows: as numbers if all of them are."""
-    if all(identity.isascii() and identity.isdigit() for identity in ids):
+    if all(i.isascii() and i.isdigit() and len(i) <= MAX_NAME_LENGTH for i in ids):
         return sorted(ids, key=lambda identity: (int(identity), identity))
     return sorted(ids)
 
@@ -123,6 +123,5 @@ def _refuse_doubled(
         rows = np.sort(order[1:][np.diff(cell[order]) == 0])
         ids, times = table["unique_id"], table["ds"]
         first = name_some(f"row {i + 1} ({ids[int(i)]}, {times[int(i)]})" for i in rows)
-        raise DataError(
-            f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
-        )
+        what = f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
+        raise DataError(f"{what}; where a clock change doubles an hour, give times with offsets")

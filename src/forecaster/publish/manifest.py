@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"
 PARTIAL = ".partial-"  # part of the name of a file that is still being written
 LAYOUT = 1  # version of the manifest itself; each kind of artifact has a version of its own
-MAX_MANIFEST_BYTES = 64 << 20
+MAX_MANIFEST_BYTES = 8 << 20
 MAX_FILES = 10_000
 CHUNK_BYTES = 1 << 20
 

@@ -9,7 +9,7 @@ from jaxtyping import Int64
 
 from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig, Recipe
-from forecaster.errors import count_of, name_some
+from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.panel.panel import Panel
 from forecaster.report.scan import (
     OUTLIER_SCALES,
@@ -155,7 +155,9 @@ def _state(panel: Panel, odd: Odd, rows: Int64[np.ndarray, " K"]) -> tuple[str, 
 def _zeros(panel: Panel, odd: Odd) -> Finding:
     if panel.kind == "measurement":
         if not odd.stuck:
-            return Finding("stuck values", "good", "no location repeats one value for a day")
+            return Finding(
+                "stuck values", "good", f"no location repeats one value for {STUCK_STEPS} steps"
+            )
         text = f"{count_of(len(odd.stuck), 'run')} of one value, {STUCK_STEPS} steps or longer"
         return Finding("stuck values", "warning", text, _largest(odd.stuck))
     seen = np.isfinite(panel.values)
@@ -218,7 +220,10 @@ def _targets(panel: Panel, cut: float) -> Finding:
 
 
 def _history(panel: Panel, lags: LagConfig) -> Finding:
-    need = panel.clock.needed_steps(lags, panel.times)
+    try:
+        need = panel.clock.needed_steps(lags, panel.times)
+    except ConfigError as fault:  # lags of hours on a panel of days
+        return Finding("history", "warning", f"these lags do not fit its step: {fault}")
     windows = len(panel.values) - need - lags.horizon + 1
     text = f"a forecast looks back {need} steps and {lags.horizon} ahead"
     if windows < 1:

@@ -17,7 +17,7 @@ MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 
 def draw_coverage(panel: Panel) -> bytes:
     """Return a PNG: where values are missing or zero, and how much there is over time."""
-    figure = _figure(11, 6.2)
+    figure = _figure(11.0, 6.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _draw_map(upper, panel)
     _draw_total(lower, panel)
@@ -36,7 +36,7 @@ def draw_places(panel: Panel) -> bytes | None:
     lat, lon = panel.locations.lat[placed], panel.locations.lon[placed]
     stretch = 1 / np.cos(np.radians(lat.mean()))  # a degree of longitude is shorter
     tall = np.clip((np.ptp(lat) + 0.01) * stretch / (np.ptp(lon) + 0.01), 0.5, 1.8)
-    figure = _figure(6.5, 6.5 * tall)
+    figure = _figure(6.5, float(6.5 * tall))
     axes = figure.subplots()
     seen = np.isfinite(panel.values[:, placed])
     total = np.where(seen, panel.values[:, placed], 0).sum(axis=0, dtype=np.float64)

@@ -1,14 +1,13 @@
 """Batches as index vectors into a scaled panel that stays on the device.
 
-The panel lies there by time, so that a step is one piece of memory; batches are location-major, as
-the models consume them. Picking steps and turning them is the only work a batch costs.
+Batches are location-major, as the models consume them: picking steps is the only work they cost.
 """
 
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Int64, Shaped
 from torch import Tensor
 
 from forecaster.config import LagConfig
@@ -48,70 +47,91 @@ class Batches:
             device: where the tensors live.
         """
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
-        self._lag_steps = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
         whole = fill_missing(panel, fill)
-        weather = _lengthen(scaler.covariates.apply(whole.covariates.values), S)
         calendar = panel.clock.calendar(panel.clock.axis(panel.start, S))
-
-        def put(array: np.ndarray) -> Tensor:
-            return torch.from_numpy(array).to(device)
-
-        self._auxiliary = put(np.concatenate([weather, calendar], axis=1))  # [S, P]
-        self._channels = put(_lengthen(_channels(whole, scaler), S))  # [S, N, C]
-        self._raw = put(_lengthen(np.nan_to_num(panel.values), S))  # [S, N]
-        self._observed = put(_lengthen(np.isfinite(panel.values), S))  # [S, N]
-        self._missing = put(np.isnan(panel.values).sum(axis=1))
-        self._lags = put(self._lag_steps)
-        self._ahead = torch.arange(1, lags.horizon + 1, device=device)
+        self._device = device
+        self._signal_shape = len(panel.locations), 1 + len(panel.local_covariates.names)  # N, C
+        self._inputs = _put(_inputs(whole, scaler, calendar), device)
+        self._raw = _put(_lengthen(np.nan_to_num(panel.values), S), device)
+        self._observed = _put(_lengthen(np.isfinite(panel.values), S), device)
+        self._lags = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
+        self._ahead = np.arange(1, lags.horizon + 1)
+        missing, steps = np.isnan(panel.values).sum(axis=1), np.arange(len(panel.values))
+        self._filled = missing[np.maximum(steps[:, None] - self._lags, 0)].sum(axis=1)
 
     def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
         """Return the windows of the given origins, which must have their whole history."""
-        if len(origins) and (origins - self._lag_steps[origins, 0]).min() < 0:
+        past, ahead = origins[:, None] - self._lags[origins], origins[:, None] + self._ahead
+        if past.size and past.min() < 0:
             raise ValueError(
                 "an origin lies too early for its history; take them from cut_windows"
             )
-        at = torch.from_numpy(origins).to(self._lags.device)
-        past = at[:, None] - self._lags[at]
-        ahead = at[:, None] + self._ahead
+        steps = torch.from_numpy(np.concatenate([past.ravel(), ahead.ravel()])).to(self._device)
+        history, coming = steps[: past.size].view(past.shape), steps[past.size :].view(ahead.shape)
+        known, known_ahead = _pick(self._inputs, history), _pick(self._inputs, coming)
+        N, C = self._signal_shape
         return Batch(
-            signal=_gather(self._channels, past),
-            auxiliary=_gather(self._auxiliary, past),
-            next_auxiliary=_gather(self._auxiliary, ahead),
-            next_local=_gather(self._channels, ahead)[:, 1:].contiguous(),
-            target=_gather(self._raw, ahead),
-            observed=_gather(self._observed, ahead),
-            filled=self._missing[past].sum(dim=1),
+            signal=known[: N * C].view(N, C, *past.shape),
+            auxiliary=known[N * C :],
+            next_auxiliary=known_ahead[N * C :],
+            next_local=known_ahead[: N * C].view(N, C, *ahead.shape)[:, 1:].contiguous(),
+            target=_pick(self._raw, coming),
+            observed=_pick(self._observed, coming),
+            filled=torch.from_numpy(self._filled[origins]).to(self._device),
         )
 
 
-def _channels(panel: Panel, scaler: Scaler) -> Float32[np.ndarray, "S N C"]:
-    """Return what each location knows of itself, scaled: its values, then its covariates."""
+def _inputs(
+    panel: Panel, scaler: Scaler, calendar: Float32[np.ndarray, "S 32"]
+) -> Float32[np.ndarray, "S n"]:
+    """Return what is known at each step, scaled; what nobody knows yet is 0.
+
+    First what each location knows of itself (its value, then its covariates), location by
+    location; then what holds for all: the weather and the calendar.
+    """
     scale = scaler.local_covariates
     layers = [scaler.values.apply(panel.values)]
     for layer, mean, deviation in zip(
         panel.local_covariates.values, scale.mean, scale.deviation, strict=True
     ):
         layers.append((layer - mean) / deviation)
-    S = len(panel.covariates.values)
-    channels = np.zeros((S, len(panel.locations), len(layers)), dtype=np.float32)
+    weather = scaler.covariates.apply(panel.covariates.values)
+    own = len(panel.locations) * len(layers)
+    shared = own + weather.shape[1]
+    inputs = np.zeros((len(calendar), shared + calendar.shape[1]), dtype=np.float32)
     for number, layer in enumerate(layers):
-        channels[: len(layer), :, number] = layer
-    return channels
+        inputs[: len(layer), number : own : len(layers)] = layer
+    inputs[: len(weather), own:shared] = weather
+    inputs[:, shared:] = calendar
+    return inputs
 
 
-def _lengthen(array: np.ndarray, length: int) -> np.ndarray:
-    """Return the array with its first axis filled up with zeros: steps that nobody knows yet."""
-    longer = np.zeros((length, *array.shape[1:]), dtype=array.dtype)
+def _lengthen(array: Shaped[np.ndarray, "M N"], steps: int) -> Shaped[np.ndarray, "S N"]:
+    """Return the array with zeros for steps that nobody knows yet."""
+    longer = np.zeros((steps, array.shape[1]), dtype=array.dtype)
     longer[: len(array)] = array
     return longer
 
 
-def _gather(source: Tensor, steps: Int64[Tensor, "B T"]) -> Tensor:
-    """Return the given steps of the first axis as two axes at the end."""
-    rows, flat = source.flatten(1), steps.reshape(-1)
-    turned = rows.new_empty(rows.shape[1], len(flat))
-    part = _PART if rows.device.type == "cpu" else max(len(flat), 1)
-    for start in range(0, len(flat), part):
-        place = slice(start, start + part)
-        turned[:, place] = rows.index_select(0, flat[place]).T
-    return turned.view(*source.shape[1:], *steps.shape)
+def _put(array: Shaped[np.ndarray, "S n"], device: str) -> Shaped[Tensor, "rows columns"]:
+    """Return the array on its device: by step on a CPU, else by column, as `_pick` reads it."""
+    tensor = torch.from_numpy(array).to(device)
+    return tensor if tensor.device.type == "cpu" else tensor.T.contiguous()
+
+
+def _pick(
+    stored: Shaped[Tensor, "rows columns"], steps: Int64[Tensor, "B T"]
+) -> Shaped[Tensor, "n B T"]:
+    """Return what is stored of the given steps.
+
+    A GPU reads across steps nearly as fast as along them. A CPU does not, so there a step is one
+    piece of memory, and is turned after it was read: a third of the time.
+    """
+    flat = steps.reshape(-1)
+    if stored.device.type != "cpu":
+        return stored.index_select(1, flat).view(len(stored), *steps.shape)
+    turned = stored.new_empty(stored.shape[1], len(flat))
+    for start in range(0, len(flat), _PART):
+        part = slice(start, start + _PART)
+        turned[:, part] = stored.index_select(0, flat[part]).T
+    return turned.view(len(turned), *steps.shape)

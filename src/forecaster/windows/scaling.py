@@ -15,11 +15,11 @@ class Scale:
     mean: Float32[np.ndarray, " n"]
     deviation: Float32[np.ndarray, " n"]
 
-    def apply(self, values: Float32[np.ndarray, "T n"]) -> Float32[np.ndarray, "T n"]:
+    def apply(self, values: Float32[np.ndarray, "*T n"]) -> Float32[np.ndarray, "*T n"]:
         """Return values in deviations from the mean."""
         return np.asarray((values - self.mean) / self.deviation, dtype=np.float32)
 
-    def undo(self, values: Float32[np.ndarray, "T n"]) -> Float32[np.ndarray, "T n"]:
+    def undo(self, values: Float32[np.ndarray, "*T n"]) -> Float32[np.ndarray, "*T n"]:
         """Return values in their own units."""
         return np.asarray(values * self.deviation + self.mean, dtype=np.float32)
 

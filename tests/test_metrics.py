@@ -1,0 +1,230 @@
+import inspect
+import math
+from dataclasses import astuple
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from forecaster.config import MetricConfig
+from forecaster.metrics import Metric, Scores, evaluate_forecasts, score
+
+NAN = float("nan")
+CUT = MetricConfig().mape_cut
+FIGURES = ("rmse", "mape", "mae", "wape")
+B, K, N = 5, 3, 2  # windows, steps ahead, locations: distinct primes
+
+numbers = st.floats(-1e4, 1e4, width=32) | st.sampled_from([0.0, -0.0, 9.5, 10.0, 10.5])
+holed = numbers | st.just(NAN)
+
+
+def row(*values: float) -> np.ndarray:
+    return np.array(values, dtype=np.float32)
+
+
+def by_hand(pairs: list[tuple[float, float]], cut: float) -> dict[str, tuple[float | None, int]]:
+    """Return figure and terms of (truth, forecast) pairs, one at a time as section 3.1.3 says."""
+    seen = [(x, y) for x, y in pairs if not math.isnan(x)]
+    busy = [abs(y - x) / x for x, y in seen if x >= cut]
+    misses = [abs(y - x) for x, y in seen]
+    size = math.fsum(abs(x) for x, _ in seen)
+    none = (None, 0)
+    return {
+        "rmse": (math.sqrt(math.fsum(e * e for e in misses) / len(seen)), len(seen))
+        if seen
+        else none,
+        "mape": (math.fsum(busy) / len(busy), len(busy)) if busy else none,
+        "mae": (math.fsum(misses) / len(seen), len(seen)) if seen else none,
+        "wape": (math.fsum(misses) / size, len(seen)) if size else none,
+    }
+
+
+def pairs_of(truth: np.ndarray, forecast: np.ndarray) -> list[tuple[float, float]]:
+    return list(zip(truth.ravel().tolist(), forecast.ravel().tolist(), strict=True))
+
+
+def close_to(value: float | None, terms: int) -> tuple[object, int]:
+    return None if value is None else pytest.approx(value, rel=1e-9), terms
+
+
+def assert_equal(scores: Scores, expected: dict[str, tuple[float | None, int]]) -> None:
+    for name in FIGURES:
+        assert astuple(getattr(scores, name)) == close_to(*expected[name]), name
+
+
+# ----------------------------------------------------------------------------- the figures
+
+
+def test_each_figure_is_what_its_formula_gives_by_hand() -> None:
+    scores = score(row(10, 20, 5), row(12, 15, 5), CUT)  # misses 2, 5 and 0
+    assert astuple(scores.rmse) == (pytest.approx(math.sqrt(29 / 3)), 3)
+    assert astuple(scores.mape) == (pytest.approx((0.2 + 0.25) / 2), 2)
+    assert astuple(scores.mae) == (pytest.approx(7 / 3), 3)
+    assert astuple(scores.wape) == (pytest.approx(7 / 35), 3)
+
+
+@given(
+    arrays(np.float32, (B, K, N), elements=holed),
+    arrays(np.float32, (B, K, N), elements=numbers),
+    st.sampled_from([CUT, 0.5, 9.5, 1e3]),
+)
+def test_every_figure_equals_one_computed_term_by_term(
+    truth: np.ndarray, forecast: np.ndarray, cut: float
+) -> None:
+    report = evaluate_forecasts(truth, forecast, cut)
+    assert_equal(report.average, by_hand(pairs_of(truth, forecast), cut))
+    assert len(report.steps) == K
+    for k, scores in enumerate(report.steps):
+        assert_equal(scores, by_hand(pairs_of(truth[:, k], forecast[:, k]), cut))
+
+
+@given(arrays(np.float64, (B, K, N), elements=holed), st.integers(0, 2**32 - 1))
+def test_the_order_of_windows_and_locations_does_not_matter(truth: np.ndarray, seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    forecast = generator.normal(0, 50, truth.shape)
+    windows, places = generator.permutation(B), generator.permutation(N)
+    whole = evaluate_forecasts(truth, forecast, CUT)
+    mixed = evaluate_forecasts(truth[windows][..., places], forecast[windows][..., places], CUT)
+    for one, other in zip(
+        (whole.average, *whole.steps), (mixed.average, *mixed.steps), strict=True
+    ):
+        for name in FIGURES:
+            assert astuple(getattr(one, name)) == close_to(*astuple(getattr(other, name)))
+
+
+def test_a_perfect_forecast_misses_by_nothing() -> None:
+    truth = np.arange(B * K * N, dtype=np.float32).reshape(B, K, N)
+    report = evaluate_forecasts(truth, truth, CUT)
+    for scores in (report.average, *report.steps):
+        assert [getattr(scores, name).value for name in FIGURES] == [0.0] * 4
+
+
+def test_steps_are_told_apart() -> None:
+    truth = np.full((B, K, N), 20.0, dtype=np.float32)
+    forecast = truth + row(1, 2, 3)[None, :, None]
+    report = evaluate_forecasts(truth, forecast, CUT)
+    assert [scores.mae.value for scores in report.steps] == [1.0, 2.0, 3.0]
+    assert [scores.mape.value for scores in report.steps] == pytest.approx([0.05, 0.1, 0.15])
+    assert [scores.mae.terms for scores in report.steps] == [B * N] * K
+
+
+def test_the_average_pools_all_terms_and_is_not_a_mean_of_steps() -> None:
+    truth = np.full((1, 2, 2), 20.0, dtype=np.float32)
+    truth[0, 1, 1] = NAN
+    report = evaluate_forecasts(truth, truth + row(1, 4)[None, :, None], CUT)
+    assert astuple(report.average.rmse) == (pytest.approx(math.sqrt((1 + 1 + 16) / 3)), 3)
+    assert astuple(report.average.mae) == (pytest.approx(2.0), 3)
+
+
+def test_sums_are_taken_in_double_precision() -> None:
+    truth = np.full(1 << 20, 1.0, dtype=np.float32)
+    truth[0] = 2**24  # in float32, 2²⁴ + 1 = 2²⁴
+    scores = score(truth, truth + np.float32(1.0) * (truth < 2), CUT)
+    assert scores.wape.value == pytest.approx(((1 << 20) - 1) / (2**24 + (1 << 20) - 1), rel=1e-9)
+
+
+# ------------------------------------------------------------------------------- the traps
+
+
+def test_T3_a_panel_with_maximum_9_has_no_mape_and_finite_figures() -> None:
+    truth = np.arange(B * K * N, dtype=np.float32).reshape(B, K, N) % 10
+    report = evaluate_forecasts(truth, truth + 1, CUT)
+    for scores in (report.average, *report.steps):
+        assert scores.mape == Metric(None, 0)
+        assert str(scores.mape) == scores.mape.show(percent=True) == "n/a (0 terms)"
+        assert scores.rmse.value == scores.mae.value == 1.0
+
+
+def test_P8_without_any_truth_there_is_no_figure_at_all() -> None:
+    report = evaluate_forecasts(np.full((B, K, N), NAN), np.ones((B, K, N)), CUT)
+    for scores in (report.average, *report.steps):
+        assert [getattr(scores, name) for name in FIGURES] == [Metric(None, 0)] * 4
+
+
+def test_P8_no_windows_give_no_figures_but_every_step() -> None:
+    report = evaluate_forecasts(np.ones((0, K, N)), np.ones((0, K, N)), CUT)
+    assert len(report.steps) == K
+    assert report.average == report.steps[0]
+    assert report.average.rmse == Metric(None, 0)
+
+
+def test_P8_what_was_forecast_for_missing_truth_does_not_matter() -> None:
+    truth, forecast = row(10, NAN, 20), row(11, 1e30, 20)
+    expected = score(row(10, 20), row(11, 20), CUT)
+    assert score(truth, forecast, CUT) == expected
+    assert score(truth, row(11, NAN, 20), CUT) == expected
+    assert expected.rmse.terms == 2
+
+
+def test_P8_truth_of_zero_has_errors_but_no_shares() -> None:
+    scores = score(row(0, 0, 0), row(3, 4, 0), CUT)
+    assert astuple(scores.rmse) == (pytest.approx(math.sqrt(25 / 3)), 3)
+    assert scores.mae.terms == 3
+    assert scores.mape == scores.wape == Metric(None, 0)
+
+
+def test_P8_negative_truth_counts_by_its_size_and_never_for_mape() -> None:
+    scores = score(row(-20, 20), row(-10, 25), CUT)
+    assert astuple(scores.wape) == (pytest.approx(15 / 40), 2)
+    assert astuple(scores.mape) == (pytest.approx(0.25), 1)
+
+
+def test_P8_truth_at_the_cut_counts_and_truth_below_does_not() -> None:
+    truth, forecast = row(9.999, 10, 11), row(0, 5, 11)
+    assert astuple(score(truth, forecast, CUT).mape) == (pytest.approx(0.25), 2)
+    assert score(truth, forecast, 10.5).mape == Metric(0.0, 1)
+
+
+def test_P8_a_step_without_truth_has_no_figure_while_the_others_have() -> None:
+    truth = np.full((B, K, N), 20.0, dtype=np.float32)
+    truth[:, 1] = NAN
+    report = evaluate_forecasts(truth, truth + 1, CUT)
+    assert [scores.rmse.terms for scores in report.steps] == [B * N, 0, B * N]
+    assert report.steps[1].rmse.value is None
+    assert report.average.rmse == Metric(1.0, 2 * B * N)
+
+
+def test_P8_a_forecast_that_is_no_number_never_scores_well() -> None:
+    value = score(row(10, 20), row(NAN, 20), CUT).rmse.value
+    assert value is not None
+    assert math.isnan(value)
+
+
+@pytest.mark.parametrize("cut", [0.0, -1.0, NAN])
+def test_P8_a_cut_that_would_divide_by_zero_is_refused(cut: float) -> None:
+    with pytest.raises(ValueError, match=r"mape_cut = .*: MAPE divides by the truth, so > 0"):
+        score(row(0), row(0), cut)
+
+
+def test_P8_a_forecast_of_another_shape_is_refused_not_stretched() -> None:
+    truth, forecast = np.ones((B, K, N)), np.ones((B, K, 1))
+    unchecked = inspect.unwrap(evaluate_forecasts)  # without the shape checks of the test run
+    with pytest.raises(ValueError, match=r"truth \(5, 3, 2\) and forecast \(5, 3, 1\) differ"):
+        unchecked(truth, forecast, CUT)
+
+
+# ------------------------------------------------------------------------------ as printed
+
+
+@pytest.mark.parametrize(
+    ("metric", "text", "short", "percent"),
+    [
+        (Metric(5.18791, 7), "5.1879", "5.19", "518.79"),
+        (Metric(0.2013621, 7), "0.2014", "0.20", "20.14"),
+        (Metric(0.0, 7), "0.0000", "0.00", "0.00"),
+        (Metric(None, 0), "n/a (0 terms)", "n/a (0 terms)", "n/a (0 terms)"),
+    ],
+)
+def test_a_figure_is_printed_with_four_digits_or_two(
+    metric: Metric, text: str, short: str, percent: str
+) -> None:
+    assert [str(metric), metric.show(), metric.show(percent=True)] == [text, short, percent]
+
+
+def test_the_cut_of_the_paper_is_ten() -> None:
+    assert CUT == 10.0  # section 3.1.3
+    truth = np.full((B, K, N), 10.0)
+    report = evaluate_forecasts(truth, truth, CUT)
+    assert report.average.mape == Metric(0.0, B * K * N)
