@@ -61,14 +61,14 @@ def _compare(panel: Panel, device: str) -> tuple[list[str], list[Result]]:
     results = [
         at_most(
             f"Batches.cut(), {device}",
-            seconds["cut"] / seconds["by time"],
-            "index_select of whole rows of [M, N]",
+            seconds["cut"] / seconds["by location"],
+            "index_select into the same layout, from [N, M]",
             GOAL,
         ),
         Result(
             f"Batches.cut(), {device}",
-            round(seconds["cut"] / seconds["by location"], 3),
-            "index_select of columns of [N, M], the layout that comes out",
+            round(seconds["cut"] / seconds["by time"], 3),
+            "index_select of whole rows of [M, N], another layout",
         ),
     ]
     return notes, results

@@ -230,7 +230,9 @@ def test_forecast_prints_a_table(panel_folder: Path, run_folder: Path, run: Run)
     lines = output.splitlines()
     assert code == 0
     assert lines[0] == "unique_id,ds,ds_local,cutoff,y_hat"
-    assert lines[1].startswith("a,2015-02-08T12:00:00Z,2015-02-08T13:00:00+01:00,2015-02-08T11:00")
+    assert lines[1].startswith(
+        "a,2015-02-08T12:00:00+0000,2015-02-08T13:00:00+01:00,2015-02-08T11"
+    )
     assert len(lines) == 1 + 5 * 3
 
 

@@ -145,3 +145,8 @@ def test_covariate_names_follow_the_rule_of_ids() -> None:
         Covariates(("a", "a"), np.zeros((2, 2), np.float32))
     with pytest.raises(DataError, match="covariate y: reserved"):
         LocalCovariates(("y",), np.zeros((1, 2, 3), np.float32))
+
+
+def test_I23_a_name_may_not_command_a_terminal() -> None:
+    with pytest.raises(DataError, match=r"1 name with control characters: 'x\\x1b\]0;pwned'"):
+        Locations(("a",), ("x\x1b]0;pwned",), np.array([1.0]), np.array([2.0]))

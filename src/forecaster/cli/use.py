@@ -45,6 +45,7 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     """Forecast the next steps of every location from a saved estimator."""
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import write_forecast
+    from forecaster.panel.panel import CSV_TIME
 
     data = open_panel(panel)
     estimator = load_estimator(run)
@@ -55,4 +56,4 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     elif as_json:
         print(table.to_json(orient="records", date_format="iso"))
     else:
-        print(table.to_csv(index=False, date_format="%Y-%m-%dT%H:%M:%SZ"), end="")
+        print(table.to_csv(index=False, date_format=CSV_TIME), end="")

@@ -1,6 +1,6 @@
 """Long or wide tables from anywhere → a panel: columns guessed and said, gaps completed."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
@@ -30,11 +30,13 @@ class Layout:
     time: str
     id: str | None = None
     value: str | None = None
+    ignored: tuple[str, ...] = ()  # further columns of a long table
 
     def __str__(self) -> str:
         if self.id is None:
             return f"wide: time = {self.time}, every other column a location"
-        return f"long: time = {self.time}, id = {self.id}, value = {self.value}"
+        rest = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
+        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{rest}"
 
 
 def ingest_table(
@@ -57,6 +59,8 @@ def ingest_table(
     else:
         named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
         plain = table.select(list(named.values())).rename_columns(list(named))
+        ignored = tuple(c for c in table.column_names if c not in named.values())
+        layout = replace(layout, ignored=ignored)
         rows = read_long(plain, config.kind)
     panel = Panel(**vars(assemble(rows, config, Beside(locations))))
     return _keep_busy(panel, rules), layout
@@ -69,7 +73,7 @@ def parse_layout(text: str) -> Layout:
     if set(given) not in ({"time"}, set(FIELDS)):
         faults.add("time is needed; a long table has id and value too")
     faults.raise_any(ConfigError)
-    return Layout(**given)
+    return Layout(given["time"], given.get("id"), given.get("value"))
 
 
 def guess_layout(table: pa.Table, name: str) -> Layout:
