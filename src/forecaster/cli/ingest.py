@@ -33,6 +33,7 @@ download_app = typer.Typer(help="Fetch public data.", no_args_is_help=True)
 FROM_TRIPS = "from-trips"
 ROWS_PER_SECOND = 3e6  # both passes over Parquet on two cores; used only for estimates
 BYTES_PER_ROW = 20
+PEAK_BYTES = 3 << 29  # flat in the number of rows; docs/scale.md
 
 
 @app.command()
@@ -225,7 +226,7 @@ def _build(recipe: "Recipe", sources: "Sources", out: Path, engine: Engine, as_j
     from forecaster.ingest.build import build_panel
 
     size = sum(path.stat().st_size for path in sources.values if path.is_file())
-    screen.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, 2 << 30, "ingest")
+    screen.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
     with screen.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)
         say("writing the panel")
