@@ -246,8 +246,9 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
         '{"after": 5, "before": 1, "count": 6, "days": 1}, '
         '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
         '"metrics": {"mape_cut": 10.0}, '
-        '"panel": {"ambiguous": "null", "country": null, "kind": "count", '
-        '"nonexistent": "refuse", "step_minutes": 60, "timezone": "UTC"}}'
+        '"panel": {"ambiguous": "null", "country": null, "gaps": "refuse", "kind": "count", '
+        '"nonexistent": "refuse", "step_minutes": 60, "timezone": "UTC"}, '
+        '"table": null, "trips": null, "weather": null}'
     )
     assert Recipe().digest() == hashlib.sha256(canonical.encode()).hexdigest()
 
