@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from forecaster.estimators.check import RECIPE, small_city
 from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.evaluation.backtest import backtest, targets
 from forecaster.splits import Splits, cut_windows
 

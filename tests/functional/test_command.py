@@ -15,7 +15,6 @@ import pandas as pd
 import pytest
 
 from forecaster.artifact import load_run, save_run
-from forecaster.cli.app import main
 from forecaster.config import MetricConfig, Recipe
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
@@ -35,19 +34,6 @@ def panel_folder(tmp_path: Path) -> Path:
     frame.insert(0, "time", times)
     Panel.from_wide(frame, timezone="Europe/Berlin").save(tmp_path / "panel")
     return tmp_path / "panel"
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Return a function that runs the command in this process: exit code, output, errors."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            main([str(word) for word in words])
-        printed = capsys.readouterr()
-        return int(left.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 Run = Callable[..., tuple[int, str, str]]

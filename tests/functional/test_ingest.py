@@ -8,24 +8,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.cli.app import main
 from forecaster.panel.panel import Panel, saved_recipe
 from forecaster.publish.manifest import read_manifest
 
 Run = Callable[..., tuple[int, str, str]]
-
-
-@pytest.fixture
-def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Return a function that runs the command in this process: exit code, output, errors."""
-
-    def call(*words: object) -> tuple[int, str, str]:
-        with pytest.raises(SystemExit) as left:
-            main([str(word) for word in words])
-        printed = capsys.readouterr()
-        return int(left.value.code or 0), printed.out, printed.err
-
-    return call
 
 
 @pytest.fixture

@@ -8,22 +8,17 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError, ForecasterError, RunError
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.question import Weather
+from forecaster.estimators.sample import HOURS, PLACES, RECIPE, small_city, until_step
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.panel.parts import Covariates, Locations
 from forecaster.splits import Splits
 
 Make = Callable[[Recipe], Estimator]
 
-HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
-HOLES = 0.01
-RECIPE = Recipe(
-    lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2)
-)
 COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
@@ -65,37 +60,6 @@ def check_forecaster(make: Make) -> list[str]:
     if failures:
         raise AssertionError("\n  ".join([f"{len(failures)} checks failed", *failures]))
     return list(CHECKS)
-
-
-def small_city(kind: str = "count", seed: int = 0) -> Panel:
-    """Return a few weeks of five places with two covariates known ahead and some holes."""
-    generator = np.random.default_rng(seed)
-    clock = Clock("Europe/Berlin")
-    start = np.datetime64("2021-03-01T00", "s")  # a clock change lies within
-    hours = clock.local(clock.axis(start, HOURS)).astype("datetime64[h]").astype(np.int64) % 24
-    level = np.array([3.0, 7.0, 13.0, 29.0, 53.0])
-    rate = level * (1.2 + np.sin(hours / 24 * 2 * np.pi))[:, None]
-    values = generator.poisson(rate).astype(np.float32)
-    if kind == "measurement":
-        values -= 20
-    values[generator.random(values.shape) < HOLES] = np.nan
-    weather = np.stack(
-        [
-            generator.normal(12, 5, HOURS + KNOWN_AHEAD),
-            generator.integers(0, 2, HOURS + KNOWN_AHEAD),
-        ]
-    )
-    return Panel(
-        values=values,
-        start=start,
-        clock=clock,
-        kind="count" if kind == "count" else "measurement",
-        locations=Locations.of_ids(f"place {n}" for n in range(PLACES)),
-        covariates=Covariates(("temperature", "rain"), weather.T.astype(np.float32)),
-        local_covariates=LocalCovariates(
-            (), np.empty((0, HOURS + KNOWN_AHEAD, PLACES), dtype=np.float32)
-        ),
-    )
 
 
 def _forecasts_are_a_long_table(world: World) -> None:
@@ -262,16 +226,6 @@ def _a_wrong_origin_is_refused(world: World) -> None:
             world.fitted.forecast(world.panel, at)
     with _refused(DataError):
         world.fitted.forecast(world.panel, f"{world.panel.times[5]}Z")  # too little history
-
-
-def until_step(panel: Panel, steps: int) -> Panel:
-    """Return the first steps of a panel."""
-    return replace(
-        panel,
-        values=panel.values[:steps],
-        covariates=Covariates(panel.covariates.names, panel.covariates.values[:steps]),
-        local_covariates=LocalCovariates((), panel.local_covariates.values[:, :steps]),
-    )
 
 
 def _same_memory(one: Estimator, other: Estimator) -> bool:

@@ -17,11 +17,10 @@ import pandas as pd
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.clock.clock import LAG_CLOCK
 from forecaster.config import Recipe
-from forecaster.errors import ArtifactError, DataError, Faults, RunError, count_of, name_some
+from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
+from forecaster.estimators.match import check_run, country_of, describe, match
 from forecaster.estimators.question import (
-    MONTH_HOURS,
     Question,
     Weather,
     find_origin,
@@ -29,14 +28,12 @@ from forecaster.estimators.question import (
     look_ahead,
     refuse_missing,
     refuse_unknown_future,
-    select_covariates,
     until,
     with_weather,
 )
 from forecaster.estimators.table import forecast_table
 from forecaster.panel.panel import Panel
 from forecaster.splits import (
-    SPLITS,
     Fill,
     Splits,
     Windows,
@@ -98,13 +95,13 @@ class Estimator(ABC):
             "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
         }
         meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
-        meaning |= {"step_minutes": panel.clock.step_minutes, "country": _country(panel)}
+        meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
         panel_config = self.recipe.panel.model_copy(update=meaning)
         self.recipe = self.recipe.model_copy(update={"panel": panel_config})
         self.run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
-            about=_about(panel, splits, windows),
+            about=describe(panel, splits, windows),
             arrays={**learned, **shared},
             parents={"panel": panel.digest} if panel.digest else {},
         )
@@ -192,79 +189,6 @@ class Estimator(ABC):
         estimator = cls(run.recipe)
         estimator.run = run
         return estimator
-
-
-def check_run(run: Run) -> None:
-    """Refuse a run that lacks what every estimator needs, or whose arrays do not fit its words."""
-    about, arrays = run.about, run.arrays
-    try:
-        N, P, Q = (len(about[name]) for name in ("ids", "covariates", "local_covariates"))
-        W = len(arrays["shared.fill"])
-        shapes = {
-            "shared.fill": (W, N),
-            "shared.fill_covariates": (W, P),
-            "shared.fill_local_covariates": (Q, W, N),
-            "shared.climatology": (MONTH_HOURS, P),
-            "shared.least": (N,),
-            "shared.most": (N,),
-        }
-        wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
-        texts = ("kind", "timezone", "lag_clock")
-        wrong += [name for name in texts if not isinstance(about[name], str)]
-        if wrong or not isinstance(about["step_minutes"], int) or "holidays" not in about:
-            raise ValueError(f"wrong: {name_some(wrong) or 'step or holidays'}")
-    except (KeyError, TypeError, ValueError) as error:
-        raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
-
-
-def match(run: Run, panel: Panel) -> Panel:
-    """Return the panel's locations and covariates in the order of the run, or say what differs."""
-    about = run.about
-    faults = Faults("the panel does not fit the run")
-    ids, present = tuple(about["ids"]), set(panel.locations.ids)
-    absent, unknown = [i for i in ids if i not in present], sorted(present - set(ids))
-    sides = f"the run has {len(ids)} locations, the panel {len(present)}"
-    if absent:
-        faults.add(f"{sides}; the panel lacks {name_some(absent)}")
-    if unknown:
-        faults.add(f"{sides}; the run does not know {name_some(unknown)}")
-    for name, needed, given in (
-        ("kind", about["kind"], panel.kind),
-        ("time zone", about["timezone"], panel.clock.zone),
-        ("step", about["step_minutes"], panel.clock.step_minutes),
-        ("lag rule", about["lag_clock"], LAG_CLOCK),
-        ("holidays", about["holidays"], _country(panel)),
-    ):
-        if needed != given:
-            faults.add(f"{name}: the run has {needed!r}, the panel {given!r}")
-    present_names = {*panel.covariates.names, *panel.local_covariates.names}
-    names = (*about["covariates"], *about["local_covariates"])
-    lacking = [name for name in names if name not in present_names]
-    if lacking:
-        faults.add(f"the panel lacks the covariates {name_some(lacking)}")
-    faults.raise_any(ArtifactError)
-    chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
-    return select_covariates(panel.select(ids), *chosen)
-
-
-def _country(panel: Panel) -> str | None:
-    return panel.clock.holidays.country if panel.clock.holidays is not None else None
-
-
-def _about(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
-    counts = {name: len(getattr(windows, name)) for name in SPLITS}
-    return {
-        "ids": list(panel.locations.ids),
-        "kind": panel.kind,
-        "timezone": panel.clock.zone,
-        "step_minutes": panel.clock.step_minutes,
-        "lag_clock": LAG_CLOCK,
-        "holidays": _country(panel),
-        "covariates": list(panel.covariates.names),
-        "local_covariates": list(panel.local_covariates.names),
-        "splits": {name: [list(pair) for pair in getattr(splits, name)] for name in SPLITS},
-        "windows": counts,
-    }
 
 
 def _fitted(estimator: Estimator) -> Run:

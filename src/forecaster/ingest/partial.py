@@ -9,7 +9,7 @@ from io import BufferedWriter
 from pathlib import Path
 
 from forecaster.errors import RunError
-from forecaster.publish.writing import bytes_writer, replace_file
+from forecaster.publish.writing import bytes_writer, replace_file, sync_folder
 
 
 @dataclass(frozen=True)
@@ -68,11 +68,7 @@ class Partial:
         os.fsync(self.sink.fileno())
         self.path.replace(self.target)
         self._note.unlink(missing_ok=True)
-        folder = os.open(self.target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            os.fsync(folder)
-        finally:
-            os.close(folder)
+        sync_folder(self.target.parent)
 
 
 @contextlib.contextmanager

@@ -59,12 +59,12 @@ def publish(folder: Path, draft: Draft) -> Manifest:
         with _locked(folder):
             _refuse_foreign(folder, draft.kind)
             stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
-            _sync_folder(folder)  # the files' names must be on disk before anything points at them
+            sync_folder(folder)  # the files' names must be on disk before anything points at them
             manifest = Manifest(
                 draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
             )
             _replace(folder / MANIFEST, bytes_writer(manifest.to_bytes()))
-            _sync_folder(folder)
+            sync_folder(folder)
             if read_manifest(folder).digest != manifest.digest:
                 raise RunError(f"{folder}: the manifest reads back differently; check the disk")
     except OSError as error:
@@ -77,7 +77,7 @@ def replace_file(path: Path, write: Writer) -> None:
     try:
         _make_folder(path.parent)
         _replace(path, write)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise _explain(error, path) from error
 
@@ -163,10 +163,11 @@ def _make_folder(folder: Path) -> None:
     _make_folder(folder.parent)
     with contextlib.suppress(FileExistsError):  # another writer may be as fast
         os.mkdir(folder)
-    _sync_folder(folder.parent)
+    sync_folder(folder.parent)
 
 
-def _sync_folder(folder: Path) -> None:
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on disk."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -273,7 +274,7 @@ def prune(folder: Path) -> list[Path]:
             removed = leftovers(folder, read_manifest(folder))
             for path in removed:
                 os.unlink(path)
-            _sync_folder(folder)
+            sync_folder(folder)
     except OSError as error:
         raise _explain(error, folder) from error
     return removed

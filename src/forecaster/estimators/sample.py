@@ -1,0 +1,57 @@
+"""A few weeks of five places, small enough to fit any estimator to in a moment."""
+
+from dataclasses import replace
+
+import numpy as np
+
+from forecaster.clock.clock import Clock
+from forecaster.config import LagConfig, Recipe, Season
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+
+HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
+HOLES = 0.01
+RECIPE = Recipe(
+    lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2)
+)
+
+
+def small_city(kind: str = "count", seed: int = 0) -> Panel:
+    """Return a few weeks of five places with two covariates known ahead and some holes."""
+    generator = np.random.default_rng(seed)
+    clock = Clock("Europe/Berlin")
+    start = np.datetime64("2021-03-01T00", "s")  # a clock change lies within
+    hours = clock.local(clock.axis(start, HOURS)).astype("datetime64[h]").astype(np.int64) % 24
+    level = np.array([3.0, 7.0, 13.0, 29.0, 53.0])
+    rate = level * (1.2 + np.sin(hours / 24 * 2 * np.pi))[:, None]
+    values = generator.poisson(rate).astype(np.float32)
+    if kind == "measurement":
+        values -= 20
+    values[generator.random(values.shape) < HOLES] = np.nan
+    weather = np.stack(
+        [
+            generator.normal(12, 5, HOURS + KNOWN_AHEAD),
+            generator.integers(0, 2, HOURS + KNOWN_AHEAD),
+        ]
+    )
+    return Panel(
+        values=values,
+        start=start,
+        clock=clock,
+        kind="count" if kind == "count" else "measurement",
+        locations=Locations.of_ids(f"place {n}" for n in range(PLACES)),
+        covariates=Covariates(("temperature", "rain"), weather.T.astype(np.float32)),
+        local_covariates=LocalCovariates(
+            (), np.empty((0, HOURS + KNOWN_AHEAD, PLACES), dtype=np.float32)
+        ),
+    )
+
+
+def until_step(panel: Panel, steps: int) -> Panel:
+    """Return the first steps of a panel."""
+    return replace(
+        panel,
+        values=panel.values[:steps],
+        covariates=Covariates(panel.covariates.names, panel.covariates.values[:steps]),
+        local_covariates=LocalCovariates((), panel.local_covariates.values[:, :steps]),
+    )
