@@ -26,13 +26,14 @@ _ISO = (
     r"(?P<offset>Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$"  # no place was ever 16 hours from Greenwich
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
+_SOURCE = b"forecaster.source"
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
 
 
 def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
     """Return a table and its name for messages; columns named in `texts` are never numbers."""
     if isinstance(source, pa.Table):
-        return source, "table"
+        return source, (source.schema.metadata or {}).get(_SOURCE, b"table").decode()
     if isinstance(source, pd.DataFrame):
         return _from_pandas(source), "table"
     path = Path(source)
@@ -40,12 +41,17 @@ def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
         raise DataError(f"{path}: no such file; give a .csv or .parquet table")
     try:
         if path.suffix == ".parquet":
-            return pq.read_table(path), str(path)
+            return _named(pq.read_table(path), path), str(path)
         if path.suffix in (".csv", ".gz"):
-            return _read_csv(path, texts), str(path)
+            return _named(_read_csv(path, texts), path), str(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error})") from error
     raise DataError(f"{path}: {path.suffix or 'no suffix'}; a .csv, .csv.gz or .parquet is needed")
+
+
+def _named(table: pa.Table, path: Path) -> pa.Table:
+    """Return the table with its file's name on it; select and rename keep it there."""
+    return table.replace_schema_metadata({_SOURCE: str(path).encode()})
 
 
 def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
