@@ -195,3 +195,15 @@ def test_a_panel_without_the_holidays_of_the_run_is_refused(
 def test_no_origins_give_no_forecasts(panel: Panel, splits: Splits, recipe: Recipe) -> None:
     fitted = SeasonalNaive(recipe).fit(panel, splits)
     assert fitted.predict(panel, np.array([], dtype=np.int64)).shape == (0, 3, PLACES)
+
+
+def test_P10_small_measurements_have_a_range_too(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    values = np.random.default_rng(0).uniform(0.2, 0.4, (HOURS, PLACES))
+    panel = make_panel(values, "measurement")
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    changed = panel.values.copy()
+    changed[1000, 2] = 0.9
+    fitted.forecast(replace(panel, values=changed), f"{panel.times[1000]}Z")
+    assert "outside training range: recent values of 1 location (p2)" in caplog.text

@@ -95,8 +95,11 @@ def test_P1_a_missing_origin_is_refused_although_the_history_is_not(panel: Panel
 
 def test_a_missing_hour_outside_the_lags_does_not_matter(panel: Panel) -> None:
     values = panel.values.copy()
-    values[390] = np.nan
-    refuse_missing(replace(panel, values=values), LAGS, 400)
+    values[390] = np.nan  # 400 looks at 377, 376, 353, 352 and the last three steps
+    gap = replace(panel, values=values)
+    refuse_missing(gap, LAGS, 400)
+    with pytest.raises(DataError, match="history incomplete"):
+        refuse_missing(gap, LAGS, 391)  # which does look at it
 
 
 @pytest.mark.parametrize("absent", [1, 2, 3])

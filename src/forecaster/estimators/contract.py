@@ -218,7 +218,8 @@ def _warn_outside(run: Run, panel: Panel, origin: int) -> None:
     """Warn of recent values far beyond anything seen in training."""
     least, most = run.arrays["shared.least"], run.arrays["shared.most"]
     recent = panel.values[max(origin - run.recipe.lags.recent + 1, 0) : origin + 1]
-    reach = np.maximum(most - least, 1)
+    smallest = 1.0 if run.about["kind"] == "count" else 0.0  # one ride is no surprise
+    reach = np.maximum(most - least, smallest)
     far = ((recent > most + reach) | (recent < least - reach)).any(axis=0)
     if far.any():
         ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
