@@ -4,7 +4,10 @@ BIN := .venv/bin
 comma := ,
 READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
-PARTS := artifact clock config estimators evaluation ingest metrics panel pipeline publish report splits synthetic windows
+# Those that hold numba functions (graph.descent, kernels.loops) cannot be.
+PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish report splits synthetic windows \
+  $(addprefix graph.,alternatives covariance dependency exports lasso learn newton selection storage) \
+  $(addprefix kernels.,cpu pattern product reference)
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 

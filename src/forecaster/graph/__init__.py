@@ -1,0 +1,1 @@
+"""Which locations depend on each other: covariance, graphical lasso, conditional correlation."""

@@ -1,0 +1,1 @@
+"""The block-sparse product behind every sparse layer, and its backends."""

@@ -1,0 +1,1 @@
+"""Networks as pure computation: the graph Transformer and its dense counterpart."""
