@@ -1,0 +1,164 @@
+"""The compiled loops of the graphical lasso: each column of the covariance is a lasso regression.
+
+Block coordinate descent on the dual (Friedman, Hastie & Tibshirani 2008). With column j set apart,
+    β = argmin ½ βᵀ W₁₁ β − s₁₂ᵀ β + Σ_i λ_ij |β_i|,    w₁₂ = W₁₁ β.
+Only the few β_i ≠ 0 are worked on: a regression of k terms costs k·N + k² operations, not N².
+"""
+
+import math
+
+import numpy as np
+from numba import njit
+
+# NaN and infinity keep their meaning: they must be found, not optimised away.
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
+_ROUNDS = 4  # times that a regression may take in more terms before the next column
+_PASSES = 20  # over the terms of a regression, before the slow ones jump
+_JUMPS = 20  # in one round, at most
+_SMALLEST = 1e-13  # nothing finer can be told apart at the scale of correlations
+_SHARE = 0.5  # of the largest violation: terms that violate more are taken in together
+
+
+@njit(cache=True, fastmath=_FAST)
+def sweep_columns(S, limits, W, regressions, columns, slack):  # type: ignore[no-untyped-def]
+    """Regress some columns on all others; W and the regressions change in place.
+
+    Args:
+        S: correlations.
+        limits: λ_ij; the diagonal is not read.
+        W: the covariance so far, positive definite; it stays so.
+        regressions: row j is β of column j.
+        columns: the first to regress and the one after the last.
+        slack: the share of λ_ij by which a regression may miss its optimum.
+    """
+    N = len(S)
+    fitted, terms, taken = np.empty(N), np.empty(N, np.int64), np.empty(N, np.bool_)
+    for j in range(columns[0], columns[1]):
+        beta, limit = regressions[j], limits[j]
+        taken[:] = beta != 0.0
+        for _ in range(_ROUNDS):
+            chosen = terms[: _list(taken, terms)]
+            _descend(W, S[j], beta, limit, slack, chosen)
+            _fit(W, beta, chosen, fitted)
+            taken[:] = beta != 0.0
+            taken[j] = True  # never a term of its own
+            more = _take_in(S[j], fitted, limit, slack, taken)
+            taken[j] = False
+            if not more:
+                break
+        if W[j, j] > fitted @ beta:  # else W would not stay positive definite: tighter next time
+            fitted[j] = W[j, j]
+            W[j] = fitted
+            W[:, j] = fitted
+
+
+@njit(cache=True, fastmath=_FAST)
+def _list(taken, terms):  # type: ignore[no-untyped-def]
+    """Write down which are taken and return how many."""
+    count = 0
+    for i in range(len(taken)):
+        if taken[i]:
+            terms[count] = i
+            count += 1
+    return count
+
+
+@njit(cache=True, fastmath=_FAST)
+def _descend(W, target, beta, limit, slack, terms):  # type: ignore[no-untyped-def]
+    """Solve the regression on the given terms, β in place."""
+    inner = _gather(W, terms)
+    aim, bound, b = target[terms], limit[terms], beta[terms]
+    for _ in range(_JUMPS):
+        if _step(inner, aim, bound, b, slack):
+            break
+        _jump(inner, aim, bound, b)
+    beta[terms] = b
+
+
+@njit(cache=True, fastmath=_FAST)
+def _step(inner, aim, bound, b, slack):  # type: ignore[no-untyped-def]
+    """Minimise over one term after the other; tell whether that has settled."""
+    slope = inner @ b
+    for _ in range(_PASSES):
+        settled = True
+        for a in range(len(b)):
+            curvature = inner[a, a]
+            pull = aim[a] - slope[a] + curvature * b[a]
+            value = math.copysign(max(abs(pull) - bound[a], 0.0), pull) / curvature
+            step = value - b[a]
+            if step != 0.0:
+                b[a] = value
+                for c in range(len(b)):
+                    slope[c] += step * inner[a, c]
+                settled = settled and abs(step) * curvature <= max(slack * bound[a], _SMALLEST)
+        if settled:
+            return True
+    return False
+
+
+@njit(cache=True, fastmath=_FAST)
+def _jump(inner, aim, bound, b):  # type: ignore[no-untyped-def]
+    """Go to the minimum over all b ≠ 0 that keep their sign, or to where the first would lose it.
+
+    Nearly collinear columns settle slowly term by term; this is exact however collinear they are.
+    """
+    live = np.flatnonzero(b)
+    now, curvature = b[live], _gather(inner, live)
+    for a in range(len(live)):
+        curvature[a, a] += _SMALLEST  # a pivot is never exactly 0
+    goal = np.linalg.solve(curvature, aim[live] - bound[live] * np.sign(now))
+    share, first = 1.0, -1
+    for a in range(len(live)):
+        if goal[a] * now[a] < 0.0 and now[a] / (now[a] - goal[a]) < share:
+            share, first = now[a] / (now[a] - goal[a]), a
+    now += share * (goal - now)
+    if first >= 0:
+        now[first] = 0.0
+    if np.isfinite(now).all():
+        b[live] = now
+
+
+@njit(cache=True, fastmath=_FAST)
+def _gather(W, terms):  # type: ignore[no-untyped-def]
+    """Return W's rows and columns of the terms."""
+    inner = np.empty((len(terms), len(terms)))
+    for a in range(len(terms)):
+        row = W[terms[a]]
+        for b in range(len(terms)):
+            inner[a, b] = row[terms[b]]
+    return inner
+
+
+@njit(cache=True, fastmath=_FAST)
+def _fit(W, beta, terms, fitted):  # type: ignore[no-untyped-def]
+    """Write W₁₁ β, four terms at a time: one pass over `fitted` for each four rows of W."""
+    fitted[:] = 0.0
+    whole = len(terms) - len(terms) % 4
+    for a in range(0, whole, 4):
+        i, j, k, m = terms[a], terms[a + 1], terms[a + 2], terms[a + 3]
+        wi, wj, wk, wm = W[i], W[j], W[k], W[m]
+        bi, bj, bk, bm = beta[i], beta[j], beta[k], beta[m]
+        for n in range(len(fitted)):
+            fitted[n] += bi * wi[n] + bj * wj[n] + bk * wk[n] + bm * wm[n]
+    for a in range(whole, len(terms)):
+        i = terms[a]
+        for n in range(len(fitted)):
+            fitted[n] += beta[i] * W[i, n]
+
+
+@njit(cache=True, fastmath=_FAST)
+def _take_in(target, fitted, limit, slack, taken):  # type: ignore[no-untyped-def]
+    """Take in the terms whose zero violates its optimality most; tell whether there were any."""
+    worst = 0.0
+    for i in range(len(target)):
+        if not taken[i]:
+            excess = abs(target[i] - fitted[i]) - limit[i]
+            if excess > max(slack * limit[i], _SMALLEST):
+                worst = max(worst, excess)
+    if worst == 0.0:
+        return False
+    for i in range(len(target)):
+        excess = abs(target[i] - fitted[i]) - limit[i]
+        if excess >= _SHARE * worst and excess > max(slack * limit[i], _SMALLEST):
+            taken[i] = True
+    return True

@@ -1,0 +1,325 @@
+"""The graphical lasso: the sparse precision matrix of a Gaussian, with a proof of how exact it is.
+
+    Q = argmin tr(SQ) − log|Q| + λ Σ_ij |Q_ij|          (Eq. 4)
+    dual: max log|W| + N   over   |W_ij − S_ij| ≤ λ
+
+Any W inside the box bounds the optimum from below, so the distance between the two objectives at a
+found pair (Q, W), the duality gap, bounds how far Q's objective is from the best one.
+"""
+
+import logging
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Float64, Int64
+from scipy.linalg.lapack import dpotrf
+from scipy.sparse import csr_array
+from scipy.sparse.csgraph import connected_components
+
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
+from forecaster.graph.descent import sweep_columns
+
+log = logging.getLogger(__name__)
+
+_COLUMNS = 256  # per call of the compiled loops: how long Ctrl-C waits
+_SLACK = 0.05  # of λ: how exact the first regressions are
+_TIGHTER = 0.5  # what each iteration makes of that
+_COLLINEAR = 1e-10  # correlations this near to ±1
+_RIDGE = 1e-8  # added to a correlation matrix that is singular beyond what λ can mend
+_ASYMMETRY = 1e-6  # of a correlation: what rounding may leave, single precision included
+
+
+@dataclass(frozen=True)
+class LassoResult:
+    """A precision matrix and its certificate: precision and covariance give the gap."""
+
+    precision: Float64[np.ndarray, "N N"]  # Q: symmetric, positive definite, exact zeros
+    covariance: Float64[np.ndarray, "N N"]  # W: within λ of S; Q's inverse up to the gap
+    gap: float  # divided by N; the objective is at most gap · N above the best one
+    iterations: int
+    converged: bool  # whether the gap asked for was reached
+    notes: tuple[str, ...]  # what was degenerate, by index, and what was done
+
+
+class _Pair(NamedTuple):
+    precision: Float64[np.ndarray, "n n"]
+    covariance: Float64[np.ndarray, "n n"]
+    gap: float  # not divided
+
+
+class _Block(NamedTuple):
+    """One connected component, on the scale of correlations."""
+
+    correlation: Float64[np.ndarray, "n n"]
+    scale: Float64[np.ndarray, " n"]  # λ_ij = λ · scale_i · scale_j
+    limits: Float64[np.ndarray, "n n"]  # those λ_ij; the diagonal is 0 where it is free
+
+
+def graphical_lasso(
+    covariance: Float[np.ndarray, "N N"],
+    penalty: float,
+    *,
+    penalise_diagonal: bool = True,
+    gap_tolerance: float = 1e-4,
+    max_iterations: int = 100,
+    start: LassoResult | None = None,
+) -> LassoResult:
+    """Return the minimiser of Eq. 4.
+
+    Args:
+        covariance: S, symmetric and positive semidefinite.
+        penalty: λ > 0, in the units of S.
+        penalise_diagonal: whether λ weighs all entries, as Eq. 4 prints, or those off the
+            diagonal only, as most libraries do.
+        gap_tolerance: the duality gap, divided by N, at which to stop.
+        max_iterations: sweeps over all columns, at most.
+        start: the result at a penalty near by.
+    """
+    S = _checked(covariance, penalty, start)
+    deviation = np.sqrt(np.diag(S))
+    constant = deviation <= np.finfo(float).tiny
+    weighed = penalise_diagonal | constant  # without λ a constant variable has no solution
+    diagonal = np.diag(S) + np.where(weighed, penalty, 0.0)  # of W, at the optimum
+    precision, dual = np.diag(1.0 / diagonal), np.diag(diagonal)
+    notes = _describe_constant(constant, penalise_diagonal)
+    gap, iterations = 0.0, 0
+    for members in _components(S, penalty):
+        block = _cut(S, penalty, members, 1.0 / deviation[members], penalise_diagonal)
+        notes += _describe_collinear(block, members)
+        first = None if start is None else _restrict(start, members, block.scale)
+        W, remark = _begin(block, members, first)
+        notes += remark
+        pair, used = _solve(block, W, first, gap_tolerance, max_iterations)
+        place, units = np.ix_(members, members), np.outer(block.scale, block.scale)
+        precision[place], dual[place] = pair.precision * units, pair.covariance / units
+        gap, iterations = gap + pair.gap, max(iterations, used)
+    gap /= len(S)
+    if gap > gap_tolerance:
+        message = f"gap {gap:.2g} > {gap_tolerance:.2g} after {count_of(iterations, 'iteration')}"
+        log.warning("graphical lasso not converged: %s", message)
+        notes += (message,)
+    return LassoResult(precision, dual, gap, iterations, gap <= gap_tolerance, notes)
+
+
+def graphical_lasso_path(
+    covariance: Float[np.ndarray, "N N"],
+    penalties: Iterable[float],
+    *,
+    penalise_diagonal: bool = True,
+    gap_tolerance: float = 1e-4,
+    max_iterations: int = 100,
+) -> Iterator[LassoResult]:
+    """Yield the result at each penalty in turn, each begun at the one before.
+
+    Give the largest penalty first: its result is sparse and cheap.
+    """
+    result = None
+    for penalty in penalties:
+        result = graphical_lasso(
+            covariance,
+            penalty,
+            penalise_diagonal=penalise_diagonal,
+            gap_tolerance=gap_tolerance,
+            max_iterations=max_iterations,
+            start=result,
+        )
+        yield result
+
+
+def _checked(
+    covariance: Float[np.ndarray, "N N"], penalty: float, start: LassoResult | None
+) -> Float64[np.ndarray, "N N"]:
+    """Return S as exactly symmetric float64, or name everything that is wrong with it."""
+    if not (np.isfinite(penalty) and penalty > 0):
+        raise ConfigError(f"penalty {penalty}: λ must be a number above 0, such as 0.1")
+    S = np.asarray(covariance, dtype=np.float64)
+    faults = Faults("covariance")
+    wrong = np.argwhere(~np.isfinite(S))
+    if len(wrong):
+        places = name_some(map(tuple, wrong.tolist()))
+        faults.add(f"{count_of(len(wrong), 'value')} NaN or infinite, at {places}")
+    if (np.diag(S) < 0).any():
+        places = name_some(np.flatnonzero(np.diag(S) < 0))
+        faults.add(f"negative variances at {places}; a covariance has none")
+    faults.raise_any(DataError)
+    if start is not None and start.precision.shape != S.shape:
+        message = f"start is for {len(start.precision)} variables, the covariance for {len(S)}"
+        raise ConfigError(f"{message}; begin without it")
+    deviation = np.sqrt(np.diag(S))
+    bounds = np.outer(deviation, deviation)
+    if (np.abs(S - S.T) > _ASYMMETRY * bounds).any():
+        raise DataError("covariance: not symmetric; give X.T @ X / M of centred columns")
+    if (np.abs(S) > (1 + _ASYMMETRY) * bounds).any():
+        first = tuple(np.argwhere(np.abs(S) > (1 + _ASYMMETRY) * bounds)[0].tolist())
+        raise DataError(f"covariance: entry {first} exceeds what its two variances allow")
+    return np.asarray(S if np.array_equal(S, S.T) else (S + S.T) / 2)
+
+
+def _components(
+    S: Float64[np.ndarray, "N N"], penalty: float
+) -> list[Int64[np.ndarray, " members"]]:
+    """Return the members of each connected component of |S_ij| > λ that has more than one.
+
+    Q is zero between components, so each is a problem of its own (Witten, Friedman & Simon 2011).
+    """
+    joined = np.abs(S) > penalty
+    np.fill_diagonal(joined, False)
+    _, label = connected_components(csr_array(joined), directed=False)
+    order = np.argsort(label, kind="stable")
+    groups = np.split(order, np.flatnonzero(np.diff(label[order])) + 1)
+    return [group for group in groups if len(group) > 1]
+
+
+def _cut(
+    S: Float64[np.ndarray, "N N"],
+    penalty: float,
+    members: Int64[np.ndarray, " n"],
+    scale: Float64[np.ndarray, " n"],
+    penalise_diagonal: bool,
+) -> _Block:
+    correlation = S[np.ix_(members, members)]
+    correlation *= scale[:, None]
+    correlation *= scale
+    limits = penalty * np.outer(scale, scale)
+    if not penalise_diagonal:
+        np.fill_diagonal(limits, 0.0)
+    return _Block(correlation, scale, limits)
+
+
+def _describe_constant(
+    constant: Bool[np.ndarray, " N"], penalise_diagonal: bool
+) -> tuple[str, ...]:
+    if not constant.any():
+        return ()
+    treated = "" if penalise_diagonal else ", its diagonal penalised as if all were"
+    names = name_some(np.flatnonzero(constant))
+    return (f"zero variance at {names}: kept isolated{treated}",)
+
+
+def _describe_collinear(block: _Block, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
+    pairs = np.argwhere(np.triu(np.abs(block.correlation) >= 1 - _COLLINEAR, 1))
+    if not len(pairs):
+        return ()
+    names = name_some(map(tuple, members[pairs].tolist()))
+    return (f"collinear pairs {names}: the penalty alone decides between them",)
+
+
+def _restrict(
+    start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
+) -> _Pair:
+    """Return the part of an earlier result that concerns one component, on its scale."""
+    place, units = np.ix_(members, members), np.outer(scale, scale)
+    return _Pair(start.precision[place] / units, start.covariance[place] * units, np.inf)
+
+
+def _begin(
+    block: _Block, members: Int64[np.ndarray, " n"], first: _Pair | None
+) -> tuple[Float64[np.ndarray, "n n"], tuple[str, ...]]:
+    """Return a positive definite W inside the box, and what had to be done to find one.
+
+    Tried in turn: what an earlier result gives, the sparsest W, the W nearest to S + λI.
+    """
+    guesses = [np.zeros_like(block.correlation), block.correlation]
+    if first is not None:
+        guesses.insert(0, first.covariance)
+    for guess in guesses:
+        W = _into_box(block, guess)
+        if np.isfinite(_log_determinant(W)):
+            return W, ()
+    W = _shrunk(block)
+    if np.isfinite(_log_determinant(W)):
+        return W, ()
+    lowest = float(np.linalg.eigvalsh(block.correlation)[0])
+    if lowest < -_RIDGE:
+        message = f"covariance: not positive semidefinite (eigenvalue {lowest:.2g} as correlation)"
+        raise DataError(f"{message}; a covariance of complete rows is")
+    block.correlation.flat[:: len(W) + 1] += 10 * _RIDGE
+    note = f"λ is too small to mend the singular covariance of {name_some(members)}"
+    return _shrunk(block), (f"{note}: their variances were raised by {10 * _RIDGE:g} of them",)
+
+
+def _into_box(block: _Block, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    """Return the point of |W_ij − S_ij| ≤ λ_ij nearest to a guess; W_ii = S_ii + λ_ii."""
+    W = np.clip(guess - block.correlation, -block.limits, block.limits)
+    np.fill_diagonal(W, np.diag(block.limits))
+    W += block.correlation
+    return np.asarray(W)
+
+
+def _shrunk(block: _Block) -> Float64[np.ndarray, "n n"]:
+    """Return S moved towards its diagonal as far as the box allows."""
+    off = np.abs(block.correlation)
+    np.fill_diagonal(off, 0.0)
+    share = min(1.0, float(np.min(block.limits[off > 0] / off[off > 0], initial=1.0)))
+    W = (1.0 - share) * block.correlation
+    np.fill_diagonal(W, np.diag(block.correlation) + np.diag(block.limits))
+    return W
+
+
+def _solve(
+    block: _Block,
+    W: Float64[np.ndarray, "n n"],
+    first: _Pair | None,
+    gap_tolerance: float,
+    max_iterations: int,
+) -> tuple[_Pair, int]:
+    """Return the best pair found, and after how many sweeps over the columns."""
+    N = len(W)
+    best = _diagonal_pair(block, W)
+    regressions = np.zeros_like(W) if first is None else _regressions(first.precision)
+    slack, iteration = _SLACK, 0
+    for iteration in range(1, max_iterations + 1):
+        for column in range(0, N, _COLUMNS):
+            span = column, min(column + _COLUMNS, N)
+            sweep_columns(block.correlation, block.limits, W, regressions, span, slack)
+        best = min(best, _certify(block, W, regressions), key=lambda pair: pair.gap)
+        log.debug("sweep %d over %d columns: gap %.2g", iteration, N, best.gap / N)
+        if best.gap <= gap_tolerance * N:
+            break
+        slack *= _TIGHTER
+    return best, iteration
+
+
+def _regressions(precision: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    """Return β of every column, row by row: β_j = −Q_j / Q_jj."""
+    beta = precision / -np.diag(precision)[:, None]
+    np.fill_diagonal(beta, 0.0)
+    return np.asarray(beta)
+
+
+def _diagonal_pair(block: _Block, W: Float64[np.ndarray, "n n"]) -> _Pair:
+    """Return the pair that is there before any sweep."""
+    precision = np.diag(1.0 / np.diag(W))
+    return _Pair(precision, W.copy(), _gap(block, precision, W))
+
+
+def _certify(
+    block: _Block, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
+) -> _Pair:
+    """Return Q of the regressions and W put into the box, with the gap between them.
+
+    q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
+    """
+    diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
+    Q = regressions * -diagonal[:, None]
+    kept = (Q != 0) & (Q.T != 0)
+    Q = (Q + Q.T) / 2
+    Q[~kept] = 0.0
+    np.fill_diagonal(Q, diagonal)
+    dual = _into_box(block, W)
+    return _Pair(Q, dual, _gap(block, Q, dual))
+
+
+def _gap(block: _Block, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
+    """Return primal minus dual objective; infinite where Q or W is not positive definite."""
+    fit = float(np.vdot(block.correlation, Q)) + float(np.vdot(block.limits, np.abs(Q)))
+    gap = fit - _log_determinant(Q) - _log_determinant(W) - len(Q)
+    return max(gap, 0.0) if np.isfinite(gap) else np.inf
+
+
+def _log_determinant(matrix: Float64[np.ndarray, "n n"]) -> float:
+    """Return log|A|, or −∞ where A is not positive definite."""
+    factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
+    return 2.0 * float(np.log(np.diagonal(factor)).sum()) if info == 0 else -np.inf
