@@ -66,6 +66,11 @@ def at_most(name: str, ratio: float, against: str, limit: float) -> Result:
     return Result(name, round(ratio, 3), against, goal=f"≤ {limit:g}", met=ratio <= limit)
 
 
+def at_least(name: str, ratio: float, against: str, limit: float) -> Result:
+    """Return a result whose goal is a ratio of at least `limit`."""
+    return Result(name, round(ratio, 3), against, goal=f"≥ {limit:g}", met=ratio >= limit)
+
+
 def report(options: Options, notes: list[str], results: list[Result]) -> None:
     """Print notes and results for people, or one JSON object per result for programs."""
     if options.json:

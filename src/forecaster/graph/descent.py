@@ -3,6 +3,8 @@
 Block coordinate descent on the dual (Friedman, Hastie & Tibshirani 2008). With column j set apart,
     β = argmin ½ βᵀ W₁₁ β − s₁₂ᵀ β + Σ_i λ_ij |β_i|,    w₁₂ = W₁₁ β.
 Only the few β_i ≠ 0 are worked on: a regression of k terms costs k·N + k² operations, not N².
+Nothing here calls BLAS: its threads cost more than problems this small, and results must not
+depend on how many there are.
 """
 
 import math
@@ -46,7 +48,9 @@ def sweep_columns(S, limits, W, regressions, columns, slack):  # type: ignore[no
             taken[j] = False
             if not more:
                 break
-        if W[j, j] > fitted @ beta:  # else W would not stay positive definite: tighter next time
+        if W[j, j] > _dot(
+            fitted, beta
+        ):  # else W would not stay positive definite: tighter next time
             fitted[j] = W[j, j]
             W[j] = fitted
             W[:, j] = fitted
@@ -78,7 +82,7 @@ def _descend(W, target, beta, limit, slack, terms):  # type: ignore[no-untyped-d
 @njit(cache=True, fastmath=_FAST)
 def _step(inner, aim, bound, b, slack):  # type: ignore[no-untyped-def]
     """Minimise over one term after the other; tell whether that has settled."""
-    slope = inner @ b
+    slope = _multiply(inner, b)
     for _ in range(_PASSES):
         settled = True
         for a in range(len(b)):
@@ -106,7 +110,8 @@ def _jump(inner, aim, bound, b):  # type: ignore[no-untyped-def]
     now, curvature = b[live], _gather(inner, live)
     for a in range(len(live)):
         curvature[a, a] += _SMALLEST  # a pivot is never exactly 0
-    goal = np.linalg.solve(curvature, aim[live] - bound[live] * np.sign(now))
+    goal = aim[live] - bound[live] * np.sign(now)
+    _solve(curvature, goal)
     share, first = 1.0, -1
     for a in range(len(live)):
         if goal[a] * now[a] < 0.0 and now[a] / (now[a] - goal[a]) < share:
@@ -116,6 +121,36 @@ def _jump(inner, aim, bound, b):  # type: ignore[no-untyped-def]
         now[first] = 0.0
     if np.isfinite(now).all():
         b[live] = now
+
+
+@njit(cache=True, fastmath=_FAST)
+def _solve(A, y):  # type: ignore[no-untyped-def]
+    """Solve A x = y for a positive definite A by its Cholesky factor, both in place."""
+    for i in range(len(y)):
+        for j in range(i + 1):
+            rest = A[i, j] - _dot(A[i, :j], A[j, :j])
+            A[i, j] = rest / A[j, j] if j < i else math.sqrt(rest)
+        y[i] = (y[i] - _dot(A[i, :i], y[:i])) / A[i, i]
+    for i in range(len(y) - 1, -1, -1):
+        y[i] /= A[i, i]
+        for j in range(i):
+            y[j] -= A[i, j] * y[i]
+
+
+@njit(cache=True, fastmath=_FAST)
+def _multiply(A, x):  # type: ignore[no-untyped-def]
+    y = np.empty(len(x))
+    for i in range(len(x)):
+        y[i] = _dot(A[i], x)
+    return y
+
+
+@njit(cache=True, fastmath=_FAST)
+def _dot(x, y):  # type: ignore[no-untyped-def]
+    total = 0.0
+    for i in range(len(x)):
+        total += x[i] * y[i]
+    return total
 
 
 @njit(cache=True, fastmath=_FAST)

@@ -1,0 +1,80 @@
+"""How much of the city's known dependency graph is found: F1 of the edges, by every rule."""
+
+import time
+
+from benchmarks.measure import at_least, read_options, report
+
+OPTIONS = read_options(__doc__)
+
+import numpy as np  # noqa: E402 (after the threads are set)
+
+from forecaster.config import GraphConfig  # noqa: E402
+from forecaster.graph.dependency import (  # noqa: E402
+    DependencyGraph,
+    keep_above,
+    threshold_for_degree,
+)
+from forecaster.graph.learn import learn_graph  # noqa: E402
+from forecaster.splits import Splits  # noqa: E402
+from forecaster.synthetic.city import City, make_city  # noqa: E402
+from forecaster.synthetic.dependencies import AVERAGE_DEGREE  # noqa: E402
+
+PAPER_HOURS = 52_560  # of training; the hours after them are held out
+PAPER_THRESHOLD = 0.1
+GOAL = 0.95
+KINDS = {
+    "lasso, λ by held-out likelihood": GraphConfig(threshold=0.0),
+    "lasso, λ by EBIC": GraphConfig(threshold=0.0, choose="ebic"),
+    "lasso, λ = 0.05": GraphConfig(threshold=0.0, penalty=0.05),
+    "thresholded inverse": GraphConfig(threshold=0.0, kind="inverse"),
+    "Pearson correlation": GraphConfig(threshold=0.0, kind="pearson"),
+    "raw demand, lasso, λ by held-out likelihood": GraphConfig(threshold=0.0, subtract="nothing"),
+    "raw demand, thresholded inverse": GraphConfig(
+        threshold=0.0, subtract="nothing", kind="inverse"
+    ),
+}
+
+
+def main() -> None:
+    """Learn every kind of graph once and cut it by both thresholds."""
+    hours, locations = (17_520, 200) if OPTIONS.quick else (PAPER_HOURS, 996)
+    city = make_city(locations=locations, hours=hours + 48)
+    stamps = [f"{time}Z" for time in city.panel.times]
+    splits = Splits(
+        [(stamps[0], stamps[hours - 1])],
+        [(stamps[hours], stamps[hours + 23])],
+        [(stamps[hours + 24], stamps[hours + 47])],
+    )
+    notes, default = [f"{locations} locations, {hours:,} training hours"], 0.0
+    for name, config in KINDS.items():
+        begin = time.perf_counter()
+        graph = learn_graph(city.panel, splits, config)
+        seconds = time.perf_counter() - begin
+        notes.append(f"{name:44} {_describe(city, graph)}; {seconds:.1f} s")
+        default = default or _f1(city, graph, AVERAGE_DEGREE)
+    name = "F1 at the true average degree, by default"
+    report(OPTIONS, notes, [at_least(name, default, "all edges", GOAL)])
+
+
+def _describe(city: City, graph: DependencyGraph) -> str:
+    penalty = "" if graph.about.penalty is None else f", λ = {graph.about.penalty:.3g}"
+    degree = 2 * len(keep_above(graph.matrix(), PAPER_THRESHOLD).pairs) / len(graph.locations)
+    at_degree, at_value = _f1(city, graph, AVERAGE_DEGREE), _f1(city, graph, None)
+    text = f"F1 {at_degree:.3f} at degree {AVERAGE_DEGREE:g}, {at_value:.3f} at"
+    return f"{text} {PAPER_THRESHOLD:g} (degree {degree:.1f}){penalty}"
+
+
+def _f1(city: City, graph: DependencyGraph, degree: float | None) -> float:
+    """Return the harmonic mean of precision and recall of the edges above a threshold."""
+    strengths, N = graph.matrix(), len(graph.locations)
+    cut = PAPER_THRESHOLD if degree is None else threshold_for_degree(strengths, degree)
+    found, (first, second) = (
+        keep_above(strengths, cut).pairs,
+        (city.edges.first, city.edges.second),
+    )
+    shared = np.intersect1d(found[:, 0] * N + found[:, 1], first * N + second)
+    return 2 * len(shared) / (len(found) + len(first))
+
+
+if __name__ == "__main__":
+    main()
