@@ -6,13 +6,13 @@ READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
 # Those that hold numba functions (graph.descent, kernels.loops) cannot be.
 PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish report splits synthetic windows \
-  $(addprefix graph.,alternatives covariance dependency exports lasso learn selection storage) \
+  $(addprefix graph.,alternatives certificate covariance dependency exports lasso learn selection storage) \
   $(addprefix kernels.,cpu pattern product reference)
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel windows city locations ingest
+BENCHMARKS := command panel windows city locations ingest graph truth
 
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
 

@@ -1,24 +1,26 @@
 """The graphical lasso: the sparse precision matrix of a Gaussian, with a proof of how exact it is.
 
-    Q = argmin tr(SQ) − log|Q| + λ Σ_ij |Q_ij|          (Eq. 4)
-    dual: max log|W| + N   over   |W_ij − S_ij| ≤ λ
-
-Any W inside the box bounds the optimum from below, so the distance between the two objectives at a
-found pair (Q, W), the duality gap, bounds how far Q's objective is from the best one.
+Q = argmin tr(SQ) − log|Q| + λ Σ_ij |Q_ij|          (Eq. 4)
 """
 
 import logging
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Bool, Float, Float64, Int64
-from scipy.linalg.lapack import dpotrf
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
+from forecaster.graph.certificate import (
+    Block,
+    Pair,
+    certify,
+    diagonal_pair,
+    into_box,
+    log_determinant,
+)
 from forecaster.graph.descent import sweep_columns
 
 log = logging.getLogger(__name__)
@@ -41,20 +43,6 @@ class LassoResult:
     iterations: int
     converged: bool  # whether the gap asked for was reached
     notes: tuple[str, ...]  # what was degenerate, by index, and what was done
-
-
-class _Pair(NamedTuple):
-    precision: Float64[np.ndarray, "n n"]
-    covariance: Float64[np.ndarray, "n n"]
-    gap: float  # not divided
-
-
-class _Block(NamedTuple):
-    """One connected component, on the scale of correlations."""
-
-    correlation: Float64[np.ndarray, "n n"]
-    scale: Float64[np.ndarray, " n"]  # λ_ij = λ · scale_i · scale_j
-    limits: Float64[np.ndarray, "n n"]  # those λ_ij; the diagonal is 0 where it is free
 
 
 def graphical_lasso(
@@ -178,14 +166,14 @@ def _cut(
     members: Int64[np.ndarray, " n"],
     scale: Float64[np.ndarray, " n"],
     penalise_diagonal: bool,
-) -> _Block:
+) -> Block:
     correlation = S[np.ix_(members, members)]
     correlation *= scale[:, None]
     correlation *= scale
     limits = penalty * np.outer(scale, scale)
     if not penalise_diagonal:
         np.fill_diagonal(limits, 0.0)
-    return _Block(correlation, scale, limits)
+    return Block(correlation, scale, limits)
 
 
 def _describe_constant(
@@ -198,7 +186,7 @@ def _describe_constant(
     return (f"zero variance at {names}: kept isolated{treated}",)
 
 
-def _describe_collinear(block: _Block, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
+def _describe_collinear(block: Block, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
     pairs = np.argwhere(np.triu(np.abs(block.correlation) >= 1 - _COLLINEAR, 1))
     if not len(pairs):
         return ()
@@ -208,14 +196,14 @@ def _describe_collinear(block: _Block, members: Int64[np.ndarray, " n"]) -> tupl
 
 def _restrict(
     start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
-) -> _Pair:
+) -> Pair:
     """Return the part of an earlier result that concerns one component, on its scale."""
     place, units = np.ix_(members, members), np.outer(scale, scale)
-    return _Pair(start.precision[place] / units, start.covariance[place] * units, np.inf)
+    return Pair(start.precision[place] / units, start.covariance[place] * units, np.inf)
 
 
 def _begin(
-    block: _Block, members: Int64[np.ndarray, " n"], first: _Pair | None
+    block: Block, members: Int64[np.ndarray, " n"], first: Pair | None
 ) -> tuple[Float64[np.ndarray, "n n"], tuple[str, ...]]:
     """Return a positive definite W inside the box, and what had to be done to find one.
 
@@ -225,11 +213,11 @@ def _begin(
     if first is not None:
         guesses.insert(0, first.covariance)
     for guess in guesses:
-        W = _into_box(block, guess)
-        if np.isfinite(_log_determinant(W)):
+        W = into_box(block, guess)
+        if np.isfinite(log_determinant(W)):
             return W, ()
     W = _shrunk(block)
-    if np.isfinite(_log_determinant(W)):
+    if np.isfinite(log_determinant(W)):
         return W, ()
     lowest = float(np.linalg.eigvalsh(block.correlation)[0])
     if lowest < -_RIDGE:
@@ -240,15 +228,7 @@ def _begin(
     return _shrunk(block), (f"{note}: their variances were raised by {10 * _RIDGE:g} of them",)
 
 
-def _into_box(block: _Block, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
-    """Return the point of |W_ij − S_ij| ≤ λ_ij nearest to a guess; W_ii = S_ii + λ_ii."""
-    W = np.clip(guess - block.correlation, -block.limits, block.limits)
-    np.fill_diagonal(W, np.diag(block.limits))
-    W += block.correlation
-    return np.asarray(W)
-
-
-def _shrunk(block: _Block) -> Float64[np.ndarray, "n n"]:
+def _shrunk(block: Block) -> Float64[np.ndarray, "n n"]:
     """Return S moved towards its diagonal as far as the box allows."""
     off = np.abs(block.correlation)
     np.fill_diagonal(off, 0.0)
@@ -259,22 +239,22 @@ def _shrunk(block: _Block) -> Float64[np.ndarray, "n n"]:
 
 
 def _solve(
-    block: _Block,
+    block: Block,
     W: Float64[np.ndarray, "n n"],
-    first: _Pair | None,
+    first: Pair | None,
     gap_tolerance: float,
     max_iterations: int,
-) -> tuple[_Pair, int]:
+) -> tuple[Pair, int]:
     """Return the best pair found, and after how many sweeps over the columns."""
     N = len(W)
-    best = _diagonal_pair(block, W)
+    best = diagonal_pair(block, W)
     regressions = np.zeros_like(W) if first is None else _regressions(first.precision)
     slack, iteration = _SLACK, 0
     for iteration in range(1, max_iterations + 1):
         for column in range(0, N, _COLUMNS):
             span = column, min(column + _COLUMNS, N)
             sweep_columns(block.correlation, block.limits, W, regressions, span, slack)
-        best = min(best, _certify(block, W, regressions), key=lambda pair: pair.gap)
+        best = min(best, certify(block, W, regressions), key=lambda pair: pair.gap)
         log.debug("sweep %d over %d columns: gap %.2g", iteration, N, best.gap / N)
         if best.gap <= gap_tolerance * N:
             break
@@ -287,39 +267,3 @@ def _regressions(precision: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "
     beta = precision / -np.diag(precision)[:, None]
     np.fill_diagonal(beta, 0.0)
     return np.asarray(beta)
-
-
-def _diagonal_pair(block: _Block, W: Float64[np.ndarray, "n n"]) -> _Pair:
-    """Return the pair that is there before any sweep."""
-    precision = np.diag(1.0 / np.diag(W))
-    return _Pair(precision, W.copy(), _gap(block, precision, W))
-
-
-def _certify(
-    block: _Block, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
-) -> _Pair:
-    """Return Q of the regressions and W put into the box, with the gap between them.
-
-    q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
-    """
-    diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
-    Q = regressions * -diagonal[:, None]
-    kept = (Q != 0) & (Q.T != 0)
-    Q = (Q + Q.T) / 2
-    Q[~kept] = 0.0
-    np.fill_diagonal(Q, diagonal)
-    dual = _into_box(block, W)
-    return _Pair(Q, dual, _gap(block, Q, dual))
-
-
-def _gap(block: _Block, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
-    """Return primal minus dual objective; infinite where Q or W is not positive definite."""
-    fit = float(np.vdot(block.correlation, Q)) + float(np.vdot(block.limits, np.abs(Q)))
-    gap = fit - _log_determinant(Q) - _log_determinant(W) - len(Q)
-    return max(gap, 0.0) if np.isfinite(gap) else np.inf
-
-
-def _log_determinant(matrix: Float64[np.ndarray, "n n"]) -> float:
-    """Return log|A|, or −∞ where A is not positive definite."""
-    factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
-    return 2.0 * float(np.log(np.diagonal(factor)).sum()) if info == 0 else -np.inf

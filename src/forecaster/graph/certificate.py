@@ -1,0 +1,74 @@
+"""The proof of a graphical lasso: a pair (Q, W) and the duality gap between its two objectives.
+
+    primal: min tr(SQ) − log|Q| + Σ_ij λ_ij |Q_ij|    over positive definite Q     (Eq. 4)
+    dual:   max log|W| + N                            over |W_ij − S_ij| ≤ λ_ij
+
+Any W in that box bounds the optimum from below, so the gap bounds how far Q is from it.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float64
+from scipy.linalg.lapack import dpotrf
+
+
+class Pair(NamedTuple):
+    """A solution and what proves it."""
+
+    precision: Float64[np.ndarray, "n n"]  # Q
+    covariance: Float64[np.ndarray, "n n"]  # W
+    gap: float  # not divided by N
+
+
+class Block(NamedTuple):
+    """One connected component, on the scale of correlations."""
+
+    correlation: Float64[np.ndarray, "n n"]  # S
+    scale: Float64[np.ndarray, " n"]  # λ_ij = λ · scale_i · scale_j
+    limits: Float64[np.ndarray, "n n"]  # those λ_ij; the diagonal is 0 where it is free
+
+
+def into_box(block: Block, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+    """Return the point of |W_ij − S_ij| ≤ λ_ij nearest to a guess; W_ii = S_ii + λ_ii."""
+    W = np.clip(guess - block.correlation, -block.limits, block.limits)
+    np.fill_diagonal(W, np.diag(block.limits))
+    W += block.correlation
+    return np.asarray(W)
+
+
+def diagonal_pair(block: Block, W: Float64[np.ndarray, "n n"]) -> Pair:
+    """Return the pair that is there before any sweep."""
+    precision = np.diag(1.0 / np.diag(W))
+    return Pair(precision, W.copy(), _gap(block, precision, W))
+
+
+def certify(
+    block: Block, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
+) -> Pair:
+    """Return Q of the regressions and W put into the box, with the gap between them.
+
+    q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
+    """
+    with np.errstate(divide="ignore"):  # infinite: then Q is not positive definite
+        diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
+    Q = regressions * -diagonal[:, None]
+    kept = (Q != 0) & (Q.T != 0)
+    Q = (Q + Q.T) / 2
+    Q[~kept] = 0.0
+    np.fill_diagonal(Q, diagonal)
+    dual = into_box(block, W)
+    return Pair(Q, dual, _gap(block, Q, dual))
+
+
+def _gap(block: Block, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
+    """Return primal minus dual objective; infinite where Q or W is not positive definite."""
+    fit = float(np.vdot(block.correlation, Q)) + float(np.vdot(block.limits, np.abs(Q)))
+    gap = fit - log_determinant(Q) - log_determinant(W) - len(Q)
+    return max(gap, 0.0) if np.isfinite(gap) else np.inf
+
+
+def log_determinant(matrix: Float64[np.ndarray, "n n"]) -> float:
+    """Return log|A|, or −∞ where A is not positive definite."""
+    factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
+    return 2.0 * float(np.log(np.diagonal(factor)).sum()) if info == 0 else -np.inf
