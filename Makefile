@@ -6,7 +6,7 @@ READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
 # Those that hold numba functions (graph.descent, kernels.loops) cannot be.
 PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish report splits synthetic windows \
-  $(addprefix graph.,alternatives certificate covariance dependency exports lasso learn selection storage) \
+  $(addprefix graph.,alternatives certificate covariance dependency edges exports lasso learn selection storage) \
   $(addprefix kernels.,cpu pattern product reference)
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype

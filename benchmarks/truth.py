@@ -9,11 +9,8 @@ OPTIONS = read_options(__doc__)
 import numpy as np  # noqa: E402 (after the threads are set)
 
 from forecaster.config import GraphConfig  # noqa: E402
-from forecaster.graph.dependency import (  # noqa: E402
-    DependencyGraph,
-    keep_above,
-    threshold_for_degree,
-)
+from forecaster.graph.dependency import DependencyGraph  # noqa: E402
+from forecaster.graph.edges import keep_above, threshold_for_degree  # noqa: E402
 from forecaster.graph.learn import learn_graph  # noqa: E402
 from forecaster.splits import Splits  # noqa: E402
 from forecaster.synthetic.city import City, make_city  # noqa: E402

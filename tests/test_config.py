@@ -11,11 +11,15 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from forecaster.config import (
+    GraphConfig,
     LagConfig,
     MetricConfig,
+    ModelConfig,
     PanelConfig,
     Recipe,
     Season,
+    SplitsConfig,
+    TrainingConfig,
     check_stage,
     read_recipe,
 )
@@ -53,6 +57,42 @@ OTHER_VALUES = [
     {"lags": {"seasons": [{"days": 7, "count": 4}, {"days": 1, "count": 6}]}},
     {"lags": {"horizon": 5}},
     {"metrics": {"mape_cut": 11.0}},
+    {"graph": {"kind": "own"}},
+    {"graph": {"subtract": "nothing"}},
+    {"graph": {"penalty": 0.1}},
+    {"graph": {"choose": "ebic"}},
+    {"graph": {"threshold": 0.2}},
+    {"graph": {"degree": 2.5}},
+    {"graph": {"penalise_diagonal": False}},
+    {"graph": {"gap_tolerance": 1e-5}},
+    {"graph": {"max_iterations": 7}},
+    {"graph": {"seed": 3}},
+    {"model": {"per_location": 8}},
+    {"model": {"auxiliary": 32}},
+    {"model": {"heads": 2}},
+    {"model": {"n_layers": 2}},
+    {"model": {"dropout": 0.1}},
+    {"model": {"positions": "literal"}},
+    {"model": {"width": 64}},
+    {"training": {"eta": 3e-4}},
+    {"training": {"learning_rate": 1e-3}},
+    {"training": {"batch": 32}},
+    {"training": {"epochs": 3}},
+    {"training": {"patience": 3}},
+    {"training": {"clip": 2.0}},
+    {"training": {"weight_decay": 0.0}},
+    {"training": {"ema": 0.999}},
+    {"training": {"precision": "bf16"}},
+    {"training": {"seed": 3}},
+    {"training": {"checkpoint_steps": 7}},
+    {"training": {"timeout_seconds": 7}},
+    {
+        "splits": {
+            "train": [["2013-01-01", "2013-12-31"]],
+            "validation": [["2014-01-01", "2014-02-28"]],
+            "test": [["2014-03-01", "2014-06-30"]],
+        }
+    },
 ]
 
 seasons = st.builds(
@@ -61,6 +101,9 @@ seasons = st.builds(
     count=st.integers(1, 13),
     before=st.integers(0, 7),
     after=st.integers(0, 5),
+)
+ranges = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=1, max_size=3).map(
+    tuple
 )
 recipes = st.builds(
     Recipe,
@@ -79,8 +122,36 @@ recipes = st.builds(
         horizon=st.integers(1, 7),
     ),
     metrics=st.builds(MetricConfig, mape_cut=st.floats(1e-300, 1e300)),
+    splits=st.just(SplitsConfig())
+    | st.builds(SplitsConfig, train=ranges, validation=ranges, test=ranges),
+    graph=st.builds(GraphConfig, degree=st.floats(0, 1e3))
+    | st.builds(
+        GraphConfig, threshold=st.floats(0, 0.99), penalty=st.none() | st.floats(1e-9, 1e9)
+    ),
+    model=st.builds(ModelConfig, heads=st.sampled_from([1, 2, 4]), dropout=st.floats(0, 0.99)),
+    training=st.builds(
+        TrainingConfig,
+        eta=st.floats(0, 1e9),
+        ema=st.none() | st.floats(1e-9, 0.999999),
+        seed=st.integers(0, 2**63 - 1),
+    ),
 )
-KEYS = ["panel", "lags", "metrics", "seasons", "days", "recent", "kind", "step_minutes", "x"]
+KEYS = [
+    "panel",
+    "lags",
+    "metrics",
+    "graph",
+    "splits",
+    "degree",
+    "threshold",
+    "train",
+    "seasons",
+    "days",
+    "recent",
+    "kind",
+    "step_minutes",
+    "x",
+]
 contents = st.dictionaries(
     st.sampled_from(KEYS),
     st.recursive(
@@ -232,6 +303,40 @@ def test_a_cut_that_is_not_a_positive_number_is_refused(value: str) -> None:
         recipe_of(f"[metrics]\nmape_cut = {value}")
 
 
+def test_the_graph_is_cut_at_the_papers_threshold() -> None:
+    assert (Recipe().graph.threshold, Recipe().graph.degree) == (0.1, None)  # section 3.3
+
+
+def test_a_wanted_degree_takes_the_place_of_the_threshold() -> None:
+    graph = recipe_of("[graph]\ndegree = 2.5").graph
+    assert (graph.threshold, graph.degree) == (None, 2.5)
+
+
+def test_a_threshold_and_a_degree_together_are_refused() -> None:
+    message = fault_of({"graph": {"threshold": 0.1, "degree": 2.5}})
+    assert "graph: threshold and degree: one follows from the other; leave one out" in message
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [("penalty", 0.0), ("threshold", 1.0), ("degree", -0.1), ("gap_tolerance", 0.0),
+     ("max_iterations", 0), ("kind", "lazo"), ("seed", -1)],
+)  # fmt: skip
+def test_a_graph_that_cannot_be_is_refused(key: str, value: object) -> None:
+    assert f"graph.{key}: " in fault_of({"graph": {key: value}})
+
+
+def test_days_of_splits_may_be_written_as_toml_dates() -> None:
+    text = "train = [[2013-01-01, 2013-12-31]]\nvalidation = [[2014-01-01, 2014-02-28]]"
+    splits = recipe_of(f"[splits]\n{text}\ntest = [['2014-03-01', '2014-06-30']]").splits
+    assert splits.train == (("2013-01-01", "2013-12-31"),)
+
+
+def test_a_recipe_has_all_splits_or_none() -> None:
+    message = fault_of({"splits": {"train": [["2013-01-01", "2013-12-31"]]}})
+    assert "splits: train, validation and test: give ranges for all of them" in message
+
+
 def test_a_recipe_cannot_be_changed_once_read() -> None:
     recipe = Recipe()
     with pytest.raises(ValidationError, match="frozen"):
@@ -242,13 +347,23 @@ def test_a_recipe_cannot_be_changed_once_read() -> None:
 
 def test_the_hash_is_of_the_values_in_sorted_json() -> None:
     canonical = (
-        '{"lags": {"horizon": 3, "recent": 6, "seasons": ['
+        '{"graph": {"choose": "likelihood", "degree": null, "gap_tolerance": 0.0001, '
+        '"kind": "lasso", "max_iterations": 100, "penalise_diagonal": true, "penalty": null, '
+        '"seed": 0, "subtract": "hour_of_week", "threshold": 0.1}, '
+        '"lags": {"horizon": 3, "recent": 6, "seasons": ['
         '{"after": 5, "before": 1, "count": 6, "days": 1}, '
         '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
         '"metrics": {"mape_cut": 10.0}, '
+        '"model": {"auxiliary": 64, "dropout": 0.0, "heads": 4, "n_layers": 1, "per_location": 4, '
+        '"positions": "location", "width": null}, '
         '"panel": {"ambiguous": "null", "country": null, "gaps": "refuse", "kind": "count", '
         '"nonexistent": "refuse", "step_minutes": 60, "timezone": "UTC"}, '
-        '"table": null, "trips": null, "weather": null}'
+        '"splits": {"test": [], "train": [], "validation": []}, '
+        '"table": null, '
+        '"training": {"batch": 64, "checkpoint_steps": 200, "clip": 1.0, "ema": null, '
+        '"epochs": 60, "eta": 0.008, "learning_rate": 0.003, "patience": 10, '
+        '"precision": "float32", "seed": 0, "timeout_seconds": 30, "weight_decay": 0.01}, '
+        '"trips": null, "weather": null}'
     )
     assert Recipe().digest() == hashlib.sha256(canonical.encode()).hexdigest()
 
@@ -264,7 +379,7 @@ def test_the_hash_ignores_whether_a_default_is_written_out() -> None:
 
 def test_the_hash_follows_every_value() -> None:
     digests = [check_stage(Recipe, c, source="x").digest() for c in [{}, *OTHER_VALUES]]
-    assert len(set(digests)) == 13
+    assert len(set(digests)) == 1 + len(OTHER_VALUES)
 
 
 @given(recipes)

@@ -23,7 +23,15 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["clock.clock", "panel.panel", "splits", "synthetic.city", "estimators.registry"]
+    "name",
+    [
+        "clock.clock",
+        "panel.panel",
+        "splits",
+        "synthetic.city",
+        "estimators.registry",
+        "graph.learn",
+    ],
 )
 def test_a_bare_host_needs_no_extra(name: str) -> None:
     """Without the optional packages the core still works: a GPU host may have none of them."""

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, Season
+from forecaster.config import LagConfig, Season, SplitsConfig
 from forecaster.errors import ConfigError, DataError
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -780,3 +780,20 @@ def test_a_panel_without_holes_or_covariates_is_filled_to_itself() -> None:
     np.testing.assert_array_equal(whole.values, panel.values)
     assert whole.covariates.values.shape == (29, 0)
     assert whole.local_covariates.values.shape == (0, 29, 2)
+
+
+def test_the_splits_of_a_recipe_are_its_ranges() -> None:
+    panel = panel_of(np.zeros((24 * 29, 2)))
+    config = SplitsConfig(
+        train=(("2013-01-01", "2013-01-07"), ("2013-01-11", "2013-01-13")),
+        validation=(("2013-01-08", "2013-01-10"),),
+        test=(("2013-01-14", "2013-01-29"),),
+    )
+    splits = Splits.from_config(panel, config)
+    days = [int(splits.mask(s, panel.clock, panel.times).sum()) // 24 for s in SPLITS]
+    assert days == [10, 3, 16]
+
+
+def test_a_recipe_without_ranges_splits_by_share() -> None:
+    panel = panel_of(np.zeros((101, 2)))
+    assert Splits.from_config(panel, SplitsConfig()) == Splits.by_share(panel)

@@ -10,6 +10,8 @@ if TYPE_CHECKING:
     from forecaster.estimators.naive import HistoricalMean as HistoricalMean
     from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
     from forecaster.estimators.ridge import Ridge as Ridge
+    from forecaster.graph.dependency import DependencyGraph as DependencyGraph
+    from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
     from forecaster.splits import Splits as Splits
     from forecaster.synthetic.city import make_city as make_city
@@ -21,6 +23,7 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
+    "DependencyGraph": "forecaster.graph.dependency",
     "HistoricalMean": "forecaster.estimators.naive",
     "Panel": "forecaster.panel.panel",
     "Recipe": "forecaster.config",
@@ -28,9 +31,11 @@ _HOME = {
     "SeasonalNaive": "forecaster.estimators.naive",
     "Splits": "forecaster.splits",
     "check_forecaster": "forecaster.estimators.check",
+    "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }
 __all__ = [
+    "DependencyGraph",
     "HistoricalMean",
     "Panel",
     "Recipe",
@@ -38,6 +43,7 @@ __all__ = [
     "SeasonalNaive",
     "Splits",
     "check_forecaster",
+    "learn_graph",
     "make_city",
 ]
 

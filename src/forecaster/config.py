@@ -21,6 +21,12 @@ Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
 Gaps = Literal["refuse", "null"]
+GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
+Subtract = Literal["hour_of_week", "nothing"]
+Choose = Literal["likelihood", "ebic"]
+PositionKind = Literal["location", "literal"]
+Precision = Literal["float32", "bf16"]
+Range = tuple[str, str]
 
 # The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
 # Rarer jumps (Samoa skipped a day) are caught where lags are computed.
@@ -114,10 +120,89 @@ class LagConfig(Stage):
     horizon: int = Field(default=3, ge=1, le=10_000)  # T′
 
 
+class SplitsConfig(Stage):
+    """Which days are learned from, chosen on and tested on (section 3.1); none: by share."""
+
+    train: tuple[Range, ...] = ()  # [first, last] day or time, both included; several may be given
+    validation: tuple[Range, ...] = ()
+    test: tuple[Range, ...] = ()
+
+    @model_validator(mode="after")
+    def _all_or_none(self) -> "SplitsConfig":
+        given = [bool(ranges) for ranges in (self.train, self.validation, self.test)]
+        if any(given) and not all(given):
+            raise ValueError(
+                "train, validation and test: give ranges for all of them, or for none"
+            )
+        return self
+
+
+class GraphConfig(Stage):
+    """How the dependency graph is learned (section 2.2)."""
+
+    kind: GraphKind = "lasso"  # the others are for comparison
+    subtract: Subtract = "hour_of_week"  # training mean removed first; the paper: nothing
+    penalty: float | None = Field(default=None, gt=0.0)  # λ of Eq. 4 on correlations; None: chosen
+    choose: Choose = "likelihood"  # of held-out weeks, or by the extended BIC
+    threshold: float | None = Field(default=0.1, ge=0.0, lt=1.0)  # on |Eq. 3|; section 3.3
+    degree: float | None = Field(default=None, ge=0.0)  # wanted average degree, in its place
+    penalise_diagonal: bool = True  # as Eq. 4 is printed
+    gap_tolerance: float = Field(default=1e-4, gt=0.0)  # duality gap per location
+    max_iterations: int = Field(default=100, ge=1)
+    seed: int = Field(default=0, ge=0)  # of the random graph
+
+    @model_validator(mode="before")
+    @classmethod
+    def _one_cut(cls, given: Any) -> Any:
+        if not isinstance(given, dict) or given.get("degree") is None:
+            return given
+        if given.get("threshold") is not None:
+            raise ValueError("threshold and degree: one follows from the other; leave one out")
+        return {**given, "threshold": None}
+
+
 class MetricConfig(Stage):
     """How forecasts are scored (section 3.1.3)."""
 
     mape_cut: float = Field(default=10.0, gt=0.0)  # targets below it do not count for MAPE
+
+
+class ModelConfig(Stage):
+    """How large the networks are (section 3.2.1): the defaults are the paper's Forecaster."""
+
+    per_location: int = Field(default=4, ge=1)  # neurons for the data at each location
+    auxiliary: int = Field(default=64, ge=1)  # neurons for the auxiliary information
+    heads: int = Field(default=4, ge=1)  # H; not given in the paper
+    n_layers: int = Field(default=1, ge=1)  # encoder layers, and decoder layers
+    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)  # not given in the paper
+    positions: PositionKind = "location"  # "literal": one sinusoid over all neurons
+    width: int | None = Field(default=None, ge=1)  # of the dense Transformer; None: the same
+
+    @model_validator(mode="after")
+    def _heads_share_alike(self) -> "ModelConfig":
+        sizes = {"per_location": self.per_location, "auxiliary": self.auxiliary}
+        sizes |= {"width": self.width} if self.width is not None else {}
+        odd = [f"{name} = {size}" for name, size in sizes.items() if size % self.heads]
+        if odd:
+            raise ValueError(f"heads = {self.heads} must divide {', '.join(odd)}; change one")
+        return self
+
+
+class TrainingConfig(Stage):
+    """How the networks learn; but for η the paper says nothing of it (docs/deviations.md)."""
+
+    eta: float = Field(default=8e-3, ge=0.0)  # η of Eq. 7: RMSE² against MAPE
+    learning_rate: float = Field(default=3e-3, gt=0.0)  # the highest of the one-cycle schedule
+    batch: int = Field(default=64, ge=1)  # windows per step, over all devices together
+    epochs: int = Field(default=60, ge=1)  # at most
+    patience: int = Field(default=10, ge=1)  # epochs without a better validation loss
+    clip: float = Field(default=1.0, gt=0.0)  # of the gradient's norm
+    weight_decay: float = Field(default=0.01, ge=0.0)  # of AdamW
+    ema: float | None = Field(default=None, gt=0.0, lt=1.0)  # decay of averaged weights; None: off
+    precision: Precision = "float32"  # of the network; weights and loss are never below float32
+    seed: int = Field(default=0, ge=0, lt=2**63)  # of first weights, sample order and dropout
+    checkpoint_steps: int = Field(default=200, ge=1)  # the most that a killed run loses
+    timeout_seconds: int = Field(default=30, ge=1)  # a process silent for so long ends all
 
 
 class Recipe(Stage):
@@ -127,7 +212,11 @@ class Recipe(Stage):
     trips: TripsConfig | None = None  # where the values come from: trips, or
     table: TableConfig | None = None  # a table
     weather: WeatherConfig | None = None
+    splits: SplitsConfig = SplitsConfig()
+    graph: GraphConfig = GraphConfig()
     lags: LagConfig = LagConfig()
+    model: ModelConfig = ModelConfig()
+    training: TrainingConfig = TrainingConfig()
     metrics: MetricConfig = MetricConfig()
 
     @model_validator(mode="after")

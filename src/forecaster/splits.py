@@ -17,7 +17,7 @@ from scipy.sparse import csr_array
 
 from forecaster.clock.clock import Clock
 from forecaster.clock.zone import SECOND, Times, to_utc
-from forecaster.config import LagConfig
+from forecaster.config import LagConfig, SplitsConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
@@ -67,6 +67,13 @@ class Splits:
         ranges = [[(stamps[a], stamps[b - 1])] for a, b in pairwise(ends)]
         return Splits(*ranges)
 
+    @staticmethod
+    def from_config(panel: Panel, config: SplitsConfig) -> "Splits":
+        """Return the ranges of a recipe, or parts of the span by share if it has none."""
+        if not config.train:
+            return Splits.by_share(panel)
+        return Splits(config.train, config.validation, config.test)
+
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
         """Tell which steps lie in a split."""
         inside = np.zeros(len(times), dtype=bool)
@@ -90,9 +97,14 @@ class Windows:
         return f"windows: {kept}" + (f"; dropped: {lost}" if lost else "")
 
 
-def cut_windows(panel: Panel, splits: Splits, lags: LagConfig) -> Windows:
-    """Return the windows of each split by the rule above; a step in two splits is refused."""
-    split_of_step = _assign(panel, splits)
+def cut_windows(
+    panel: Panel, splits: Splits, lags: LagConfig, needed: Sequence[Split] = SPLITS
+) -> Windows:
+    """Return the windows of each split by the rule above.
+
+    A step in two splits is refused, and so is a needed split that is left without any window.
+    """
+    split_of_step = assign_splits(panel, splits)
     origins, history = _all_windows(panel, lags)
     ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
     target = split_of_step[ahead]  # [B, K]
@@ -114,7 +126,7 @@ def cut_windows(panel: Panel, splits: Splits, lags: LagConfig) -> Windows:
         lost |= rows
     kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
     windows = Windows(kept[0], kept[1], kept[2], dropped)
-    empty = [name for name in SPLITS if not len(getattr(windows, name))]
+    empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
         raise DataError(f"splits: no window left for {name_some(empty)} ({windows})")
     return windows
@@ -156,10 +168,10 @@ def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
     """Return the hour-of-week means of the training steps."""
     slots = panel.clock.slot_of_week(panel.times)[train]
     M, W = len(panel.values), panel.clock.slots_per_week
-    local = [_slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
+    local = [slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
     return Fill(
-        values=_slot_means(panel.values[train], slots, W),
-        covariates=_slot_means(panel.covariates.values[:M][train], slots, W),
+        values=slot_means(panel.values[train], slots, W),
+        covariates=slot_means(panel.covariates.values[:M][train], slots, W),
         local_covariates=stack_layers(local, W, len(panel.locations)),
     )
 
@@ -182,7 +194,7 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
     )
 
 
-def _slot_means(
+def slot_means(
     values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
 ) -> Float32[np.ndarray, "W n"]:
     """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
@@ -216,8 +228,8 @@ def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
     return np.asarray(missing)
 
 
-def _assign(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
-    """Return the number of the split that each step lies in, −1 for none."""
+def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
+    """Return the number of the split that each step lies in, −1 for none; two are refused."""
     number = np.full(len(panel.values), -1, dtype=np.int64)
     faults = Faults("splits")
     for index, name in enumerate(SPLITS):

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from forecaster.cli import ingest, inspect, screen, use
+from forecaster.cli import ingest, inspect, learn, screen, use
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (use.demo, inspect.doctor, use.forecast, inspect.check):
+for command in (use.demo, inspect.doctor, learn.graph, use.forecast, inspect.check):
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")
 app.add_typer(ingest.download_app, name="download")

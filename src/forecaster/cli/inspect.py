@@ -67,6 +67,8 @@ def _check_one(folder: Path) -> dict[str, Any]:
     }
     if manifest.kind == "panel":
         report["observed"] = _observed(folder)
+    if manifest.kind == "graph":
+        report |= _connected(folder)
     return report
 
 
@@ -79,11 +81,22 @@ def _observed(folder: Path) -> float:
     return float(np.isfinite(Panel.open(folder, verify=False).values).mean())
 
 
+def _connected(folder: Path) -> dict[str, Any]:
+    """Return the size of a graph, having read it as its users will."""
+    from forecaster.graph.storage import open_graph
+
+    graph = open_graph(folder)
+    return {"locations": len(graph.locations), "edges": len(graph)}
+
+
 def _print_check(report: dict[str, Any]) -> None:
-    observed = f", {100 * report['observed']:.2f} % observed" if "observed" in report else ""
+    content = f", {100 * report['observed']:.2f} % observed" if "observed" in report else ""
+    if "edges" in report:
+        sizes = count_of(report["locations"], "location"), count_of(report["edges"], "edge")
+        content = ", " + ", ".join(sizes)
     size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
     name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
-    print(f"{report['path']}: {name}: {size}, all as published{observed}")
+    print(f"{report['path']}: {name}: {size}, all as published{content}")
     for old in report.get("pruned", []):
         print(f"  removed {old}")
     if report["leftovers"]:

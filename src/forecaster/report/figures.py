@@ -1,6 +1,7 @@
 """Pictures, drawn without a screen and without any state that outlives them."""
 
 import io
+import warnings
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 
 def draw_coverage(panel: Panel) -> bytes:
     """Return a PNG: where values are missing or zero, and how much there is over time."""
-    figure = _figure(11.0, 6.2)
+    figure = new_figure(11.0, 6.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _draw_map(upper, panel)
     _draw_total(lower, panel)
@@ -25,7 +26,7 @@ def draw_coverage(panel: Panel) -> bytes:
         axes.tick_params(colors=INK, labelsize=8)
         for side in axes.spines.values():
             side.set_color(FAINT)
-    return _png(figure)
+    return to_png(figure)
 
 
 def draw_places(panel: Panel) -> bytes | None:
@@ -36,7 +37,7 @@ def draw_places(panel: Panel) -> bytes | None:
     lat, lon = panel.locations.lat[placed], panel.locations.lon[placed]
     stretch = 1 / np.cos(np.radians(lat.mean()))  # a degree of longitude is shorter
     tall = np.clip((np.ptp(lat) + 0.01) * stretch / (np.ptp(lon) + 0.01), 0.5, 1.8)
-    figure = _figure(6.5, float(6.5 * tall))
+    figure = new_figure(6.5, float(6.5 * tall))
     axes = figure.subplots()
     seen = np.isfinite(panel.values[:, placed])
     total = np.where(seen, panel.values[:, placed], 0).sum(axis=0, dtype=np.float64)
@@ -48,10 +49,11 @@ def draw_places(panel: Panel) -> bytes | None:
     what = f"{int(placed.sum())} locations" + ("" if placed.all() else f" of {len(placed)}")
     axes.set_title(what, color=INK, fontsize=11, loc="left")
     axes.tick_params(colors=INK, labelsize=8)
-    return _png(figure)
+    return to_png(figure)
 
 
-def _figure(width: float, height: float) -> Any:
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of so many inches."""
     need_extra("matplotlib", extra="report")
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -61,9 +63,12 @@ def _figure(width: float, height: float) -> Any:
     return figure
 
 
-def _png(figure: Any) -> bytes:
+def to_png(figure: Any) -> bytes:
+    """Return the picture as a file's bytes."""
     buffer = io.BytesIO()
-    figure.savefig(buffer, format="png", metadata={"Software": None})
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in other scripts: a box for each letter
+        figure.savefig(buffer, format="png", metadata={"Software": None})
     return buffer.getvalue()
 
 

@@ -1,0 +1,163 @@
+"""The covariance of the training steps, in blocks of double precision (Eq. 5).
+
+A step counts if at least nine locations in ten were observed; what is missing in it is the
+location's training mean of that hour of the week.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+
+from forecaster.config import Subtract
+from forecaster.errors import DataError, count_of, name_some
+from forecaster.panel.panel import Panel
+from forecaster.splits import MAX_FILLED, slot_means
+
+ROUNDING = 1e-6  # a deviation below this share of the level is float32's rounding, not variance
+COLLINEAR = 1.0 - 1e-9  # correlation from which two locations say the same
+BLOCK_STEPS = 4_096  # in double precision at a time
+_COLUMNS = 128
+_LEAST_WEEKS = 2  # a mean of one value would take that value away
+
+
+@dataclass(frozen=True, eq=False)
+class Sample:
+    """The training steps that a covariance is taken over."""
+
+    panel: Panel
+    steps: Int64[np.ndarray, " M"]
+    usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; they fill
+    base: Float32[np.ndarray, "W N"]  # what is subtracted: those, or one mean for all hours
+    subtracted: Subtract
+    dropped: int  # training steps with too little observed
+    filled: int  # values of the others that were missing
+
+
+@dataclass(frozen=True, eq=False)
+class Moments:
+    """The count, the sum and the sum of squares of some steps; those of two parts add up."""
+
+    count: int
+    sums: Float64[np.ndarray, " N"]
+    squares: Float64[np.ndarray, "N N"]  # Σ x xᵀ
+
+    def __add__(self, other: "Moments") -> "Moments":
+        return Moments(
+            self.count + other.count, self.sums + other.sums, self.squares + other.squares
+        )
+
+    def covariance(self) -> Float64[np.ndarray, "N N"]:
+        """Return the empirical covariance (Eq. 5).
+
+        Differs: outer product; as printed the factors give a scalar.
+        """
+        mean = self.sums / self.count
+        # S = 1/(M−1) Σ (x_t − μ)(x_t − μ)ᵀ = 1/(M−1) (Σ x_t x_tᵀ − M μ μᵀ)
+        scatter = self.squares - self.count * np.multiply.outer(mean, mean)
+        scatter /= self.count - 1
+        return np.asarray(scatter)
+
+
+@dataclass(frozen=True, eq=False)
+class Scale:
+    """By what every location is divided; constant ones have nothing to divide by."""
+
+    deviation: Float64[np.ndarray, " N"]
+    constant: Bool[np.ndarray, " N"]
+
+    def apply(self, covariance: Float64[np.ndarray, "N N"]) -> Float64[np.ndarray, "N N"]:
+        """Return a covariance in these units; a constant location depends on nothing."""
+        unit = np.where(self.constant, np.inf, self.deviation)
+        scaled = covariance / np.outer(unit, unit)
+        still = np.diag(scaled) <= ROUNDING**2  # in these steps, if not in all
+        scaled[still] = scaled[:, still] = 0.0
+        scaled[self.constant, self.constant] = 1.0
+        return np.asarray(scaled)
+
+
+def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract) -> Sample:
+    """Return the training steps that are observed well enough, and what to subtract from them.
+
+    The mean of each hour of the week is subtracted only if it is of two weeks or more.
+    """
+    missing = np.isnan(panel.values).sum(axis=1)
+    steps = np.flatnonzero(train & (missing <= MAX_FILLED * panel.values.shape[1]))
+    if len(steps) <= 1:
+        raise DataError(_too_few(panel, train, len(steps)))
+    slots = panel.clock.slot_of_week(panel.times)
+    usual = _usual(panel, np.flatnonzero(train), slots[train])
+    if len(steps) < _LEAST_WEEKS * len(np.unique(slots[steps])):
+        subtract = "nothing"
+    flat = np.broadcast_to(usual.mean(axis=0), usual.shape)
+    return Sample(
+        panel=panel,
+        steps=steps,
+        usual=usual,
+        base=usual if subtract == "hour_of_week" else flat,
+        subtracted=subtract,
+        dropped=int(train.sum()) - len(steps),
+        filled=int(missing[steps].sum()),
+    )
+
+
+def measure(sample: Sample, steps: Int64[np.ndarray, " T"]) -> Moments:
+    """Return the moments of some of the sample's steps, their base subtracted."""
+    N = sample.panel.values.shape[1]
+    sums, squares = np.zeros(N), np.zeros((N, N))
+    for block in _blocks(sample, steps):
+        sums += block.sum(axis=0)
+        squares += block.T @ block
+    return Moments(len(steps), sums, squares)
+
+
+def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Scale:
+    """Return the deviations, and which locations have none beyond the rounding of their values."""
+    deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
+    level = np.abs(sample.usual).max(axis=0).astype(np.float64)
+    return Scale(deviation, np.asarray(deviation <= ROUNDING * level))
+
+
+def correlate(covariance: Float64[np.ndarray, "N N"], scale: Scale) -> Float64[np.ndarray, "N N"]:
+    """Return the correlation matrix; a constant location is correlated with itself only."""
+    correlation = np.clip(scale.apply(covariance), -1.0, 1.0)
+    np.fill_diagonal(correlation, 1.0)
+    return np.asarray(correlation)
+
+
+def collinear_pairs(correlation: Float64[np.ndarray, "N N"]) -> Int64[np.ndarray, "K 2"]:
+    """Return the pairs of locations that are multiples of each other."""
+    return np.argwhere(np.triu(np.abs(correlation) >= COLLINEAR, k=1))
+
+
+def _usual(
+    panel: Panel, steps: Int64[np.ndarray, " T"], slots: Int64[np.ndarray, " T"]
+) -> Float32[np.ndarray, "W N"]:
+    """Return the hour-of-week means, a few locations at a time: a copy would be as large again."""
+    W, N = panel.clock.slots_per_week, panel.values.shape[1]
+    parts = (panel.values[:, n : n + _COLUMNS][steps] for n in range(0, N, _COLUMNS))
+    return np.concatenate([slot_means(part, slots, W) for part in parts], axis=1)
+
+
+def _blocks(
+    sample: Sample, steps: Int64[np.ndarray, " T"]
+) -> Iterator[Float64[np.ndarray, "some N"]]:
+    values = sample.panel.values
+    slots = sample.panel.clock.slot_of_week(sample.panel.times)
+    for start in range(0, len(steps), BLOCK_STEPS):
+        some = steps[start : start + BLOCK_STEPS]
+        block = values[some].astype(np.float64)
+        lacking = np.nonzero(np.isnan(block))
+        block[lacking] = sample.usual[slots[some]][lacking]
+        block -= sample.base[slots[some]]
+        yield block
+
+
+def _too_few(panel: Panel, train: Bool[np.ndarray, " M"], count: int) -> str:
+    absent = np.isnan(panel.values[train]).mean(axis=0)
+    worst = [n for n in np.argsort(-absent, kind="stable")[:5].tolist() if absent[n] > 0]
+    names = name_some(f"{panel.locations.ids[n]} {100 * absent[n]:.0f} %" for n in worst)
+    message = f"{count_of(count, 'training step')} observed at 90 % of locations, of "
+    message += f"{count_of(int(train.sum()), 'training step')}; two are needed"
+    return f"{message}. Missing most: {names}; leave those out" if worst else message

@@ -1,0 +1,211 @@
+"""The dependency graph: which locations depend on each other given all others (Eq. 3)."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from pydantic import field_validator
+from scipy.sparse import coo_array
+from scipy.sparse.csgraph import connected_components
+
+from forecaster.config import Stage
+from forecaster.errors import ArtifactError, DataError, Faults, count_of, name_some
+from forecaster.graph.edges import Pairs, Strengths, as_table, distance_km, read_edges
+from forecaster.panel.columns import Table
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations, read_only
+from forecaster.splits import SPLITS, Splits, assign_splits
+
+
+class PathStep(Stage):
+    """One penalty that was tried."""
+
+    penalty: float
+    score: float  # the larger, the better
+    edges: int  # before the threshold
+    converged: bool
+
+
+class Beside(Stage):
+    """The thresholded inverse covariance, computed beside a graphical lasso."""
+
+    edges: int | None  # None: there is no inverse
+    average_degree: float | None
+    overlap: float | None  # edges in both, as a share of the edges in either
+    note: str = ""
+
+
+class About(Stage):
+    """How a graph came to be; JSON, so that it can lie in a manifest."""
+
+    kind: str  # as in GraphConfig, or "given"
+    subtracted: str | None = None
+    penalise_diagonal: bool | None = None
+    penalty: float | None = None  # λ of Eq. 4, on the correlation scale
+    chosen_by: str | None = None  # how that penalty was found
+    path: tuple[PathStep, ...] = ()
+    threshold: float | None = None  # on |Eq. 3|
+    degree: float | None = None  # the average degree that the threshold was to give
+    gap: float | None = None  # of the graphical lasso, per location: a certificate
+    gap_tolerance: float | None = None
+    iterations: int | None = None
+    converged: bool | None = None
+    steps: int | None = None  # M of Eq. 5
+    dropped_steps: int = 0  # training steps with too little observed
+    filled_values: int = 0
+    hours: tuple[tuple[str, str], ...] = ()  # the training ranges: first and last step, UTC
+    panel: str | None = None  # hash of the panel, if it was saved
+    beside: Beside | None = None
+    notes: tuple[str, ...] = ()
+
+    @field_validator("hours")
+    @classmethod
+    def _are_times(cls, hours: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
+        for text in chain.from_iterable(hours):
+            _instant(text)  # a ValueError is a fault
+        return hours
+
+
+@dataclass(frozen=True, eq=False)
+class DependencyGraph:
+    """Locations and the undirected edges between them; every location depends on itself too."""
+
+    locations: Locations
+    pairs: Pairs  # first < second, sorted
+    strengths: Strengths  # signed: the conditional correlation, if it was learned
+    about: About
+    digest: str | None = None  # of the manifest it was opened from or saved as
+
+    def __post_init__(self) -> None:
+        N, (first, second) = len(self.locations), self.pairs.T
+        faults = Faults("graph")
+        if len(self.pairs) and (first.min() < 0 or second.max() >= N):
+            faults.add(f"edges reach beyond its {count_of(N, 'location')}")
+        if (first >= second).any() or (np.diff(first * N + second) <= 0).any():
+            faults.add("edges are not sorted pairs of two locations, each once")
+        if not np.isfinite(self.strengths).all():
+            faults.add("strengths are not all finite")
+        faults.raise_any(DataError)
+        for name in ("pairs", "strengths"):
+            object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def __len__(self) -> int:
+        return len(self.pairs)
+
+    @staticmethod
+    def from_edges(
+        table: Table | Sequence[tuple[Any, ...]], places: Panel | Locations
+    ) -> "DependencyGraph":
+        """Return a graph that was made elsewhere.
+
+        Args:
+            table: columns `source`, `target` and, if known, `strength`: a DataFrame, an Arrow
+                table, the path of a CSV or Parquet file, or a sequence of tuples. An edge may be
+                given one way or both.
+            places: the panel, or its locations: they give the order.
+        """
+        locations = places.locations if isinstance(places, Panel) else places
+        edges = read_edges(as_table(table), locations)
+        return DependencyGraph(bare(locations), *edges, About(kind="given"))
+
+    # -------------------------------------------------------------------------- to know it by
+
+    @cached_property
+    def degrees(self) -> Int64[np.ndarray, " N"]:
+        """How many others each location depends on."""
+        return np.bincount(self.pairs.reshape(-1), minlength=len(self.locations))
+
+    @property
+    def average_degree(self) -> float:
+        """The mean of the degrees; 2.5 in the paper (section 3.3)."""
+        return 2 * len(self.pairs) / len(self.locations)
+
+    @cached_property
+    def components(self) -> Int64[np.ndarray, " N"]:
+        """The number of each location's connected component; 0 is the largest one."""
+        N, (first, second) = len(self.locations), self.pairs.T
+        matrix = coo_array((np.ones(len(first)), (first, second)), shape=(N, N))
+        count, label = connected_components(matrix, directed=False)
+        rank = np.empty(count, dtype=np.int64)
+        rank[np.argsort(-np.bincount(label, minlength=count), kind="stable")] = np.arange(count)
+        return np.asarray(rank[label])
+
+    def hubs(self, count: int = 5) -> list[tuple[str, int]]:
+        """Return the names and degrees of the locations that most others depend on."""
+        order = np.argsort(-self.degrees, kind="stable")[:count]
+        return [(self.locations.names[n], int(self.degrees[n])) for n in order if self.degrees[n]]
+
+    @cached_property
+    def lengths_km(self) -> Strengths:
+        """How far apart the ends of each edge lie; NaN where coordinates are not known."""
+        return distance_km(self.locations, *self.pairs.T)
+
+    def matrix(self) -> Float64[np.ndarray, "N N"]:
+        """Return the strengths as a symmetric matrix, zero where there is no edge."""
+        N, (first, second) = len(self.locations), self.pairs.T
+        matrix = np.zeros((N, N))
+        matrix[first, second] = matrix[second, first] = self.strengths
+        return matrix
+
+    def overlap(self, other: "DependencyGraph") -> float:
+        """Return how many edges both graphs have, as a share of those that either has."""
+        N = len(self.locations)
+        if self.location_digest != other.location_digest:
+            raise ArtifactError("two graphs of other locations have no edges to compare")
+        own, its = (g.pairs[:, 0] * N + g.pairs[:, 1] for g in (self, other))
+        either = len(np.union1d(own, its))
+        return len(np.intersect1d(own, its)) / either if either else 1.0
+
+    # ----------------------------------------------------------------------------- does it fit
+
+    @property
+    def location_digest(self) -> str:
+        """The hash of the ids in their order."""
+        return location_digest(self.locations)
+
+    def match(self, panel: Panel, splits: Splits | None = None) -> None:
+        """Refuse a panel of other locations or order, and splits that hold out what it saw."""
+        if self.location_digest != location_digest(panel.locations):
+            raise ArtifactError(_misfit(self.locations, panel.locations))
+        if splits is None or not self.about.hours:
+            return
+        held_out = panel.times[assign_splits(panel, splits) > SPLITS.index("train")]
+        for first, last in self.about.hours:
+            seen = held_out[(held_out >= _instant(first)) & (held_out <= _instant(last))]
+            if len(seen):
+                what = f"graph was learned from {count_of(len(seen), 'step')} that validation or"
+                when = f"test hold, the first at {seen[0]}Z"
+                raise ArtifactError(f"{what} {when}; learn it again from these splits")
+
+
+def bare(locations: Locations) -> Locations:
+    """Return ids, names and coordinates: what a graph keeps of its locations."""
+    return Locations(locations.ids, locations.names, locations.lat, locations.lon)
+
+
+def location_digest(locations: Locations) -> str:
+    """Return the hash of the ids in their order."""
+    return hashlib.sha256(json.dumps(locations.ids).encode()).hexdigest()
+
+
+def _misfit(own: Locations, other: Locations) -> str:
+    """Say how the locations of a graph and of a panel differ."""
+    a, b = (location_digest(locations)[:12] for locations in (own, other))
+    message = f"graph is for {count_of(len(own), 'location')} (hash {a})"
+    message += f", panel has {len(other)} (hash {b})"
+    lacking, unknown = sorted({*own.ids} - {*other.ids}), sorted({*other.ids} - {*own.ids})
+    if not (lacking or unknown):
+        return f"{message}; the order differs: Panel.select(graph.locations.ids) gives the graph's"
+    message += f"; the panel lacks {name_some(lacking)}" if lacking else ""
+    message += f"; the graph does not know {name_some(unknown)}" if unknown else ""
+    return f"{message}; learn a graph from this panel"
+
+
+def _instant(text: str) -> np.datetime64:
+    return np.datetime64(text.removesuffix("Z"), "s")

@@ -1,0 +1,148 @@
+"""Edges between locations: from a matrix of correlations (Eq. 3), or from a table."""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float64, Int64
+
+from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers
+from forecaster.panel.parts import Locations
+
+EARTH_KM = 6371.0088  # mean radius
+ENDS = ("source", "target")
+STRENGTH = "strength"
+
+Pairs = Int64[np.ndarray, "E 2"]
+Strengths = Float64[np.ndarray, " E"]
+
+
+class Edges(NamedTuple):
+    """Undirected edges, each once."""
+
+    pairs: Pairs  # first < second, sorted
+    strengths: Strengths  # signed
+
+
+def conditional_correlation(
+    precision: Float64[np.ndarray, "N N"],
+) -> Float64[np.ndarray, "N N"]:
+    """Return the correlation of every pair of locations given all others (Eq. 3)."""
+    scale = 1.0 / np.sqrt(np.diag(precision))
+    correlation = -precision * np.outer(scale, scale)
+    np.fill_diagonal(correlation, 1.0)  # Eq. 3 speaks of i ≠ j only
+    return correlation
+
+
+def keep_above(correlation: Float64[np.ndarray, "N N"], threshold: float) -> Edges:
+    """Return the pairs whose correlation is above a threshold, whatever its sign (section 2.2)."""
+    pairs = np.argwhere(np.triu(np.abs(correlation) > threshold, k=1))
+    return Edges(pairs, correlation[pairs[:, 0], pairs[:, 1]])
+
+
+def threshold_for_degree(correlation: Float64[np.ndarray, "N N"], degree: float) -> float:
+    """Return the threshold that leaves every location `degree` others on average.
+
+    It lies half way between the weakest edge kept and the strongest one left out, so that
+    rounding cannot move an edge across it; where those two are equal, both are kept.
+    """
+    N = len(correlation)
+    strengths = np.abs(correlation[np.triu(np.ones((N, N), dtype=bool), k=1)])
+    wanted = round(degree * N / 2)
+    if wanted >= np.count_nonzero(strengths):
+        return 0.0
+    if wanted == 0:
+        return float(strengths.max())
+    weakest, next_one = -np.partition(-strengths, (wanted - 1, wanted))[[wanted - 1, wanted]]
+    middle = (weakest + next_one) / 2
+    return float(middle if middle < weakest else np.nextafter(weakest, 0.0))
+
+
+def distance_km(
+    locations: Locations, first: Int64[np.ndarray, " K"], second: Int64[np.ndarray, " K"]
+) -> Float64[np.ndarray, " K"]:
+    """Return great-circle distances of pairs of locations; NaN where coordinates are unknown."""
+    lat, lon = np.radians(locations.lat), np.radians(locations.lon)
+    across = np.sin((lat[first] - lat[second]) / 2) ** 2
+    along = np.sin((lon[first] - lon[second]) / 2) ** 2
+    chord = across + np.cos(lat[first]) * np.cos(lat[second]) * along
+    return np.asarray(2 * EARTH_KM * np.arcsin(np.sqrt(np.minimum(chord, 1.0))))
+
+
+def as_table(given: Table | Sequence[tuple[Any, ...]]) -> Table:
+    """Return a table of a sequence of (source, target) or (source, target, strength)."""
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        return given
+    names = (*ENDS, STRENGTH)
+    wrong = [row for row in given if len(row) not in (len(ENDS), len(names))]
+    if wrong or len({len(row) for row in given}) > 1:
+        message = "edges: each must be (source, target), or each (source, target, strength)"
+        raise DataError(f"{message}; found {name_some(wrong or given)}")
+    columns = list(zip(*given, strict=True)) or [(), ()]
+    ends = [pa.array(map(str, column), pa.string()) for column in columns[: len(ENDS)]]
+    rest = [pa.array(column, pa.float64(), from_pandas=False) for column in columns[len(ENDS) :]]
+    return pa.table([*ends, *rest], names=names[: len(columns)])
+
+
+def read_edges(source: Table, locations: Locations) -> Edges:
+    """Return the edges of a table, or name all that is wrong with it."""
+    table, name = load(source, texts=ENDS)
+    need_columns(table, ENDS, name)
+    faults = Faults(name)
+    place = {identity: n for n, identity in enumerate(locations.ids)}
+    ends = [_places_of(table[end], end, place, faults) for end in ENDS]
+    strengths = np.ones(len(table))
+    if STRENGTH in table.column_names:
+        strengths = numbers(table[STRENGTH], STRENGTH, faults, digits=np.float64)
+        nulls = np.flatnonzero(np.isnan(strengths))
+        if len(nulls) and not faults.found:
+            faults.add(f"{count_of(len(nulls), 'edge')} without a strength: {_rows(nulls)}")
+    faults.raise_any(DataError)
+    edges = _merge(ends[0], ends[1], strengths, locations, faults)
+    faults.raise_any(DataError)
+    return edges
+
+
+def _places_of(
+    column: pa.ChunkedArray, name: str, place: dict[str, int], faults: Faults
+) -> Int64[np.ndarray, " rows"]:
+    codes, ids = encode_ids(column, faults)
+    unknown = [identity for identity in ids if identity not in place]
+    if unknown:
+        what = f"column {name!r}: {count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+        faults.add(f"{what}; the panel has {name_some(place)}")
+    known = np.array([place.get(identity, 0) for identity in ids], dtype=np.int64)
+    return np.asarray(known[codes])
+
+
+def _merge(
+    source: Int64[np.ndarray, " rows"],
+    target: Int64[np.ndarray, " rows"],
+    strengths: Float64[np.ndarray, " rows"],
+    locations: Locations,
+    faults: Faults,
+) -> Edges:
+    """Return each edge once; given both ways, it must have one strength."""
+    N = len(locations)
+    loops = np.flatnonzero(source == target)
+    if len(loops):
+        what = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
+        faults.add(f"{what}; every location depends on itself anyway: leave them out")
+    way, counts = np.unique(source * N + target, return_counts=True)
+    if (counts > 1).any():
+        twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in way[counts > 1])
+        faults.add(f"{count_of(int((counts > 1).sum()), 'edge')} given twice: {name_some(twice)}")
+    first, second = np.sort([source, target], axis=0)
+    code, at, back = np.unique(first * N + second, return_index=True, return_inverse=True)
+    unlike = np.unique(code[back[strengths != strengths[at][back]]])
+    if len(unlike):
+        named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in unlike)
+        what = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
+        faults.add(f"{what}; the graph has no direction: give one")
+    return Edges(np.stack([code // N, code % N], axis=1), strengths[at])
+
+
+def _rows(at: Int64[np.ndarray, " K"]) -> str:
+    return name_some(f"row {i + 1}" for i in at)

@@ -1,0 +1,120 @@
+"""A graph for other tools: GraphML, GeoJSON, or a long table as CSV or Parquet."""
+
+import io
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+from jaxtyping import Float64
+
+from forecaster.errors import ConfigError, DataError
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.publish.writing import bytes_writer, replace_file
+
+_NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+_NODE_KEYS = {"id": "string", "name": "string", "lat": "double", "lon": "double", "degree": "int"}
+_EDGE_KEYS = {"strength": "double", "distance_km": "double"}
+
+
+def export_graph(graph: DependencyGraph, path: Path | str) -> None:
+    """Write a graph by the path's suffix: the old file or the whole new one."""
+    write = find_format(Path(path))
+    replace_file(Path(path), bytes_writer(write(graph)))
+
+
+def find_format(path: Path) -> Callable[[DependencyGraph], bytes]:
+    """Return what turns a graph into such a file; a suffix that none has is refused."""
+    formats = {
+        ".graphml": to_graphml,
+        ".geojson": to_geojson,
+        ".csv": _to_csv,
+        ".parquet": _to_parquet,
+    }
+    if path.suffix not in formats:
+        raise ConfigError(f"{path}: a graph is exported as {', '.join(formats)}; give such a name")
+    return formats[path.suffix]
+
+
+def to_table(graph: DependencyGraph) -> pa.Table:
+    """Return one row per edge: `source`, `target`, `strength`, `distance_km` (null: unknown)."""
+    source, target = (pa.array([graph.locations.ids[n] for n in end]) for end in graph.pairs.T)
+    lengths = pa.array(graph.lengths_km, from_pandas=True)
+    ends = {"source": source.cast(pa.string()), "target": target.cast(pa.string())}
+    return pa.table({**ends, "strength": graph.strengths, "distance_km": lengths})
+
+
+def to_graphml(graph: DependencyGraph) -> bytes:
+    """Return the graph as GraphML; whatever a name holds, it stays text."""
+    root = ET.Element("graphml", xmlns="http://graphml.graphdrawing.org/xmlns")
+    for domain, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
+        for name, kind in keys.items():
+            about = {"id": f"{domain}_{name}", "for": domain, "attr.name": name}
+            ET.SubElement(root, "key", {**about, "attr.type": kind})
+    body = ET.SubElement(root, "graph", edgedefault="undirected")
+    places = graph.locations
+    for n, columns in enumerate(
+        zip(places.ids, places.names, places.lat, places.lon, graph.degrees, strict=True)
+    ):
+        node = ET.SubElement(body, "node", id=f"n{n}")
+        _add_data(node, "node", dict(zip(_NODE_KEYS, columns, strict=True)))
+    for (a, b), strength, km in zip(graph.pairs, graph.strengths, graph.lengths_km, strict=True):
+        edge = ET.SubElement(body, "edge", source=f"n{a}", target=f"n{b}")
+        _add_data(edge, "edge", {"strength": strength, "distance_km": km})
+    ET.indent(root, " ")
+    return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
+
+
+def to_geojson(graph: DependencyGraph) -> bytes:
+    """Return a point for every location and a line for every edge.
+
+    What lacks coordinates has no geometry; if all lack them, there is nothing to show.
+    """
+    places = graph.locations
+    if not places.placed.any():
+        message = "graph: no location has coordinates, and GeoJSON is nothing without"
+        raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
+    at = np.column_stack([places.lon, places.lat])
+    features = []
+    for n, (identity, name) in enumerate(zip(places.ids, places.names, strict=True)):
+        known = {"id": identity, "name": name, "degree": int(graph.degrees[n])}
+        features.append(_feature("Point", at[n], known))
+    for row, pair in zip(to_table(graph).to_pylist(), graph.pairs, strict=True):
+        features.append(_feature("LineString", at[pair], row))
+    collection = {"type": "FeatureCollection", "features": features}
+    return json.dumps(collection, ensure_ascii=False, allow_nan=False).encode()
+
+
+def _to_csv(graph: DependencyGraph) -> bytes:
+    sink = io.BytesIO()
+    pyarrow.csv.write_csv(to_table(graph), sink)
+    return sink.getvalue()
+
+
+def _to_parquet(graph: DependencyGraph) -> bytes:
+    sink = io.BytesIO()
+    pq.write_table(to_table(graph), sink, compression="zstd")
+    return sink.getvalue()
+
+
+def _add_data(element: ET.Element, domain: str, columns: dict[str, Any]) -> None:
+    """Add the known values; numbers with all their digits, characters that XML lacks as �."""
+    for name, value in columns.items():
+        if isinstance(value, float) and np.isnan(value):
+            continue
+        text = value if isinstance(value, str) else repr(value.item())
+        data = ET.SubElement(element, "data", key=f"{domain}_{name}")
+        data.text = _NOT_XML.sub("\ufffd", text)
+
+
+def _feature(
+    kind: str, at: Float64[np.ndarray, "*points 2"], properties: dict[str, Any]
+) -> dict[str, Any]:
+    geometry = {"type": kind, "coordinates": at.tolist()} if np.isfinite(at).all() else None
+    return {"type": "Feature", "geometry": geometry, "properties": properties}

@@ -1,0 +1,300 @@
+"""From a panel to its dependency graph (section 2.2), or to one to compare it with."""
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float64
+
+from forecaster.config import GraphConfig
+from forecaster.errors import DataError, RunError, count_of, name_some
+from forecaster.graph.alternatives import (
+    complete,
+    distance_kernel,
+    invert,
+    own_only,
+    random_edges,
+)
+from forecaster.graph.covariance import (
+    BLOCK_STEPS,
+    Sample,
+    Scale,
+    collinear_pairs,
+    correlate,
+    find_scale,
+    measure,
+    take_sample,
+)
+from forecaster.graph.dependency import About, Beside, DependencyGraph, bare
+from forecaster.graph.edges import (
+    Edges,
+    conditional_correlation,
+    keep_above,
+    threshold_for_degree,
+)
+from forecaster.graph.lasso import LassoResult, graphical_lasso
+from forecaster.graph.selection import (
+    Choice,
+    Tell,
+    choose_by_ebic,
+    choose_by_likelihood,
+    hold_out,
+)
+from forecaster.panel.panel import Panel
+from forecaster.splits import SPLITS, Splits, assign_splits
+
+_SIGMAS = 3  # standard errors, 1/√M each, of a correlation that is none
+_MATRICES = 21  # of N × N doubles that the path holds at its peak
+_PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
+_SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
+
+
+class Estimate(NamedTuple):
+    """What learning takes: numpy's arrays at their peak beside the panel, and one core's time."""
+
+    memory_bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, eq=False)
+class Evidence:
+    """What the training steps say of every pair of locations."""
+
+    sample: Sample
+    correlation: Float64[np.ndarray, "N N"]
+    parts: tuple[Float64[np.ndarray, "N N"], ...]  # of the steps to fit on and to judge by
+    notes: tuple[str, ...]
+
+
+class Found(NamedTuple):
+    """Strengths of all pairs, before the threshold, and what is to be known of them."""
+
+    strengths: Float64[np.ndarray, "N N"]
+    facts: dict[str, Any]  # of About
+    notes: tuple[str, ...] = ()
+
+
+def estimate(locations: int, steps: int) -> Estimate:
+    """Return what learning a graph takes, from its size alone."""
+    N, some = locations, min(steps, BLOCK_STEPS)
+    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * some * N)  # solving; adding up the products
+    seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
+    return Estimate(max(8 * doubles, steps * N), seconds)  # one byte says whether each is missing
+
+
+def learn_graph(
+    panel: Panel,
+    splits: Splits,
+    config: GraphConfig = GraphConfig(),  # noqa: B008 (frozen)
+    *,
+    allow_unconverged: bool = False,
+    progress: Tell | None = None,
+) -> DependencyGraph:
+    """Return the dependency graph of a panel's training steps; no other step is looked at.
+
+    Args:
+        panel: values of all locations.
+        splits: whose training ranges are learned from.
+        config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
+        allow_unconverged: take a solution whose duality gap is above the tolerance; it says so.
+        progress: told in words what is being done.
+    """
+    tell = progress or (lambda _: None)
+    N = len(panel.locations)
+    match config.kind:
+        case "own":
+            return _graph(panel, config, own_only())
+        case "complete":
+            return _graph(panel, config, complete(N))
+        case "random":
+            edges = _random(panel, splits, config, allow_unconverged, tell)
+            return _graph(panel, config, edges, degree=config.degree)
+        case "distance":
+            return _threshold(panel, config, Found(distance_kernel(panel.locations), {}))
+    train = assign_splits(panel, splits) == SPLITS.index("train")
+    tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
+    evidence = _gather(panel, train, config)
+    match config.kind:
+        case "pearson":
+            found = Found(evidence.correlation, {})
+        case "inverse":
+            found = _inverse(evidence)
+        case _:
+            found = _lasso(evidence, config, allow_unconverged, tell)
+    facts = {**_describe(evidence, train), **found.facts}
+    return _threshold(panel, config, Found(found.strengths, facts, evidence.notes + found.notes))
+
+
+def _random(
+    panel: Panel, splits: Splits, config: GraphConfig, allow_unconverged: bool, tell: Tell
+) -> Edges:
+    """Return as many edges as the wanted degree asks for, or else as the learned graph has."""
+    N, degree = len(panel.locations), config.degree
+    if degree is None:
+        like = config.model_copy(update={"kind": "lasso"})
+        degree = learn_graph(
+            panel, splits, like, allow_unconverged=allow_unconverged, progress=tell
+        ).average_degree
+    return random_edges(N, round(degree * N / 2), np.random.default_rng(config.seed))
+
+
+def _gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> Evidence:
+    """Return the correlations of the training steps (Eq. 5), and of parts of them to choose by."""
+    sample = take_sample(panel, train, config.subtract)
+    moments = []
+    if config.kind == "lasso" and config.penalty is None and config.choose == "likelihood":
+        chosen = hold_out(sample.steps, panel.clock.slots_per_week)
+        moments = [measure(sample, steps) for steps in chosen]
+    whole = moments[0] + moments[1] if moments else measure(sample, sample.steps)
+    covariance = whole.covariance()
+    scale = find_scale(sample, covariance)
+    correlation = correlate(covariance, scale)
+    parts = tuple(scale.apply(part.covariance()) for part in moments)
+    notes = _degeneracies(sample, scale, correlation, config)
+    return Evidence(sample, correlation, parts, notes)
+
+
+def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tell: Tell) -> Found:
+    """Return the conditional correlations of the graphical lasso (Eq. 3 and 4)."""
+    choice = _choose(evidence, config, tell)
+    result = choice.result
+    if not (result.converged or allow_unconverged):
+        passes = count_of(result.iterations, "iteration")
+        message = f"dual gap {result.gap:.2g} > {config.gap_tolerance:.2g} after {passes}"
+        remedy = "raise max_iterations or the penalty, or allow an unconverged graph"
+        raise RunError(f"graph: {message}; {remedy}")
+    tell("the thresholded inverse beside it")
+    strengths = conditional_correlation(result.precision)
+    facts = {
+        "penalise_diagonal": config.penalise_diagonal,
+        "penalty": choice.penalty,
+        "chosen_by": "given" if config.penalty is not None else config.choose,
+        "path": choice.path,
+        "gap": result.gap,
+        "gap_tolerance": config.gap_tolerance,
+        "iterations": result.iterations,
+        "converged": result.converged,
+        "beside": _beside(evidence, strengths, config),
+    }
+    return Found(strengths, facts, _solver_notes(choice))
+
+
+def _solver_notes(choice: Choice) -> tuple[str, ...]:
+    notes = [f"solver, locations by number from 0: {note}" for note in choice.result.notes]
+    last = choice.path[-1] if choice.path else None
+    if last and choice.penalty == last.penalty:
+        notes.append(f"the best penalty is the smallest that was tried, {choice.penalty:g}")
+    if last and not last.converged:
+        notes.append(f"the path ended at penalty {last.penalty:g}: not converged there")
+    return tuple(notes)
+
+
+def _choose(evidence: Evidence, config: GraphConfig, tell: Tell) -> Choice:
+    """Return the penalty of the recipe, or the best one, with its solution for all steps."""
+    correlation = evidence.correlation
+
+    def solve(penalty: float, start: LassoResult | None = None) -> LassoResult:
+        tell(f"graphical lasso at penalty {penalty:.3g}")
+        return graphical_lasso(
+            correlation,
+            penalty,
+            penalise_diagonal=config.penalise_diagonal,
+            gap_tolerance=config.gap_tolerance,
+            max_iterations=config.max_iterations,
+            start=start,
+        )
+
+    if config.penalty is not None:
+        return Choice(config.penalty, solve(config.penalty), ())
+    if config.choose == "ebic":
+        return choose_by_ebic(correlation, len(evidence.sample.steps), config, tell)
+    fit, held_out = evidence.parts
+    chosen = choose_by_likelihood(fit, held_out, config, tell)
+    return Choice(chosen.penalty, solve(chosen.penalty, chosen.result), chosen.path)
+
+
+def _inverse(evidence: Evidence) -> Found:
+    precision, reason = invert(evidence.correlation)
+    if precision is None:
+        size = f"{count_of(len(evidence.correlation), 'location')}"
+        steps = count_of(len(evidence.sample.steps), "step")
+        raise DataError(f"graph: {reason} ({size}, {steps}); use the graphical lasso")
+    return Found(conditional_correlation(precision), {})
+
+
+def _beside(
+    evidence: Evidence, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
+) -> Beside:
+    """Return how the thresholded inverse compares with the lasso, cut by the same rule."""
+    precision, reason = invert(evidence.correlation)
+    if precision is None:
+        return Beside(edges=None, average_degree=None, overlap=None, note=reason)
+    panel, inverse = evidence.sample.panel, conditional_correlation(precision)
+    own = _threshold(panel, config, Found(strengths, {}))
+    other = _threshold(panel, config, Found(inverse, {}))
+    return Beside(
+        edges=len(other), average_degree=other.average_degree, overlap=own.overlap(other)
+    )
+
+
+def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGraph:
+    """Return the graph of the pairs above the threshold, given or by the wanted degree."""
+    threshold = config.threshold
+    if threshold is None:
+        threshold = threshold_for_degree(found.strengths, config.degree or 0.0)
+    edges = keep_above(found.strengths, threshold)
+    N = len(found.strengths)
+    notes = found.notes
+    if N > 1 and len(edges.pairs) in (0, N * (N - 1) // 2):
+        left = "no edge" if not len(edges.pairs) else "every edge"
+        degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
+        notes += (f"threshold {threshold:g} leaves {left}: {degree}",)
+    steps = found.facts.get("steps")
+    if steps and 0 < threshold < (noise := _SIGMAS / steps**0.5):
+        notes += (
+            f"threshold {threshold:g} is below 3/√M = {noise:.2f}: weak edges may be chance",
+        )
+    facts = {**found.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
+    return _graph(panel, config, edges, **facts)
+
+
+def _graph(panel: Panel, config: GraphConfig, edges: Edges, **facts: Any) -> DependencyGraph:
+    about = About(kind=config.kind, panel=panel.digest, **facts)
+    return DependencyGraph(bare(panel.locations), edges.pairs, edges.strengths, about)
+
+
+def _describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any]:
+    """Return what the graph must remember of the steps that it was learned from."""
+    sample = evidence.sample
+    times = sample.panel.times
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
+    hours = tuple((f"{times[a]}Z", f"{times[b - 1]}Z") for a, b in edges.reshape(-1, 2))
+    return {
+        "subtracted": sample.subtracted,
+        "steps": len(sample.steps),
+        "dropped_steps": sample.dropped,
+        "filled_values": sample.filled,
+        "hours": hours,
+    }
+
+
+def _degeneracies(
+    sample: Sample, scale: Scale, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
+) -> tuple[str, ...]:
+    """Say what is degenerate in the training steps, by the locations' ids, and what was done."""
+    ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)
+    notes = []
+    if scale.constant.any():
+        names = name_some(ids[n] for n in np.flatnonzero(scale.constant))
+        notes.append(
+            f"locations [{names}] have zero variance in the training steps: kept isolated"
+        )
+    pairs = collinear_pairs(correlation)
+    if len(pairs):
+        names = name_some(f"{ids[i]} – {ids[j]}" for i, j in pairs)
+        notes.append(f"{count_of(len(pairs), 'collinear pair')}: {names}; each says the same")
+    if N > M:
+        notes.append(f"N = {N} locations > M = {M} steps: the penalty alone makes Q unique")
+    if sample.subtracted != config.subtract:
+        notes.append("less than two weeks of steps: no mean by the hour of the week subtracted")
+    return tuple(notes)

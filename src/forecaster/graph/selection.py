@@ -1,0 +1,136 @@
+"""The penalty λ of Eq. 4: by the likelihood of held-out weeks, or by the extended BIC.
+
+A path of penalties is walked from the largest down, each solution the start of the next, until
+the score falls.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float64, Int64
+
+from forecaster.config import GraphConfig
+from forecaster.errors import DataError
+from forecaster.graph.dependency import PathStep
+from forecaster.graph.lasso import LassoResult, graphical_lasso_path
+
+HELD_OUT = 4  # one block of time in so many is held out
+SPARSEST = 0.8  # of the largest correlation: the first penalty of the path
+DENSEST = 0.001  # on the correlation scale: the last one
+PER_DECADE = 8  # penalties on the path: warm starts make many small steps cheaper than few large
+EBIC_GAMMA = 0.5  # weight of the number of possible edges
+
+Score = Callable[[LassoResult], float]  # the larger, the better
+Tell = Callable[[str], None]
+
+
+@dataclass(frozen=True, eq=False)
+class Choice:
+    """The best penalty of a path, its solution, and all that were tried."""
+
+    penalty: float
+    result: LassoResult
+    path: tuple[PathStep, ...]
+
+
+def hold_out(
+    steps: Int64[np.ndarray, " M"], steps_per_week: int
+) -> tuple[Int64[np.ndarray, " A"], Int64[np.ndarray, " B"]]:
+    """Return the steps to fit on and those to judge by: every fourth week.
+
+    Neighbouring hours are alike, so single hours would not be new to what was fitted. Less than
+    four weeks are cut into four blocks.
+    """
+    blocks = max(HELD_OUT, round(len(steps) / steps_per_week))
+    held = np.arange(len(steps)) * blocks // len(steps) % HELD_OUT == HELD_OUT - 1
+    if held.sum() <= 1:
+        message = f"{len(steps)} steps are too few to choose a penalty by holding some out"
+        raise DataError(f"{message}; give a penalty")
+    return steps[~held], steps[held]
+
+
+def choose_by_likelihood(
+    fit: Float64[np.ndarray, "N N"],
+    held_out: Float64[np.ndarray, "N N"],
+    config: GraphConfig,
+    tell: Tell,
+) -> Choice:
+    """Return the penalty at which what was fitted makes the held-out steps likeliest (Eq. 2)."""
+
+    def score(result: LassoResult) -> float:
+        return log_likelihood(result.precision, held_out)
+
+    return _walk(fit, score, config, tell)
+
+
+def choose_by_ebic(
+    correlation: Float64[np.ndarray, "N N"], steps: int, config: GraphConfig, tell: Tell
+) -> Choice:
+    """Return the penalty with the lowest extended BIC (Foygel & Drton 2010).
+
+    −2 ℓ + E log M + 4 γ E log N. It counts M steps as independent, which hours are not, and so
+    keeps more edges than it would for independent ones.
+    """
+    N = len(correlation)
+
+    def score(result: LassoResult) -> float:
+        cost = _count_edges(result) * (np.log(steps) + 4 * EBIC_GAMMA * np.log(N)) / (2 * steps)
+        return log_likelihood(result.precision, correlation) - float(cost) / N
+
+    return _walk(correlation, score, config, tell)
+
+
+def log_likelihood(
+    precision: Float64[np.ndarray, "N N"], covariance: Float64[np.ndarray, "N N"]
+) -> float:
+    """Return the mean log density (Eq. 2) per step and location, without its constant.
+
+    Differs: |Q|^½; Eq. 2 prints |Q|.
+    """
+    # log f = ½ log|Q| − ½ tr(SQ) + constant
+    log_determinant = float(np.linalg.slogdet(precision).logabsdet)
+    return (log_determinant - float(np.vdot(covariance, precision))) / (2 * len(precision))
+
+
+def penalty_path(covariance: Float64[np.ndarray, "N N"]) -> list[float]:
+    """Return the penalties to try, the largest first; at 1 × the largest entry no edge is left."""
+    largest = float(np.abs(covariance - np.diag(np.diag(covariance))).max())
+    first = SPARSEST * largest
+    if first <= DENSEST:
+        return [DENSEST]
+    count = round(PER_DECADE * np.log10(first / DENSEST)) + 1
+    return [float(penalty) for penalty in np.geomspace(first, DENSEST, max(count, 2))]
+
+
+def _walk(
+    covariance: Float64[np.ndarray, "N N"], score: Score, config: GraphConfig, tell: Tell
+) -> Choice:
+    """Return the last penalty of the path before the score falls or the solver fails."""
+    penalties = penalty_path(covariance)
+    results = graphical_lasso_path(
+        covariance,
+        penalties,
+        penalise_diagonal=config.penalise_diagonal,
+        gap_tolerance=config.gap_tolerance,
+        max_iterations=config.max_iterations,
+    )
+
+    def rate(penalty: float, result: LassoResult) -> PathStep:
+        edges, converged = _count_edges(result), result.converged
+        step = PathStep(penalty=penalty, score=score(result), edges=edges, converged=converged)
+        tell(f"penalty {penalty:.3g}: {step.edges:,} edges, score {step.score:.5f}")
+        return step
+
+    best = next(results)
+    path = [rate(penalties[0], best)]
+    for penalty, result in zip(penalties[1:], results, strict=True):
+        path.append(rate(penalty, result))
+        if path[-1].score < path[-2].score or not result.converged:
+            return Choice(path[-2].penalty, best, tuple(path))
+        best = result
+    return Choice(path[-1].penalty, best, tuple(path))
+
+
+def _count_edges(result: LassoResult) -> int:
+    return (int(np.count_nonzero(result.precision)) - len(result.precision)) // 2

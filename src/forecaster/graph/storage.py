@@ -1,0 +1,165 @@
+"""A graph's files: its edges and its locations as plain Parquet, checked before they are used."""
+
+from dataclasses import replace
+from io import BufferedIOBase
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from jaxtyping import Int64
+
+from forecaster.config import Recipe, check_stage
+from forecaster.errors import ArtifactError, ConfigError, DataError
+from forecaster.graph.dependency import About, DependencyGraph
+from forecaster.panel.parts import Locations
+from forecaster.publish.manifest import file_path, read_manifest, verify_files
+from forecaster.publish.writing import Draft, Writer, bytes_writer, publish
+
+FORMAT = 1  # of the graph's files; a newer one is refused
+EDGES = pa.schema([("source", pa.string()), ("target", pa.string()), ("strength", pa.float64())])
+PLACES = pa.schema(
+    [
+        ("id", pa.string()),
+        ("name", pa.string()),
+        ("lat", pa.float64()),
+        ("lon", pa.float64()),
+        ("degree", pa.int64()),
+    ]
+)
+MAX_EXPANSION = 1_000  # bytes in memory per byte on disk; edges of one strength reach about 100
+_SMALL_BYTES = 1 << 26  # below this no expansion is worth a question
+
+
+def save_graph(
+    graph: DependencyGraph, folder: Path | str, recipe: Recipe | None = None
+) -> DependencyGraph:
+    """Publish a graph as a folder and return it with the hash of what was written.
+
+    Args:
+        graph: what to write.
+        folder: where to; a graph that is there already becomes an older version.
+        recipe: how it was made, to lie beside it.
+    """
+    locations = graph.locations
+    ends = np.array(locations.ids, dtype=object)[graph.pairs].T.reshape(2, -1)
+    places = [locations.ids, locations.names, locations.lat, locations.lon, graph.degrees]
+    tables = {
+        "edges": _table(EDGES, [*ends, graph.strengths]),
+        "locations": _table(PLACES, places),
+    }
+    files = {f"{name}.parquet": _writer(table) for name, table in tables.items()}
+    if recipe is not None:
+        files["recipe.toml"] = bytes_writer(recipe.to_toml().encode())
+    draft = Draft(
+        kind="graph",
+        version=FORMAT,
+        files=files,
+        about={
+            "locations": len(locations),
+            "location_hash": graph.location_digest,
+            "edges": len(graph),
+            "average_degree": graph.average_degree,
+            "learned": graph.about.model_dump(mode="json"),
+        },
+        parents={"panel": graph.about.panel} if graph.about.panel else {},
+        recipe=recipe.digest() if recipe is not None else None,
+        about_bytes=sum(table.nbytes for table in tables.values()),
+    )
+    return replace(graph, digest=publish(Path(folder), draft).digest)
+
+
+def open_graph(folder: Path | str) -> DependencyGraph:
+    """Return the graph of a folder, verified."""
+    folder = Path(folder)
+    manifest = read_manifest(folder, kind="graph", reads=FORMAT)
+    verify_files(folder, manifest)
+    about = manifest.about
+    try:
+        places = _read(
+            file_path(folder, manifest, "locations.parquet"), PLACES, about["locations"]
+        )
+        edges = _read(file_path(folder, manifest, "edges.parquet"), EDGES, about["edges"])
+        graph = DependencyGraph(
+            locations := _locations(places),
+            _pairs(edges, locations),
+            edges["strength"].to_numpy(),
+            check_stage(About, about["learned"], source="manifest"),
+            manifest.digest,
+        )
+        if not np.array_equal(graph.degrees, places["degree"].to_numpy()):
+            raise ValueError("its degrees are not those of its edges")
+        if graph.location_digest != about["location_hash"]:
+            raise ValueError("its locations are not those of its manifest")
+    except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
+        raise ArtifactError(f"{folder}: not a forecaster graph ({error})") from error
+    return graph
+
+
+def _locations(table: pa.Table) -> Locations:
+    (ids, id_codes), (names, name_codes) = (_decode(table[name]) for name in ("id", "name"))
+    lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
+    own_ids = tuple(ids[code] for code in id_codes)
+    return Locations(own_ids, tuple(names[code] for code in name_codes), lat, lon)
+
+
+def _pairs(table: pa.Table, locations: Locations) -> Int64[np.ndarray, "E 2"]:
+    place = {identity: n for n, identity in enumerate(locations.ids)}
+    ends = []
+    for name in ("source", "target"):
+        ids, codes = _decode(table[name])
+        ends.append(np.array([place[identity] for identity in ids], dtype=np.int64)[codes])
+    return np.stack(ends, axis=1)
+
+
+def _decode(column: pa.ChunkedArray) -> tuple[list[str], Int64[np.ndarray, " rows"]]:
+    """Return the texts of a column, each once, and which of them each row has."""
+    whole = column.unify_dictionaries().combine_chunks()
+    return whole.dictionary.to_pylist(), whole.indices.to_numpy().astype(np.int64)
+
+
+def _table(schema: pa.Schema, columns: list[Any]) -> pa.Table:
+    arrays = [
+        pa.array(column, field.type, from_pandas=True)
+        for column, field in zip(columns, schema, strict=True)
+    ]
+    return pa.table(arrays, schema=schema)
+
+
+def _writer(table: pa.Table) -> Writer:
+    def write(sink: BufferedIOBase) -> None:
+        pq.write_table(table, sink, compression="zstd", write_statistics=False)
+
+    return write
+
+
+def _read(path: Path, schema: pa.Schema, rows: int) -> pa.Table:
+    """Return a table that is what we would have written; its texts are read once each.
+
+    A few bytes can say "the same long text in every row": that must not fill the memory.
+    """
+    texts = [field.name for field in schema if field.type == pa.string()]
+    try:
+        with pq.ParquetFile(path, memory_map=True) as file:
+            if not file.schema_arrow.equals(schema, check_metadata=True):
+                raise ValueError(f"the columns of {path.name} are not ours")
+            _check_size(path, file.metadata, rows)
+        with pq.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
+            table = file.read()
+            table.validate(full=True)
+    except (pa.ArrowException, OSError) as error:
+        raise ArtifactError(f"{path}: damaged ({str(error).splitlines()[0][:200]})") from error
+    if any(table[name].null_count for name in schema.names if name not in ("lat", "lon")):
+        raise ValueError(f"{path.name} holds null")
+    return table
+
+
+def _check_size(path: Path, metadata: pq.FileMetaData, rows: int) -> None:
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
+    claimed = sum(group.num_rows for group in groups)
+    if {metadata.num_rows, claimed} != {rows}:
+        raise ValueError(f"{path.name} has {claimed:,} rows; its manifest says {rows!r}")
+    need = max(rows * metadata.num_columns * 8, sum(group.total_byte_size for group in groups))
+    if need > max(_SMALL_BYTES, path.stat().st_size * MAX_EXPANSION):
+        raise ValueError(f"too large: {path.name} claims {need:,} bytes in memory")

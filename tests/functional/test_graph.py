@@ -1,0 +1,176 @@
+"""Drives `forecaster graph` end to end."""
+
+import json
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.graph.storage import open_graph
+from forecaster.panel.panel import Panel
+
+Run = Callable[..., tuple[int, str, str]]
+PLACES = 7
+SPLITS = """
+[splits]
+train = [["2015-01-01", "2015-02-11"]]
+validation = [["2015-02-12", "2015-02-15"]]
+test = [["2015-02-16", "2015-02-19"]]
+"""
+
+
+@pytest.fixture
+def panel_folder(tmp_path: Path) -> Path:
+    """Return seven locations in a row over fifty days, each like its neighbours."""
+    times = pd.date_range("2015-01-01", periods=24 * 50, freq="h", tz="UTC")
+    precision = np.eye(PLACES) - 0.35 * (np.eye(PLACES, k=1) + np.eye(PLACES, k=-1))
+    draw = np.random.default_rng(0).multivariate_normal
+    values = draw(np.full(PLACES, 50.0), np.linalg.inv(precision), len(times))
+    ids = [f"p{n}" for n in range(PLACES)]
+    frame = pd.DataFrame(values, columns=ids)
+    frame.insert(0, "time", times)
+    names = ["<b>Avenue</b>", "=cmd()", *ids[2:]]
+    places = pd.DataFrame(
+        {"id": ids, "name": names, "lat": 52.5, "lon": 13.4 + np.arange(PLACES) / 100}
+    )
+    panel = Panel.from_wide(frame, timezone="UTC", locations=places)
+    panel.save(tmp_path / "panel")
+    return tmp_path / "panel"
+
+
+def test_a_graph_is_learned_written_and_drawn(panel_folder: Path, run: Run) -> None:
+    out = panel_folder.with_name("graph")
+    code, output, errors = run("graph", panel_folder, "--out", out)
+    assert code == 0
+    assert "7 locations, 6 edges, average degree 1.71" in output
+    assert "hubs           =cmd() 2, p2 2, p3 2, p4 2, p5 2" in output
+    assert "components     1, the largest of 7; 0 isolated" in output
+    assert "inverse beside 6 edges, average degree 1.71, 100 % of the edges" in output
+    assert "gap " in output
+    assert "time " in output
+    assert "penalty " in errors  # what was done, while it was done
+    graph = open_graph(out)
+    assert graph.pairs.tolist() == [[n, n + 1] for n in range(PLACES - 1)]
+    graph.match(Panel.open(panel_folder))
+    figures = panel_folder.with_name("graph-figures")
+    assert sorted(path.name for path in figures.iterdir()) == [
+        "degrees.png", "distances.png", "map.png", "structure.png",
+    ]  # fmt: skip
+
+
+def test_a_graph_can_be_checked(panel_folder: Path, run: Run) -> None:
+    out = panel_folder.with_name("graph")
+    run("graph", panel_folder, "--out", out, "--penalty", "0.05", "--json")
+    code, output, _ = run("check", out)
+    assert code == 0
+    assert "graph (format 1, " in output
+    assert "all as published, 7 locations, 6 edges" in output
+    code, output, _ = run("check", panel_folder.parent, "--json")
+    kinds = {report["kind"]: report for report in json.loads(output)}
+    assert kinds["graph"]["edges"] == 6
+
+
+def test_a_graph_is_printed_as_data(panel_folder: Path, run: Run) -> None:
+    out = panel_folder.with_name("graph")
+    code, output, _ = run("graph", panel_folder, "--out", out, "--degree", "1.0", "--json")
+    report = json.loads(output)
+    assert code == 0
+    assert report["hash"] == open_graph(out).digest
+    assert report["edges"] == round(PLACES / 2)
+    assert report["about"]["degree"] == 1.0
+    assert report["about"]["panel"] == Panel.open(panel_folder).digest
+    assert not panel_folder.with_name("graph-figures").exists()
+
+
+def test_options_stand_above_the_recipe(panel_folder: Path, run: Run, tmp_path: Path) -> None:
+    recipe = tmp_path / "recipe.toml"
+    recipe.write_text(f"[graph]\ndegree = 0.5\nsubtract = 'nothing'\n{SPLITS}", encoding="utf-8")
+    out = tmp_path / "graph"
+    _, output, _ = run("graph", panel_folder, "--out", out, "--recipe", recipe, "--json")
+    about = json.loads(output)["about"]
+    assert (about["degree"], about["subtracted"]) == (0.5, "nothing")
+    assert about["hours"] == [["2015-01-01T00:00:00Z", "2015-02-11T23:00:00Z"]]
+    words = ("--threshold", "0.2", "--kind", "inverse", "--subtract", "hour_of_week", "--json")
+    _, output, _ = run("graph", panel_folder, "--out", out, "--recipe", recipe, *words)
+    about = json.loads(output)["about"]
+    assert (about["threshold"], about["degree"]) == (0.2, None)
+    assert (about["kind"], about["subtracted"]) == ("inverse", "hour_of_week")
+
+
+def test_a_graph_is_exported(panel_folder: Path, run: Run, tmp_path: Path) -> None:
+    names = ["graph.graphml", "graph.geojson", "graph.csv", "graph.parquet"]
+    exports = [word for name in names for word in ("--export", tmp_path / name)]
+    out = tmp_path / "graph"
+    code, _, _ = run("graph", panel_folder, "--out", out, "--penalty", "0.05", "--json", *exports)
+    assert code == 0
+    assert all((tmp_path / name).stat().st_size > 100 for name in names)
+    assert "&lt;b&gt;Avenue" in (tmp_path / "graph.graphml").read_text(encoding="utf-8")
+
+
+def test_a_wrong_export_is_refused_before_anything_is_learned(
+    panel_folder: Path, run: Run, tmp_path: Path
+) -> None:
+    out = tmp_path / "graph"
+    code, _, errors = run("graph", panel_folder, "--out", out, "--export", "graph.xlsx")
+    assert code == 2
+    assert "a graph is exported as .graphml" in errors
+    assert not out.exists()
+
+
+def test_a_threshold_and_a_degree_together_are_a_usage_error(
+    panel_folder: Path, run: Run, tmp_path: Path
+) -> None:
+    words = ("--threshold", "0.2", "--degree", "2")
+    code, _, errors = run("graph", panel_folder, "--out", tmp_path / "graph", *words)
+    assert code == 2
+    assert "threshold and degree: one follows from the other" in errors
+
+
+def test_G4_an_unconverged_graph_needs_a_flag(
+    panel_folder: Path, run: Run, tmp_path: Path
+) -> None:
+    recipe = tmp_path / "recipe.toml"
+    rules = "penalty = 0.01\nmax_iterations = 1\ngap_tolerance = 1e-13"
+    recipe.write_text(f"[graph]\n{rules}\n{SPLITS}", encoding="utf-8")
+    words = ("graph", panel_folder, "--out", tmp_path / "graph", "--recipe", recipe)
+    code, _, errors = run(*words)
+    assert code == 5
+    assert "dual gap " in errors
+    assert " > 1e-13 after 1 iteration" in errors
+    assert not (tmp_path / "graph").exists()
+    code, output, _ = run(*words, "--allow-unconverged")
+    assert code == 0
+    assert "NOT CONVERGED" in output
+    assert open_graph(tmp_path / "graph").about.converged is False
+
+
+def test_without_the_extra_one_line_says_what_is_lacking(
+    panel_folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    code, output, errors = run("graph", panel_folder, "--out", tmp_path / "graph", "--kind", "own")
+    assert code == 0
+    assert "7 locations, 0 edges" in output
+    assert "no pictures: this needs matplotlib" in errors
+
+
+def test_G9_one_location_goes_through_the_command(run: Run, tmp_path: Path) -> None:
+    times = pd.date_range("2015-01-01", periods=101, freq="h", tz="UTC")
+    frame = pd.DataFrame({"time": times, "only": np.arange(101) % 7})
+    Panel.from_wide(frame, timezone="UTC").save(tmp_path / "panel")
+    code, output, _ = run("graph", tmp_path / "panel", "--out", tmp_path / "graph")
+    assert code == 0
+    assert "1 location, 0 edges, average degree 0.00" in output
+
+
+def test_G11_a_large_graph_is_announced_before_it_is_learned(
+    panel_folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from forecaster.cli import screen  # noqa: PLC0415 (what is changed here)
+
+    monkeypatch.setattr(screen, "LONG_SECONDS", 0.0)
+    _, _, errors = run("graph", panel_folder, "--out", tmp_path / "graph", "--penalty", "0.1")
+    assert "the graph: about 0 min and 0.0 GiB of memory" in errors

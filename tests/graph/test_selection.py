@@ -1,0 +1,122 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+from scipy.stats import multivariate_normal
+
+from forecaster.config import GraphConfig
+from forecaster.errors import DataError
+from forecaster.graph.lasso import graphical_lasso
+from forecaster.graph.selection import (
+    DENSEST,
+    EBIC_GAMMA,
+    choose_by_ebic,
+    choose_by_likelihood,
+    hold_out,
+    log_likelihood,
+    penalty_path,
+)
+
+PLACES = 7
+CHAIN = np.eye(PLACES) - 0.4 * (np.eye(PLACES, k=1) + np.eye(PLACES, k=-1))  # a precision
+Quiet = Callable[[str], None]
+
+
+def quiet(_: str) -> None:
+    return None
+
+
+def draw(steps: int, seed: int) -> np.ndarray:
+    """Return the covariance of some draws from the chain, near the correlation scale."""
+    true = np.linalg.inv(CHAIN)
+    scale = np.sqrt(np.diag(true))
+    true /= np.outer(scale, scale)
+    x = np.random.default_rng(seed).multivariate_normal(np.zeros(PLACES), true, steps)
+    return np.cov(x, rowvar=False)
+
+
+def test_every_fourth_week_is_held_out() -> None:
+    steps = np.arange(100, 100 + 9 * 168)
+    fit, held_out = hold_out(steps, 168)
+    weeks = (held_out - 100) // 168
+    assert sorted({*weeks.tolist()}) == [3, 7]
+    assert len(held_out) == 2 * 168
+    assert np.array_equal(np.union1d(fit, held_out), steps)
+    assert not np.intersect1d(fit, held_out).size
+
+
+def test_less_than_four_weeks_are_cut_into_four_blocks() -> None:
+    fit, held_out = hold_out(np.arange(43), 168)  # blocks of 11
+    assert held_out.tolist() == list(range(33, 43))
+    assert len(fit) == 33
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])
+def test_too_few_steps_to_hold_some_out_are_refused(count: int) -> None:
+    with pytest.raises(DataError, match=rf"{count} steps are too few .* give a penalty"):
+        hold_out(np.arange(count), 168)
+
+
+def test_the_likelihood_is_that_of_a_gaussian() -> None:
+    x = np.random.default_rng(3).normal(size=(101, PLACES))
+    x -= x.mean(axis=0)
+    density = multivariate_normal(np.zeros(PLACES), np.linalg.inv(CHAIN)).logpdf(x).mean()
+    constant = PLACES / 2 * np.log(2 * np.pi)
+    found = PLACES * log_likelihood(CHAIN, x.T @ x / len(x)) - constant
+    assert found == pytest.approx(density, rel=1e-12)
+
+
+def test_the_path_goes_down_from_the_largest_correlation() -> None:
+    covariance = draw(211, seed=0)
+    path = penalty_path(covariance)
+    largest = np.abs(covariance - np.diag(np.diag(covariance))).max()
+    assert 0.7 * largest < path[0] < largest
+    assert path[-1] == pytest.approx(DENSEST)
+    assert (np.diff(path) < 0).all()
+
+
+def test_the_path_of_unrelated_locations_is_one_penalty() -> None:
+    assert penalty_path(np.eye(PLACES)) == [DENSEST]
+
+
+def test_the_chosen_penalty_makes_held_out_steps_likeliest() -> None:
+    fit, held_out = draw(83, seed=1), draw(10_007, seed=2)
+    chosen = choose_by_likelihood(fit, held_out, GraphConfig(), quiet)
+    penalties = penalty_path(fit)
+    scores = [log_likelihood(graphical_lasso(fit, p).precision, held_out) for p in penalties]
+    best = int(np.argmax(scores))
+    assert 0 < best < len(penalties) - 1  # else this proves little
+    assert chosen.penalty == penalties[best]
+    assert [step.penalty for step in chosen.path] == penalties[: best + 2]  # it falls after that
+    assert [step.score for step in chosen.path] == pytest.approx(scores[: best + 2], abs=1e-4)
+
+
+def test_the_extended_bic_weighs_edges() -> None:
+    steps = 401
+    correlation = draw(steps, seed=4)
+    chosen = choose_by_ebic(correlation, steps, GraphConfig(), quiet)
+    Q, S = chosen.result.precision, correlation
+    edges = np.count_nonzero(np.triu(Q, 1))
+    # Foygel & Drton 2010: −2 ℓ + E log M + 4 γ E log N, with ℓ = M/2 (log|Q| − tr SQ)
+    bic = -steps * (np.linalg.slogdet(Q)[1] - np.trace(S @ Q)) + edges * np.log(steps)
+    bic += 4 * EBIC_GAMMA * edges * np.log(PLACES)
+    score = max(step.score for step in chosen.path)
+    assert -2 * steps * PLACES * score == pytest.approx(bic)
+    assert edges == chosen.path[-2].edges
+
+
+def test_every_penalty_of_the_path_is_told() -> None:
+    told: list[str] = []
+    chosen = choose_by_ebic(draw(401, seed=4), 401, GraphConfig(), told.append)
+    assert len(told) == len(chosen.path)
+    assert told[0].startswith(f"penalty {chosen.path[0].penalty:.3g}: ")
+
+
+def test_the_walk_ends_where_the_solver_fails() -> None:
+    fit, held_out = draw(83, seed=1), draw(10_007, seed=2)
+    config = GraphConfig(max_iterations=1, gap_tolerance=1e-9)
+    whole = choose_by_likelihood(fit, held_out, GraphConfig(), quiet)
+    cut = choose_by_likelihood(fit, held_out, config, quiet)
+    assert len(cut.path) < len(whole.path)  # while the score was still rising
+    assert not cut.path[-1].converged
+    assert cut.penalty == cut.path[-2].penalty
