@@ -17,6 +17,7 @@ import numpy as np  # noqa: E402 (after the threads are set)
 from sklearn.covariance import graphical_lasso as scikit_lasso  # noqa: E402
 
 from forecaster.config import Subtract  # noqa: E402
+from forecaster.graph.certificate import log_determinant  # noqa: E402
 from forecaster.graph.covariance import (  # noqa: E402
     correlate,
     find_scale,
@@ -109,11 +110,8 @@ def _gap(S: np.ndarray, penalty: float, W: np.ndarray, Q: np.ndarray) -> float:
     box = np.full_like(S, penalty)
     np.fill_diagonal(box, 0.0)
     W, Q = S + np.clip((W + W.T) / 2 - S, -box, box), (Q + Q.T) / 2
-    (sign_w, log_w), (sign_q, log_q) = np.linalg.slogdet(W), np.linalg.slogdet(Q)
-    if min(sign_w, sign_q) <= 0:
-        return np.inf
-    primal = np.vdot(S, Q) - log_q + np.vdot(box, np.abs(Q))
-    return float(primal - log_w - len(S)) / len(S)
+    primal = np.vdot(S, Q) - log_determinant(Q) + np.vdot(box, np.abs(Q))
+    return float(primal - log_determinant(W) - len(S)) / len(S)  # inf: not positive definite
 
 
 def _solve_raw(S: np.ndarray, penalty: float) -> str:
