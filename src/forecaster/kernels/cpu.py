@@ -1,0 +1,145 @@
+"""The block-sparse product on the CPU: compiled loops, shared among Python's own threads.
+
+numba's threads are not used: they abort when two Python threads call at once, or after a fork.
+Every row of a result is the work of one thread, so that the number of threads changes no bit.
+"""
+
+import math
+import mmap
+import os
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import cache
+from itertools import pairwise
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from forecaster.kernels.loops import LINE, Edges, multiply_edges, sum_blocks
+from forecaster.kernels.pattern import BlockPattern
+
+_SHARED = 2**22  # multiplications that are worth waking a thread for: about 0.2 ms
+_RANGES = 8  # of targets for each thread, so that a busy machine holds up one of them at most
+_HUGE = 2**25  # bytes: from here on malloc returns memory that the system must clear page by page
+
+
+def forward(
+    weight: Float[Tensor, "E O C"],
+    state: Float[Tensor, "N C R"],
+    pattern: BlockPattern,
+    bias: Float[Tensor, "N O"] | None,
+    relu: bool,
+) -> Float[Tensor, "N O R"]:
+    """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+    (N, _, R), outputs = state.shape, weight.shape[1]
+    b = state.new_zeros(N, outputs) if bias is None else bias
+    y = _empty((N, outputs, max(R, _width(state))), state)
+    arrays = _array(y), _array(weight), _fill_line(state), _array(b)
+    edges = _edges(pattern)
+
+    def run(first: int, last: int) -> None:
+        sum_blocks(*arrays, relu, edges, (first, last))
+
+    _share(run, edges, weight.numel() * R)
+    return y[:, :, :R].contiguous()
+
+
+def state_gradient(
+    grad: Float[Tensor, "N O R"], weight: Float[Tensor, "E O C"], pattern: BlockPattern
+) -> Float[Tensor, "N C R"]:
+    """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of the turned blocks along the reversed edges."""
+    turned = np.swapaxes(_array(weight)[_array(pattern.reverse)], 1, 2)
+    blocks = torch.from_numpy(np.ascontiguousarray(turned))
+    return forward(blocks, grad, pattern, None, False)
+
+
+def weight_gradient(
+    grad: Float[Tensor, "N O R"], state: Float[Tensor, "N C R"], pattern: BlockPattern
+) -> Float[Tensor, "E O C"]:
+    """Return ∂W_ij = ∂y_i x_jᵀ."""
+    blocks = state.new_empty(pattern.n_edges, grad.shape[1], state.shape[1])
+    arrays = _array(blocks), _fill_line(grad), _fill_line(state)
+    edges = _edges(pattern)
+
+    def run(first: int, last: int) -> None:
+        multiply_edges(*arrays, edges, (first, last))
+
+    _share(run, edges, blocks.numel() * state.shape[2])
+    return blocks
+
+
+def relu_gradient(
+    grad: Float[Tensor, "N O R"], y: Float[Tensor, "N O R"]
+) -> Float[Tensor, "N O R"]:
+    """Return the gradient before max(·, 0): that of the outputs above zero."""
+    before = _empty(tuple(y.shape), y)
+    torch.ops.aten.threshold_backward.grad_input(grad, y, 0, grad_input=before)
+    return before
+
+
+def _array(tensor: Tensor) -> np.ndarray:
+    return np.asarray(tensor.detach())
+
+
+def _edges(pattern: BlockPattern) -> Edges:
+    return _array(pattern.source), _array(pattern.starts)
+
+
+def _width(state: Tensor) -> int:
+    """Return how many columns fill a line."""
+    return LINE // state.element_size()
+
+
+def _fill_line(state: Float[Tensor, "N C R"]) -> Float[np.ndarray, "N C R1"]:
+    """Return the state with columns of zeros, where its own do not fill a line."""
+    (N, C, R), width = state.shape, _width(state)
+    if width <= R:
+        return _array(state)
+    filled = np.zeros((N, C, width), _array(state).dtype)
+    filled[:, :, :R] = _array(state)
+    return filled
+
+
+def _share(job: Callable[[int, int], None], edges: Edges, work: int) -> None:
+    """Run the job over all targets: threads take ranges of about as many edges, one by one."""
+    source, starts = edges
+    threads = min(torch.get_num_threads(), work // _SHARED)
+    if threads <= 1:
+        job(0, len(starts) - 1)
+        return
+    cuts = np.linspace(0, len(source), _RANGES * threads + 1)
+    ranges = iter(list(pairwise(np.searchsorted(starts, cuts).tolist())))
+
+    def take() -> None:
+        for first, last in ranges:
+            job(first, last)
+
+    pool = _pool(threads - 1, os.getpid())
+    helpers = [pool.submit(take) for _ in range(threads - 1)]
+    take()
+    for helper in helpers:
+        if not helper.cancel():  # one that has not begun would find nothing left
+            helper.result()
+
+
+@cache
+def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
+    """Return the threads of this process: a forked one has lost those of its parent."""
+    return ThreadPoolExecutor(threads, thread_name_prefix="block-product")
+
+
+def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
+    """Return a tensor not yet filled; a large one in huge pages, where the system has them.
+
+    Clearing fresh memory in pages of 4 KiB takes longer than the whole product.
+    """
+    size = math.prod(shape) * like.element_size()
+    if size < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
+        return like.new_empty(shape)
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    with suppress(OSError):  # a kernel built without them
+        memory.madvise(mmap.MADV_HUGEPAGE)
+    return torch.frombuffer(memory, dtype=like.dtype).view(shape)

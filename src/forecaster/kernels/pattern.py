@@ -1,0 +1,65 @@
+"""Which locations feed which: the support of every sparse layer, as sorted lists of edges."""
+
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Int64
+from torch import Tensor
+
+from forecaster.errors import ConfigError, count_of
+
+
+@dataclass(frozen=True, eq=False)
+class BlockPattern:
+    """Edge e brings `source[e]` to `target[e]`; edges are sorted by target, then by source.
+
+    Every location feeds itself, and what feeds in one direction feeds in the other: the edges
+    `reverse` are therefore the same edges sorted by source, and `starts` holds for them too.
+    """
+
+    source: Int64[Tensor, " E"]
+    target: Int64[Tensor, " E"]
+    reverse: Int64[Tensor, " E"]  # the edge that goes the other way; the self-edge for itself
+    starts: Int64[Tensor, " bounds"]  # the edges of target i are starts[i] … starts[i + 1] − 1
+    _elsewhere: dict[torch.device, "BlockPattern"] = field(
+        default_factory=dict, init=False, repr=False
+    )
+
+    @staticmethod
+    def from_pairs(count: int, pairs: Int64[np.ndarray, "E0 2"]) -> "BlockPattern":
+        """Return the pattern of `count` locations of which the paired ones feed each other.
+
+        A pair given twice, either way round, counts once.
+        """
+        if count < 1:
+            raise ConfigError(f"a pattern of {count} locations; give at least one")
+        if pairs.size and (pairs.min() < 0 or pairs.max() >= count):
+            row = pairs[((pairs < 0) | (pairs >= count)).any(axis=1)][0]
+            message = f"the pair {tuple(row.tolist())} names a location that is not there"
+            raise ConfigError(f"{message}; {count_of(count, 'location')}: 0 … {count - 1}")
+        first, second, itself = pairs[:, 0], pairs[:, 1], np.arange(count)
+        codes = (first * count + second, second * count + first, itself * count + itself)
+        target, source = np.divmod(np.unique(np.concatenate(codes)), count)
+        reverse = np.argsort(source * count + target)
+        starts = np.searchsorted(target, np.arange(count + 1))
+        return BlockPattern(*map(torch.from_numpy, (source, target, reverse, starts)))
+
+    @property
+    def n_locations(self) -> int:
+        """Return how many locations there are: N."""
+        return len(self.starts) - 1
+
+    @property
+    def n_edges(self) -> int:
+        """Return how many edges there are, self-edges included: E."""
+        return len(self.source)
+
+    def to(self, device: torch.device) -> "BlockPattern":
+        """Return the pattern on a device; the copy is made once and kept."""
+        if device == self.source.device:
+            return self
+        if device not in self._elsewhere:
+            lists = (self.source, self.target, self.reverse, self.starts)
+            self._elsewhere[device] = BlockPattern(*(edges.to(device) for edges in lists))
+        return self._elsewhere[device]

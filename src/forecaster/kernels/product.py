@@ -1,0 +1,133 @@
+"""The product behind every sparse layer: y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j (section 2.3)."""
+
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from forecaster.errors import ConfigError, Faults, nearest_name
+from forecaster.kernels import cpu, reference
+from forecaster.kernels.pattern import BlockPattern
+
+
+def block_product(
+    weight: Float[Tensor, "E O C"],
+    state: Float[Tensor, "N C R"],
+    pattern: BlockPattern,
+    bias: Float[Tensor, "N O"] | None = None,
+    *,
+    relu: bool = False,
+    backend: str | None = None,
+) -> Float[Tensor, "N O R"]:
+    """Return y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j + b_i, cut at zero if asked.
+
+    Args:
+        weight: one block per edge of the pattern.
+        state: location-major; R are the columns, batch × steps.
+        pattern: which locations feed which; it need not be on the state's device.
+        bias: one per location and output neuron.
+        relu: whether max(·, 0) follows in the same pass.
+        backend: one of `BACKENDS`; None takes the best for the state's device and numbers.
+    """
+    _refuse_misfits(weight, state, pattern, bias)
+    inputs = weight, state, bias, pattern.to(state.device), relu, _choose(backend, state)
+    return _BlockProduct.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+
+
+@runtime_checkable
+class Backend(Protocol):
+    """What a module offers to be a backend; all tensors are contiguous and on one device."""
+
+    def forward(
+        self,
+        weight: Float[Tensor, "E O C"],
+        state: Float[Tensor, "N C R"],
+        pattern: BlockPattern,
+        bias: Float[Tensor, "N O"] | None,
+        relu: bool,
+    ) -> Float[Tensor, "N O R"]:
+        """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+        ...
+
+    def state_gradient(
+        self, grad: Float[Tensor, "N O R"], weight: Float[Tensor, "E O C"], pattern: BlockPattern
+    ) -> Float[Tensor, "N C R"]:
+        """Return ∂x_j = Σ_i W_ijᵀ ∂y_i."""
+        ...
+
+    def weight_gradient(
+        self, grad: Float[Tensor, "N O R"], state: Float[Tensor, "N C R"], pattern: BlockPattern
+    ) -> Float[Tensor, "E O C"]:
+        """Return ∂W_ij = ∂y_i x_jᵀ."""
+        ...
+
+    def relu_gradient(
+        self, grad: Float[Tensor, "N O R"], y: Float[Tensor, "N O R"]
+    ) -> Float[Tensor, "N O R"]:
+        """Return the gradient before max(·, 0): that of the outputs above zero."""
+        ...
+
+
+BACKENDS: dict[str, Backend] = {"numba": cpu, "reference": reference}
+
+
+class _BlockProduct(torch.autograd.Function):
+    """The product, and those of its gradients that are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        weight, state, bias, pattern, relu, backend = inputs
+        weight, state = weight.contiguous(), state.contiguous()
+        bias = None if bias is None else bias.contiguous()
+        y: Tensor = backend.forward(weight, state, pattern, bias, relu)
+        ctx.save_for_backward(weight, state, y if relu else None)
+        ctx.pattern, ctx.backend = pattern, backend
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        weight, state, y = ctx.saved_tensors
+        backend, pattern, grad = ctx.backend, ctx.pattern, grads[0].contiguous()
+        if y is not None:
+            grad = backend.relu_gradient(grad, y)
+        for_weight, for_state, for_bias = ctx.needs_input_grad[:3]
+        return (
+            backend.weight_gradient(grad, state, pattern) if for_weight else None,
+            backend.state_gradient(grad, weight, pattern) if for_state else None,
+            grad.sum(dim=2) if for_bias else None,
+            *(None,) * 3,
+        )
+
+
+def _choose(name: str | None, state: Tensor) -> Backend:
+    if name is None:
+        compiled = state.device.type == "cpu" and state.dtype in {torch.float32, torch.float64}
+        name = "numba" if compiled else "reference"
+    if name not in BACKENDS:
+        hint = nearest_name(name, list(BACKENDS))
+        raise ConfigError(f"no backend {name!r}{hint}; there are {', '.join(BACKENDS)}")
+    return BACKENDS[name]
+
+
+def _refuse_misfits(
+    weight: Tensor, state: Tensor, pattern: BlockPattern, bias: Tensor | None
+) -> None:
+    """Raise one error that names both sides of everything that does not fit."""
+    faults = Faults("block_product")
+    N, E, outputs = pattern.n_locations, pattern.n_edges, weight.shape[1]
+    if len(state) != N:
+        faults.add(f"the state has {len(state)} locations, the pattern {N}")
+    if len(weight) != E:
+        faults.add(f"the weight has {len(weight)} blocks, the pattern {E} edges (self included)")
+    if weight.shape[2] != state.shape[1]:
+        faults.add(f"blocks read {weight.shape[2]} neurons, locations have {state.shape[1]}")
+    if bias is not None and bias.shape != (N, outputs):
+        faults.add(f"the bias is {list(bias.shape)}, not locations × outputs {[N, outputs]}")
+    for name, tensor in (("weight", weight), ("bias", bias)):
+        if tensor is not None and (tensor.dtype, tensor.device) != (state.dtype, state.device):
+            given = f"{tensor.dtype} on {tensor.device}"
+            faults.add(f"the {name} is {given}, the state {state.dtype} on {state.device}")
+    faults.raise_any(ConfigError)

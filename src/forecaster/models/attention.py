@@ -1,0 +1,141 @@
+"""Multi-head attention over neurons of locations and of the auxiliary information (appendix)."""
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.autograd import Function
+
+from forecaster.models.neurons import MakeLinear, NeuronLayout, State, split_heads
+
+
+@dataclass(frozen=True, eq=False)
+class Memory:
+    """The keys W^K k_j and values W^V v_j of S steps that can be attended to."""
+
+    key: State
+    value: State
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps there are: S."""
+        return self.key.signal.shape[-1]
+
+    def followed_by(self, later: "Memory") -> "Memory":
+        """Return these steps and later ones."""
+        return Memory(_join(self.key, later.key), _join(self.value, later.value))
+
+
+class Attention(nn.Module):
+    """e_t = W^O [e_t^(1) ‖ … ‖ e_t^(H)]: every step asks, every step of a memory answers.
+
+    Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
+    """
+
+    def __init__(self, layout: NeuronLayout, linear: MakeLinear) -> None:
+        super().__init__()
+        self.layout = layout
+        self.query = linear(layout, layout, bias=False)
+        self.key = linear(layout, layout, bias=False)
+        self.value = linear(layout, layout, bias=False)
+        self.output = linear(layout, layout, bias=False)
+
+    def remember(self, source: State) -> Memory:
+        """Return what later calls can attend to."""
+        return Memory(self.key(source), self.value(source))
+
+    def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
+        weights = attention_weights(self.layout, self.query(x), memory.key, causal=causal)
+        answer: State = self.output(memory.value.each(lambda value: mix(value, weights)))
+        return answer
+
+
+def query_balance(layout: NeuronLayout) -> tuple[float, float]:
+    """Return r of the signal and of the auxiliary neurons (Eq. 10); 1 where there is one kind."""
+    d_signal, d_aux = layout.signal, layout.auxiliary
+    if not d_signal or not d_aux:
+        return 1.0, 1.0
+    return math.sqrt(0.5 + d_aux / (2 * d_signal)), math.sqrt(0.5 + d_signal / (2 * d_aux))
+
+
+def attention_weights(
+    layout: NeuronLayout, query: State, key: State, *, causal: bool
+) -> Float[Tensor, "H B T S"]:
+    """Return α = softmax(⟨W^Q (r ∘ q_t), W^K k_j⟩ / √(D/H)) over the steps j (Eq. 9 and 10).
+
+    W^Q has no weights between signal and auxiliary neurons (and r = 1 where it has), so that r may
+    scale each part's inner products instead of its queries, which are many times as many numbers.
+    """
+    H = layout.heads
+    r_signal, r_aux = (r / math.sqrt(layout.width / H) for r in query_balance(layout))
+    similarity = r_signal * compare(query.signal, key.signal, H)
+    similarity = similarity + r_aux * compare(query.auxiliary, key.auxiliary, H)
+    if causal:
+        T, S = similarity.shape[2:]
+        later = torch.ones(T, S, dtype=torch.bool, device=similarity.device).triu(S - T + 1)
+        similarity = similarity.masked_fill(later, -math.inf)
+    return similarity.softmax(dim=-1)
+
+
+def compare(
+    query: Float[Tensor, "*place B T"], key: Float[Tensor, "*place B S"], heads: int
+) -> Float[Tensor, "H B T S"]:
+    """Return ⟨q_t, k_s⟩ over the neurons of each head."""
+    return _Compare.apply(query, key, heads)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def mix(
+    value: Float[Tensor, "*place B S"], weights: Float[Tensor, "H B T S"]
+) -> Float[Tensor, "*place B T"]:
+    """Return e_t = Σ_s α_ts v_s, each head's neurons by its own weights (Eq. 11)."""
+    return _Mix.apply(value, weights)  # type: ignore[no-any-return, no-untyped-call]
+
+
+# Products of one head read and write every H-th neuron in place, which autograd would copy; each
+# is the other's gradient.
+
+
+class _Compare(Function):
+    @staticmethod
+    def forward(ctx: Any, query: Tensor, key: Tensor, heads: int) -> Tensor:
+        ctx.save_for_backward(query, key)
+        (B, T), S = query.shape[-2:], key.shape[-1]
+        similarity = query.new_empty(heads, B, T, S)
+        q, k = split_heads(query, heads), split_heads(key, heads)
+        for h in range(heads):
+            torch.bmm(q[h].mT, k[h], out=similarity[h])
+        return similarity
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
+        query, key = ctx.saved_tensors
+        return mix(key, grads[0]), mix(query, grads[0].mT), None
+
+
+class _Mix(Function):
+    @staticmethod
+    def forward(ctx: Any, value: Tensor, weights: Tensor) -> Tensor:
+        ctx.save_for_backward(value, weights)
+        H, _, T, _ = weights.shape
+        mixed = value.new_empty(*value.shape[:-1], T)
+        v, e = split_heads(value, H), split_heads(mixed, H)
+        for h in range(H):
+            torch.bmm(v[h], weights[h].mT, out=e[h])
+        return mixed
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor]:
+        value, weights = ctx.saved_tensors
+        grad = grads[0].contiguous()
+        return mix(grad, weights.mT), compare(grad, value, len(weights))
+
+
+def _join(earlier: State, later: State) -> State:
+    """Return the steps of both, one after the other."""
+    return State(
+        torch.cat([earlier.signal, later.signal], dim=-1),
+        torch.cat([earlier.auxiliary, later.auxiliary], dim=-1),
+    )

@@ -1,0 +1,84 @@
+"""Which neuron serves which location, the auxiliary information and which head (section 2.3)."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Protocol, runtime_checkable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from forecaster.errors import ConfigError
+
+
+@dataclass(frozen=True)
+class NeuronLayout:
+    """How the neurons of one layer are assigned: location by location, then the auxiliary ones.
+
+    Every head owns each H-th neuron (`split_heads`).
+    """
+
+    n_locations: int  # N
+    per_location: int  # C
+    auxiliary: int  # A
+    heads: int = 1  # H
+
+    def __post_init__(self) -> None:
+        if self.heads < 1 or self.per_location % self.heads or self.auxiliary % self.heads:
+            found = f"{self.per_location} neurons per location and {self.auxiliary} auxiliary ones"
+            raise ConfigError(f"{self.heads} heads must divide {found}; change one of them")
+
+    @property
+    def signal(self) -> int:
+        """Return how many neurons encode the spatial signal: d_signal = N·C."""
+        return self.n_locations * self.per_location
+
+    @property
+    def width(self) -> int:
+        """Return how many neurons there are in all: D = N·C + A."""
+        return self.signal + self.auxiliary
+
+    def split(self, neurons: Float[Tensor, "D B T"]) -> "State":
+        """Return all neurons in their order as a state, not copied; `State.join` undoes it."""
+        N, C = self.n_locations, self.per_location
+        return State(neurons[: N * C].view(N, C, *neurons.shape[1:]), neurons[N * C :])
+
+
+@dataclass(frozen=True, eq=False)
+class State:
+    """The neurons of one layer for B windows of T steps: location-major, so that R = B·T columns.
+
+    Both parts are contiguous.
+    """
+
+    signal: Float[Tensor, "N C B T"]
+    auxiliary: Float[Tensor, "A B T"]
+
+    def join(self) -> Float[Tensor, "D B T"]:
+        """Return all neurons in their order: location by location, then the auxiliary ones."""
+        signal = self.signal.flatten(0, 1)
+        return torch.cat([signal, self.auxiliary]) if len(signal) else self.auxiliary
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "State":
+        """Return the state with a function applied to both parts."""
+        return State(function(self.signal), function(self.auxiliary))
+
+
+@runtime_checkable
+class MakeLinear(Protocol):
+    """Makes the linear layers of a Transformer: sparse ones for Forecaster, dense ones else."""
+
+    def __call__(
+        self, inputs: NeuronLayout, outputs: NeuronLayout, *, bias: bool = True, relu: bool = False
+    ) -> nn.Module:
+        """Return a layer that takes a State of `inputs` to a State of `outputs`."""
+
+
+def split_heads(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "H B n T"]:
+    """Return a view of each head's neurons: every H-th, an equal share of every location.
+
+    Cut into H runs of neighbours, the first head would see the first locations only.
+    """
+    B, T = neurons.shape[-2:]
+    per_head = neurons.shape[:-2].numel() // heads
+    return neurons.view(per_head, heads, B, T).permute(1, 2, 0, 3)

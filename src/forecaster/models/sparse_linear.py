@@ -1,0 +1,104 @@
+"""The linear layers of the two Transformers: pruned by the graph (section 2.3), and dense."""
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator, Tensor, nn
+
+from forecaster.errors import ArtifactError
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.kernels.product import block_product
+from forecaster.models.neurons import NeuronLayout, State
+
+
+class SparseLinear(nn.Module):
+    """y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j + b_i, and the auxiliary neurons among themselves.
+
+    Connections that the graph lacks, and those between locations and auxiliary neurons, are not
+    masked: they have no weight at all.
+    """
+
+    def __init__(
+        self,
+        inputs: NeuronLayout,
+        outputs: NeuronLayout,
+        pattern: BlockPattern,
+        generator: Generator,
+        *,
+        bias: bool = True,
+        relu: bool = False,
+    ) -> None:
+        super().__init__()
+        N, E = pattern.n_locations, pattern.n_edges
+        if not inputs.n_locations == outputs.n_locations == N:
+            found = f"{inputs.n_locations} locations in and {outputs.n_locations} out"
+            raise ArtifactError(f"neurons of {found}, a graph of {N}; take the panel's own graph")
+        self.pattern, self.outputs, self.relu = pattern, outputs, relu
+        shape = E, outputs.per_location, inputs.per_location
+        arriving = torch.bincount(pattern.target)  # edges into each location, self included
+        fan_in = arriving[pattern.target] * inputs.per_location
+        self.weight = _draw(shape, fan_in[:, None, None], relu, generator)
+        self.auxiliary_weight = _draw_dense(inputs.auxiliary, outputs.auxiliary, relu, generator)
+        self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
+
+    def forward(self, x: State) -> State:
+        among, aside = None, None
+        if self.bias is not None:
+            bias = self.outputs.split(self.bias)
+            among, aside = bias.signal.flatten(1), bias.auxiliary.flatten(1)
+        columns = x.signal.flatten(2)  # [N, C, B·T]
+        y = block_product(self.weight, columns, self.pattern, among, relu=self.relu)
+        auxiliary = _multiply(self.auxiliary_weight, x.auxiliary, aside, self.relu)
+        return State(y.view(*y.shape[:2], *x.signal.shape[2:]), auxiliary)
+
+
+class DenseLinear(nn.Module):
+    """y = W x + b over all neurons, those of the locations before the auxiliary ones."""
+
+    def __init__(
+        self,
+        inputs: NeuronLayout,
+        outputs: NeuronLayout,
+        generator: Generator,
+        *,
+        bias: bool = True,
+        relu: bool = False,
+    ) -> None:
+        super().__init__()
+        self.outputs, self.relu = outputs, relu
+        self.weight = _draw_dense(inputs.width, outputs.width, relu, generator)
+        self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
+
+    def forward(self, x: State) -> State:
+        bias = None if self.bias is None else self.bias.flatten(1)
+        return self.outputs.split(_multiply(self.weight, x.join(), bias, self.relu))
+
+
+def _multiply(
+    weight: Float[Tensor, "m n"],
+    x: Float[Tensor, "n B T"],
+    bias: Float[Tensor, "m 1"] | None,
+    relu: bool,
+) -> Float[Tensor, "m B T"]:
+    """Return W x + b, cut at zero if asked."""
+    columns = x.flatten(1)  # [n, B·T]
+    y = weight @ columns if bias is None else torch.addmm(bias, weight, columns)
+    return (y.relu_() if relu else y).view(len(y), *x.shape[1:])
+
+
+def _draw_dense(inputs: int, outputs: int, relu: bool, generator: Generator) -> nn.Parameter:
+    return _draw((outputs, inputs), torch.tensor(inputs), relu, generator)
+
+
+def _draw(
+    shape: tuple[int, ...], fan_in: Int64[Tensor, "..."], relu: bool, generator: Generator
+) -> nn.Parameter:
+    """Return weights that keep the variance of what they sum: Var w = 1 / fan-in, 2 before ReLU.
+
+    Differs: the paper gives no initialisation. A location's fan-in is its degree, self included,
+    times its neighbours' neurons.
+    """
+    gain = 2.0 if relu else 1.0  # half of the square is cut away
+    bound = torch.sqrt(3.0 * gain / fan_in.clamp(min=1))  # of a uniform distribution
+    weight = torch.empty(shape).uniform_(-1.0, 1.0, generator=generator)
+    # Where nothing goes in or out there is nothing to learn; some optimisers would wait for it.
+    return nn.Parameter(weight * bound.to(weight), requires_grad=weight.numel() > 0)

@@ -1,0 +1,64 @@
+"""Graphs, and the dense masked product that every backend must equal."""
+
+from collections.abc import Callable, Iterator
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+from forecaster.kernels.pattern import BlockPattern
+
+Dense = Callable[[Tensor, Tensor, BlockPattern, Tensor | None], Tensor]
+
+
+def pattern_of(count: int, *pairs: tuple[int, int]) -> BlockPattern:
+    return BlockPattern.from_pairs(count, np.array(pairs, dtype=np.int64).reshape(-1, 2))
+
+
+GRAPHS = {
+    "random": BlockPattern.from_pairs(23, np.random.default_rng(7).integers(0, 23, (29, 2))),
+    "hub": pattern_of(31, *((17, n) for n in range(31) if n != 17)),
+    "isolated": pattern_of(7, (1, 4)),
+    "none": pattern_of(5),
+    "one": pattern_of(1),
+    "complete": pattern_of(5, *((i, j) for i in range(5) for j in range(i))),
+}
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Keep torch from waking threads for a handful of numbers; a test may still ask for more."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
+
+
+@pytest.fixture(params=list(GRAPHS))
+def pattern(request: pytest.FixtureRequest) -> BlockPattern:
+    """Return each of the graphs in turn."""
+    return GRAPHS[request.param]
+
+
+@pytest.fixture
+def figure() -> BlockPattern:
+    """Return figure 1's 1–2–3 and two more locations, one of them alone: E = 5 + 2 · 3 = 11."""
+    return pattern_of(5, (0, 1), (2, 1), (3, 1))
+
+
+@pytest.fixture(scope="session")
+def dense() -> Dense:
+    """Return the product by one matrix whose blocks are zero where the pattern has no edge."""
+
+    def multiply(
+        weight: Tensor, state: Tensor, pattern: BlockPattern, bias: Tensor | None = None
+    ) -> Tensor:
+        (N, C, R), (_, outputs, _) = state.shape, weight.shape
+        blocks = weight.new_zeros(N, N, outputs, C)
+        blocks = blocks.index_put((pattern.target, pattern.source), weight)
+        matrix = blocks.transpose(1, 2).reshape(N * outputs, N * C)
+        y = (matrix @ state.reshape(N * C, R)).reshape(N, outputs, R)
+        return y if bias is None else y + bias[:, :, None]
+
+    return multiply
