@@ -102,7 +102,8 @@ def _compare_few(columns: int) -> tuple[list[str], list[Result]]:
         "reference": lambda: block_product(weight, state, pattern, backend="reference"),
         "dense, masked before": lambda: masked @ flat,
     }
-    seconds = medians(jobs, 20 * REPEATS)
+    # One after the other: the dense matrix would leave the others a cold cache.
+    seconds = {name: medians({name: job}, 20 * REPEATS)[name] for name, job in jobs.items()}
     notes = [f"R = {columns:2} {name:24} {taken * 1e6:7.0f} µs" for name, taken in seconds.items()]
     results = [
         _at_least(f"{name}, R = {columns}", seconds[name] / seconds["block"], "block_product")

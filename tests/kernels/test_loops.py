@@ -5,8 +5,11 @@ import numpy as np
 import pytest
 from numba.core.caching import CacheImpl
 
+from forecaster.compiled import compiled
 from forecaster.kernels import loops
 from forecaster.kernels.pattern import BlockPattern
+
+EXACT = frozenset({"contract"})
 
 
 def arrays_of(pattern: BlockPattern, R: int) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -53,7 +56,7 @@ def uncached(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     with pytest.raises(RuntimeError, match="cannot cache"):
         numba.njit(cache=True)(lambda: None)
     names = "sum_blocks", "multiply_edges"
-    return SimpleNamespace(**{n: loops._compiled(getattr(loops, n).py_func) for n in names})
+    return SimpleNamespace(**{n: compiled(EXACT)(getattr(loops, n).py_func) for n in names})
 
 
 def test_loops_work_uncached_where_no_folder_can_be_written(

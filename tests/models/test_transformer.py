@@ -137,6 +137,36 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
     assert torch.equal(found, apart <= 10)
 
 
+# ------------------------------------------------------------------------- what it is made of
+
+
+def test_embeddings_are_cut_at_zero(model: Transformer, question: Question) -> None:
+    for embedding in (model.encoder_embedding, model.decoder_embedding):
+        neurons = embedding(question[0])
+        assert neurons.signal.min() == neurons.auxiliary.min() == 0
+        assert neurons.signal.max() > 0
+
+
+def test_layers_and_dropout_are_as_configured(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+    question: Question,
+) -> None:
+    config = config.model_copy(update={"n_layers": 2, "dropout": 0.25})
+    model = build_forecaster(config, lags, inputs, pattern, torch.Generator()).double()
+    assert (len(model.encoder), len(model.decoder)) == (2, 2)
+    calls: list[float] = []
+    for module in model.modules():
+        if isinstance(module, torch.nn.Dropout):
+            module.register_forward_hook(lambda layer, *_: calls.append(layer.p))
+    history, ahead = question
+    model(history, ahead, torch.zeros(7, 5, 2, dtype=torch.float64))
+    # Of both parts of: two embeddings, two added outputs an encoder layer, three a decoder layer.
+    assert calls == [0.25] * (2 * (2 + 2 * 2 + 2 * 3))
+
+
 # ---------------------------------------------------------------------------------- training
 
 

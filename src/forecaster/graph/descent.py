@@ -10,10 +10,16 @@ depend on how many there are.
 import math
 
 import numpy as np
-from numba import njit
+from jaxtyping import Bool, Float64, Int64
+
+from forecaster.compiled import compiled
+
+Vector = Float64[np.ndarray, " N"]
+Matrix = Float64[np.ndarray, "N N"]
+Terms = Int64[np.ndarray, " k"]
 
 # NaN and infinity keep their meaning: they must be found, not optimised away.
-_FAST = {"contract", "reassoc", "nsz", "arcp"}
+_FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
 _ROUNDS = 4  # times that a regression may take in more terms before the next column
 _PASSES = 20  # over the terms of a regression, before the slow ones jump
 _JUMPS = 20  # in one round, at most
@@ -21,8 +27,15 @@ _SMALLEST = 1e-13  # nothing finer can be told apart at the scale of correlation
 _SHARE = 0.5  # of the largest violation: terms that violate more are taken in together
 
 
-@njit(cache=True, fastmath=_FAST)
-def sweep_columns(S, limits, W, regressions, columns, slack):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def sweep_columns(
+    S: Matrix,
+    limits: Matrix,
+    W: Matrix,
+    regressions: Matrix,
+    columns: tuple[int, int],
+    slack: float,
+) -> None:
     """Regress some columns on all others; W and the regressions change in place.
 
     Args:
@@ -56,8 +69,8 @@ def sweep_columns(S, limits, W, regressions, columns, slack):  # type: ignore[no
             W[:, j] = fitted
 
 
-@njit(cache=True, fastmath=_FAST)
-def _list(taken, terms):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _list(taken: Bool[np.ndarray, " N"], terms: Int64[np.ndarray, " N"]) -> int:
     """Write down which are taken and return how many."""
     count = 0
     for i in range(len(taken)):
@@ -67,8 +80,10 @@ def _list(taken, terms):  # type: ignore[no-untyped-def]
     return count
 
 
-@njit(cache=True, fastmath=_FAST)
-def _descend(W, target, beta, limit, slack, terms):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _descend(
+    W: Matrix, target: Vector, beta: Vector, limit: Vector, slack: float, terms: Terms
+) -> None:
     """Solve the regression on the given terms, β in place."""
     inner = _gather(W, terms)
     aim, bound, b = target[terms], limit[terms], beta[terms]
@@ -79,8 +94,8 @@ def _descend(W, target, beta, limit, slack, terms):  # type: ignore[no-untyped-d
     beta[terms] = b
 
 
-@njit(cache=True, fastmath=_FAST)
-def _step(inner, aim, bound, b, slack):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _step(inner: Matrix, aim: Vector, bound: Vector, b: Vector, slack: float) -> bool:
     """Minimise over one term after the other; tell whether that has settled."""
     slope = _multiply(inner, b)
     for _ in range(_PASSES):
@@ -100,8 +115,8 @@ def _step(inner, aim, bound, b, slack):  # type: ignore[no-untyped-def]
     return False
 
 
-@njit(cache=True, fastmath=_FAST)
-def _jump(inner, aim, bound, b):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _jump(inner: Matrix, aim: Vector, bound: Vector, b: Vector) -> None:
     """Go to the minimum over all b ≠ 0 that keep their sign, or to where the first would lose it.
 
     Nearly collinear columns settle slowly term by term; this is exact however collinear they are.
@@ -123,8 +138,8 @@ def _jump(inner, aim, bound, b):  # type: ignore[no-untyped-def]
         b[live] = now
 
 
-@njit(cache=True, fastmath=_FAST)
-def _solve(A, y):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _solve(A: Matrix, y: Vector) -> None:
     """Solve A x = y for a positive definite A by its Cholesky factor, both in place."""
     for i in range(len(y)):
         for j in range(i + 1):
@@ -137,24 +152,24 @@ def _solve(A, y):  # type: ignore[no-untyped-def]
             y[j] -= A[i, j] * y[i]
 
 
-@njit(cache=True, fastmath=_FAST)
-def _multiply(A, x):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _multiply(A: Matrix, x: Vector) -> Vector:
     y = np.empty(len(x))
     for i in range(len(x)):
         y[i] = _dot(A[i], x)
     return y
 
 
-@njit(cache=True, fastmath=_FAST)
-def _dot(x, y):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _dot(x: Vector, y: Vector) -> float:
     total = 0.0
     for i in range(len(x)):
         total += x[i] * y[i]
     return total
 
 
-@njit(cache=True, fastmath=_FAST)
-def _gather(W, terms):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _gather(W: Matrix, terms: Terms) -> Matrix:
     """Return W's rows and columns of the terms."""
     inner = np.empty((len(terms), len(terms)))
     for a in range(len(terms)):
@@ -164,8 +179,8 @@ def _gather(W, terms):  # type: ignore[no-untyped-def]
     return inner
 
 
-@njit(cache=True, fastmath=_FAST)
-def _fit(W, beta, terms, fitted):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _fit(W: Matrix, beta: Vector, terms: Terms, fitted: Vector) -> None:
     """Write W₁₁ β, four terms at a time: one pass over `fitted` for each four rows of W."""
     fitted[:] = 0.0
     whole = len(terms) - len(terms) % 4
@@ -181,8 +196,10 @@ def _fit(W, beta, terms, fitted):  # type: ignore[no-untyped-def]
             fitted[n] += beta[i] * W[i, n]
 
 
-@njit(cache=True, fastmath=_FAST)
-def _take_in(target, fitted, limit, slack, taken):  # type: ignore[no-untyped-def]
+@compiled(_FAST)
+def _take_in(
+    target: Vector, fitted: Vector, limit: Vector, slack: float, taken: Bool[np.ndarray, " N"]
+) -> bool:
     """Take in the terms whose zero violates its optimality most; tell whether there were any."""
     worst = 0.0
     for i in range(len(target)):

@@ -21,7 +21,7 @@ from torch import Tensor
 from forecaster.kernels.loops import LINE, Edges, multiply_edges, sum_blocks
 from forecaster.kernels.pattern import BlockPattern
 
-_SHARED = 2**22  # multiplications that are worth waking a thread for: about 0.2 ms
+_SHARED = 2**23  # multiplications that are worth waking a thread for: about 0.4 ms
 _RANGES = 8  # of targets for each thread, so that a busy machine holds up one of them at most
 _HUGE = 2**25  # bytes: from here on malloc returns memory that the system must clear page by page
 

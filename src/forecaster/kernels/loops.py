@@ -9,14 +9,15 @@ name. Hence the second half of this file: a line of numbers as one value, and it
 """
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int64
 from llvmlite import ir  # type: ignore[import-untyped]
-from numba import njit, types
+from numba import types
 from numba.extending import intrinsic, models, register_model
+
+from forecaster.compiled import compiled
 
 LINE = 64  # bytes that the machine moves at once
 _AHEAD = 4 * LINE  # bytes: memory answers in about the time that so much is worked on
@@ -28,16 +29,7 @@ Edges = tuple[Int64[np.ndarray, " E"], Int64[np.ndarray, " bounds"]]  # sources,
 Instructions = tuple[Any, Callable[..., Any]]  # their types, and what writes them
 
 
-def _compiled(function: Callable[..., None]) -> Callable[..., None]:
-    """Compile a function, and keep the result on disk where there is a folder to write to."""
-    compiler = partial(njit, nogil=True, error_model="numpy", fastmath=set(_ROUND_ONCE))
-    try:
-        return compiler(cache=True)(function)
-    except RuntimeError:  # none of the folders that numba knows can be written
-        return compiler()(function)
-
-
-@_compiled
+@compiled(frozenset(_ROUND_ONCE))
 def sum_blocks(  # noqa: PLR0913, PLR0917 (compiled code takes plain arrays)
     y: Float[np.ndarray, "N O R"],
     weight: Float[np.ndarray, "E O C"],
@@ -76,7 +68,7 @@ def sum_blocks(  # noqa: PLR0913, PLR0917 (compiled code takes plain arrays)
                 store(address(rows, (i * outputs + o3) * R + r), y3)
 
 
-@_compiled
+@compiled(frozenset(_ROUND_ONCE))
 def multiply_edges(
     blocks: Float[np.ndarray, "E O C"],
     grad: Float[np.ndarray, "N O R"],
