@@ -1,10 +1,18 @@
-"""What all tests share: how long a campaign runs, and how many known faults have a test."""
+"""What all tests share: how long a campaign runs, and how many known faults have a test.
 
+Two harnesses: `failing` makes a file operation fail, `processes` kills a program at any moment.
+"""
+
+import multiprocessing
+import os
 import re
+import signal
 import tomllib
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from multiprocessing.process import BaseProcess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import settings
@@ -50,3 +58,89 @@ def pytest_terminal_summary(
     covered = Counter(FAULTS[fault]["priority"] for fault in named)
     text = ", ".join(f"{p} {covered[p]}/{total[p]}" for p in sorted(total))
     terminalreporter.write_line(f"known faults with a named test: {text}")
+
+
+OPERATIONS = ("open", "write", "fsync", "close", "replace", "unlink", "mkdir", "ftruncate")
+
+
+class FailingOs:
+    """Stands in for `os`: the k-th file operation is never done, and fails in the given way."""
+
+    def __init__(self, at: int, fault: int | signal.Signals) -> None:
+        self.done, self.at, self.fault = 0, at, fault
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        if name not in OPERATIONS:
+            return real
+
+        def operation(*args: Any) -> Any:
+            self.done += 1
+            if self.done != self.at + 1:
+                return real(*args)
+            if self.fault is signal.SIGKILL:
+                os.kill(os.getpid(), signal.SIGKILL)
+            if name == "close":
+                real(*args)  # a failing close has closed all the same
+            raise OSError(self.fault, os.strerror(self.fault))
+
+        return operation
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | signal.Signals], FailingOs]:
+    """Return a function that makes the k-th file operation from now on fail."""
+
+    from forecaster.publish import writing  # noqa: PLC0415 (after the shape checker is installed)
+
+    def install(at: int, fault: int | signal.Signals) -> FailingOs:
+        disk = FailingOs(at, fault)
+        monkeypatch.setattr(writing, "os", disk)
+        return disk
+
+    return install
+
+
+class Processes:
+    """Runs functions in processes of their own, which can be killed at any moment.
+
+    They are forked from a server that has imported torch and forecaster and done nothing else, so
+    that a start costs milliseconds and no thread is lost. A function must be importable by name;
+    what it finds out it writes to a file.
+    """
+
+    def __init__(self) -> None:
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.warm"])
+        self._started: list[BaseProcess] = []
+
+    def start(self, function: Callable[..., object], *args: Any) -> BaseProcess:
+        """Return a running process."""
+        process = self._context.Process(target=function, args=args)
+        process.start()
+        self._started.append(process)
+        return process
+
+    def run(
+        self, function: Callable[..., object], *args: Any, kill_after: float | None = None
+    ) -> int | None:
+        """Return how a process ended: 0, 1 after an error, −9 if the SIGKILL came first."""
+        process = self.start(function, *args)
+        process.join(60 if kill_after is None else kill_after)
+        process.kill()
+        process.join()
+        return process.exitcode
+
+    def end(self) -> None:
+        """End what a test has left behind, suspended or not."""
+        for process in self._started:
+            process.kill()
+            process.join()
+
+
+@pytest.fixture
+def processes() -> Iterator[Processes]:
+    """Return the harness; see its class for what it can do."""
+    harness = Processes()
+    yield harness
+    harness.end()

@@ -14,7 +14,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from safetensors.numpy import save
 
-from forecaster.artifact import FORMAT, MAX_HEADER_BYTES, Run, load_run, save_run
+from forecaster.artifact import (
+    FORMAT,
+    MAX_HEADER_BYTES,
+    Run,
+    begin_run,
+    load_run,
+    save_run,
+)
 from forecaster.config import LagConfig, MetricConfig, PanelConfig, Recipe, Season
 from forecaster.errors import ArtifactError
 from forecaster.publish.manifest import MANIFEST, Manifest, Stored, read_manifest
@@ -189,9 +196,7 @@ def test_what_is_not_finite_is_never_written(
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     spoiled = np.ones((2, 3), dtype=dtype)
     spoiled[1, 2] = value
-    with pytest.raises(
-        ValueError, match=r"arrays \['bad', 'worse'\] hold NaN or infinity and are"
-    ):
+    with pytest.raises(ValueError, match=r"arrays \['bad', 'worse'\] hold NaN or infinity"):
         save_run(
             tmp_path, replace(RUN, arrays={"bad": spoiled, "good": np.ones(1), "worse": spoiled})
         )
@@ -210,6 +215,57 @@ def test_a_run_does_not_overwrite_a_panel(tmp_path: Path) -> None:
     publish(tmp_path, Draft("panel", 1, {"values.parquet": bytes_writer(b"values")}))
     with pytest.raises(ArtifactError, match="holds a panel, and a run is to be written"):
         save_run(tmp_path, RUN)
+
+
+# --------------------------------------------------------------------- runs that are begun
+
+
+def test_a_folder_is_claimed_before_anything_is_put_into_it(tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    assert begin_run(folder, "Forecaster", RECIPE) is False
+    assert read_manifest(folder).recipe == RECIPE.digest()
+    (folder / "training").mkdir()
+    (folder / "training" / "log.jsonl").write_text("{}")
+    assert begin_run(folder, "Forecaster", RECIPE) is False  # it goes on
+    save_run(folder, replace(RUN, estimator="Forecaster"))
+    assert begin_run(folder, "Forecaster", RECIPE) is True  # and was finished
+    assert_equal(load_run(folder), replace(RUN, estimator="Forecaster"))
+
+
+def test_a_folder_of_something_else_is_not_claimed(tmp_path: Path) -> None:
+    (tmp_path / "thesis.txt").write_text("mine")
+    with pytest.raises(ArtifactError, match=r"not empty and not a forecaster artifact \(thesis"):
+        begin_run(tmp_path, "Forecaster", RECIPE)
+    assert {path.name for path in tmp_path.iterdir()} == {"thesis.txt"}
+    publish(tmp_path / "panel", Draft("panel", 1, {"values.parquet": bytes_writer(b"values")}))
+    with pytest.raises(ArtifactError, match="a panel, not a run"):
+        begin_run(tmp_path / "panel", "Forecaster", RECIPE)
+
+
+def test_C4_a_run_that_is_not_finished_cannot_be_loaded(tmp_path: Path) -> None:
+    begin_run(tmp_path, "Forecaster", RECIPE)
+    with pytest.raises(ArtifactError, match="not finished; the same `forecaster train` command"):
+        load_run(tmp_path)
+
+
+def test_T7_another_recipe_is_refused_with_both_hashes_and_every_difference(
+    tmp_path: Path,
+) -> None:
+    begin_run(tmp_path, "Forecaster", RECIPE)
+    other = RECIPE.model_copy(
+        update={"metrics": MetricConfig(mape_cut=8.0), "panel": PanelConfig(timezone="UTC")}
+    )
+    with pytest.raises(ArtifactError) as refused:
+        begin_run(tmp_path, "Forecaster", other)
+    for text in (
+        RECIPE.digest()[:12],
+        other.digest()[:12],
+        "recipe.metrics.mape_cut: 7.0, now 8.0",
+        "recipe.panel.timezone: 'America/New_York', now 'UTC'",
+    ):
+        assert text in str(refused.value)
+    with pytest.raises(ArtifactError, match=r"begun as Forecaster by .* now Transformer"):
+        begin_run(tmp_path, "Transformer", RECIPE)
 
 
 # ------------------------------------------------------------------------- another kind (C4)
@@ -379,6 +435,13 @@ def test_C3_a_shape_is_not_believed_although_the_manifest_agrees(
         tmp_path, with_header({"a": entry(shape, 0, 8)}, EIGHT), arrays={"a": ["float32", shape]}
     )
     with pytest.raises(ArtifactError, match="not a forecaster run"):
+        load_run(tmp_path)
+
+
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf])
+def test_C3_numbers_that_are_none_are_not_believed(tmp_path: Path, value: float) -> None:
+    forge(tmp_path, save({"a": np.array([1, value], dtype=np.float32)}))
+    with pytest.raises(ArtifactError, match=r"arrays \['a'\] hold NaN or infinity"):
         load_run(tmp_path)
 
 

@@ -1,35 +1,203 @@
+import threading
+import time
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
+import torch
 
 from forecaster import pipeline
-from forecaster.config import PanelConfig, Recipe, TripsConfig
-from forecaster.estimators.registry import ESTIMATORS, load_estimator
+from forecaster.config import (
+    GraphConfig,
+    PanelConfig,
+    Recipe,
+    TableConfig,
+    TrainingConfig,
+    TripsConfig,
+)
+from forecaster.errors import ArtifactError, ConfigError
+from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.registry import load_estimator
+from forecaster.estimators.sample import RECIPE
+from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
+from forecaster.pipeline import Ground, train_run
 from forecaster.synthetic.city import make_city
+
+SMALL = RECIPE.model_copy(
+    update={
+        "panel": PanelConfig(timezone="Europe/Berlin"),
+        "table": TableConfig(file="counts.csv"),
+        "graph": GraphConfig(kind="complete"),
+    }
+)
+
+
+def quiet(_: str) -> None:
+    """Say nothing."""
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let one thread do these small sums: two would mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.fixture
+def data(tmp_path: Path) -> Path:
+    """Return a folder with the file that the recipe names."""
+    times = pd.date_range("2021-03-01", periods=24 * 31, freq="h", tz="UTC")
+    counts = np.random.default_rng(0).poisson(13, (len(times), 3))
+    table = pd.DataFrame(counts, columns=["a", "b", "c"]).assign(time=times)
+    (tmp_path / "data").mkdir()
+    table.to_csv(tmp_path / "data" / "counts.csv", index=False)
+    return tmp_path / "data"
+
+
+def test_a_run_is_made_from_a_recipe_and_its_files(data: Path, tmp_path: Path) -> None:
+    said: list[str] = []
+    folder = tmp_path / "run"
+    trained = train_run("Forecaster", SMALL, folder, Ground(data=data), said.append)
+    assert not trained.already
+    assert said[0] == "building the panel"
+    assert said[-1] == "training Forecaster"
+    run = load_estimator(folder).run
+    assert run is not None
+    assert run.parents == {
+        "panel": Panel.open(folder / "panel").digest,
+        "graph": open_graph(folder / "graph").digest,
+    }
+    assert run.recipe == SMALL
+    assert (folder / "training" / "log.jsonl").exists()
+
+
+def test_the_same_call_finds_it_done(data: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    first = train_run("Transformer", SMALL, folder, Ground(data=data), quiet)
+    before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
+    again = train_run("Transformer", SMALL, folder, Ground(data=data), quiet)
+    assert again.already
+    assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
+    assert not (folder / "graph").exists()  # a dense network has none
+    origins = np.array([500])
+    panel = Panel.open(folder / "panel")
+    one, other = (t.estimator.predict(panel, origins) for t in (first, again))
+    assert np.array_equal(one, other)
+
+
+def test_a_call_that_died_anywhere_is_finished_by_the_same_call(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class DiedError(Exception):
+        """Stands for a kill."""
+
+    def die(*_: object, **__: object) -> None:
+        raise DiedError
+
+    whole, folder = tmp_path / "whole", tmp_path / "run"
+    train_run("Forecaster", SMALL, whole, Ground(data=data), quiet)
+    for owner, name in (
+        (pipeline, "build_panel"),
+        (pipeline, "learn_graph"),
+        (Forecaster, "learn"),
+        (Forecaster, "save"),
+    ):
+        with monkeypatch.context() as deadly:
+            deadly.setattr(owner, name, die)
+            with pytest.raises(DiedError):
+                train_run("Forecaster", SMALL, folder, Ground(data=data), quiet)
+        with pytest.raises(ArtifactError, match="not finished"):
+            load_estimator(folder)
+    train_run("Forecaster", SMALL, folder, Ground(data=data), quiet)
+    digests = [load_estimator(path).run.digest for path in (whole, folder)]  # type: ignore[union-attr]
+    assert digests[0] == digests[1]
+
+
+def test_a_panel_and_a_graph_are_taken_as_given(data: Path, tmp_path: Path) -> None:
+    train_run("Forecaster", SMALL, tmp_path / "one", Ground(data=data), quiet)
+    panel, graph = Panel.open(tmp_path / "one" / "panel"), open_graph(tmp_path / "one" / "graph")
+    bare = SMALL.model_copy(update={"table": None, "panel": PanelConfig()})
+    folder = tmp_path / "two"
+    train_run("Forecaster", bare, folder, Ground(panel, graph), quiet)
+    run = load_estimator(folder).run
+    assert run is not None
+    assert run.parents == {"panel": panel.digest, "graph": graph.digest}
+    assert run.recipe.panel.timezone == "Europe/Berlin"  # as the panel says
+    assert not (folder / "panel").exists()
+    again = train_run("Forecaster", bare, folder, Ground(panel, graph), quiet)
+    assert again.already
+    other = replace(panel, values=panel.values + 1).save(tmp_path / "other")
+    with pytest.raises(ArtifactError, match=r"trained on panel \w{12}, and \w{12} was given"):
+        train_run("Forecaster", bare, folder, Ground(other, graph), quiet)
+    fewer = save_graph(replace(graph, pairs=graph.pairs[:1], strengths=graph.strengths[:1]),
+                       tmp_path / "fewer")  # fmt: skip
+    with pytest.raises(ArtifactError, match=r"trained on graph \w{12}, and \w{12} was given"):
+        train_run("Forecaster", bare, folder, Ground(panel, fewer), quiet)
+
+
+def test_a_recipe_without_files_asks_for_a_panel(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="which panel"):
+        train_run("Forecaster", SMALL, tmp_path / "run", Ground(), quiet)
+
+
+def test_an_unknown_estimator_is_refused_before_anything_is_written(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="no estimator 'Forcaster'; did you mean 'Forecaster'"):
+        train_run("Forcaster", SMALL, tmp_path / "run", Ground(), quiet)
+    assert not (tmp_path / "run").exists()
+
+
+def test_of_several_processes_one_makes_what_the_others_wait_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("RANK", "1")
+    made: list[Panel] = []
+    folder = tmp_path / "panel"
+
+    def wait() -> None:
+        made.append(pipeline._panel(folder, SMALL, Ground(), quiet))
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    time.sleep(0.3)
+    assert not made
+    saved = make_city(3, "2014-10-20", 48).panel.save(folder)
+    waiting.join(timeout=30)
+    assert made[0].digest == saved.digest
 
 
 @pytest.mark.slow
 def test_the_demo_leaves_a_panel_and_runs_that_answer(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pipeline, "DEMO_LOCATIONS", 7)
-    monkeypatch.setattr(pipeline, "DEMO_DAYS", 150)
+    monkeypatch.setattr(pipeline, "DEMO_LOCATIONS", 5)
+    monkeypatch.setattr(pipeline, "DEMO_DAYS", 100)
+    monkeypatch.setattr(pipeline, "DEMO_TRAINING", TrainingConfig(epochs=1, batch=512))
     said: list[str] = []
     made = pipeline.run_demo(tmp_path, said.append)
     panel = Panel.open(tmp_path / "panel")
     assert panel.digest == made.panel.digest
     assert said[0] == "generating the city"
-    assert said[-len(ESTIMATORS) - 1] == "examining the panel"
-    assert said[-len(ESTIMATORS) :] == [f"fitting {name}" for name in ESTIMATORS]
+    names = ["SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"]
+    first = said.index("examining the panel") + 1
+    assert said[first:] == [
+        *(f"fitting {name}" for name in names),
+        "fitting Forecaster: epoch 1 of 1",
+    ]
+    assert list(made.reports) == names
     for name, report in made.reports.items():
         fitted = load_estimator(tmp_path / "runs" / name)
         assert fitted.run is not None
-        assert fitted.run.parents == {"panel": panel.digest}
+        assert fitted.run.parents["panel"] == panel.digest
         for score, floor in zip(report.steps, made.floor, strict=True):
             assert score.rmse.value is not None
             assert score.rmse.value > floor  # the floor knows more than any forecast
+    del made.reports["Forecaster"]  # after one epoch
     best = min(report.average.rmse.value or np.inf for report in made.reports.values())
     assert made.reports["Ridge"].average.rmse.value == best
 
@@ -40,7 +208,7 @@ def test_the_demo_has_missing_hours_to_show(
 ) -> None:
     monkeypatch.setattr(pipeline, "DEMO_LOCATIONS", 3)
     monkeypatch.setattr(pipeline, "DEMO_DAYS", 150)
-    monkeypatch.setattr(pipeline, "ESTIMATORS", {})
+    monkeypatch.setattr(pipeline, "DEMO_ESTIMATORS", ())
     made = pipeline.run_demo(tmp_path, lambda _: None)
     assert np.isnan(made.panel.values[pipeline.LOST_FEED]).all()
     assert made.windows.dropped["too little history observed"] > 0

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from forecaster.config import Recipe as Recipe
     from forecaster.estimators.check import check_forecaster as check_forecaster
+    from forecaster.estimators.forecaster import Forecaster as Forecaster
     from forecaster.estimators.naive import HistoricalMean as HistoricalMean
     from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
     from forecaster.estimators.ridge import Ridge as Ridge
+    from forecaster.estimators.transformer import Transformer as Transformer
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
@@ -24,24 +26,28 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
     "DependencyGraph": "forecaster.graph.dependency",
+    "Forecaster": "forecaster.estimators.forecaster",
     "HistoricalMean": "forecaster.estimators.naive",
     "Panel": "forecaster.panel.panel",
     "Recipe": "forecaster.config",
     "Ridge": "forecaster.estimators.ridge",
     "SeasonalNaive": "forecaster.estimators.naive",
     "Splits": "forecaster.splits",
+    "Transformer": "forecaster.estimators.transformer",
     "check_forecaster": "forecaster.estimators.check",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }
 __all__ = [
     "DependencyGraph",
+    "Forecaster",
     "HistoricalMean",
     "Panel",
     "Recipe",
     "Ridge",
     "SeasonalNaive",
     "Splits",
+    "Transformer",
     "check_forecaster",
     "learn_graph",
     "make_city",

@@ -12,15 +12,16 @@ from safetensors.numpy import load_file, save
 
 from forecaster.config import Recipe, check_stage
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.publish.manifest import file_path, read_manifest, verify_files
+from forecaster.publish.manifest import MANIFEST, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT = 1
+UNFINISHED = "unfinished"  # in the manifest of a run that is still being trained
 MAX_HEADER_BYTES = 16 << 20
 MAX_ARRAYS = 10_000
 _LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
-_FOREIGN = (  # what reading a file that we did not write may raise
+FOREIGN = (  # what reading a file that we did not write may raise
     AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError, ConfigError,
 )  # fmt: skip
 
@@ -43,9 +44,7 @@ def save_run(folder: Path, run: Run) -> Run:
     odd = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
     if odd:
         raise ValueError(f"arrays {odd} are not of a type that a run holds: {list(_DTYPES)}")
-    lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-    if lacking:
-        raise ValueError(f"arrays {lacking} hold NaN or infinity and are not written")
+    _refuse_non_finite(arrays)
     content = save(arrays)
     draft = Draft(
         kind="run",
@@ -68,27 +67,58 @@ def save_run(folder: Path, run: Run) -> Run:
     return Run(run.estimator, run.recipe, run.about, arrays, run.parents, digest)
 
 
+def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
+    """Claim a folder for a run that is about to be trained; tell whether it was trained already.
+
+    Whatever else a training puts beside the manifest belongs to the run. A folder that holds
+    something else is refused, and so is a run of another estimator or recipe.
+    """
+    if not (folder / MANIFEST).exists():
+        about = {
+            "estimator": estimator,
+            "recipe": recipe.model_dump(mode="json"),
+            UNFINISHED: True,
+        }
+        written = {"recipe.toml": bytes_writer(recipe.to_toml().encode())}
+        publish(folder, Draft("run", FORMAT, written, about, recipe=recipe.digest()))
+        return False
+    manifest = read_manifest(folder, kind="run", reads=FORMAT)
+    present = manifest.about.get("estimator")
+    if (present, manifest.recipe) != (estimator, recipe.digest()):
+        message = f"{folder}: begun as {present} by recipe {str(manifest.recipe)[:12]}"
+        message += f", and now {estimator} by recipe {recipe.digest()[:12]}"
+        unlike = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
+        changed = "\n  ".join(["; choose another folder, or go on as it was begun", *unlike])
+        raise ArtifactError(f"{message}{changed}")
+    return UNFINISHED not in manifest.about
+
+
 def load_run(folder: Path) -> Run:
     """Return the run of a folder, verified; nothing in it is ever executed."""
     manifest = read_manifest(folder, kind="run", reads=FORMAT)
     verify_files(folder, manifest)
     about = manifest.about
+    if UNFINISHED in about:
+        message = f"{folder}: a run whose training is not finished"
+        raise ArtifactError(f"{message}; the same `forecaster train` command goes on with it")
     try:
         path = file_path(folder, manifest, "arrays.safetensors")
-        _check_header(path, about["arrays"])
+        check_header(path, about["arrays"])
+        arrays = load_file(path)
+        _refuse_non_finite(arrays)
         return Run(
             estimator=str(about["estimator"]),
             recipe=check_stage(Recipe, about["recipe"], source=str(folder)),
             about=dict(about["learned"]),
-            arrays=load_file(path),
+            arrays=arrays,
             parents=dict(manifest.parents),
             digest=manifest.digest,
         )
-    except _FOREIGN as error:
+    except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a forecaster run ({error})") from error
 
 
-def _check_header(path: Path, expected: Mapping[str, Any]) -> None:
+def check_header(path: Path, expected: Mapping[str, Any]) -> None:
     """Compare names, types and shapes with the manifest before anything is allocated."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -105,3 +135,20 @@ def _check_header(path: Path, expected: Mapping[str, Any]) -> None:
     }
     if found != expected:
         raise ValueError("its arrays are not those of its manifest")
+
+
+def _refuse_non_finite(arrays: Mapping[str, np.ndarray]) -> None:
+    """Refuse NaN and infinity: they are never written, and never believed."""
+    lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if lacking:
+        raise ValueError(f"arrays {lacking} hold NaN or infinity")
+
+
+def _differences(old: Any, new: Any, place: str = "recipe") -> list[str]:
+    """Return where two recipes differ, with both values."""
+    if isinstance(old, dict) and isinstance(new, dict):
+        names = sorted({*old, *new})
+        return [
+            line for n in names for line in _differences(old.get(n), new.get(n), f"{place}.{n}")
+        ]
+    return [] if old == new else [f"{place}: {old!r}, now {new!r}"]

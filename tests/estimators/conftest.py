@@ -1,16 +1,26 @@
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.splits import Splits
 
 HOURS = 24 * 47
+
+
+@pytest.fixture(autouse=True)
+def one_thread() -> Iterator[None]:
+    """Let one thread do these small sums: two would mostly wait for each other."""
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
 
 
 @pytest.fixture
@@ -19,7 +29,11 @@ def recipe() -> Recipe:
         Season(days=1, count=3, before=1, after=3),
         Season(days=7, count=2, before=1, after=3),
     )
-    return Recipe(lags=LagConfig(recent=2, seasons=seasons, horizon=3))
+    return Recipe(
+        lags=LagConfig(recent=2, seasons=seasons, horizon=3),
+        model=ModelConfig(per_location=2, auxiliary=4, heads=2),
+        training=TrainingConfig(epochs=1, batch=256),
+    )
 
 
 @pytest.fixture

@@ -6,12 +6,14 @@ import numpy as np
 import pytest
 
 from forecaster.clock.holidays import Holidays
-from forecaster.config import Recipe
+from forecaster.config import LagConfig, PanelConfig, Recipe, Season
 from forecaster.errors import ArtifactError, RunError
-from forecaster.estimators.contract import Arrays
-from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.contract import with_meaning
+from forecaster.estimators.lesson import Arrays
+from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
 from forecaster.estimators.question import Question
-from forecaster.estimators.registry import ESTIMATORS, load_estimator
+from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator
+from forecaster.estimators.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations
 from forecaster.splits import Splits, cut_windows
@@ -39,8 +41,8 @@ def test_P3_nothing_after_the_origin_reaches_a_forecast(
     generator = np.random.default_rng(5)
     windows = cut_windows(panel, splits, recipe.lags)
     for name in sorted(ESTIMATORS):
-        fitted = ESTIMATORS[name](recipe).fit(panel, splits)
-        origins = generator.choice(windows.test, size=rounds(20, 1_000))
+        fitted = find_estimator(name)(recipe=recipe).fit(panel, splits)
+        origins = generator.choice(windows.test, size=rounds(7, 1_000))
         together = fitted.predict(panel, origins)
         for number, origin in enumerate(origins):
             values = panel.values.copy()
@@ -124,7 +126,7 @@ def test_a_panel_of_another_kind_zone_or_step_is_refused_with_both_sides(
 def test_P6_batches_and_single_origins_agree(panel: Panel, splits: Splits, recipe: Recipe) -> None:
     origins = cut_windows(panel, splits, recipe.lags).test
     for name in sorted(ESTIMATORS):
-        fitted = ESTIMATORS[name](recipe).fit(panel, splits)
+        fitted = find_estimator(name)(recipe=recipe).fit(panel, splits)
         together = fitted.predict(panel, origins)
         alone = np.concatenate([fitted.predict(panel, origins[[i]]) for i in (0, 17, 101)])
         assert np.allclose(together[[0, 17, 101]], alone, rtol=1e-5)
@@ -146,7 +148,7 @@ def test_P10_values_far_outside_the_training_range_are_warned_of(
 def test_extra_covariates_of_the_panel_do_not_matter(
     panel: Panel, splits: Splits, recipe: Recipe
 ) -> None:
-    fitted = ESTIMATORS["Ridge"](recipe).fit(panel, splits)
+    fitted = Ridge(recipe).fit(panel, splits)
     more = np.concatenate(
         [panel.covariates.values[:, ::-1], panel.covariates.values[:, :1]], axis=1
     )
@@ -159,10 +161,10 @@ def test_a_saved_estimator_is_found_by_its_name(
     panel: Panel, splits: Splits, recipe: Recipe, tmp_path: object
 ) -> None:
     folder = f"{tmp_path}/run"
-    fitted = ESTIMATORS["Ridge"](recipe).fit(panel, splits)
+    fitted = Ridge(recipe).fit(panel, splits)
     fitted.save(folder)
     loaded = load_estimator(folder)
-    assert type(loaded) is ESTIMATORS["Ridge"]
+    assert type(loaded) is Ridge
     assert loaded.recipe.lags == recipe.lags
     assert loaded.recipe.panel.timezone == panel.clock.zone  # as the panel says, not the recipe
     origins = np.array([900, 1000])
@@ -207,3 +209,41 @@ def test_P10_small_measurements_have_a_range_too(
     changed[1000, 2] = 0.9
     fitted.forecast(replace(panel, values=changed), f"{panel.times[1000]}Z")
     assert "outside training range: recent values of 1 location (p2)" in caplog.text
+
+
+class Curious(SeasonalNaive):
+    """Remembers what it was given to answer from."""
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        self.asked = question
+        return super().answer(arrays, question)
+
+
+def test_an_answer_gets_the_history_it_needs_and_nothing_later(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = Curious(recipe).fit(panel, splits)
+    fitted.forecast(panel, f"{panel.times[1000]}Z")
+    asked = fitted.asked.panel
+    assert asked.times[-1] == panel.times[1000]
+    assert len(asked.values) < 24 * (14 + 2) + 5  # two weeks of lags, and a little
+    assert asked.known_times[-1] == panel.times[1003]
+    fitted.predict(panel, np.array([1000, 900]))
+    assert fitted.asked.panel.times[-1] == panel.times[1000]
+
+
+def test_a_horizon_beyond_the_season_reaches_further_back(make_panel: MakePanel) -> None:
+    lags = LagConfig(recent=1, seasons=(Season(days=1, count=1, before=0, after=0),), horizon=55)
+    panel = make_panel(np.random.default_rng(0).poisson(13, (HOURS, 2)))
+    for kind in (SeasonalNaive, HistoricalMean):
+        fitted = kind(Recipe(lags=lags)).fit(panel, Splits.by_share(panel))
+        assert fitted.predict(panel, np.array([1000])).shape == (1, 55, 2)
+
+
+def test_what_the_panel_says_of_itself_counts(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    wrong = recipe.model_copy(update={"panel": PanelConfig(timezone="Asia/Tokyo")})
+    fitted = SeasonalNaive(wrong).fit(panel, splits)
+    assert fitted.recipe == with_meaning(recipe, panel)
+    assert fitted.recipe.panel.timezone == "America/New_York"

@@ -1,15 +1,23 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from forecaster.artifact import Run
+from forecaster.clock.holidays import Holidays
+from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError
-from forecaster.estimators.match import check_run, country_of, match
+from forecaster.estimators.match import Sizes, check_run, country_of, history_length, match
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits
+
+
+def no_more(_: Sizes) -> dict[str, tuple[int, ...]]:
+    return {}
 
 
 @pytest.fixture
@@ -44,18 +52,85 @@ def test_lacking_covariates_of_both_kinds_are_named(run: Run) -> None:
     "name", ["ids", "kind", "timezone", "step_minutes", "lag_clock", "holidays", "covariates"]
 )
 def test_a_run_that_lacks_a_word_is_refused(run: Run, name: str) -> None:
-    check_run(run)
+    check_run(run, no_more)
     about = {key: value for key, value in run.about.items() if key != name}
     with pytest.raises(ArtifactError, match="not a forecaster run of a SeasonalNaive"):
-        check_run(replace(run, about=about))
+        check_run(replace(run, about=about), no_more)
 
 
 @pytest.mark.parametrize("name", ["shared.fill", "shared.climatology", "shared.most"])
 def test_a_run_whose_arrays_have_other_shapes_is_refused(run: Run, name: str) -> None:
     arrays = {**run.arrays, name: np.zeros((3, 1), dtype=np.float32)}
     with pytest.raises(ArtifactError, match="not a forecaster run"):
-        check_run(replace(run, arrays=arrays))
+        check_run(replace(run, arrays=arrays), no_more)
 
 
 def test_a_panel_without_holidays_has_no_country() -> None:
     assert country_of(small_city()) is None
+
+
+def with_holidays(panel: Panel, *dates: str, years: tuple[int, int] = (2020, 2031)) -> Panel:
+    return replace(panel, clock=replace(panel.clock, holidays=Holidays("DE", *years, dates)))
+
+
+def test_a_run_remembers_every_holiday() -> None:
+    panel = with_holidays(small_city(), "2021-04-02", "2021-04-05")
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    assert run.about["holidays"]["dates"] == ["2021-04-02", "2021-04-05"]
+    assert match(run, panel) is panel
+
+
+def test_a_panel_with_other_holidays_is_refused_by_date() -> None:
+    panel = with_holidays(small_city(), "2021-04-02", "2021-04-05")
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    with pytest.raises(ArtifactError, match=r"1 fault\n  holidays: 2021-04-05 is one in the run"):
+        match(run, with_holidays(small_city(), "2021-04-02"))
+
+
+def test_holidays_of_years_that_only_one_has_do_not_matter() -> None:
+    panel = with_holidays(small_city(), "2021-04-02")
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    longer = with_holidays(small_city(), "2021-04-02", "2035-01-01", years=(2020, 2040))
+    assert match(run, longer) is longer
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("ids", "abcde"),
+        ("ids", [1, 2, 3, 4, 5]),
+        ("ids", [{}, {}, {}, {}, {}]),
+        ("covariates", [None, None]),
+        ("kind", 7),
+        ("timezone", None),
+        ("step_minutes", "60"),
+        ("holidays", 7),
+        ("holidays", {"dates": ["soon"]}),
+        ("holidays", {"country": "DE", "first_year": "x", "last_year": 3, "dates": []}),
+    ],
+)
+def test_C4_a_run_with_words_of_another_kind_is_refused(run: Run, name: str, value: Any) -> None:
+    with pytest.raises(ArtifactError, match="not a forecaster run of a SeasonalNaive"):
+        check_run(replace(run, about={**run.about, name: value}), no_more)
+
+
+def test_C4_arrays_that_its_estimator_needs_must_be_there(run: Run) -> None:
+    def shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        return {"weights": (sizes.K, sizes.L, sizes.N, sizes.Q, sizes.P)}
+
+    check_run(replace(run, arrays={**run.arrays, "weights": np.ones((2, 9, 5, 2, 2))}), shapes)
+    for arrays in (run.arrays, {**run.arrays, "weights": np.ones((2, 9, 5, 2, 3))}):
+        with pytest.raises(ArtifactError, match="weights"):
+            check_run(replace(run, arrays=arrays), shapes)
+
+
+def test_C3_lags_that_would_fill_the_memory_are_refused(run: Run) -> None:
+    season = Season(days=3_660, count=1_000, before=10_000, after=10_000)
+    lags = LagConfig(recent=3, seasons=(season,) * 5, horizon=2)
+    assert history_length(lags) == 3 + 5 * 1_000 * 20_001
+    recipe = run.recipe.model_copy(update={"lags": lags})
+    with pytest.raises(ArtifactError, match="wrong: lags"):
+        check_run(replace(run, recipe=recipe), no_more)

@@ -12,14 +12,15 @@ from forecaster.estimators.question import (
     find_origin,
     fit_climatology,
     look_ahead,
+    look_back,
     refuse_missing,
     refuse_unknown_future,
     select_covariates,
-    until,
     with_weather,
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.splits import history_steps
 
 HOURS, PLACES = 24 * 31, 11
 LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=1),), horizon=2)
@@ -67,10 +68,33 @@ def test_P7_a_wrong_origin_names_the_accepted_form(panel: Panel, at: str, compla
         find_origin(panel, at)
 
 
-def test_the_panel_known_at_an_origin_ends_there(panel: Panel) -> None:
-    known = until(panel, 100)
-    assert known.values.shape == (101, PLACES)
-    assert len(known.covariates.values) == HOURS + 3
+def test_what_an_origin_can_know_ends_there(panel: Panel) -> None:
+    part, origins = look_back(panel, LAGS, np.array([401, 400, 407]))
+    assert part.times[origins].tolist() == panel.times[[401, 400, 407]].tolist()
+    assert np.array_equal(part.values[origins], panel.values[[401, 400, 407]])
+    assert part.times[-1] == panel.times[407]
+    assert part.known_times[-1] == panel.times[407 + LAGS.horizon]
+    here, there = (
+        p.values[history_steps(p, LAGS, o)]
+        for p, o in ((panel, np.array([401, 400, 407])), (part, origins))
+    )
+    assert np.array_equal(here, there)
+    ahead = (look_ahead(p, o, 2) for p, o in ((panel, np.array([407])), (part, origins[2:])))
+    for one, other in zip(*ahead, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_one_origin_takes_little_of_a_panel(panel: Panel) -> None:
+    part, origins = look_back(panel, LAGS, np.array([700]))
+    assert len(part.values) == 48 + 1 + LAGS.horizon + 24  # lags, origin, horizon, a day
+    assert origins.tolist() == [len(part.values) - 1]
+    assert part.values.base is not None  # a view: nothing is copied
+
+
+def test_T15_an_origin_without_its_history_is_refused(panel: Panel) -> None:
+    assert look_back(panel, LAGS, np.array([48]))[1].tolist() == [48]
+    with pytest.raises(DataError, match=r"need ≥ 49 steps of history up to .*Z, have 48"):
+        look_back(panel, LAGS, np.array([47]))
 
 
 def test_P1_each_lag_position_counts_for_the_rule(panel: Panel) -> None:

@@ -6,7 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.config import LagConfig, MetricConfig, read_recipe
+from forecaster.config import (
+    GraphConfig,
+    LagConfig,
+    MetricConfig,
+    ModelConfig,
+    TrainingConfig,
+    read_recipe,
+)
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -67,3 +74,6 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     recipe = read_recipe(ROOT / "recipes" / "hourly_counts.toml")
     assert recipe.lags == LagConfig()
     assert recipe.metrics == MetricConfig()
+    assert recipe.graph == GraphConfig()
+    assert recipe.model == ModelConfig()
+    assert recipe.training == TrainingConfig()

@@ -1,7 +1,6 @@
-"""A disk that fails on demand, and one that writes down what a crash could undo."""
+"""A disk that writes down what a crash could undo."""
 
 import os
-import signal
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,32 +10,6 @@ import pytest
 
 from forecaster.publish import writing
 from forecaster.publish.writing import Draft, bytes_writer
-
-OPERATIONS = ("open", "write", "fsync", "close", "replace", "unlink", "mkdir", "ftruncate")
-
-
-class FailingOs:
-    """Stands in for `os`: the k-th file operation is never done, and fails in the given way."""
-
-    def __init__(self, at: int, fault: int | signal.Signals) -> None:
-        self.done, self.at, self.fault = 0, at, fault
-
-    def __getattr__(self, name: str) -> Any:
-        real = getattr(os, name)
-        if name not in OPERATIONS:
-            return real
-
-        def operation(*args: Any) -> Any:
-            self.done += 1
-            if self.done != self.at + 1:
-                return real(*args)
-            if self.fault is signal.SIGKILL:
-                os.kill(os.getpid(), signal.SIGKILL)
-            if name == "close":
-                real(*args)  # a failing close has closed all the same
-            raise OSError(self.fault, os.strerror(self.fault))
-
-        return operation
 
 
 @dataclass
@@ -95,18 +68,6 @@ def draft() -> Callable[[str], Draft]:
         return Draft(kind="panel", version=1, files=files, about={"word": word})
 
     return make
-
-
-@pytest.fixture
-def failing(monkeypatch: pytest.MonkeyPatch) -> Callable[[int, int | signal.Signals], FailingOs]:
-    """Return a function that makes the k-th file operation from now on fail."""
-
-    def install(at: int, fault: int | signal.Signals) -> FailingOs:
-        disk = FailingOs(at, fault)
-        monkeypatch.setattr(writing, "os", disk)
-        return disk
-
-    return install
 
 
 @pytest.fixture

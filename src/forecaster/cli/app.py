@@ -1,13 +1,14 @@
 """The command itself: its options, its commands, its exit codes."""
 
 import logging
+import os
 import sys
 import traceback
 from typing import Annotated
 
 import typer
 
-from forecaster.cli import ingest, inspect, learn, screen, use
+from forecaster.cli import ingest, inspect, learn, screen, train, use
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
@@ -20,7 +21,9 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for command in (use.demo, inspect.doctor, learn.graph, use.forecast, inspect.check):
+for command in (
+    use.demo, inspect.doctor, learn.graph, train.train, use.forecast, inspect.check,
+):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")
 app.add_typer(ingest.download_app, name="download")
@@ -28,6 +31,8 @@ app.add_typer(ingest.download_app, name="download")
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command and leave with its exit code: 2 usage, 3 data, 4 artifact, 5 runtime."""
+    # Waiting threads of torch must sleep: on a busy machine spinning takes ten times as long.
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     given = sys.argv[1:] if arguments is None else arguments
     # Global options are understood anywhere, as people type them.
     leading = [word for word in given if word in GLOBAL_OPTIONS]

@@ -13,6 +13,7 @@ from forecaster.errors import ArtifactError, ConfigError, Faults, count_of
 
 if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
+    from forecaster.publish.manifest import Manifest
     from forecaster.report.doctor import Checkup
 
 BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimates
@@ -69,6 +70,8 @@ def _check_one(folder: Path) -> dict[str, Any]:
         report["observed"] = _observed(folder)
     if manifest.kind == "graph":
         report |= _connected(folder)
+    if manifest.kind == "run":
+        report |= _fitted(folder, manifest)
     return report
 
 
@@ -89,11 +92,24 @@ def _connected(folder: Path) -> dict[str, Any]:
     return {"locations": len(graph.locations), "edges": len(graph)}
 
 
+def _fitted(folder: Path, manifest: "Manifest") -> dict[str, Any]:
+    """Return whose run it is, having read it as its users will; or that it is not finished."""
+    from forecaster.artifact import UNFINISHED
+    from forecaster.estimators.registry import load_estimator
+
+    if UNFINISHED in manifest.about:
+        return {"estimator": manifest.about.get("estimator"), UNFINISHED: True}
+    load_estimator(folder)
+    return {"estimator": manifest.about["estimator"], UNFINISHED: False}
+
+
 def _print_check(report: dict[str, Any]) -> None:
     content = f", {100 * report['observed']:.2f} % observed" if "observed" in report else ""
     if "edges" in report:
         sizes = count_of(report["locations"], "location"), count_of(report["edges"], "edge")
         content = ", " + ", ".join(sizes)
+    if "estimator" in report:
+        content = f", {report['estimator']}" + (": not finished" if report["unfinished"] else "")
     size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
     name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
     print(f"{report['path']}: {name}: {size}, all as published{content}")

@@ -11,6 +11,7 @@ from forecaster.errors import count_of
 if TYPE_CHECKING:
     from forecaster.metrics import Report
     from forecaster.report.doctor import Checkup
+    from forecaster.training.progress import Moment, Watch
 
 LONG_SECONDS = 60.0
 Advance = Callable[[int], None]
@@ -66,6 +67,62 @@ def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Ad
             bar.reset(task, total=None, description=what)
 
         yield name, lambda done: bar.advance(task, done)
+
+
+@contextlib.contextmanager
+def training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
+    """Show how a training gets on: a live bar, or a line for each epoch where there is none.
+
+    Yields a function that names a stage before it, and one that is told of its moments.
+    """
+    if MODE.quiet or not sys.stderr.isatty():
+        yield lambda what: say(f"{what} …"), _EpochLines(epochs)
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn
+
+    figures = TextColumn("{task.fields[figures]}")
+    columns = TextColumn("{task.description}"), BarColumn(bar_width=10), figures
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
+        task = bar.add_task("", total=None, figures="")
+
+        def watch(moment: "Moment") -> None:
+            if moment.message:
+                bar.console.print(moment.message, highlight=False, markup=False)
+            text = f"epoch {moment.epoch}/{epochs}"
+            bar.update(task, total=moment.steps, completed=moment.step, description=text)
+            bar.update(task, figures=_figures(moment, moment.loss))
+
+        yield lambda what: bar.reset(task, total=None, description=what), watch
+
+
+class _EpochLines:
+    """Says the figures of each epoch once it was validated."""
+
+    def __init__(self, epochs: int) -> None:
+        self._epochs = epochs
+        self._before: Moment | None = None
+
+    def __call__(self, moment: "Moment") -> None:
+        before, self._before = self._before, moment
+        if moment.message:
+            say(moment.message)
+        if before is not None and moment.rmse != before.rmse:
+            done = moment.step * self._epochs // moment.steps
+            say(f"epoch {done} of {self._epochs}, validated: {_figures(moment, before.loss)}")
+
+
+def _figures(moment: "Moment", loss: float | None) -> str:
+    """Return what is known at a moment in few enough words for one line."""
+    left = None if moment.seconds_left is None else divmod(round(moment.seconds_left), 60)
+    known = {
+        "loss {:.4g}": loss,
+        "RMSE {:.4g}": moment.rmse,
+        "MAPE {:.2f} %": None if moment.mape is None else 100 * moment.mape,
+        "{:,.0f} windows/s": moment.windows_per_second,
+        "{0[0]}:{0[1]:02d} left": left,
+    }
+    return ", ".join(form.format(value) for form, value in known.items() if value is not None)
 
 
 def announce(seconds: float, memory_bytes: int, what: str) -> None:

@@ -7,56 +7,38 @@ locations are matched by id, that nothing after the origin is seen, that counts 
 
 import logging
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
-from forecaster.estimators.match import check_run, country_of, describe, match
+from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
+from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
 from forecaster.estimators.question import (
     Question,
     Weather,
     find_origin,
     fit_climatology,
     look_ahead,
+    look_back,
     refuse_missing,
     refuse_unknown_future,
-    until,
     with_weather,
 )
 from forecaster.estimators.table import forecast_table
 from forecaster.panel.panel import Panel
-from forecaster.splits import (
-    Fill,
-    Splits,
-    Windows,
-    cut_windows,
-    fill_missing,
-    fit_fill,
-    history_steps,
-)
+from forecaster.splits import Fill, Splits, cut_windows, fill_missing, history_steps
+from forecaster.training.progress import Watch
 
-Arrays = Mapping[str, np.ndarray]
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 BLOCK = 512  # origins answered at a time, to bound memory
 log = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, eq=False)
-class Lesson:
-    """What an estimator may learn from; the test steps are in the panel but not in its windows."""
-
-    panel: Panel  # as observed
-    whole: Panel  # every missing value filled
-    windows: Windows
-    train: Bool[np.ndarray, " M"]
 
 
 class Estimator(ABC):
@@ -70,40 +52,48 @@ class Estimator(ABC):
         self.run: Run | None = None  # what was learned, once it was
 
     @abstractmethod
-    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
-        """Return everything that has to be remembered, as arrays."""
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return everything that has to be remembered."""
 
     @abstractmethod
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts for every origin of the question."""
 
-    def fit(self: E, panel: Panel, splits: Splits) -> E:
-        """Learn from the training windows; choices are made on the validation windows."""
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the arrays that answers need, each with its shape; a run without is refused."""
+        del sizes
+        return {}
+
+    def fit(
+        self: E,
+        panel: Panel,
+        splits: Splits,
+        *,
+        folder: Path | str | None = None,
+        watch: Watch | None = None,
+    ) -> E:
+        """Learn from the training windows; choices are made on the validation windows.
+
+        Args:
+            panel: values and covariates; of the test steps nothing is looked at.
+            splits: which steps are for what.
+            folder: where a long training keeps its checkpoints, so that the same call goes on
+                after a kill; None: in memory.
+            watch: told how a long training gets on.
+        """
         windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
-        train = splits.mask("train", panel.clock, panel.times)
-        fill = fit_fill(panel, train)
-        lesson = Lesson(panel, fill_missing(panel, fill), windows, train)
-        learned = self.learn(lesson)
-        seen = panel.values[train]
-        shared = {
-            "shared.fill": fill.values,
-            "shared.fill_covariates": fill.covariates,
-            "shared.fill_local_covariates": fill.local_covariates,
-            "shared.climatology": fit_climatology(panel, train),
-            "shared.least": np.nan_to_num(np.fmin.reduce(seen, axis=0)),
-            "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
-        }
-        meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
-        meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
-        panel_config = self.recipe.panel.model_copy(update=meaning)
-        self.recipe = self.recipe.model_copy(update={"panel": panel_config})
+        self.recipe = with_meaning(self.recipe, panel)
+        lesson = prepare(panel, splits, self.recipe.lags)
+        place = Path(folder) if folder is not None else None
+        learned = self.learn(replace(lesson, folder=place, watch=watch))
+        own = {"panel": panel.digest} if panel.digest else {}
         self.run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
-            about=describe(panel, splits, windows),
-            arrays={**learned, **shared},
-            parents={"panel": panel.digest} if panel.digest else {},
+            about={**describe(panel, splits, windows), **learned.about},
+            arrays={**learned.arrays, **_shared(lesson)},
+            parents={**own, **learned.parents},
         )
         return self
 
@@ -112,27 +102,27 @@ class Estimator(ABC):
     ) -> Float32[np.ndarray, "B K N"]:
         """Return forecasts from many origins, given as steps of the panel, by its locations."""
         run = _fitted(self)
-        known = match(run, panel)
-        horizon = run.recipe.lags.horizon
+        known, horizon = match(run, panel), run.recipe.lags.horizon
         if not len(origins):
             return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
-        history_steps(known, run.recipe.lags, origins)  # refuses origins without history
-        whole = fill_missing(known, _fill(run))
-        answers = []
-        for start in range(0, len(origins), BLOCK):
-            block = origins[start : start + BLOCK]
-            question = Question(whole, block, *look_ahead(known, block, horizon))
-            question = with_weather(question, weather, run.arrays["shared.climatology"])
-            if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
-                raise DataError("covariates ahead are missing at some origins; leave those out")
-            try:
-                answers.append(self.answer(run.arrays, question))
-            except KeyError as error:
-                message = f"the run of a {run.estimator} lacks the array {error}"
-                raise ArtifactError(f"{message}; fit and save it again") from error
+        answers = [
+            self._answer_block(run, known, origins[start : start + BLOCK], weather)
+            for start in range(0, len(origins), BLOCK)
+        ]
         forecast = _finish(run, np.concatenate(answers))
         place = {identity: n for n, identity in enumerate(known.locations.ids)}
         return forecast[:, :, [place[identity] for identity in panel.locations.ids]]
+
+    def _answer_block(
+        self, run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+    ) -> Float32[np.ndarray, "B K N"]:
+        part, own = look_back(panel, run.recipe.lags, origins)
+        whole = fill_missing(part, _fill(run))
+        question = Question(whole, own, *look_ahead(part, own, run.recipe.lags.horizon))
+        question = with_weather(question, weather, run.arrays["shared.climatology"])
+        if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
+            raise DataError("covariates ahead are missing at some origins; leave those out")
+        return self.answer(run.arrays, question)
 
     def forecast(
         self,
@@ -153,12 +143,12 @@ class Estimator(ABC):
         """
         run = _fitted(self)
         lags = run.recipe.lags
-        origin = find_origin(panel, at)
-        known = until(match(run, panel), origin)
+        known, own = look_back(match(run, panel), lags, np.array([find_origin(panel, at)]))
+        origin = int(own[0])
         reasons = [] if weather == "observed" else [f"weather {weather}"]
         if weather == "observed":
             refuse_unknown_future(known, origin, lags.horizon)
-        filled = int(np.isnan(known.values[history_steps(known, lags, np.array([origin]))]).sum())
+        filled = int(np.isnan(known.values[history_steps(known, lags, own)]).sum())
         try:
             refuse_missing(known, lags, origin)
         except DataError:
@@ -166,7 +156,7 @@ class Estimator(ABC):
                 raise
             reasons.append(f"{count_of(filled, 'missing value')} filled")
         _warn_outside(run, known, origin)
-        forecast = self.predict(known, np.array([origin]), weather)[0]
+        forecast = self.predict(known, own, weather)[0]
         return forecast_table(known, origin, forecast, "; ".join(reasons))
 
     def save(self, folder: Path | str) -> None:
@@ -185,10 +175,31 @@ class Estimator(ABC):
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
         """Return a fitted estimator around a run that holds together."""
-        check_run(run)
-        estimator = cls(run.recipe)
+        estimator = cls(recipe=run.recipe)
+        check_run(run, estimator.shapes)
         estimator.run = run
         return estimator
+
+
+def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
+    """Return the recipe with what the panel says of itself: its word counts, not the recipe's."""
+    meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
+    meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
+    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
+
+
+def _shared(lesson: Lesson) -> dict[str, np.ndarray]:
+    """Return what every run remembers of the training steps."""
+    panel, fill, train = lesson.panel, lesson.fill, lesson.train
+    seen = panel.values[train]
+    return {
+        "shared.fill": fill.values,
+        "shared.fill_covariates": fill.covariates,
+        "shared.fill_local_covariates": fill.local_covariates,
+        "shared.climatology": fit_climatology(panel, train),
+        "shared.least": np.nan_to_num(np.fmin.reduce(seen, axis=0)),
+        "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
+    }
 
 
 def _fitted(estimator: Estimator) -> Run:

@@ -1,25 +1,35 @@
 """What a run says of the panel it learned from, and whether another panel fits it."""
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
+from forecaster.clock.holidays import Holidays
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, Faults, name_some
 from forecaster.estimators.question import MONTH_HOURS, select_covariates
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, Windows
 
+LISTS = ("ids", "covariates", "local_covariates")  # names that a run remembers
+TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
+Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
+MAX_HISTORY = 10_000  # steps that a window may look at: a run must not claim all memory
+
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
     """Return what a run remembers of its panel and windows."""
     counts = {name: len(getattr(windows, name)) for name in SPLITS}
+    holidays = panel.clock.holidays
     return {
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,
         "step_minutes": panel.clock.step_minutes,
         "lag_clock": LAG_CLOCK,
-        "holidays": country_of(panel),
+        "holidays": holidays.to_json() if holidays is not None else None,
         "covariates": list(panel.covariates.names),
         "local_covariates": list(panel.local_covariates.names),
         "splits": {name: [list(pair) for pair in getattr(splits, name)] for name in SPLITS},
@@ -27,32 +37,52 @@ def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
     }
 
 
-def check_run(run: Run) -> None:
-    """Refuse a run that lacks what every estimator needs, or whose arrays do not fit its words."""
+@dataclass(frozen=True)
+class Sizes:
+    """How large the parts of a run are."""
+
+    N: int  # locations
+    P: int  # covariates
+    Q: int  # covariates of each location
+    L: int  # past steps of a window
+    K: int  # coming ones
+
+
+def check_run(run: Run, shapes: Shapes) -> None:
+    """Refuse a run that lacks what forecasts need, or whose arrays do not fit its words.
+
+    Args:
+        run: what somebody has loaded.
+        shapes: returns what its estimator needs beside what all of them do.
+    """
     about, arrays = run.about, run.arrays
     try:
-        N, P, Q = (len(about[name]) for name in ("ids", "covariates", "local_covariates"))
+        wrong = [name for name in LISTS if not _is_texts(about[name])]
+        wrong += [name for name, kind in TYPES.items() if type(about[name]) is not kind]
+        length = history_length(run.recipe.lags)
+        wrong += ["lags"] if length > MAX_HISTORY else []
+        N, P, Q = (len(about[name]) for name in LISTS)
         W = len(arrays["shared.fill"])
-        shapes = {
+        needed = {
             "shared.fill": (W, N),
             "shared.fill_covariates": (W, P),
             "shared.fill_local_covariates": (Q, W, N),
             "shared.climatology": (MONTH_HOURS, P),
             "shared.least": (N,),
             "shared.most": (N,),
+            **shapes(Sizes(N, P, Q, length, run.recipe.lags.horizon)),
         }
-        wrong = [name for name, shape in shapes.items() if arrays[name].shape != shape]
-        texts = ("kind", "timezone", "lag_clock")
-        wrong += [name for name in texts if not isinstance(about[name], str)]
-        if wrong or not isinstance(about["step_minutes"], int) or "holidays" not in about:
-            raise ValueError(f"wrong: {name_some(wrong) or 'step or holidays'}")
-    except (KeyError, TypeError, ValueError) as error:
+        wrong += [name for name, shape in needed.items() if arrays[name].shape != shape]
+        if wrong:
+            raise ValueError(f"wrong: {name_some(wrong)}")
+        _holidays_of(about)
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
 
 
 def match(run: Run, panel: Panel) -> Panel:
     """Return the panel's locations and covariates in the order of the run, or say what differs."""
-    about = run.about
+    about, holidays = run.about, _holidays_of(run.about)
     faults = Faults("the panel does not fit the run")
     ids, present = tuple(about["ids"]), set(panel.locations.ids)
     absent, unknown = [i for i in ids if i not in present], sorted(present - set(ids))
@@ -66,10 +96,12 @@ def match(run: Run, panel: Panel) -> Panel:
         ("time zone", about["timezone"], panel.clock.zone),
         ("step", about["step_minutes"], panel.clock.step_minutes),
         ("lag rule", about["lag_clock"], LAG_CLOCK),
-        ("holidays", about["holidays"], country_of(panel)),
+        ("holidays", holidays.country if holidays is not None else None, country_of(panel)),
     ):
         if needed != given:
             faults.add(f"{name}: the run has {needed!r}, the panel {given!r}")
+    for date in _unlike(holidays, panel.clock.holidays):
+        faults.add(f"holidays: {date} is one in the run or in the panel, not in both")
     present_names = {*panel.covariates.names, *panel.local_covariates.names}
     names = (*about["covariates"], *about["local_covariates"])
     lacking = [name for name in names if name not in present_names]
@@ -83,3 +115,26 @@ def match(run: Run, panel: Panel) -> Panel:
 def country_of(panel: Panel) -> str | None:
     """Return whose holidays a panel has recorded."""
     return panel.clock.holidays.country if panel.clock.holidays is not None else None
+
+
+def _holidays_of(about: Mapping[str, Any]) -> Holidays | None:
+    return None if about["holidays"] is None else Holidays.from_json(about["holidays"])
+
+
+def _unlike(own: Holidays | None, other: Holidays | None) -> list[str]:
+    """Return the dates that are a holiday in one list only, of the years that both have."""
+    if own is None or other is None or own.country != other.country:
+        return []
+    first, last = max(own.first_year, other.first_year), min(own.last_year, other.last_year)
+    dates = sorted({*own.dates} ^ {*other.dates})
+    return [date for date in dates if str(first) <= date[:4] <= str(last)]
+
+
+def _is_texts(given: Any) -> bool:
+    return isinstance(given, list) and all(isinstance(text, str) for text in given)
+
+
+def history_length(lags: LagConfig) -> int:
+    """Return how many past steps a window holds."""
+    similar = (season.count * (season.before + season.after + 1) for season in lags.seasons)
+    return lags.recent + sum(similar)

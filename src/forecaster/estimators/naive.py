@@ -6,8 +6,10 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import LagConfig
-from forecaster.errors import DataError
-from forecaster.estimators.contract import Arrays, Estimator, Lesson
+from forecaster.errors import ArtifactError, DataError
+from forecaster.estimators.contract import Estimator
+from forecaster.estimators.lesson import Arrays, Learned, Lesson
+from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
@@ -18,10 +20,10 @@ MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
 class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
 
-    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+    def learn(self, lesson: Lesson) -> Learned:
         """Return nothing: there is nothing to learn."""
         del lesson
-        return {}
+        return Learned({})
 
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return x_{t+k−season}; without any season the last value."""
@@ -42,7 +44,12 @@ class HistoricalMean(Estimator):
     How many of each, from none to all that the recipe's lags have, is chosen on validation.
     """
 
-    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shape of the counts: recent steps, and each season."""
+        del sizes
+        return {"counts": (1 + len(self.recipe.lags.seasons),)}
+
+    def learn(self, lesson: Lesson) -> Learned:
         """Return how many steps of each kind give the lowest validation RMSE."""
         lags = self.recipe.lags
         origins = lesson.windows.validation
@@ -54,12 +61,17 @@ class HistoricalMean(Estimator):
             if sum(counts):
                 rmse = score(truth, _mean(sums, counts), mape_cut=1.0).rmse.value
                 best = min(best, (np.inf if rmse is None else rmse, counts))
-        return {"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)}
+        return Learned({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
 
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the mean over the chosen steps."""
         sums = _running_sums(question.panel, question.origins, self.recipe.lags)
-        return _mean(sums, tuple(arrays["counts"].tolist()))
+        counts = arrays["counts"].tolist()
+        if not sum(counts) or any(
+            c not in range(len(s)) for c, s in zip(counts, sums, strict=True)
+        ):
+            raise ArtifactError(f"means over {counts} steps, which its lags do not have")
+        return _mean(sums, tuple(counts))
 
 
 def _season_steps(

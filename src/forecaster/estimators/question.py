@@ -15,6 +15,7 @@ from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 Weather = Literal["observed", "persist", "climatology", "none"]
 MONTH_HOURS = 12 * 24
+DAY_MINUTES = 24 * 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -25,6 +26,15 @@ class Question:
     origins: Int64[np.ndarray, " B"]
     covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
     local_covariates: Float32[np.ndarray, "B K Q N"]
+
+    def rows(self, first: int, end: int) -> "Question":
+        """Return the same of some origins only."""
+        return Question(
+            self.panel,
+            self.origins[first:end],
+            self.covariates[first:end],
+            self.local_covariates[first:end],
+        )
 
 
 def find_origin(panel: Panel, at: str) -> int:
@@ -48,9 +58,27 @@ def find_origin(panel: Panel, at: str) -> int:
     return int(step)
 
 
-def until(panel: Panel, origin: int) -> Panel:
-    """Return the panel as it was known at the origin: later values are not in it."""
-    return replace(panel, values=panel.values[: origin + 1])
+def look_back(
+    panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]
+) -> tuple[Panel, Int64[np.ndarray, " B"]]:
+    """Return the part of a panel that its origins can know of, and the origins as its steps.
+
+    Values end at the last origin, covariates at its horizon. One origin of a large panel then
+    costs what its history costs, not what the panel does.
+    """
+    oldest = int(history_steps(panel, lags, origins).min())  # refuses origins without history
+    # A season that is shorter than the horizon is looked for further back, and clocks change.
+    first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
+    end = int(origins.max()) + 1
+    known, own = slice(first, end + lags.horizon), panel.local_covariates
+    part = replace(
+        panel,
+        values=panel.values[first:end],
+        start=panel.start + first * panel.clock.step,
+        covariates=Covariates(panel.covariates.names, panel.covariates.values[known]),
+        local_covariates=LocalCovariates(own.names, own.values[:, known]),
+    )
+    return part, origins - first
 
 
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:

@@ -1,18 +1,29 @@
 """Which estimators there are, by name."""
 
+from importlib import import_module
 from pathlib import Path
 
 from forecaster.artifact import load_run
-from forecaster.errors import ArtifactError
+from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.contract import Estimator
-from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
-from forecaster.estimators.ridge import Ridge
 
-ESTIMATORS: dict[str, type[Estimator]] = {
-    "SeasonalNaive": SeasonalNaive,
-    "HistoricalMean": HistoricalMean,
-    "Ridge": Ridge,
+# Where each lives: torch, two seconds, is loaded for those alone that need it.
+ESTIMATORS = {
+    "SeasonalNaive": "forecaster.estimators.naive",
+    "HistoricalMean": "forecaster.estimators.naive",
+    "Ridge": "forecaster.estimators.ridge",
+    "Transformer": "forecaster.estimators.transformer",
+    "Forecaster": "forecaster.estimators.forecaster",
 }
+
+
+def find_estimator(name: str) -> type[Estimator]:
+    """Return the class of that name."""
+    if name not in ESTIMATORS:
+        hint = nearest_name(name, list(ESTIMATORS))
+        raise ConfigError(f"no estimator {name!r}{hint}; there are {', '.join(ESTIMATORS)}")
+    found: type[Estimator] = getattr(import_module(ESTIMATORS[name]), name)
+    return found
 
 
 def load_estimator(folder: Path | str) -> Estimator:
@@ -21,4 +32,4 @@ def load_estimator(folder: Path | str) -> Estimator:
     if run.estimator not in ESTIMATORS:
         known = ", ".join(ESTIMATORS)
         raise ArtifactError(f"{folder}: the run of a {run.estimator}; this program knows {known}")
-    return ESTIMATORS[run.estimator].from_run(run)
+    return find_estimator(run.estimator).from_run(run)

@@ -3,11 +3,14 @@
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from forecaster.errors import ArtifactError
-from forecaster.estimators.contract import Arrays, Estimator, Lesson
+from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.estimators.contract import Estimator
+from forecaster.estimators.inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.lesson import Arrays, Learned, Lesson
+from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question, look_ahead
 from forecaster.splits import history_steps
-from forecaster.windows.scaling import Scale, Scaler, fit_scaler
+from forecaster.windows.scaling import fit_scaler
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
 BLOCK = 128  # origins answered at a time, to bound memory
@@ -19,7 +22,12 @@ class Ridge(Estimator):
     One penalty for all is chosen on validation.
     """
 
-    def learn(self, lesson: Lesson) -> dict[str, np.ndarray]:
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scales and weights [K F N]."""
+        inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
+        return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
+
+    def learn(self, lesson: Lesson) -> Learned:
         """Return the weights of the best penalty, and the scales they rest on."""
         scaler = fit_scaler(lesson.panel, lesson.train)
         scaled = scaler.values.apply(lesson.whole.values)
@@ -30,7 +38,7 @@ class Ridge(Estimator):
             question = Question(lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon))
             history = history_steps(lesson.whole, self.recipe.lags, origins)
             targets = origins[:, None] + np.arange(1, horizon + 1)
-            views.append((history, _auxiliary(question, scaler), targets))
+            views.append((history, coming(question, scaler), targets))
         (past, (world, own), ahead), (past_v, (world_v, own_v), ahead_v) = views
         weights, errors = [], np.zeros(len(PENALTIES))
         for n in range(scaled.shape[1]):
@@ -42,22 +50,17 @@ class Ridge(Estimator):
             errors += np.nansum(np.square(misses), axis=(1, 2))
             weights.append(w)
         best = int(np.argmin(errors))
-        return {
-            **_scale_arrays(scaler),
-            "weights": np.stack([w[best] for w in weights], axis=-1).astype(np.float32),
-            "penalty": np.array([PENALTIES[best]]),
-        }
+        chosen = np.stack([w[best] for w in weights], axis=-1).astype(np.float32)
+        penalty = np.array([PENALTIES[best]])
+        return Learned({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
 
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the weighted sums in the panel's units."""
-        scaler = _scaler(arrays)
+        scaler = scaler_of(arrays)
         history = history_steps(question.panel, self.recipe.lags, question.origins)
-        world, own = _auxiliary(question, scaler)
+        world, own = coming(question, scaler)
         L, P = history.shape[1], world.shape[2]
         weights, values = arrays["weights"], question.panel.values
-        shape = (world.shape[1], L + P + own.shape[2], values.shape[1])  # [K, F, N]
-        if weights.shape != shape:
-            raise ArtifactError(f"a Ridge with weights {weights.shape}, not {shape}; fit it again")
         answers = []
         for start in range(0, len(history), BLOCK):
             rows = slice(start, start + BLOCK)
@@ -67,20 +70,6 @@ class Ridge(Estimator):
             y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
             answers.append(scaler.values.undo(y.astype(np.float32)))
         return np.concatenate(answers)
-
-
-def _auxiliary(
-    question: Question, scaler: Scaler
-) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
-    """Return a_{t+1…t+K}: scaled covariates and the calendar, and those of each location."""
-    clock, (B, K, P) = question.panel.clock, question.covariates.shape
-    ahead = question.origins[:, None] + np.arange(1, K + 1)
-    times = question.panel.start + ahead.reshape(-1) * clock.step
-    calendar = clock.calendar(times).reshape(B, K, -1)
-    weather = scaler.covariates.apply(question.covariates.reshape(B * K, P)).reshape(B, K, P)
-    local = scaler.local_covariates
-    own = (question.local_covariates - local.mean[:, None]) / local.deviation[:, None]
-    return np.concatenate([weather, calendar], axis=2), own.astype(np.float32)
 
 
 def _solve(
@@ -117,16 +106,3 @@ def _apply(
     L = past.shape[1]
     y = np.einsum("bl,pkl->pbk", past, weights[:, :, :L], optimize=True)
     return np.asarray(y + np.einsum("bka,pka->pbk", known, weights[:, :, L:], optimize=True))
-
-
-def _scale_arrays(scaler: Scaler) -> dict[str, np.ndarray]:
-    return {
-        f"{name}.{part}": getattr(getattr(scaler, name), part)
-        for name in ("values", "covariates", "local_covariates")
-        for part in ("mean", "deviation")
-    }
-
-
-def _scaler(arrays: Arrays) -> Scaler:
-    names = ("values", "covariates", "local_covariates")
-    return Scaler(*(Scale(arrays[f"{n}.mean"], arrays[f"{n}.deviation"]) for n in names))

@@ -5,14 +5,16 @@ from dataclasses import replace
 import numpy as np
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 
 HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
 HOLES = 0.01
 RECIPE = Recipe(
-    lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2)
+    lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2),
+    model=ModelConfig(per_location=2, auxiliary=4, heads=2),
+    training=TrainingConfig(epochs=1, batch=256),
 )
 
 

@@ -56,7 +56,7 @@ def publish(folder: Path, draft: Draft) -> Manifest:
     """Write every file, then the manifest that names them, and return it once all is on disk."""
     try:
         _make_folder(folder)
-        with _locked(folder):
+        with locked(folder):
             _refuse_foreign(folder, draft.kind)
             stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
             sync_folder(folder)  # the files' names must be on disk before anything points at them
@@ -176,7 +176,7 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextlib.contextmanager
-def _locked(folder: Path) -> Iterator[None]:
+def locked(folder: Path) -> Iterator[None]:
     """Hold the folder for one writer. The lock dies with its process, so none can go stale."""
     path = folder / LOCK
     fd = _take_lock(path)
@@ -270,7 +270,7 @@ def _name_leftovers(folder: Path) -> None:
 def prune(folder: Path) -> list[Path]:
     """Remove what the current version does not need, and return what was removed."""
     try:
-        with _locked(folder):
+        with locked(folder):
             removed = leftovers(folder, read_manifest(folder))
             for path in removed:
                 os.unlink(path)

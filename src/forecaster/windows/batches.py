@@ -26,6 +26,7 @@ class Batch:
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
     next_auxiliary: Float32[Tensor, "P B K"]  # a_{t+1…t+K}, known ahead
     next_local: Float32[Tensor, "N Q B K"]  # the same of each location
+    next_values: Float32[Tensor, "N B K"]  # scaled and filled: nothing that a forecast may see
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
     filled: Int64[Tensor, " B"]  # how many values of the history had been missing
@@ -49,6 +50,7 @@ class Batches:
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         whole = fill_missing(panel, fill)
         calendar = panel.clock.calendar(panel.clock.axis(panel.start, S))
+        self.times = panel.times
         self._device = device
         self._signal_shape = len(panel.locations), 1 + len(panel.local_covariates.names)  # N, C
         self._inputs = _put(_inputs(whole, scaler, calendar), device)
@@ -70,11 +72,13 @@ class Batches:
         history, coming = steps[: past.size].view(past.shape), steps[past.size :].view(ahead.shape)
         known, known_ahead = _pick(self._inputs, history), _pick(self._inputs, coming)
         N, C = self._signal_shape
+        own_ahead = known_ahead[: N * C].view(N, C, *ahead.shape)
         return Batch(
             signal=known[: N * C].view(N, C, *past.shape),
             auxiliary=known[N * C :],
             next_auxiliary=known_ahead[N * C :],
-            next_local=known_ahead[: N * C].view(N, C, *ahead.shape)[:, 1:].contiguous(),
+            next_local=own_ahead[:, 1:].contiguous(),
+            next_values=own_ahead[:, 0],
             target=_pick(self._raw, coming),
             observed=_pick(self._observed, coming),
             filled=torch.from_numpy(self._filled[origins]).to(self._device),

@@ -1,0 +1,156 @@
+"""The training loop against its bare step, and the sparse network against the dense one."""
+
+import resource
+import statistics
+import sys
+import tempfile
+import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+
+from benchmarks.measure import Result, at_least, at_most, read_options, report
+
+OPTIONS = read_options(__doc__)
+
+import numpy as np  # noqa: E402 (after the number of threads is set)
+import torch  # noqa: E402
+
+from forecaster.clock.clock import Clock  # noqa: E402
+from forecaster.config import LagConfig, ModelConfig, TrainingConfig  # noqa: E402
+from forecaster.kernels.pattern import BlockPattern  # noqa: E402
+from forecaster.models.dense import build_dense  # noqa: E402
+from forecaster.models.forecaster import build_forecaster  # noqa: E402
+from forecaster.models.neurons import NeuronLayout  # noqa: E402
+from forecaster.panel.panel import Panel  # noqa: E402
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations  # noqa: E402
+from forecaster.splits import fit_fill  # noqa: E402
+from forecaster.training.distributed import Team  # noqa: E402
+from forecaster.training.learner import Learner  # noqa: E402
+from forecaster.training.loop import train  # noqa: E402
+from forecaster.training.loss import count_terms, join_terms, sum_errors  # noqa: E402
+from forecaster.training.progress import Moment  # noqa: E402
+from forecaster.training.task import Task  # noqa: E402
+from forecaster.windows.batches import Batches  # noqa: E402
+from forecaster.windows.scaling import fit_scaler  # noqa: E402
+
+THREADS = 2
+HISTORY, HOURS, WEATHER = 700, 1_300, 7  # 7 + 32 calendar columns = 39 auxiliary
+EDGES = 1.25  # per location: an average degree of 2.5, as in the paper
+SMALL, PAPER = 57, 996  # locations: Manhattan's zones, the paper's
+OVERHEAD, GAIN = 1.1, 8.0
+
+
+def main() -> None:
+    """Measure the loop in this process, and each network in one of its own."""
+    torch.set_num_threads(1)  # what the loop adds is done by one
+    note, overhead = _compare_loop(steps=20 if OPTIONS.quick else 60)
+    locations = 250 if OPTIONS.quick else PAPER
+    notes, gain = _compare_networks(locations)
+    report(OPTIONS, [note, *notes], [overhead, *gain])
+
+
+def _compare_loop(steps: int) -> tuple[str, Result]:
+    """Take turns: a step of the loop, with its log and checkpoints, and a bare step.
+
+    In CPU time, which other programs on the machine do not add to.
+    """
+    task = _task(SMALL, "sparse", steps)
+    twin = _task(SMALL, "sparse", steps)
+    batch = twin.batches.cut(twin.train[: twin.config.batch])
+    optimiser = torch.optim.AdamW(twin.network.parameters(), lr=1e-3, fused=True)
+    looped: list[float] = []
+    bare: list[float] = []
+    begin = time.process_time()
+
+    def watch(_: Moment) -> None:
+        nonlocal begin
+        looped.append(time.process_time() - begin)
+        begin = time.process_time()
+        optimiser.zero_grad()
+        forecast = twin.teach(batch)
+        errors = sum_errors(forecast, batch.target, batch.observed, twin.mape_cut)
+        counts = count_terms(batch.target, batch.observed, twin.mape_cut)
+        join_terms(errors, counts, twin.config.eta).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        bare.append(time.process_time() - begin)
+        begin = time.process_time()
+
+    with tempfile.TemporaryDirectory() as folder:
+        train(task, folder=Path(folder), watch=watch)
+    one, other = (statistics.median(taken[2:steps]) for taken in (looped, bare))
+    note = f"{SMALL} locations, batch 64: {one * 1e3:.1f} CPU ms a step, bare {other * 1e3:.1f} ms"
+    against = "the bare forward, backward and optimiser step"
+    return note, at_most("training loop", one / other, against, OVERHEAD)
+
+
+def _compare_networks(locations: int) -> tuple[list[str], list[Result]]:
+    """Train a few steps of each network in a fresh process, whose memory is then its own."""
+    found, notes = {}, []
+    for kind, steps in (("sparse", 5), ("dense", 3)):
+        with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+            found[kind] = fresh.submit(_measure_network, locations, kind, steps).result()
+        seconds, gib, weights = found[kind]
+        note = f"{locations} locations, {kind}: {seconds:.2f} s a step, {gib:.2f} GiB at most"
+        notes.append(f"{note}, {weights:,} weights")
+    (sparse, small, _), (dense, large, _) = found["sparse"], found["dense"]
+    name = f"step of {locations} locations"
+    return notes, [
+        at_least(f"{name}, dense : sparse", dense / sparse, "of the sparse step", GAIN),
+        Result(f"{name}, memory", round(large / small, 3), "of the sparse step's memory"),
+    ]
+
+
+def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, float, int]:
+    """Return the median seconds of a step, the peak memory in GiB and the number of weights."""
+    torch.set_num_threads(THREADS)
+    task = _task(locations, kind, steps)
+    learner = Learner(task, Team(task.device), print)
+    learner.begin(None, 0)
+    seconds = []
+    for step in range(steps):
+        begin = time.perf_counter()
+        learner.learn(task.train[: task.config.batch], step).tolist()
+        seconds.append(time.perf_counter() - begin)
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    gib = peak / (1 << 30 if sys.platform == "darwin" else 1 << 20)
+    weights = sum(parameter.numel() for parameter in task.network.parameters())
+    return statistics.median(seconds[1:]), gib, weights
+
+
+def _task(locations: int, kind: str, steps: int) -> Task:
+    """Return a task of the paper's network, of which one epoch has so many steps."""
+    panel, lags, generator = _panel(locations), LagConfig(), torch.Generator().manual_seed(0)
+    scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
+    fill = fit_fill(panel, np.ones(HOURS, dtype=bool))
+    inputs = NeuronLayout(locations, 1, WEATHER + 32)
+    config = TrainingConfig(epochs=1)
+    if kind == "sparse":
+        pairs = np.random.default_rng(1).integers(0, locations, (int(EDGES * locations), 2))
+        pattern = BlockPattern.from_pairs(locations, pairs)
+        network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
+    else:
+        network = build_dense(ModelConfig(), lags, inputs, generator)
+    origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, steps * config.batch)
+    batches = Batches(panel, scaler, fill, lags)
+    return Task(network, batches, scaler.values, origins, origins[:64], config, mape_cut=10.0)
+
+
+def _panel(locations: int) -> Panel:
+    generator = np.random.default_rng(0)
+    return Panel(
+        values=generator.poisson(20, (HOURS, locations)).astype(np.float32),
+        start=np.datetime64("2009-01-01T05", "s"),
+        clock=Clock("America/New_York"),
+        kind="count",
+        locations=Locations.of_ids(str(i) for i in range(locations)),
+        covariates=Covariates(
+            tuple(f"w{i}" for i in range(WEATHER)),
+            generator.normal(size=(HOURS, WEATHER)).astype(np.float32),
+        ),
+        local_covariates=LocalCovariates((), np.empty((0, HOURS, locations), dtype=np.float32)),
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,160 @@
+"""Training a run: train."""
+
+import json
+import sys
+import tomllib
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+import typer
+
+from forecaster.cli import screen
+from forecaster.cli.inspect import open_panel
+from forecaster.cli.options import Json
+from forecaster.errors import ConfigError, count_of
+
+if TYPE_CHECKING:
+    from forecaster.config import Recipe
+    from forecaster.estimators.contract import Estimator
+    from forecaster.training.progress import Moment, Watch
+
+Model = Literal["Forecaster", "Transformer"]
+CURVES = "curves.png"
+
+
+def train(  # noqa: PLR0913, PLR0917 (one option each)
+    recipe: Annotated[Path, typer.Argument(help="Everything that decides the run.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run; the same one goes on with it.")],
+    data: Annotated[
+        Path | None,
+        typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
+    ] = None,
+    panel: Annotated[
+        Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
+    ] = None,
+    graph: Annotated[
+        Path | None, typer.Option(help="The folder of a graph; else it is learned into OUT.")
+    ] = None,
+    model: Annotated[Model, typer.Option(help="Which network.")] = "Forecaster",
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
+    ] = None,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard's events, if you have it.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Train a network; killed or interrupted, the same command goes on where it ended."""
+    from forecaster.config import read_recipe
+    from forecaster.graph.storage import open_graph
+    from forecaster.pipeline import Ground, train_run
+    from forecaster.training.distributed import is_first_process
+
+    screen.MODE.quiet |= not is_first_process()
+    rules = with_settings(read_recipe(recipe), settings or [])
+    ground = Ground(
+        panel=open_panel(panel) if panel is not None else None,
+        graph=open_graph(graph) if graph is not None else None,
+        data=data,
+    )
+    with ExitStack() as shown:
+        say, bar = shown.enter_context(screen.training(rules.training.epochs))
+        watch = bar if tensorboard is None else _with_board(bar, tensorboard, shown)
+        trained = train_run(model, rules, out, ground, say, watch)
+    if not is_first_process():
+        return
+    known = _describe(trained.estimator, out)
+    if trained.already:
+        screen.say(f"{out}: trained already; nothing is left to do")
+    else:
+        _write_curves(known["epochs"], out / CURVES)
+    if as_json:
+        print(json.dumps(known))
+    else:
+        _print_run(known)
+
+
+def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
+    """Return the recipe with some values replaced, each given as TOML: `training.epochs=3`."""
+    from forecaster.config import Recipe, check_stage
+
+    content = recipe.model_dump(mode="json", exclude_unset=True)
+    for text in settings:
+        try:
+            _merge(content, tomllib.loads(text))
+        except tomllib.TOMLDecodeError as error:
+            form = 'give section.key=value, as in training.epochs=3 or graph.kind="own"'
+            raise ConfigError(f"--set {text}: not TOML ({error}); {form}") from error
+    return check_stage(Recipe, content, source="the recipe with --set") if settings else recipe
+
+
+def _merge(content: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, dict) and isinstance(content.get(name), dict):
+            _merge(content[name], value)
+        else:
+            content[name] = value
+
+
+def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
+    """Return a watcher that tells TensorBoard too."""
+    from forecaster.training.tensorboard import TensorBoard
+
+    board = TensorBoard(folder)
+    shown.callback(board.close)
+
+    def both(moment: "Moment") -> None:
+        bar(moment)
+        board(moment)
+
+    return both
+
+
+def _describe(estimator: "Estimator", out: Path) -> dict[str, Any]:
+    """Return what there is to know of a trained run."""
+    from forecaster.artifact import load_run
+
+    run = estimator.run or load_run(out)
+    return {
+        "run": str(out),
+        "hash": run.digest,
+        "estimator": run.estimator,
+        "parents": dict(run.parents),
+        "windows": run.about["windows"],
+        **run.about["training"],
+    }
+
+
+def _print_run(known: dict[str, Any]) -> None:
+    windows, epochs, out = known["windows"], known["epochs"], known["run"]
+    best = min(epochs, key=lambda epoch: epoch["validation_loss"])
+    mape = "n/a" if best["mape"] is None else f"{100 * best['mape']:.2f} %"
+    terms = count_of(best["validation_terms"], "term")
+    lines = {
+        "run": f"{known['estimator']}, trained on {count_of(windows['train'], 'window')}, "
+        f"chosen on {windows['validation']:,}",
+        "best": f"epoch {best['epoch']} of {len(epochs)}: validation loss "
+        f"{best['validation_loss']:.4g}, RMSE {best['rmse']:.4g}, MAPE {mape} ({terms})",
+        "stopped": known["why"],
+    }
+    for name, text in lines.items():
+        print(f"{name:14} {text}")
+    use = f"`forecaster forecast {out} --panel … --at …` forecasts with it"
+    print(f"{out}: run {known['hash'][:12]}; {use}")
+
+
+def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
+    """Draw the learning curves; without the extra say in one line what is lacking."""
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.curves import draw_curves
+
+    try:
+        picture = draw_curves(epochs)
+    except ConfigError as lacking:
+        print(f"no picture: {lacking}", file=sys.stderr)
+        return
+    replace_file(path, bytes_writer(picture))
+    screen.say(f"learning curves: {path}")

@@ -1,0 +1,71 @@
+"""What an estimator learns from, with the test period out of its reach; and what it learned."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
+
+from forecaster.config import LagConfig
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.splits import Fill, Splits, Windows, cut_windows, fill_missing, fit_fill
+from forecaster.training.progress import Watch
+
+Arrays = Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True, eq=False)
+class Lesson:
+    """A panel in which the test steps are missing, and the windows of the others.
+
+    No code that learns can look at a test step, whatever it does: there is nothing to see.
+    """
+
+    panel: Panel  # as observed
+    splits: Splits
+    windows: Windows  # of training and validation
+    train: Bool[np.ndarray, " M"]  # the training steps
+    fill: Fill  # what stands for a missing value
+    folder: Path | None = None  # where a long training keeps what must survive a kill
+    watch: Watch | None = None  # told how a long training gets on
+
+    @cached_property
+    def whole(self) -> Panel:
+        """The panel with every missing value filled."""
+        return fill_missing(self.panel, self.fill)
+
+
+@dataclass(frozen=True, eq=False)
+class Learned:
+    """Everything that has to be remembered."""
+
+    arrays: Arrays
+    about: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
+
+
+def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:
+    """Return the lesson of a panel: what its training and validation steps say."""
+    held_out = splits.mask("test", panel.clock, panel.times)
+    seen = hide_steps(panel, held_out)
+    windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
+    train = splits.mask("train", panel.clock, panel.times)
+    return Lesson(seen, splits, windows, train, fit_fill(seen, train))
+
+
+def hide_steps(panel: Panel, hidden: Bool[np.ndarray, " M"]) -> Panel:
+    """Return the panel with nothing known of some steps: values and covariates are missing."""
+    steps = np.flatnonzero(hidden)
+    values, world = panel.values.copy(order="K"), panel.covariates.values.copy(order="K")
+    own = panel.local_covariates.values.copy(order="K")
+    values[steps], world[steps], own[:, steps] = np.nan, np.nan, np.nan
+    return replace(
+        panel,
+        values=values,
+        covariates=Covariates(panel.covariates.names, world),
+        local_covariates=LocalCovariates(panel.local_covariates.names, own),
+    )

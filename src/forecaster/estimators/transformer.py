@@ -1,0 +1,26 @@
+"""The dense Transformer as an estimator: the baseline of section 3.2.4."""
+
+from torch import Generator
+
+from forecaster.estimators.lesson import Arrays
+from forecaster.estimators.neural import Neural
+from forecaster.models import transformer
+from forecaster.models.dense import build_dense
+from forecaster.models.neurons import NeuronLayout
+
+
+class Transformer(Neural):
+    """The same network without a graph; `model.width` of the recipe says how wide it is."""
+
+    def build(
+        self, inputs: NeuronLayout, known: Arrays, generator: Generator
+    ) -> transformer.Transformer:
+        """Return the network with fresh weights."""
+        del known
+        return build_dense(self.recipe.model, self.recipe.lags, inputs, generator)
+
+    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+        """Return how many weights one layer between two states has: D²."""
+        del known
+        model = self.recipe.model
+        return int(model.width or inputs.n_locations * model.per_location + model.auxiliary) ** 2

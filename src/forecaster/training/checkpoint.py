@@ -1,0 +1,130 @@
+"""Checkpoints: two of them, written in turn, so that one is whole whatever happens.
+
+Each is an artifact of its own. A new one takes the place of the older, which remains what it was
+until the new one is on disk.
+"""
+
+import os
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from itertools import count
+from pathlib import Path
+
+import numpy as np
+from safetensors.numpy import load_file, save
+
+from forecaster.artifact import FOREIGN, check_header
+from forecaster.errors import ArtifactError, Faults, RunError
+from forecaster.publish.manifest import (
+    MANIFEST,
+    Manifest,
+    file_path,
+    read_manifest,
+    verify_files,
+)
+from forecaster.publish.writing import Draft, bytes_writer, prune, publish, sync_folder
+from forecaster.training.progress import Progress
+
+FORMAT = 1
+KIND = "checkpoint"
+SLOTS = ("checkpoint-a", "checkpoint-b")
+ARRAYS = "arrays.safetensors"
+
+
+@dataclass(frozen=True, eq=False)
+class Checkpoint:
+    """Everything that training goes on from."""
+
+    progress: Progress
+    arrays: Mapping[str, np.ndarray]
+    known: Mapping[str, str]  # what it was made from and by: all of it must be the same again
+    machine: Mapping[str, str] = field(default_factory=dict)  # on this only the last bits depend
+
+
+class Shelf:
+    """Where the two checkpoints of a training lie."""
+
+    def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
+        self._folder, self._say, self._next = folder, say, 0
+
+    def save(self, checkpoint: Checkpoint) -> None:
+        """Replace the older of the two; its files go when the new ones were read back."""
+        arrays = checkpoint.arrays
+        lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+        if lacking:
+            raise RunError(f"{', '.join(lacking)}: NaN or infinity, which is never written")
+        content = save(dict(arrays))
+        about = {
+            "progress": checkpoint.progress.to_json(),
+            "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()},
+            "known": dict(checkpoint.known),
+            "machine": dict(checkpoint.machine),
+        }
+        files = {ARRAYS: bytes_writer(content)}
+        slot = self._folder / SLOTS[self._next]
+        manifest = publish(slot, Draft(KIND, FORMAT, files, about, about_bytes=len(content)))
+        verify_files(slot, manifest)
+        prune(slot)
+        self._next = 1 - self._next
+
+    def newest(self) -> Checkpoint | None:
+        """Return the newest whole checkpoint; damaged ones are named and put aside."""
+        damaged: list[str] = []
+        found = [(slot, self._open(slot, damaged)) for slot in SLOTS if self._was_used(slot)]
+        found.sort(key=lambda pair: _step(pair[1]), reverse=True)
+        for slot, manifest in found:
+            checkpoint = self._load(slot, manifest, damaged) if manifest else None
+            if checkpoint is not None:
+                self._next = 1 - SLOTS.index(slot)
+                for what in damaged:
+                    self._say(f"{what}, using step {checkpoint.progress.step:,}")
+                return checkpoint
+        if damaged:
+            faults = Faults(f"{self._folder}: no checkpoint is whole; begin in another folder")
+            faults.found = damaged
+            faults.raise_any(ArtifactError)
+        return None
+
+    def _was_used(self, slot: str) -> bool:
+        folder = self._folder / slot
+        if folder.is_dir() and not (folder / MANIFEST).exists():
+            self._say(f"{folder}: ignored, since its first save was interrupted (no {MANIFEST})")
+            return False
+        return folder.is_dir()
+
+    def _open(self, slot: str, damaged: list[str]) -> Manifest | None:
+        try:
+            read_manifest(self._folder / slot)
+        except ArtifactError as error:
+            damaged.append(self._put_aside(slot, slot, error))
+            return None
+        # Another kind of artifact, or a newer format, is not damaged: it is refused.
+        return read_manifest(self._folder / slot, kind=KIND, reads=FORMAT)
+
+    def _load(self, slot: str, manifest: Manifest, damaged: list[str]) -> Checkpoint | None:
+        folder, about = self._folder / slot, manifest.about
+        try:
+            verify_files(folder, manifest)
+            path = file_path(folder, manifest, ARRAYS)
+            check_header(path, about["arrays"])
+            progress = Progress.from_json(about["progress"])
+            return Checkpoint(progress, load_file(path), about["known"], about["machine"])
+        except (ArtifactError, *FOREIGN) as error:
+            damaged.append(self._put_aside(slot, f"step {_step(manifest):,}", error))
+            return None
+
+    def _put_aside(self, slot: str, what: str, error: Exception) -> str:
+        """Keep a damaged checkpoint under another name, and return what happened to it."""
+        names = (f"damaged-{number}" for number in count(1))
+        kept = next(name for name in names if not (self._folder / name).exists())
+        os.rename(self._folder / slot, self._folder / kept)  # noqa: PTH104 (so that tests can fail it)
+        sync_folder(self._folder)
+        reason = str(error).splitlines()[-1].strip()
+        return f"{what} damaged ({reason}), kept as {kept}"
+
+
+def _step(manifest: Manifest | None) -> int:
+    """Return the step of a checkpoint, −1 where there is none to be found."""
+    progress = manifest.about.get("progress") if manifest else None
+    step = progress.get("step") if isinstance(progress, dict) else None
+    return step if isinstance(step, int) else -1

@@ -1,0 +1,54 @@
+"""What a training was begun with: it goes on with the same, or not at all."""
+
+import hashlib
+import json
+import platform
+from collections.abc import Mapping
+from importlib.metadata import version
+from typing import Any
+
+import numpy as np
+import torch
+
+from forecaster.training.distributed import Team
+from forecaster.training.task import Task
+
+
+def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
+    """Return everything on which the result depends, large things by their hash."""
+    config = {f"training.{name}": str(v) for name, v in task.config.model_dump().items()}
+    layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
+    return {
+        **identity,
+        **config,
+        "network": _hash(json.dumps(layout).encode()),
+        "training windows": _hash(task.train.tobytes()),
+        "validation windows": _hash(task.validation.tobytes()),
+        "scale": _hash(np.stack([task.scale.mean, task.scale.deviation]).tobytes()),
+        "mape_cut": str(task.mape_cut),
+        "forecaster": version("forecaster"),
+    }
+
+
+def describe_machine(team: Team) -> dict[str, str]:
+    """Return what the last bits of the result depend on, beside the task."""
+    cuda = team.device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(team.device) if cuda else platform.machine(),
+        "torch": torch.__version__,
+        "threads": str(torch.get_num_threads()),
+        "processes": str(team.size),
+    }
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+    """Return a line for everything that is not as it was."""
+    return [
+        f"{name}: was {then.get(name, 'nothing')}, is {now.get(name, 'nothing')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

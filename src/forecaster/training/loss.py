@@ -1,0 +1,38 @@
+"""The loss, as sums and counts: what is added over parts of a batch is exact for the whole."""
+
+import torch
+from jaxtyping import Bool, Float, Float64
+from torch import Tensor
+
+
+def count_terms(
+    target: Float[Tensor, "N B K"], observed: Bool[Tensor, "N B K"], mape_cut: float
+) -> Float64[Tensor, "2"]:
+    """Return how many targets count: for RMSE, and for MAPE."""
+    busy = observed & (target >= mape_cut)
+    return torch.stack([observed.sum(), busy.sum()]).double()
+
+
+def sum_errors(
+    forecast: Float[Tensor, "N B K"],
+    target: Float[Tensor, "N B K"],
+    observed: Bool[Tensor, "N B K"],
+    mape_cut: float,
+) -> Float64[Tensor, "2"]:
+    """Return Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
+    error = torch.where(observed, forecast - target, 0.0)
+    busy = observed & (target >= mape_cut)
+    share = error.abs() / torch.where(busy, target, torch.inf)
+    return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
+
+
+def join_terms(
+    errors: Float64[Tensor, "2"], counts: Float64[Tensor, "2"], eta: float
+) -> Float64[Tensor, ""]:
+    """Return η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
+
+    Differs: targets that are missing, or for MAPE below the cut, are left out of sums and counts;
+    a term without any target is 0.
+    """
+    mean_square, mape = (errors / counts.clamp(min=1.0)).unbind()
+    return eta * mean_square + mape

@@ -1,0 +1,74 @@
+"""What is to be learned. There is no test in it: training cannot look at what it is not given."""
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int64
+from torch import Tensor
+
+from forecaster.config import TrainingConfig
+from forecaster.errors import DataError
+from forecaster.models.neurons import State
+from forecaster.models.transformer import Transformer
+from forecaster.windows.batches import Batch, Batches
+from forecaster.windows.scaling import Scale
+
+
+@dataclass(frozen=True, eq=False)
+class Task:
+    """A network, what it learns from and what it is chosen on."""
+
+    network: Transformer  # trained in place
+    batches: Batches  # on the network's device
+    scale: Scale  # of the values: forecasts are scaled back before the loss
+    train: Int64[np.ndarray, " B1"]  # origins
+    validation: Int64[np.ndarray, " B2"]
+    config: TrainingConfig
+    mape_cut: float
+
+    def __post_init__(self) -> None:
+        empty = [name for name in ("train", "validation") if not len(getattr(self, name))]
+        if empty:
+            raise DataError(f"no window to {' and '.join(empty)} on; take some from cut_windows")
+
+    @property
+    def device(self) -> torch.device:
+        """Return where the network is."""
+        return next(self.network.parameters()).device
+
+    @property
+    def epoch_steps(self) -> int:
+        """Return how many steps an epoch has; the last one may be of fewer windows."""
+        return -(-len(self.train) // self.config.batch)
+
+    @property
+    def steps(self) -> int:
+        """Return how many steps all epochs have."""
+        return self.epoch_steps * self.config.epochs
+
+    def teach(self, batch: Batch) -> Float[Tensor, "N B K"]:
+        """Return x̂_{t+1…t+K}, each from the true values before it, in the values' units."""
+        history, ahead = self._inputs(batch)
+        truth = batch.next_values[..., :-1].to(history.signal.dtype)
+        return self._scale_back(self.network(history, ahead, truth))
+
+    def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
+        """Return x̂_{t+1…t+K}, each from the forecasts before it, in the values' units."""
+        return self._scale_back(self.network.roll_out(*self._inputs(batch)))
+
+    def _inputs(self, batch: Batch) -> tuple[State, State]:
+        """Return the history and what is known ahead, in the network's numbers."""
+        dtype = next(self.network.parameters()).dtype
+        history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
+        return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
+
+    def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
+        mean, deviation = self._units
+        return forecast * deviation + mean  # never below float32, whatever the network's numbers
+
+    @cached_property
+    def _units(self) -> tuple[Float[Tensor, "N 1 1"], Float[Tensor, "N 1 1"]]:
+        mean, deviation = torch.from_numpy(np.stack([self.scale.mean, self.scale.deviation]))
+        return mean.to(self.device)[:, None, None], deviation.to(self.device)[:, None, None]

@@ -1,0 +1,63 @@
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from forecaster.training.distributed import Team
+from forecaster.training.identity import describe_machine, describe_task, differences
+from forecaster.training.task import Task
+from forecaster.windows.scaling import Scale
+from tests.training.town import CONFIG, make_task
+
+OTHERS = {
+    "eta": 1e-3, "learning_rate": 1e-3, "batch": 7, "epochs": 5, "patience": 2, "clip": 2.0,
+    "weight_decay": 0.5, "ema": 0.9, "precision": "bf16", "seed": 1, "checkpoint_steps": 7,
+    "timeout_seconds": 7,
+}  # fmt: skip
+
+
+def changed(task: Task) -> list[str]:
+    """Return what differs from the task as it comes."""
+    return differences(describe_task(make_task(), {}), describe_task(task, {}))
+
+
+def test_the_same_task_is_described_alike() -> None:
+    assert changed(make_task()) == []
+
+
+@pytest.mark.parametrize("name", list(type(CONFIG).model_fields))
+def test_T7_every_field_of_the_training_is_named_with_both_values(name: str) -> None:
+    was, now = getattr(CONFIG, name), OTHERS[name]
+    assert changed(make_task(**{name: now})) == [f"training.{name}: was {was}, is {now}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("training windows", {"train": np.arange(61, 98)}),
+        ("validation windows", {"validation": np.arange(211, 224)}),
+        ("mape_cut", {"mape_cut": 11.0}),
+        ("scale", {"scale": Scale(np.zeros(5, np.float32), np.ones(5, np.float32))}),
+    ],
+)
+def test_T7_every_part_of_a_task_counts(name: str, change: dict[str, Any]) -> None:
+    found = changed(replace(make_task(), **change))
+    assert len(found) == 1
+    assert found[0].startswith(f"{name}: was ")
+
+
+def test_C4_a_network_of_other_numbers_or_shapes_is_another() -> None:
+    assert "network: was " in changed(make_task(dtype=torch.float64))[0]
+
+
+def test_T11_hashes_are_shown_of_both_sides() -> None:
+    then, now = ({"panel": letter * 64, "graph": "c" * 64} for letter in "ab")
+    assert differences(then, now) == [f"panel: was {'a' * 64}, is {'b' * 64}"]
+    assert differences({}, {"graph": "c"}) == ["graph: was nothing, is c"]
+
+
+def test_T8_the_number_of_processes_is_of_the_machine_and_not_of_the_task() -> None:
+    one, two = (describe_machine(Team(torch.device("cpu"), 0, size)) for size in (1, 2))
+    assert differences(one, two) == ["processes: was 1, is 2"]

@@ -1,0 +1,105 @@
+import math
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.metrics import score
+from forecaster.training.loss import count_terms, join_terms, sum_errors
+
+SHAPE = 5, 7, 3  # N, B, K
+
+
+def draw(seed: int, level: float = 15.0) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Return forecasts, targets and which of them were observed."""
+    generator = torch.Generator().manual_seed(seed)
+    target = level * torch.rand(SHAPE, generator=generator, dtype=torch.float64)
+    forecast = target + torch.randn(SHAPE, generator=generator, dtype=torch.float64)
+    observed = torch.rand(SHAPE, generator=generator) < 0.8
+    return forecast, torch.where(observed, target, 0.0), observed
+
+
+def loss(forecast: torch.Tensor, target: torch.Tensor, observed: torch.Tensor) -> torch.Tensor:
+    errors = sum_errors(forecast, target, observed, 10.0)
+    return join_terms(errors, count_terms(target, observed, 10.0), 8e-3)
+
+
+def test_the_loss_is_eq_7_by_hand() -> None:
+    target = torch.tensor([[[20.0, 4.0, 10.0]]])
+    forecast = torch.tensor([[[25.0, 6.0, 9.0]]])
+    observed = torch.ones(1, 1, 3, dtype=torch.bool)
+    mean_square, mape = (25 + 4 + 1) / 3, (5 / 20 + 1 / 10) / 2  # 4 is below the cut of 10
+    assert loss(forecast, target, observed).item() == pytest.approx(8e-3 * mean_square + mape)
+
+
+@given(st.integers(0, 1_000))
+def test_the_loss_is_that_of_the_metrics(seed: int) -> None:
+    forecast, target, observed = draw(seed)
+    truth = torch.where(observed, target, torch.nan)
+    scores = score(truth.numpy(), forecast.numpy(), 10.0)
+    assert scores.rmse.value is not None
+    expected = 8e-3 * scores.rmse.value**2 + (scores.mape.value or 0.0)
+    assert loss(forecast, target, observed).item() == pytest.approx(expected, rel=1e-12)
+
+
+@given(st.integers(0, 1_000), st.integers(1, 6))
+def test_sums_over_parts_are_those_of_the_whole(seed: int, cut: int) -> None:
+    whole = draw(seed)
+    parts = [[tensor[:, :cut] for tensor in whole], [tensor[:, cut:] for tensor in whole]]
+    for make in (
+        lambda f, t, o: sum_errors(f, t, o, 10.0),
+        lambda _, t, o: count_terms(t, o, 10.0),
+    ):
+        torch.testing.assert_close(make(*parts[0]) + make(*parts[1]), make(*whole))
+
+
+def test_gradients_of_parts_add_up_to_that_of_the_whole() -> None:
+    forecast, target, observed = draw(3)
+    counts = count_terms(target, observed, 10.0)
+    whole, parts = forecast.clone().requires_grad_(), forecast.clone().requires_grad_()
+    loss(whole, target, observed).backward()
+    for part in (slice(0, 2), slice(2, 7)):
+        errors = sum_errors(parts[:, part], target[:, part], observed[:, part], 10.0)
+        join_terms(errors, counts, 8e-3).backward()
+    torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-14, atol=0)
+
+
+def test_missing_targets_have_no_say() -> None:
+    forecast, target, observed = draw(4)
+    forecast.requires_grad_()
+    loss(forecast, target, observed).backward()
+    assert forecast.grad is not None
+    assert (forecast.grad[~observed] == 0).all()
+    wild = torch.where(observed, forecast.detach(), 1e9)
+    assert loss(wild, target, observed) == loss(forecast.detach(), target, observed)
+
+
+def test_a_target_at_the_cut_counts_and_one_below_does_not() -> None:
+    target = torch.tensor([[[10.0, math.nextafter(10.0, 0.0)]]], dtype=torch.float64)
+    assert count_terms(target, torch.ones(1, 1, 2, dtype=torch.bool), 10.0).tolist() == [2, 1]
+
+
+@pytest.mark.parametrize("level", [9.0, 0.0])
+def test_T3_without_a_target_at_the_cut_the_loss_and_its_gradient_are_finite(level: float) -> None:
+    forecast, target, observed = draw(5, level)
+    forecast.requires_grad_()
+    assert count_terms(target, observed, 10.0)[1] == 0
+    value = loss(forecast, target, observed)
+    value.backward()
+    assert forecast.grad is not None
+    assert value.isfinite()
+    assert forecast.grad.isfinite().all()
+    assert forecast.grad.any()  # RMSE still teaches
+
+
+def test_T3_without_any_target_the_loss_is_zero() -> None:
+    forecast, target, observed = draw(6)
+    assert loss(forecast, target, torch.zeros_like(observed)).item() == 0.0
+
+
+@pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
+def test_T4_a_forecast_that_is_no_number_is_not_hidden(wrong: float) -> None:
+    forecast, target, observed = draw(7)
+    forecast[observed.nonzero(as_tuple=True)] = wrong
+    assert not loss(forecast, target, observed).isfinite()

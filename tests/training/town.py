@@ -1,0 +1,121 @@
+"""A task small enough to be trained in a second, importable by the processes that tests start.
+
+N = 5 locations over M = 331 hours, L = 5 past and K = 3 coming steps; C = 2 and A = 4 neurons for
+H = 2 heads; 37 training windows in batches of 8: 5 steps per epoch, the last of 5 windows.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from forecaster.clock.clock import Clock
+from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
+from forecaster.errors import ForecasterError
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.forecaster import build_forecaster
+from forecaster.models.neurons import NeuronLayout
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.splits import fit_fill
+from forecaster.training.loop import LOG, train
+from forecaster.training.task import Task
+from forecaster.windows.batches import Batches
+from forecaster.windows.scaling import fit_scaler
+
+PLACES, HOURS, TRAIN, VALIDATION = 5, 331, 37, 13
+LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=0),), horizon=3)
+PAIRS = np.array([(0, 1), (1, 2), (2, 3)])  # location 4 has no neighbour
+CONFIG = TrainingConfig(batch=8, epochs=4, patience=4, checkpoint_steps=3, learning_rate=1e-2)
+
+
+def make_panel(level: float = 23.0) -> Panel:
+    """Return counts with a daily cycle, some of them missing, and one covariate of each kind."""
+    generator = np.random.default_rng(11)
+    cycle = 1 + 0.5 * np.sin(np.arange(HOURS) * np.pi / 12)
+    values = generator.poisson(level * cycle[:, None], (HOURS, PLACES)).astype(np.float32)
+    values[generator.random(values.shape) < 0.02] = np.nan
+    return Panel(
+        values=values,
+        start=np.datetime64("2015-10-20T04:00:00", "s"),
+        clock=Clock("America/New_York"),
+        kind="count",
+        locations=Locations.of_ids(f"p{n}" for n in range(PLACES)),
+        covariates=Covariates(("wind",), generator.normal(size=(HOURS, 1)).astype(np.float32)),
+        local_covariates=LocalCovariates(
+            ("queue",), generator.normal(size=(1, HOURS, PLACES)).astype(np.float32)
+        ),
+    )
+
+
+def make_task(
+    panel: Panel | None = None,
+    *,
+    dropout: float = 0.0,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    **changes: Any,
+) -> Task:
+    """Return the task of a panel; changes are of its training configuration."""
+    panel = make_panel() if panel is None else panel
+    train = np.arange(HOURS) < 200
+    scaler = fit_scaler(panel, train)
+    inputs = NeuronLayout(PLACES, 2, 1 + 32)
+    model = ModelConfig(per_location=2, auxiliary=4, heads=2, dropout=dropout)
+    pattern = BlockPattern.from_pairs(PLACES, PAIRS)
+    network = build_forecaster(model, LAGS, inputs, pattern, torch.Generator().manual_seed(5))
+    return Task(
+        network=network.to(device=device, dtype=dtype),
+        batches=Batches(panel, scaler, fit_fill(panel, train), LAGS, device),
+        scale=scaler.values,
+        train=np.arange(60, 60 + TRAIN),
+        validation=np.arange(210, 210 + VALIDATION),
+        config=CONFIG.model_copy(update=changes),
+        mape_cut=10.0,
+    )
+
+
+def complete(
+    folder: Path,
+    rank: int = 0,
+    size: int = 1,
+    port: int = 0,
+    changes: Mapping[str, Any] | None = None,
+) -> None:
+    """Train to the end, alone or as one of several processes, and write down how it ended.
+
+    Beside what training leaves, the folder then holds a hash of the best weights of each process,
+    or its error; the exit code is that of the command.
+    """
+    torch.set_num_threads(1)
+    if port:
+        where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
+        os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(size))
+    folder.mkdir(exist_ok=True)
+    try:
+        outcome = train(make_task(**(changes or {})), folder=folder / "run")
+    except ForecasterError as error:
+        (folder / f"error-{rank}").write_text(str(error), encoding="utf-8")
+        sys.exit(error.exit_code)
+    np.savez(folder / f"weights-{rank}.npz", **outcome.weights)
+
+
+def read_losses(folder: Path) -> list[dict[str, Any]]:
+    """Return the lines of the log, but for how long they took."""
+    lines = (folder / "run" / LOG).read_text(encoding="utf-8").splitlines()
+    return [{k: v for k, v in json.loads(line).items() if k != "seconds"} for line in lines]
+
+
+def read_weights(folder: Path, rank: int = 0) -> dict[str, np.ndarray]:
+    """Return the best weights that a process found."""
+    with np.load(folder / f"weights-{rank}.npz") as content:
+        return dict(content)
+
+
+if __name__ == "__main__":  # under torchrun
+    complete(Path(sys.argv[1]), int(os.environ["RANK"]))
