@@ -5,9 +5,11 @@ import statistics
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
+from typing import TypeVar
 
 from benchmarks.measure import Result, at_least, at_most, read_options, report
 
@@ -29,7 +31,6 @@ from forecaster.training.distributed import Team  # noqa: E402
 from forecaster.training.learner import Learner  # noqa: E402
 from forecaster.training.loop import train  # noqa: E402
 from forecaster.training.loss import count_terms, join_terms, sum_errors  # noqa: E402
-from forecaster.training.progress import Moment  # noqa: E402
 from forecaster.training.task import Task  # noqa: E402
 from forecaster.windows.batches import Batches  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
@@ -38,58 +39,72 @@ THREADS = 2
 HISTORY, HOURS, WEATHER = 700, 1_300, 7  # 7 + 32 calendar columns = 39 auxiliary
 EDGES = 1.25  # per location: an average degree of 2.5, as in the paper
 SMALL, PAPER = 57, 996  # locations: Manhattan's zones, the paper's
+STEPS = 30
 OVERHEAD, GAIN = 1.1, 8.0
+
+T = TypeVar("T")
 
 
 def main() -> None:
-    """Measure the loop in this process, and each network in one of its own."""
-    torch.set_num_threads(1)  # what the loop adds is done by one
-    note, overhead = _compare_loop(steps=20 if OPTIONS.quick else 60)
+    """Measure the loop, then each network."""
+    note, overhead = _compare_loop()
     locations = 250 if OPTIONS.quick else PAPER
     notes, gain = _compare_networks(locations)
     report(OPTIONS, [note, *notes], [overhead, *gain])
 
 
-def _compare_loop(steps: int) -> tuple[str, Result]:
-    """Take turns: a step of the loop, with its log and checkpoints, and a bare step.
+def _compare_loop() -> tuple[str, Result]:
+    """Take turns: some steps of the loop, with its log, and bare ones, each in a fresh process.
 
-    In CPU time, which other programs on the machine do not add to.
+    By one thread in CPU time, to which other programs on the machine add nothing.
     """
-    task = _task(SMALL, "sparse", steps)
-    twin = _task(SMALL, "sparse", steps)
-    batch = twin.batches.cut(twin.train[: twin.config.batch])
-    optimiser = torch.optim.AdamW(twin.network.parameters(), lr=1e-3, fused=True)
-    looped: list[float] = []
-    bare: list[float] = []
-    begin = time.process_time()
-
-    def watch(_: Moment) -> None:
-        nonlocal begin
-        looped.append(time.process_time() - begin)
-        begin = time.process_time()
-        optimiser.zero_grad()
-        forecast = twin.teach(batch)
-        errors = sum_errors(forecast, batch.target, batch.observed, twin.mape_cut)
-        counts = count_terms(batch.target, batch.observed, twin.mape_cut)
-        join_terms(errors, counts, twin.config.eta).backward()  # type: ignore[no-untyped-call]
-        optimiser.step()
-        bare.append(time.process_time() - begin)
-        begin = time.process_time()
-
-    with tempfile.TemporaryDirectory() as folder:
-        train(task, folder=Path(folder), watch=watch)
-    one, other = (statistics.median(taken[2:steps]) for taken in (looped, bare))
+    seconds: dict[str, list[float]] = {"loop": [], "bare": []}
+    for _ in range(1 if OPTIONS.quick else 5):
+        seconds["loop"].append(_in_process(_time_loop))
+        seconds["bare"].append(_in_process(_time_bare))
+    one, other = (statistics.median(seconds[kind]) for kind in ("loop", "bare"))
     note = f"{SMALL} locations, batch 64: {one * 1e3:.1f} CPU ms a step, bare {other * 1e3:.1f} ms"
     against = "the bare forward, backward and optimiser step"
     return note, at_most("training loop", one / other, against, OVERHEAD)
+
+
+def _time_loop() -> float:
+    torch.set_num_threads(1)
+    times: list[float] = []
+    with tempfile.TemporaryDirectory() as folder:
+        task = _task(SMALL, "sparse", STEPS)
+        train(task, folder=Path(folder), watch=lambda _: times.append(time.process_time()))
+    return statistics.median(np.diff(times[2:STEPS]).tolist())
+
+
+def _time_bare() -> float:
+    torch.set_num_threads(1)
+    task = _task(SMALL, "sparse", STEPS)
+    batch = task.batches.cut(task.train[: task.config.batch])
+    optimiser = torch.optim.AdamW(task.network.parameters(), lr=1e-3, fused=True)
+    times = []
+    for _ in range(STEPS):
+        optimiser.zero_grad()
+        forecast = task.teach(batch)
+        errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
+        counts = count_terms(batch.target, batch.observed, task.mape_cut)
+        join_terms(errors, counts, task.config.eta).backward()  # type: ignore[no-untyped-call]
+        optimiser.step()
+        times.append(time.process_time())
+    return statistics.median(np.diff(times[2:STEPS]).tolist())
+
+
+def _in_process(job: Callable[..., T], *arguments: object) -> T:
+    """Return what a job returns in a process whose memory nobody has used."""
+    with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
+        return fresh.submit(job, *arguments).result()
 
 
 def _compare_networks(locations: int) -> tuple[list[str], list[Result]]:
     """Train a few steps of each network in a fresh process, whose memory is then its own."""
     found, notes = {}, []
     for kind, steps in (("sparse", 5), ("dense", 3)):
-        with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
-            found[kind] = fresh.submit(_measure_network, locations, kind, steps).result()
+        found[kind] = _in_process(_measure_network, locations, kind, steps)
         seconds, gib, weights = found[kind]
         note = f"{locations} locations, {kind}: {seconds:.2f} s a step, {gib:.2f} GiB at most"
         notes.append(f"{note}, {weights:,} weights")

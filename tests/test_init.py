@@ -31,6 +31,7 @@ def test_an_unknown_name_is_an_attribute_error() -> None:
         "synthetic.city",
         "estimators.registry",
         "graph.learn",
+        "pipeline",
     ],
 )
 def test_a_bare_host_needs_no_extra(name: str) -> None:

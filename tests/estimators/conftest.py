@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
+from forecaster.config import GraphConfig, LagConfig, ModelConfig, Recipe, Season, TrainingConfig
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.splits import Splits
@@ -31,6 +31,7 @@ def recipe() -> Recipe:
     )
     return Recipe(
         lags=LagConfig(recent=2, seasons=seasons, horizon=3),
+        graph=GraphConfig(kind="inverse"),
         model=ModelConfig(per_location=2, auxiliary=4, heads=2),
         training=TrainingConfig(epochs=1, batch=256),
     )

@@ -69,9 +69,10 @@ def test_a_given_graph_travels_in_the_run(tmp_path: Path) -> None:
 
 
 def test_without_a_graph_one_is_learned_from_the_training_steps() -> None:
-    fitted = Forecaster(recipe=RECIPE).fit(PANEL, SPLITS)
+    recipe = RECIPE.model_copy(update={"graph": GraphConfig()})
+    fitted = Forecaster(recipe=recipe).fit(PANEL, SPLITS)
     assert fitted.run is not None
-    learned = learn_graph(PANEL, SPLITS, RECIPE.graph)
+    learned = learn_graph(PANEL, SPLITS)
     assert np.array_equal(fitted.run.arrays["graph.pairs"], learned.pairs)
     assert fitted.run.about["graph"]["kind"] == "lasso"
     assert fitted.run.about["graph"]["hours"][0][0] == f"{PANEL.times[0]}Z"

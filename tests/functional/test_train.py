@@ -2,11 +2,14 @@
 
 import json
 import os
+import re
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -131,6 +134,17 @@ def test_a_wrong_setting_is_a_usage_error(
     assert not (recipe.parent / "run").exists()
 
 
+def test_C9_a_run_tells_nothing_of_the_machine(recipe: Path, run: Run) -> None:
+    out = recipe.parent / "run"
+    assert run("train", recipe, "--out", out)[0] == 0
+    secrets = {str(recipe.parent), str(Path.home()), socket.gethostname(), os.environ["PATH"]}
+    files = [path for path in out.rglob("*") if path.is_file()]
+    assert len(files) > 10
+    for path in files:
+        content = path.read_bytes()
+        assert not [secret for secret in secrets if secret.encode() in content], path
+
+
 def test_T7_a_changed_recipe_is_refused_with_both_hashes(recipe: Path, run: Run) -> None:
     out = recipe.parent / "run"
     run("train", recipe, "--out", out)
@@ -177,6 +191,51 @@ def test_without_the_extra_there_is_a_run_and_no_picture(
     assert code == 0
     assert "no picture: this needs matplotlib" in errors
     assert load_estimator(out).run is not None
+
+
+def test_a_terminal_shows_a_live_bar(
+    recipe: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys.stderr, "isatty", lambda: True)
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLUMNS", "100")
+    code, output, errors = run("train", recipe, "--out", recipe.parent / "run")
+    assert code == 0
+    assert "epoch 2/2" in errors
+    assert re.search(r"loss \S+, RMSE \S+, MAPE \S+ %, \S+ windows/s, 0:0\d left", errors)
+    assert "\x1b" not in output
+
+
+def test_tensorboard_is_told_too_where_there_is_one(
+    recipe: Path, run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ("train", recipe, "--out", recipe.parent / "run", "--tensorboard", recipe.parent / "b")
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, errors = run(*words)
+    assert code == 2
+    assert "TensorBoard is not installed" in errors
+    assert not (recipe.parent / "run").exists()
+    told: list[tuple[str, int]] = []
+
+    class Writer:
+        def __init__(self, folder: str, purge_step: int) -> None:
+            told.append((folder, purge_step))
+
+        def add_scalar(self, name: str, value: float, step: int) -> None:
+            assert np.isfinite(value)
+            told.append((name, step))
+
+        def close(self) -> None:
+            told.append(("close", 0))
+
+    there = SimpleNamespace(SummaryWriter=Writer)
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", there)
+    code, _, errors = run(*words)
+    assert code == 0
+    assert "epoch 2 of 2, validated" in errors  # the screen is told as well
+    assert told[0][0] == str(recipe.parent / "b")
+    assert {name for name, _ in told[1:-1]} == {"loss", "rmse", "mape"}
+    assert told[-1] == ("close", 0)
 
 
 def test_quiet_prints_the_result_alone(recipe: Path, run: Run) -> None:

@@ -19,6 +19,12 @@ def _one_thread() -> Iterator[None]:
     torch.set_num_threads(threads)
 
 
+@pytest.fixture(autouse=True)
+def _needs_cuda(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs CUDA")
+
+
 @pytest.fixture
 def _unchecked(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Skip the shape checks, which take ten times as long as the steps of so small a network."""

@@ -67,7 +67,7 @@ def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
     assert shelf(tmp_path / "absent").newest() is None
 
 
-def test_the_newest_is_found_by_its_step_and_not_by_time_or_name(tmp_path: Path) -> None:
+def test_T17_the_newest_is_found_by_its_step_and_not_by_time_or_name(tmp_path: Path) -> None:
     kept = shelf(tmp_path)
     for step in (7, 14, 21):
         kept.save(checkpoint(step))

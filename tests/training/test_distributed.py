@@ -139,8 +139,10 @@ def test_T9_a_process_that_dies_or_hangs_ends_the_others_and_the_run_resumes(
 
 
 @pytest.mark.slow
-def test_T2_a_signal_to_one_process_stops_and_saves_all(processes: Any, tmp_path: Path) -> None:
-    together = start_all(processes, tmp_path, epochs=30, patience=30)
+def test_T2_a_signal_to_one_process_stops_and_saves_all_and_one_alone_goes_on(
+    processes: Any, tmp_path: Path
+) -> None:
+    together = start_all(processes, tmp_path, epochs=20, patience=20)
     wait_for(tmp_path / "run" / "checkpoint-a" / "manifest.json")
     assert together[1].pid is not None
     os.kill(together[1].pid, signal.SIGTERM)
@@ -149,6 +151,9 @@ def test_T2_a_signal_to_one_process_stops_and_saves_all(processes: Any, tmp_path
         "by another process, saved; the same command resumes" in (tmp_path / "error-0").read_text()
     )
     assert "by SIGTERM" in (tmp_path / "error-1").read_text()
+    steps = len(read_losses(tmp_path))
+    assert processes.run(complete, tmp_path, 0, 1, 0, {"epochs": 20, "patience": 20}) == 0  # T8
+    assert steps < len(read_losses(tmp_path)) == 120  # 5 steps and 1 epoch, 20 times
 
 
 @pytest.mark.slow

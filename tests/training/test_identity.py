@@ -52,6 +52,12 @@ def test_C4_a_network_of_other_numbers_or_shapes_is_another() -> None:
     assert "network: was " in changed(make_task(dtype=torch.float64))[0]
 
 
+def test_C4_windows_of_other_steps_are_other_windows() -> None:
+    task = make_task()
+    task.network.K = 2
+    assert changed(task) == ["steps of a window: was 5 past, 3 ahead, is 5 past, 2 ahead"]
+
+
 def test_T11_hashes_are_shown_of_both_sides() -> None:
     then, now = ({"panel": letter * 64, "graph": "c" * 64} for letter in "ab")
     assert differences(then, now) == [f"panel: was {'a' * 64}, is {'b' * 64}"]

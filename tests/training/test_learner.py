@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
+from forecaster.errors import ArtifactError
 from forecaster.training import learner as learner_module
 from forecaster.training.distributed import Team
 from forecaster.training.learner import Learner
@@ -139,6 +140,15 @@ def test_best_weights_are_given_to_the_network() -> None:
         np.testing.assert_array_equal(weights[name], expected[name].numpy())
 
 
+def test_C4_arrays_of_another_network_are_refused() -> None:
+    learner = Learner(make_task(), ALONE, print)
+    arrays = {name: vector.numpy().copy() for name, vector in learner.vectors.items()}
+    learner.begin(arrays, 3)
+    for wrong in ({**arrays, "best": arrays["best"][1:]}, {"weights": arrays["weights"]}):
+        with pytest.raises(ArtifactError, match="a checkpoint of another network"):
+            learner.begin(wrong, 3)
+
+
 # ---------------------------------------------------------------------------- out of memory
 
 
@@ -188,6 +198,7 @@ def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
+@pytest.mark.usefixtures("_unchecked")
 def test_T5_validation_in_parts_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = begin(make_task()).validate(lambda: False)
     monkeypatch.setattr(Task, "roll_out", limited(Task.roll_out, 3))

@@ -78,6 +78,7 @@ def test_a_batch_is_laid_out_location_first(batch: Batch) -> None:
         "auxiliary": (35, 11, 13),
         "next_auxiliary": (35, 11, 5),
         "next_local": (7, 2, 11, 5),
+        "next_values": (7, 11, 5),
         "target": (7, 11, 5),
         "observed": (7, 11, 5),
         "filled": (11,),
@@ -97,6 +98,21 @@ def test_the_signal_holds_the_scaled_values_of_the_lags(
         for step in history_of(panel, lags, origin)
     ]
     assert_close(batch.signal[:, 0], expected)
+
+
+def test_the_next_values_are_scaled_and_filled_and_0_where_nobody_knows_them(
+    batch: Batch, panel: Panel, scaler: Scaler, fill: Fill
+) -> None:
+    expected = [
+        (filled(panel, panel.values, fill.values, step, n) - scaler.values.mean[n])
+        / scaler.values.deviation[n]
+        if step < len(panel.values)
+        else 0.0
+        for n in range(7)
+        for origin in ORIGINS.tolist()
+        for step in range(origin + 1, origin + 6)
+    ]
+    assert_close(batch.next_values, expected)
 
 
 def test_further_channels_hold_the_scaled_covariates_of_each_location(

@@ -81,10 +81,11 @@ class Estimator(ABC):
                 after a kill; None: in memory.
             watch: told how a long training gets on.
         """
-        windows = cut_windows(panel, splits, self.recipe.lags)
-        log.info("%s: %s", type(self).__name__, windows)
         self.recipe = with_meaning(self.recipe, panel)
+        tested = cut_windows(panel, splits, self.recipe.lags)
         lesson = prepare(panel, splits, self.recipe.lags)
+        windows = replace(lesson.windows, test=tested.test, dropped=tested.dropped)
+        log.info("%s: %s", type(self).__name__, windows)
         place = Path(folder) if folder is not None else None
         learned = self.learn(replace(lesson, folder=place, watch=watch))
         own = {"panel": panel.digest} if panel.digest else {}

@@ -5,7 +5,14 @@ from dataclasses import replace
 import numpy as np
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
+from forecaster.config import (
+    GraphConfig,
+    LagConfig,
+    ModelConfig,
+    Recipe,
+    Season,
+    TrainingConfig,
+)
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 
@@ -13,6 +20,7 @@ HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
 HOLES = 0.01
 RECIPE = Recipe(
     lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2),
+    graph=GraphConfig(kind="inverse"),
     model=ModelConfig(per_location=2, auxiliary=4, heads=2),
     training=TrainingConfig(epochs=1, batch=256),
 )

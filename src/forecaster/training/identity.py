@@ -4,7 +4,7 @@ import hashlib
 import json
 import platform
 from collections.abc import Mapping
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import numpy as np
@@ -21,12 +21,13 @@ def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
     return {
         **identity,
         **config,
+        "steps of a window": f"{task.network.L} past, {task.network.K} ahead",
         "network": _hash(json.dumps(layout).encode()),
         "training windows": _hash(task.train.tobytes()),
         "validation windows": _hash(task.validation.tobytes()),
         "scale": _hash(np.stack([task.scale.mean, task.scale.deviation]).tobytes()),
         "mape_cut": str(task.mape_cut),
-        "forecaster": version("forecaster"),
+        "forecaster": _release(),
     }
 
 
@@ -48,6 +49,13 @@ def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
+
+
+def _release() -> str:
+    try:
+        return version("forecaster")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0+source"
 
 
 def _hash(content: bytes) -> str:

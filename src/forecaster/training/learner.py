@@ -10,6 +10,7 @@ from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 from torch.optim.adamw import adamw  # the class would load torch's compiler: seconds
 
+from forecaster.errors import ArtifactError
 from forecaster.training.determinism import seed_dropout
 from forecaster.training.distributed import Team
 from forecaster.training.loss import count_terms, join_terms, sum_errors
@@ -44,6 +45,9 @@ class Learner:
     def begin(self, arrays: Mapping[str, np.ndarray] | None, step: int) -> None:
         """Go on from the first process's arrays, or from its fresh weights at step 0."""
         if arrays is not None:
+            lengths = {name: array.shape for name, array in arrays.items()}
+            if lengths != {name: vector.shape for name, vector in self.vectors.items()}:
+                raise ArtifactError("a checkpoint of another network; use another folder")
             for name, vector in self.vectors.items():
                 vector.copy_(torch.from_numpy(arrays[name]))
         elif step == 0 and "average" in self.vectors:
@@ -113,6 +117,7 @@ class Learner:
     def finish(self) -> dict[str, np.ndarray]:
         """Give the network its best weights, and return them by name."""
         self.weights.vector.copy_(self.vectors["best"])
+        self._task.network.eval()
         return self.weights.release()
 
     def find_non_finite(self, origins: Int64[np.ndarray, " B"], step: int) -> str:

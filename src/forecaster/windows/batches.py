@@ -78,7 +78,7 @@ class Batches:
             auxiliary=known[N * C :],
             next_auxiliary=known_ahead[N * C :],
             next_local=own_ahead[:, 1:].contiguous(),
-            next_values=own_ahead[:, 0],
+            next_values=own_ahead[:, 0].contiguous(),
             target=_pick(self._raw, coming),
             observed=_pick(self._observed, coming),
             filled=torch.from_numpy(self._filled[origins]).to(self._device),
