@@ -15,7 +15,7 @@ from forecaster.kernels.pattern import BlockPattern  # noqa: E402
 from forecaster.models.dense import build_dense  # noqa: E402
 from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout, State  # noqa: E402
-from forecaster.models.transformer import Transformer, history_length  # noqa: E402
+from forecaster.models.transformer import Transformer  # noqa: E402
 
 LOCATIONS, COVARIATES, BATCH = 996, 39, 64
 SMALL = 249  # locations of the dense Transformer that --quick has time for
@@ -107,7 +107,7 @@ def _dense(N: int) -> Transformer:
 
 def _windows(N: int, B: int) -> Windows:
     generator = torch.Generator().manual_seed(1)
-    L, K = history_length(LAGS), LAGS.horizon
+    L, K = LAGS.length, LAGS.horizon
 
     def draw(*shape: int) -> torch.Tensor:
         return torch.randn(*shape, generator=generator)

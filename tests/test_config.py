@@ -194,8 +194,8 @@ def test_an_empty_recipe_is_the_papers() -> None:
 
 
 def test_the_default_recipe_has_76_inputs() -> None:
-    lags = Recipe().lags  # section 3.1.2: 6 + 7·6 + 7·4
-    assert lags.recent + sum(s.count * (s.before + 1 + s.after) for s in lags.seasons) == 76
+    assert Recipe().lags.length == 76  # section 3.1.2: 6 + 7·6 + 7·4
+    assert LagConfig(recent=2, seasons=(Season(days=1, count=3),)).length == 2 + 3 * 7
 
 
 def test_an_unknown_section_is_refused_with_the_nearest_name() -> None:

@@ -119,6 +119,12 @@ class LagConfig(Stage):
     seasons: tuple[Season, ...] = (Season(days=1, count=6), Season(days=7, count=4))
     horizon: int = Field(default=3, ge=1, le=10_000)  # T′
 
+    @property
+    def length(self) -> int:
+        """How many past steps a window holds: L."""
+        similar = (season.count * (season.before + season.after + 1) for season in self.seasons)
+        return self.recent + sum(similar)
+
 
 class SplitsConfig(Stage):
     """Which days are learned from, chosen on and tested on (section 3.1); none: by share."""

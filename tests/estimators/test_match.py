@@ -8,7 +8,7 @@ from forecaster.artifact import Run
 from forecaster.clock.holidays import Holidays
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError
-from forecaster.estimators.match import Sizes, check_run, country_of, history_length, match
+from forecaster.estimators.match import Sizes, check_run, country_of, match
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.panel.panel import Panel
@@ -130,7 +130,7 @@ def test_C4_arrays_that_its_estimator_needs_must_be_there(run: Run) -> None:
 def test_C3_lags_that_would_fill_the_memory_are_refused(run: Run) -> None:
     season = Season(days=3_660, count=1_000, before=10_000, after=10_000)
     lags = LagConfig(recent=3, seasons=(season,) * 5, horizon=2)
-    assert history_length(lags) == 3 + 5 * 1_000 * 20_001
+    assert lags.length == 3 + 5 * 1_000 * 20_001
     recipe = run.recipe.model_copy(update={"lags": lags})
     with pytest.raises(ArtifactError, match="wrong: lags"):
         check_run(replace(run, recipe=recipe), no_more)

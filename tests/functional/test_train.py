@@ -1,6 +1,7 @@
 """Drives `forecaster train` end to end: a run that is made, interrupted, finished and used."""
 
 import json
+import logging
 import os
 import re
 import signal
@@ -16,6 +17,7 @@ import pandas as pd
 import pytest
 import torch
 
+from forecaster.cli import screen
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
@@ -204,6 +206,13 @@ def test_a_terminal_shows_a_live_bar(
     assert "epoch 2/2" in errors
     assert re.search(r"loss \S+, RMSE \S+, MAPE \S+ %, \S+ windows/s, 0:0\d left", errors)
     assert "\x1b" not in output
+
+
+def test_what_the_screen_is_told_is_not_logged_as_well() -> None:
+    logger = logging.getLogger("forecaster.training.loop")
+    with screen.training(epochs=3):
+        assert not logger.isEnabledFor(logging.WARNING)
+    assert logger.isEnabledFor(logging.WARNING)
 
 
 def test_tensorboard_is_told_too_where_there_is_one(

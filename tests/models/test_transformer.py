@@ -6,12 +6,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from forecaster.config import LagConfig, ModelConfig, Season
+from forecaster.config import LagConfig, ModelConfig
 from forecaster.errors import ConfigError, DataError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer, history_length, refuse_non_finite
+from forecaster.models.transformer import Transformer, refuse_non_finite
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]
@@ -34,11 +34,6 @@ def test_forecasts_are_laid_out_location_first(
 ) -> None:
     assert model(*question, draw(7, 5, 2)).shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
-
-
-def test_the_history_has_the_papers_length() -> None:
-    assert history_length(LagConfig()) == 76
-    assert history_length(LagConfig(recent=2, seasons=(Season(days=1, count=3),))) == 2 + 3 * 7
 
 
 # ------------------------------------------------------------------------ what a step sees

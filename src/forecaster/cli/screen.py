@@ -1,6 +1,7 @@
 """How the command speaks: modes, progress, estimates, tables."""
 
 import contextlib
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -75,6 +76,15 @@ def training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
 
     Yields a function that names a stage before it, and one that is told of its moments.
     """
+    logger = logging.getLogger("forecaster.training.loop")  # warns of what the moments tell too
+    with contextlib.ExitStack() as restored:
+        restored.callback(logger.setLevel, logger.level)
+        logger.setLevel(logging.ERROR)
+        yield restored.enter_context(_training(epochs))
+
+
+@contextlib.contextmanager
+def _training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
     if MODE.quiet or not sys.stderr.isatty():
         yield lambda what: say(f"{what} …"), _EpochLines(epochs)
         return

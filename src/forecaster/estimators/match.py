@@ -7,7 +7,6 @@ from typing import Any
 from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, Faults, name_some
 from forecaster.estimators.question import MONTH_HOURS, select_covariates
 from forecaster.panel.panel import Panel
@@ -59,7 +58,7 @@ def check_run(run: Run, shapes: Shapes) -> None:
     try:
         wrong = [name for name in LISTS if not _is_texts(about[name])]
         wrong += [name for name, kind in TYPES.items() if type(about[name]) is not kind]
-        length = history_length(run.recipe.lags)
+        length = run.recipe.lags.length
         wrong += ["lags"] if length > MAX_HISTORY else []
         N, P, Q = (len(about[name]) for name in LISTS)
         W = len(arrays["shared.fill"])
@@ -132,9 +131,3 @@ def _unlike(own: Holidays | None, other: Holidays | None) -> list[str]:
 
 def _is_texts(given: Any) -> bool:
     return isinstance(given, list) and all(isinstance(text, str) for text in given)
-
-
-def history_length(lags: LagConfig) -> int:
-    """Return how many past steps a window holds."""
-    similar = (season.count * (season.before + season.after + 1) for season in lags.seasons)
-    return lags.recent + sum(similar)

@@ -33,7 +33,7 @@ class Transformer(nn.Module):
         linear: MakeLinear,
     ) -> None:
         super().__init__()
-        self.inputs, self.L, self.K = inputs, history_length(lags), lags.horizon
+        self.inputs, self.L, self.K = inputs, lags.length, lags.horizon
         layers, dropout = range(config.n_layers), config.dropout
         self.encoder_embedding = linear(inputs, layout, relu=True)
         self.decoder_embedding = linear(inputs, layout, relu=True)
@@ -114,12 +114,6 @@ class Transformer(nn.Module):
         if truth is not None and truth.shape != between:
             faults.add(f"truth: {tuple(truth.shape)}; needed: {between}")
         faults.raise_any(ConfigError)
-
-
-def history_length(lags: LagConfig) -> int:
-    """Return how many past steps a window holds: L."""
-    similar = [season.count * (season.before + season.after + 1) for season in lags.seasons]
-    return lags.recent + sum(similar)
 
 
 def refuse_non_finite(history: State, ahead: State) -> None:
