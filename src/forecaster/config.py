@@ -161,6 +161,8 @@ class GraphConfig(Stage):
     @classmethod
     def _one_cut(cls, given: Any) -> Any:
         if not isinstance(given, dict) or given.get("degree") is None:
+            if isinstance(given, dict) and given.get("threshold", 0) is None:
+                raise ValueError("threshold or degree: one of them is needed")
             return given
         if given.get("threshold") is not None:
             raise ValueError("threshold and degree: one follows from the other; leave one out")

@@ -7,7 +7,6 @@ from forecaster.errors import DataError
 from forecaster.graph import covariance
 from forecaster.graph.covariance import (
     Moments,
-    Scale,
     collinear_pairs,
     correlate,
     find_scale,
@@ -167,9 +166,3 @@ def test_G3_collinear_locations_are_found(values: np.ndarray, panel_of: MakePane
     matrix = measure(sample, sample.steps).covariance()
     pairs = collinear_pairs(correlate(matrix, find_scale(sample, matrix)))
     assert pairs.tolist() == [[1, 3]]
-
-
-def test_what_stands_still_in_a_part_of_the_steps_varies_with_nothing_there() -> None:
-    scale = Scale(np.array([1.0, 2.0, 4.0]), np.array([False, False, True]))
-    part = np.array([[1.0, 1e-17, 0.0], [1e-17, -1e-17, 0.0], [0.0, 0.0, 0.0]])
-    assert scale.apply(part).tolist() == [[1.0, 0.0, 0.0], [0.0, 0.0, 0.0], [0.0, 0.0, 1.0]]

@@ -202,32 +202,66 @@ def test_a_penalty_too_small_for_a_singular_covariance_is_mended_and_said():
 
 
 @st.composite
-def covariances(draw):
-    N, M = draw(st.integers(1, 13)), draw(st.integers(1, 17))
+def samples(draw):
+    """Rows of columns that are constant, copies of each other, nearly collinear, few or many."""
+    N, M = draw(st.integers(1, 43)), draw(st.integers(1, 53))
     generator = np.random.default_rng(draw(st.integers(0, 2**32)))
     X = generator.standard_normal((M, N))
-    X[:, generator.random(N) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = 7.0  # constant
-    copies = generator.integers(0, N, N)
+    X += draw(st.sampled_from([0.0, 0.0, 5.0])) * generator.standard_normal((M, 1))
+    X[:, generator.random(N) < draw(st.sampled_from([0.0, 0.3, 1.0]))] = 7.0
     same = generator.random(N) < draw(st.sampled_from([0.0, 0.5]))
-    X[:, same] = X[:, copies[same]] * generator.choice([-1.0, 1.0, 3.0])
-    reach = draw(st.sampled_from([0.0, 2.0, 9.0]))
-    X *= 10.0 ** generator.uniform(-reach, reach, N)
-    X -= X.mean(axis=0)
-    return X.T @ X / M
+    X[:, same] = X[:, generator.integers(0, N, N)[same]] * generator.choice([-1.0, 1.0, 3.0])
+    return X - X.mean(axis=0)
 
 
-@settings(max_examples=300, deadline=None)
-@given(covariances(), st.floats(0.01, 1.5), st.booleans())
-@example(np.zeros((3, 3)), 0.1, False)
-def test_any_covariance_gives_a_valid_pair(S, share, penalise_diagonal):
-    typical = float(np.median(np.diag(S))) or 1.0
-    result = graphical_lasso(S, share * typical, penalise_diagonal=penalise_diagonal)
+def check_pair(S, penalty, penalise_diagonal, result):
+    """Q is symmetric and positive definite, W in its box, and the gap what it says."""
     Q = result.precision
     np.testing.assert_array_equal(Q, Q.T)
-    assert np.isfinite(Q).all()
     units = 1 / np.sqrt(np.diag(Q))
     assert np.linalg.eigvalsh(Q * np.outer(units, units))[0] > 0
-    assert result.converged or result.notes
+    box = penalties(len(S), penalty, penalise_diagonal)
+    constant = np.diag(S) == 0
+    box[constant, constant] = penalty
+    assert (np.abs(result.covariance - S) <= box * (1 + 1e-9) + 1e-12).all()
+    assert result.gap == pytest.approx(max(gap_of(S, box, result), 0.0), abs=1e-7)
+
+
+@settings(max_examples=200, deadline=None)
+@given(samples(), st.floats(0.01, 1.5), st.booleans())
+@example(np.zeros((3, 5)), 0.1, False)
+@example(np.random.default_rng(150).standard_normal((50, 100)), 0.01, True)
+def test_any_correlations_are_solved(X, penalty, penalise_diagonal):
+    S = X.T @ X / len(X)
+    units = np.sqrt(np.diag(S))
+    S /= np.outer(units, units) + (units == 0) + (units == 0)[:, None]
+    S = (S + S.T) / 2
+    result = graphical_lasso(S, penalty, penalise_diagonal=penalise_diagonal)
+    assert result.converged
+    check_pair(S, penalty, penalise_diagonal, result)
+
+
+@settings(max_examples=200, deadline=None)
+@given(samples(), st.floats(0.01, 1.5), st.integers(0, 2**32))
+def test_any_scales_give_a_valid_matrix_that_says_how_exact_it_is(X, share, seed):
+    X = X * 10.0 ** np.random.default_rng(seed).uniform(-9, 9, X.shape[1])
+    S = X.T @ X / len(X)
+    result = graphical_lasso(S, share * (float(np.median(np.diag(S))) or 1.0))
+    np.testing.assert_array_equal(result.precision, result.precision.T)
+    assert np.isfinite(result.precision).all()
+    assert (np.diag(result.precision) > 0).all()
+    assert result.converged == (result.gap <= 1e-4)
+
+
+def test_many_dense_columns_of_few_rows_do_not_run_away():
+    S = np.corrcoef(np.random.default_rng(150).standard_normal((23, 47)).T)
+    for penalty in (0.01, 0.005, 0.002):
+        assert graphical_lasso((S + S.T) / 2, penalty).converged
+
+
+def test_refuses_a_covariance_of_nothing():
+    with pytest.raises(DataError, match=r"shape \(0, 0\); real numbers, N × N, are needed"):
+        graphical_lasso(np.zeros((0, 0)), 0.1)
 
 
 def test_single_precision_is_taken():
@@ -239,6 +273,8 @@ def test_single_precision_is_taken():
 def test_refuses_a_penalty_that_is_none(penalty):
     with pytest.raises(ConfigError, match="above 0"):
         graphical_lasso(np.eye(3), penalty)
+    with pytest.raises(ConfigError, match="gap_tolerance"):
+        graphical_lasso(np.eye(3), 0.1, gap_tolerance=penalty)
 
 
 def test_refuses_what_is_no_covariance_and_says_where():

@@ -141,7 +141,30 @@ def test_a_threshold_within_the_noise_of_few_steps_is_noted(
         panel = panel_of(chain(steps, 5))
         graph = learn_graph(panel, last_held_out(panel), PENALTY)
         noted.append([note for note in graph.about.notes if "chance" in note])
-    assert noted == [["threshold 0.1 is below 3/√M = 0.30: weak edges may be chance"], []]
+    assert noted == [["threshold 0.1 is below 3/√M = 0.302: weak edges may be chance"], []]
+
+
+@pytest.mark.parametrize("odd", ["a spike in a held-out week", "opened in the last week"])
+def test_one_odd_location_does_not_choose_the_penalty_for_all(
+    odd: str, panel_of: MakePanel, last_held_out: MakeSplits
+) -> None:
+    values = chain(20 * 168 + 3, 11)
+    if odd == "opened in the last week":
+        values[:-170, 5] = 0.0
+    else:
+        values[3 * 168 + 50, 5] += 3_000.0
+    panel = panel_of(values)
+    graph = learn_graph(panel, last_held_out(panel))
+    found = {tuple(pair) for pair in graph.pairs.tolist()}
+    assert {(n, n + 1) for n in range(10) if 5 not in (n, n + 1)} <= found
+
+
+def test_a_degree_that_cannot_be_reached_is_noted(
+    panel_of: MakePanel, last_held_out: MakeSplits
+) -> None:
+    panel = panel_of(chain(WEEKS, 11))
+    graph = learn_graph(panel, last_held_out(panel), GraphConfig(degree=7.0, penalty=0.3))
+    assert "average degree 7 was asked for" in graph.about.notes[-1]
 
 
 def test_the_threshold_can_be_set_by_degree(

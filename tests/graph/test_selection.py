@@ -10,6 +10,7 @@ from forecaster.graph.lasso import graphical_lasso
 from forecaster.graph.selection import (
     DENSEST,
     EBIC_GAMMA,
+    FALLS,
     choose_by_ebic,
     choose_by_likelihood,
     hold_out,
@@ -87,8 +88,10 @@ def test_the_chosen_penalty_makes_held_out_steps_likeliest() -> None:
     best = int(np.argmax(scores))
     assert 0 < best < len(penalties) - 1  # else this proves little
     assert chosen.penalty == penalties[best]
-    assert [step.penalty for step in chosen.path] == penalties[: best + 2]  # it falls after that
-    assert [step.score for step in chosen.path] == pytest.approx(scores[: best + 2], abs=1e-4)
+    assert [step.penalty for step in chosen.path] == penalties[: best + 1 + FALLS]
+    assert [step.score for step in chosen.path] == pytest.approx(
+        scores[: best + 1 + FALLS], abs=1e-4
+    )
 
 
 def test_the_extended_bic_weighs_edges() -> None:
@@ -102,7 +105,7 @@ def test_the_extended_bic_weighs_edges() -> None:
     bic += 4 * EBIC_GAMMA * edges * np.log(PLACES)
     score = max(step.score for step in chosen.path)
     assert -2 * steps * PLACES * score == pytest.approx(bic)
-    assert edges == chosen.path[-2].edges
+    assert edges == chosen.path[-1 - FALLS].edges
 
 
 def test_every_penalty_of_the_path_is_told() -> None:

@@ -57,14 +57,14 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Learn which locations depend on each other from the training steps of a panel."""
     from forecaster.config import Recipe, read_recipe
-    from forecaster.graph.exports import export_graph, find_format
+    from forecaster.graph.exports import check_export, export_graph
     from forecaster.graph.learn import estimate, learn_graph
     from forecaster.graph.storage import save_graph
     from forecaster.panel.panel import saved_recipe
+    from forecaster.publish.writing import refuse_foreign
     from forecaster.splits import Splits
 
-    for path in export or ():
-        find_format(path)  # a wrong name should not be found out at the end
+    refuse_foreign(out, "graph")  # what cannot be written should not be found out at the end
     rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
     given = {
         "kind": kind, "penalty": penalty, "choose": choose, "threshold": threshold,
@@ -74,6 +74,8 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         rules, {name: value for name, value in given.items() if value is not None}
     )
     data = open_panel(panel)
+    for path in export or ():
+        check_export(data.locations, path)
     if rules.graph.kind == "lasso":
         cost = estimate(len(data.locations), len(data.values))
         screen.announce(cost.seconds, cost.memory_bytes, "the graph")
@@ -88,14 +90,15 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         )
     seconds = time.perf_counter() - begin
     learned = save_graph(learned, out, rules)
-    for path in export or ():
-        export_graph(learned, path)
     if as_json:
         print(json.dumps(_to_json(learned, out, seconds), ensure_ascii=False))
     else:
         _print_graph(learned, out, seconds)
+    for path in export or ():
+        export_graph(learned, path)
     if figures or not as_json:
-        _write_figures(learned, figures or out.with_name(f"{out.resolve().name}-figures"))
+        beside = out.resolve()
+        _write_figures(learned, figures or beside.with_name(f"{beside.name}-figures"))
 
 
 def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
@@ -137,7 +140,8 @@ def _learned_lines(about: "About") -> dict[str, str]:
         lost = f"{about.dropped_steps:,} dropped, {count_of(about.filled_values, 'value')} filled"
         lines["training"] = f"{count_of(about.steps, 'step')}, {way}; {lost}"
     if about.threshold is not None:
-        lines["threshold"] = f"{about.threshold:.4g}" + (" by degree" if about.degree else "")
+        by = " by degree" if about.degree is not None else ""
+        lines["threshold"] = f"{about.threshold:.4g}{by}"
     if about.penalty is not None:
         tried = f", {len(about.path)} tried" if about.path else ""
         lines["penalty"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"

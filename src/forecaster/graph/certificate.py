@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.linalg.lapack import dpotrf
 
+LEAST_PIVOT = 1e-9  # of a variance: below it, all may be rounding
+
 
 class Pair(NamedTuple):
     """A solution and what proves it."""
@@ -50,9 +52,9 @@ def certify(
 
     q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
     """
-    with np.errstate(divide="ignore"):  # infinite: then Q is not positive definite
+    with np.errstate(divide="ignore", invalid="ignore"):  # then Q is not positive definite
         diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
-    Q = regressions * -diagonal[:, None]
+        Q = regressions * -diagonal[:, None]
     kept = (Q != 0) & (Q.T != 0)
     Q = (Q + Q.T) / 2
     Q[~kept] = 0.0
@@ -70,5 +72,17 @@ def _gap(block: Block, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n 
 
 def log_determinant(matrix: Float64[np.ndarray, "n n"]) -> float:
     """Return log|A|, or −∞ where A is not positive definite."""
+    with np.errstate(divide="ignore"):
+        return float(np.log(_pivots(matrix)).sum())
+
+
+def is_sound(matrix: Float64[np.ndarray, "n n"]) -> bool:
+    """Tell whether a matrix is positive definite by more than rounding could make it."""
+    return bool((_pivots(matrix) > LEAST_PIVOT * np.diag(matrix)).all())
+
+
+def _pivots(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
+    """Return what is left of each variance given those before it; 0 where nothing can be."""
     factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
-    return 2.0 * float(np.log(np.diagonal(factor)).sum()) if info == 0 else -np.inf
+    pivots = np.square(np.diagonal(factor))
+    return pivots if info == 0 else np.zeros_like(pivots)

@@ -67,15 +67,6 @@ class Scale:
     deviation: Float64[np.ndarray, " N"]
     constant: Bool[np.ndarray, " N"]
 
-    def apply(self, covariance: Float64[np.ndarray, "N N"]) -> Float64[np.ndarray, "N N"]:
-        """Return a covariance in these units; a constant location depends on nothing."""
-        unit = np.where(self.constant, np.inf, self.deviation)
-        scaled = covariance / np.outer(unit, unit)
-        still = np.diag(scaled) <= ROUNDING**2  # in these steps, if not in all
-        scaled[still] = scaled[:, still] = 0.0
-        scaled[self.constant, self.constant] = 1.0
-        return np.asarray(scaled)
-
 
 def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract) -> Sample:
     """Return the training steps that are observed well enough, and what to subtract from them.
@@ -121,7 +112,8 @@ def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Scale:
 
 def correlate(covariance: Float64[np.ndarray, "N N"], scale: Scale) -> Float64[np.ndarray, "N N"]:
     """Return the correlation matrix; a constant location is correlated with itself only."""
-    correlation = np.clip(scale.apply(covariance), -1.0, 1.0)
+    unit = np.where(scale.constant, np.inf, scale.deviation)
+    correlation = np.clip(covariance / np.outer(unit, unit), -1.0, 1.0)
     np.fill_diagonal(correlation, 1.0)
     return np.asarray(correlation)
 

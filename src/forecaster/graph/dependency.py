@@ -85,6 +85,8 @@ class DependencyGraph:
     def __post_init__(self) -> None:
         N, (first, second) = len(self.locations), self.pairs.T
         faults = Faults("graph")
+        if len(self.pairs) != len(self.strengths):
+            faults.add(f"{len(self.pairs)} edges with {len(self.strengths)} strengths")
         if len(self.pairs) and (first.min() < 0 or second.max() >= N):
             faults.add(f"edges reach beyond its {count_of(N, 'location')}")
         if (first >= second).any() or (np.diff(first * N + second) <= 0).any():
@@ -208,4 +210,7 @@ def _misfit(own: Locations, other: Locations) -> str:
 
 
 def _instant(text: str) -> np.datetime64:
-    return np.datetime64(text.removesuffix("Z"), "s")
+    instant = np.datetime64(text.removesuffix("Z"), "s")
+    if np.isnat(instant):
+        raise ValueError(f"{text!r} is not a time")
+    return instant

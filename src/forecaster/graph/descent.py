@@ -20,7 +20,8 @@ Terms = Int64[np.ndarray, " k"]
 
 # NaN and infinity keep their meaning: they must be found, not optimised away.
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
-_ROUNDS = 4  # times that a regression may take in more terms before the next column
+_ROUNDS = 4  # times that a regression may take in more terms before the next column,
+_NEAR = 1.0  # unless it violates its limits by more than so many of them: W must not run away
 _PASSES = 20  # over the terms of a regression, before the slow ones jump
 _JUMPS = 20  # in one round, at most
 _SMALLEST = 1e-13  # nothing finer can be told apart at the scale of correlations
@@ -51,15 +52,15 @@ def sweep_columns(
     for j in range(columns[0], columns[1]):
         beta, limit = regressions[j], limits[j]
         taken[:] = beta != 0.0
-        for _ in range(_ROUNDS):
+        for attempt in range(N):
             chosen = terms[: _list(taken, terms)]
             _descend(W, S[j], beta, limit, slack, chosen)
             _fit(W, beta, chosen, fitted)
             taken[:] = beta != 0.0
             taken[j] = True  # never a term of its own
-            more = _take_in(S[j], fitted, limit, slack, taken)
+            excess = _take_in(S[j], fitted, limit, slack, taken)
             taken[j] = False
-            if not more:
+            if excess == 0.0 or (attempt >= _ROUNDS and excess <= _NEAR):
                 break
         if W[j, j] > _dot(
             fitted, beta
@@ -199,18 +200,17 @@ def _fit(W: Matrix, beta: Vector, terms: Terms, fitted: Vector) -> None:
 @compiled(_FAST)
 def _take_in(
     target: Vector, fitted: Vector, limit: Vector, slack: float, taken: Bool[np.ndarray, " N"]
-) -> bool:
-    """Take in the terms whose zero violates its optimality most; tell whether there were any."""
-    worst = 0.0
+) -> float:
+    """Take in the terms whose zero violates its optimality most; return by how many limits."""
+    worst = furthest = 0.0
     for i in range(len(target)):
         if not taken[i]:
             excess = abs(target[i] - fitted[i]) - limit[i]
             if excess > max(slack * limit[i], _SMALLEST):
                 worst = max(worst, excess)
-    if worst == 0.0:
-        return False
+                furthest = max(furthest, excess / limit[i])
     for i in range(len(target)):
         excess = abs(target[i] - fitted[i]) - limit[i]
-        if excess >= _SHARE * worst and excess > max(slack * limit[i], _SMALLEST):
+        if worst > 0.0 and excess >= _SHARE * worst and excess > max(slack * limit[i], _SMALLEST):
             taken[i] = True
-    return True
+    return furthest

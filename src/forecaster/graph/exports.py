@@ -16,6 +16,7 @@ from jaxtyping import Float64
 
 from forecaster.errors import ConfigError, DataError
 from forecaster.graph.dependency import DependencyGraph
+from forecaster.panel.parts import Locations
 from forecaster.publish.writing import bytes_writer, replace_file
 
 _NOT_XML = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
@@ -25,21 +26,19 @@ _EDGE_KEYS = {"strength": "double", "distance_km": "double"}
 
 def export_graph(graph: DependencyGraph, path: Path | str) -> None:
     """Write a graph by the path's suffix: the old file or the whole new one."""
-    write = find_format(Path(path))
+    check_export(graph.locations, Path(path))
+    write = _FORMATS[Path(path).suffix]
     replace_file(Path(path), bytes_writer(write(graph)))
 
 
-def find_format(path: Path) -> Callable[[DependencyGraph], bytes]:
-    """Return what turns a graph into such a file; a suffix that none has is refused."""
-    formats = {
-        ".graphml": to_graphml,
-        ".geojson": to_geojson,
-        ".csv": _to_csv,
-        ".parquet": _to_parquet,
-    }
-    if path.suffix not in formats:
-        raise ConfigError(f"{path}: a graph is exported as {', '.join(formats)}; give such a name")
-    return formats[path.suffix]
+def check_export(locations: Locations, path: Path) -> None:
+    """Refuse a name that no format has, and GeoJSON of locations that lie nowhere."""
+    if path.suffix not in _FORMATS:
+        known = ", ".join(_FORMATS)
+        raise ConfigError(f"{path}: a graph is exported as {known}; give such a name")
+    if path.suffix == ".geojson" and not locations.placed.any():
+        message = "graph: no location has coordinates, and GeoJSON is nothing without"
+        raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
 
 
 def to_table(graph: DependencyGraph) -> pa.Table:
@@ -74,12 +73,9 @@ def to_graphml(graph: DependencyGraph) -> bytes:
 def to_geojson(graph: DependencyGraph) -> bytes:
     """Return a point for every location and a line for every edge.
 
-    What lacks coordinates has no geometry; if all lack them, there is nothing to show.
+    What lacks coordinates has no geometry.
     """
     places = graph.locations
-    if not places.placed.any():
-        message = "graph: no location has coordinates, and GeoJSON is nothing without"
-        raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
     at = np.column_stack([places.lon, places.lat])
     features = []
     for n, (identity, name) in enumerate(zip(places.ids, places.names, strict=True)):
@@ -118,3 +114,11 @@ def _feature(
 ) -> dict[str, Any]:
     geometry = {"type": kind, "coordinates": at.tolist()} if np.isfinite(at).all() else None
     return {"type": "Feature", "geometry": geometry, "properties": properties}
+
+
+_FORMATS: dict[str, Callable[[DependencyGraph], bytes]] = {
+    ".graphml": to_graphml,
+    ".geojson": to_geojson,
+    ".csv": _to_csv,
+    ".parquet": _to_parquet,
+}

@@ -19,7 +19,7 @@ from forecaster.graph.certificate import (
     certify,
     diagonal_pair,
     into_box,
-    log_determinant,
+    is_sound,
 )
 from forecaster.graph.descent import sweep_columns
 
@@ -29,7 +29,7 @@ _COLUMNS = 256  # per call of the compiled loops: how long Ctrl-C waits
 _SLACK = 0.05  # of λ: how exact the first regressions are
 _TIGHTER = 0.5  # what each iteration makes of that
 _COLLINEAR = 1e-10  # correlations this near to ±1
-_RIDGE = 1e-8  # added to a correlation matrix that is singular beyond what λ can mend
+_RIDGE = 1e-7  # added to a correlation matrix that is singular beyond what λ can mend
 _ASYMMETRY = 1e-6  # of a correlation: what rounding may leave, single precision included
 
 
@@ -65,7 +65,8 @@ def graphical_lasso(
         max_iterations: sweeps over all columns, at most.
         start: the result at a penalty near by.
     """
-    S = _checked(covariance, penalty, start)
+    _refuse_options(penalty, gap_tolerance, max_iterations)
+    S = _checked(covariance, start)
     deviation = np.sqrt(np.diag(S))
     constant = deviation <= np.finfo(float).tiny
     weighed = penalise_diagonal | constant  # without λ a constant variable has no solution
@@ -116,13 +117,26 @@ def graphical_lasso_path(
         yield result
 
 
+def _refuse_options(penalty: float, gap_tolerance: float, max_iterations: int) -> None:
+    faults = Faults("graphical lasso")
+    for name, value in (("penalty", penalty), ("gap_tolerance", gap_tolerance)):
+        if not 0 < value < np.inf:
+            faults.add(f"{name} = {value!r}: a number above 0 is needed, such as 0.1")
+    if max_iterations < 0:
+        faults.add(f"max_iterations = {max_iterations}: 0 or more is needed")
+    faults.raise_any(ConfigError)
+
+
 def _checked(
-    covariance: Float[np.ndarray, "N N"], penalty: float, start: LassoResult | None
+    covariance: Float[np.ndarray, "N N"], start: LassoResult | None
 ) -> Float64[np.ndarray, "N N"]:
     """Return S as exactly symmetric float64, or name everything that is wrong with it."""
-    if not (np.isfinite(penalty) and penalty > 0):
-        raise ConfigError(f"penalty {penalty}: λ must be a number above 0, such as 0.1")
-    S = np.asarray(covariance, dtype=np.float64)
+    given = np.asarray(covariance)
+    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0  # noqa: PLR2004 (a matrix)
+    if not square or given.dtype.kind not in "fiub":
+        message = f"covariance: {given.dtype} of shape {given.shape}"
+        raise DataError(f"{message}; real numbers, N × N, are needed")
+    S = np.asarray(given, dtype=np.float64)
     faults = Faults("covariance")
     wrong = np.argwhere(~np.isfinite(S))
     if len(wrong):
@@ -214,18 +228,19 @@ def _begin(
         guesses.insert(0, first.covariance)
     for guess in guesses:
         W = into_box(block, guess)
-        if np.isfinite(log_determinant(W)):
+        if is_sound(W):
             return W, ()
     W = _shrunk(block)
-    if np.isfinite(log_determinant(W)):
+    if is_sound(W):
         return W, ()
     lowest = float(np.linalg.eigvalsh(block.correlation)[0])
-    if lowest < -_RIDGE:
+    if lowest < -_ASYMMETRY:
         message = f"covariance: not positive semidefinite (eigenvalue {lowest:.2g} as correlation)"
         raise DataError(f"{message}; a covariance of complete rows is")
-    block.correlation.flat[:: len(W) + 1] += 10 * _RIDGE
+    raised = _RIDGE + 2 * max(-lowest, 0.0)
+    block.correlation.flat[:: len(W) + 1] += raised
     note = f"λ is too small to mend the singular covariance of {name_some(members)}"
-    return _shrunk(block), (f"{note}: their variances were raised by {10 * _RIDGE:g} of them",)
+    return _shrunk(block), (f"{note}: their variances were raised by {raised:.1g} of them",)
 
 
 def _shrunk(block: Block) -> Float64[np.ndarray, "n n"]:

@@ -149,7 +149,8 @@ def _gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) ->
     covariance = whole.covariance()
     scale = find_scale(sample, covariance)
     correlation = correlate(covariance, scale)
-    parts = tuple(scale.apply(part.covariance()) for part in moments)
+    # Each part on its own scale: a place that is busy in one of them alone must not rule.
+    parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
     notes = _degeneracies(sample, scale, correlation, config)
     return Evidence(sample, correlation, parts, notes)
 
@@ -249,10 +250,13 @@ def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGra
         left = "no edge" if not len(edges.pairs) else "every edge"
         degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
         notes += (f"threshold {threshold:g} leaves {left}: {degree}",)
+    if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
+        most = 2 * len(edges.pairs) / N
+        notes += (f"average degree {config.degree:g} was asked for, {most:.3g} is all there is",)
     steps = found.facts.get("steps")
-    if steps and 0 < threshold < (noise := _SIGMAS / steps**0.5):
+    if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (
-            f"threshold {threshold:g} is below 3/√M = {noise:.2f}: weak edges may be chance",
+            f"threshold {threshold:g} is below 3/√M = {noise:.3g}: weak edges may be chance",
         )
     facts = {**found.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
     return _graph(panel, config, edges, **facts)

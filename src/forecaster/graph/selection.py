@@ -1,7 +1,7 @@
 """The penalty λ of Eq. 4: by the likelihood of held-out weeks, or by the extended BIC.
 
 A path of penalties is walked from the largest down, each solution the start of the next, until
-the score falls.
+the score keeps falling.
 """
 
 from collections.abc import Callable
@@ -19,6 +19,7 @@ HELD_OUT = 4  # one block of time in so many is held out
 SPARSEST = 0.8  # of the largest correlation: the first penalty of the path
 DENSEST = 0.001  # on the correlation scale: the last one
 PER_DECADE = 8  # penalties on the path: warm starts make many small steps cheaper than few large
+FALLS = 2  # penalties in a row that are worse than the best, after which none is tried
 EBIC_GAMMA = 0.5  # weight of the number of possible edges
 
 Score = Callable[[LassoResult], float]  # the larger, the better
@@ -106,7 +107,7 @@ def penalty_path(covariance: Float64[np.ndarray, "N N"]) -> list[float]:
 def _walk(
     covariance: Float64[np.ndarray, "N N"], score: Score, config: GraphConfig, tell: Tell
 ) -> Choice:
-    """Return the last penalty of the path before the score falls or the solver fails."""
+    """Return the best penalty of a path that ends where scores keep falling or solving fails."""
     penalties = penalty_path(covariance)
     results = graphical_lasso_path(
         covariance,
@@ -122,14 +123,17 @@ def _walk(
         tell(f"penalty {penalty:.3g}: {step.edges:,} edges, score {step.score:.5f}")
         return step
 
-    best = next(results)
-    path = [rate(penalties[0], best)]
+    best, at, path = next(results), 0, list[PathStep]()
+    path.append(rate(penalties[0], best))
     for penalty, result in zip(penalties[1:], results, strict=True):
         path.append(rate(penalty, result))
-        if path[-1].score < path[-2].score or not result.converged:
-            return Choice(path[-2].penalty, best, tuple(path))
-        best = result
-    return Choice(path[-1].penalty, best, tuple(path))
+        if not result.converged:
+            break
+        if path[-1].score > path[at].score:
+            best, at = result, len(path) - 1
+        elif len(path) - 1 - at >= FALLS:
+            break
+    return Choice(path[at].penalty, best, tuple(path))
 
 
 def _count_edges(result: LassoResult) -> int:

@@ -57,7 +57,7 @@ def publish(folder: Path, draft: Draft) -> Manifest:
     try:
         _make_folder(folder)
         with locked(folder):
-            _refuse_foreign(folder, draft.kind)
+            refuse_foreign(folder, draft.kind)
             stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
             sync_folder(folder)  # the files' names must be on disk before anything points at them
             manifest = Manifest(
@@ -223,8 +223,12 @@ def _text_of(path: Path) -> str:
     return ""
 
 
-def _refuse_foreign(folder: Path, kind: str) -> None:
+def refuse_foreign(folder: Path, kind: str) -> None:
     """Refuse a folder that belongs to something else, before a byte is written into it."""
+    if not folder.exists():
+        return
+    if not folder.is_dir():
+        raise ArtifactError(f"{folder}: a file, and a {kind} is a folder; choose another name")
     if (folder / MANIFEST).exists():
         present = read_manifest(folder)
         if present.kind != kind:
