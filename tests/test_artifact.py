@@ -248,10 +248,18 @@ def test_C4_a_run_that_is_not_finished_cannot_be_loaded(tmp_path: Path) -> None:
         load_run(tmp_path)
 
 
+def test_a_run_for_which_nothing_was_made_yet_may_begin_by_another_recipe(tmp_path: Path) -> None:
+    begin_run(tmp_path, "Forecaster", RECIPE)
+    other = RECIPE.model_copy(update={"metrics": MetricConfig(mape_cut=8.0)})
+    assert begin_run(tmp_path, "Transformer", other) is False
+    assert read_manifest(tmp_path).recipe == other.digest()
+
+
 def test_T7_another_recipe_is_refused_with_both_hashes_and_every_difference(
     tmp_path: Path,
 ) -> None:
     begin_run(tmp_path, "Forecaster", RECIPE)
+    (tmp_path / "training").mkdir()  # something was made
     other = RECIPE.model_copy(
         update={"metrics": MetricConfig(mape_cut=8.0), "panel": PanelConfig(timezone="UTC")}
     )

@@ -73,7 +73,7 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
     Whatever else a training puts beside the manifest belongs to the run. A folder that holds
     something else is refused, and so is a run of another estimator or recipe.
     """
-    if not (folder / MANIFEST).exists():
+    if not (folder / MANIFEST).exists() or _is_bare(folder):
         about = {
             "estimator": estimator,
             "recipe": recipe.model_dump(mode="json"),
@@ -91,6 +91,12 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
         changed = "\n  ".join(["; choose another folder, or go on as it was begun", *unlike])
         raise ArtifactError(f"{message}{changed}")
     return UNFINISHED not in manifest.about
+
+
+def _is_bare(folder: Path) -> bool:
+    """Tell whether a run was begun and nothing was made yet: it may begin by another recipe."""
+    unfinished = UNFINISHED in read_manifest(folder, kind="run", reads=FORMAT).about
+    return unfinished and not any(path.is_dir() for path in folder.iterdir())
 
 
 def load_run(folder: Path) -> Run:

@@ -72,7 +72,7 @@ def train_run(
     The folder becomes the run. Beside its manifest lie `panel` and `graph`, if they had to be
     made, and `training`, with the checkpoints and the log.
     """
-    kind = find_estimator(name)
+    kind = _find(name, ground)
     if ground.panel is not None:
         recipe = with_meaning(recipe, ground.panel)
     if not is_first_process():
@@ -95,13 +95,23 @@ def train_run(
     return Trained(estimator, already=False)
 
 
+def _find(name: str, ground: Ground) -> type[Estimator]:
+    kind = find_estimator(name)
+    if ground.graph is not None and not issubclass(kind, Forecaster):
+        raise ConfigError(f"{name} has no graph; leave it out, or train Forecaster")
+    return kind
+
+
 def _panel(folder: Path, recipe: Recipe, ground: Ground, say: Say) -> Panel:
-    """Return the panel of a recipe, made if nobody has yet."""
+    """Return the panel of a recipe, made if nobody has yet; it must mean what the recipe says."""
     if not (folder / MANIFEST).exists() and is_first_process():
         if ground.data is None:
             raise ConfigError("which panel? give one, or the folder with the recipe's files")
         say("building the panel")
         panel = build_panel(recipe, find_sources(recipe, ground.data), say=say)
+        meant = with_meaning(recipe, panel).panel
+        if meant != recipe.panel:
+            raise ConfigError(f"the recipe's panel is {recipe.panel}, what it builds is {meant}")
         return panel.save(folder, recipe)
     _wait(folder)
     return Panel.open(folder)

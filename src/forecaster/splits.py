@@ -1,8 +1,9 @@
 """Which steps a model learns from, is chosen on and is tested on, and which windows lie in them.
 
 A window belongs to the split that holds all its target steps. Its history may reach into any
-earlier steps, except that a training window whose history touches validation or test steps is
-dropped. Too little observed history drops a window in every split; all drops are counted.
+earlier steps, except that a training window whose history touches validation or test steps, or
+a validation window whose history touches test steps, is dropped. Too little observed history
+drops a window in every split; all drops are counted.
 """
 
 from collections.abc import Sequence
@@ -110,7 +111,8 @@ def cut_windows(
     target = split_of_step[ahead]  # [B, K]
     split = target[:, 0]
     within = (target == split[:, None]).all(axis=1) & (split >= 0)
-    held_out = split_of_step[history] > SPLITS.index("train")
+    seen = split_of_step[history]  # [B, L]
+    held_out, tested = seen > SPLITS.index("train"), seen == SPLITS.index("test")
     unseen = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
     reasons = {
         "targets across a border": ~within & (target >= 0).any(axis=1),
@@ -118,6 +120,7 @@ def cut_windows(
         "covariates ahead missing": within & _lacks_covariates(panel)[ahead].any(axis=1),
         "too little history observed": within & is_poor(panel, history, origins),
         "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
+        "validation history in test steps": within & (split == 1) & tested.any(axis=1),
     }
     lost = np.zeros(len(origins), dtype=bool)
     dropped = {}

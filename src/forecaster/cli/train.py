@@ -69,7 +69,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     known = _describe(trained.estimator, out)
     if trained.already:
         screen.say(f"{out}: trained already; nothing is left to do")
-    else:
+    if not trained.already or not (out / CURVES).exists():
         _write_curves(known["epochs"], out / CURVES)
     if as_json:
         print(json.dumps(known))
