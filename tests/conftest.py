@@ -126,7 +126,7 @@ class Processes:
     ) -> int | None:
         """Return how a process ended: 0, 1 after an error, −9 if the SIGKILL came first."""
         process = self.start(function, *args)
-        process.join(60 if kill_after is None else kill_after)
+        process.join(300 if kill_after is None else kill_after)
         process.kill()
         process.join()
         return process.exitcode

@@ -92,7 +92,7 @@ def test_threads_share_the_edges_and_cover_every_target_once(pattern: BlockPatte
     torch.set_num_threads(3)
     ranges: list[tuple[int, int]] = []
     edges = cpu._edges(pattern)
-    cpu._share(lambda first, last: ranges.append((first, last)), edges, work=1_000)
+    cpu._share(ranges.append, edges, work=1_000)
     covered = [i for first, last in sorted(ranges) for i in range(first, last)]
     assert covered == list(range(pattern.n_locations))
     most = max(int(edges[1][last] - edges[1][first]) for first, last in ranges)
@@ -103,7 +103,7 @@ def test_threads_share_the_edges_and_cover_every_target_once(pattern: BlockPatte
 def test_little_work_wakes_no_thread(figure: BlockPattern) -> None:
     torch.set_num_threads(3)
     ranges: list[tuple[int, int]] = []
-    cpu._share(lambda *part: ranges.append(part), cpu._edges(figure), work=1_000)
+    cpu._share(ranges.append, cpu._edges(figure), work=1_000)
     assert ranges == [(0, 5)]
 
 

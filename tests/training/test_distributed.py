@@ -18,22 +18,25 @@ from forecaster.training.order import shuffle
 from tests.training.town import complete, make_task, read_losses, read_weights
 
 CPU = torch.device("cpu")
-TIMEOUT = 3  # seconds until a silent process ends the others
+TIMEOUT = 6  # seconds until a silent process ends the others
 
 
 def start_all(processes: Any, folder: Path, size: int = 2, **changes: Any) -> list[BaseProcess]:
     """Start processes that train together."""
+    port, ranks = free_port(), range(size)
+    return [processes.start(complete, folder, rank, size, port, changes) for rank in ranks]
+
+
+def free_port() -> int:
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    ranks = range(size)
-    return [processes.start(complete, folder, rank, size, port, changes) for rank in ranks]
+        return int(free.getsockname()[1])
 
 
 def finish(together: list[BaseProcess]) -> list[int | None]:
     """Return how processes ended."""
     for process in together:
-        process.join(60)
+        process.join(120)
     return [process.exitcode for process in together]
 
 
@@ -126,7 +129,7 @@ def test_T9_a_process_that_dies_or_hangs_ends_the_others_and_the_run_resumes(
         wait_for(folder / "run" / "checkpoint-a" / "manifest.json")
         assert second.pid is not None
         os.kill(second.pid, number)
-        first.join(60)
+        first.join(120)
         assert first.exitcode == 5
         message = (folder / "error-0").read_text()
         assert f"process 1 of 2: another one ended or was silent for {TIMEOUT} seconds" in message
@@ -136,6 +139,18 @@ def test_T9_a_process_that_dies_or_hangs_ends_the_others_and_the_run_resumes(
         assert read_losses(folder) == read_losses(tmp_path / "whole")
         for name, array in read_weights(tmp_path / "whole").items():
             np.testing.assert_array_equal(read_weights(folder)[name], array)
+
+
+@pytest.mark.slow
+def test_T9_a_process_that_never_comes_ends_the_one_that_waits(
+    processes: Any, tmp_path: Path
+) -> None:
+    changes = {"timeout_seconds": 1}
+    assert processes.run(complete, tmp_path, 0, 2, free_port(), changes) == 5
+    assert (
+        "process 1 of 2: another one ended or was silent for 1 second;"
+        in (tmp_path / "error-0").read_text()
+    )
 
 
 @pytest.mark.slow

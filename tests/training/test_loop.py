@@ -450,9 +450,9 @@ def make_task_with(outcome: Outcome) -> Task:
     return task
 
 
-@pytest.mark.gpu
-def test_T10_two_trainings_on_a_gpu_are_equal() -> None:
-    assert_same(*(train(make_task(dropout=0.1, device="cuda")) for _ in range(2)))
+@pytest.mark.parametrize("device", ["cpu", pytest.param("cuda", marks=pytest.mark.gpu)])
+def test_T10_two_trainings_are_equal(device: str) -> None:
+    assert_same(*(train(make_task(dropout=0.1, device=device)) for _ in range(2)))
 
 
 @pytest.mark.gpu

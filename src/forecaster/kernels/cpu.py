@@ -7,10 +7,10 @@ Every row of a result is the work of one thread, so that the number of threads c
 import math
 import mmap
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from functools import cache
+from functools import cache, partial
 from itertools import pairwise
 
 import numpy as np
@@ -20,6 +20,8 @@ from torch import Tensor
 
 from forecaster.kernels.loops import LINE, Edges, multiply_edges, sum_blocks
 from forecaster.kernels.pattern import BlockPattern
+
+Job = Callable[[tuple[int, int]], None]  # on a range of targets
 
 _SHARED = 2**23  # multiplications that are worth waking a thread for: about 0.4 ms
 _RANGES = 8  # of targets for each thread, so that a busy machine holds up one of them at most
@@ -39,11 +41,7 @@ def forward(
     y = _empty((N, outputs, max(R, _width(state))), state)
     arrays = _array(y), _array(weight), _fill_line(state), _array(b)
     edges = _edges(pattern)
-
-    def run(first: int, last: int) -> None:
-        sum_blocks(*arrays, relu, edges, (first, last))
-
-    _share(run, edges, weight.numel() * R)
+    _share(partial(sum_blocks, *arrays, relu, edges), edges, weight.numel() * R)
     return y[:, :, :R].contiguous()
 
 
@@ -63,11 +61,7 @@ def weight_gradient(
     blocks = state.new_empty(pattern.n_edges, grad.shape[1], state.shape[1])
     arrays = _array(blocks), _fill_line(grad), _fill_line(state)
     edges = _edges(pattern)
-
-    def run(first: int, last: int) -> None:
-        multiply_edges(*arrays, edges, (first, last))
-
-    _share(run, edges, blocks.numel() * state.shape[2])
+    _share(partial(multiply_edges, *arrays, edges), edges, blocks.numel() * state.shape[2])
     return blocks
 
 
@@ -103,26 +97,27 @@ def _fill_line(state: Float[Tensor, "N C R"]) -> Float[np.ndarray, "N C R1"]:
     return filled
 
 
-def _share(job: Callable[[int, int], None], edges: Edges, work: int) -> None:
+def _share(job: Job, edges: Edges, work: int) -> None:
     """Run the job over all targets: threads take ranges of about as many edges, one by one."""
     source, starts = edges
     threads = min(torch.get_num_threads(), work // _SHARED)
     if threads <= 1:
-        job(0, len(starts) - 1)
+        job((0, len(starts) - 1))
         return
     cuts = np.linspace(0, len(source), _RANGES * threads + 1)
     ranges = iter(list(pairwise(np.searchsorted(starts, cuts).tolist())))
-
-    def take() -> None:
-        for first, last in ranges:
-            job(first, last)
-
     pool = _pool(threads - 1, os.getpid())
-    helpers = [pool.submit(take) for _ in range(threads - 1)]
-    take()
+    helpers = [pool.submit(_take, job, ranges) for _ in range(threads - 1)]
+    _take(job, ranges)
     for helper in helpers:
         if not helper.cancel():  # one that has not begun would find nothing left
             helper.result()
+
+
+def _take(job: Job, ranges: Iterator[tuple[int, int]]) -> None:
+    """Run the job over ranges until none is left."""
+    for targets in ranges:
+        job(targets)
 
 
 @cache

@@ -71,7 +71,7 @@ class Shelf:
         """Return the newest whole checkpoint; damaged ones are named and put aside."""
         damaged: list[str] = []
         found = [(slot, self._open(slot, damaged)) for slot in SLOTS if self._was_used(slot)]
-        found.sort(key=lambda pair: _step(pair[1]), reverse=True)
+        found.sort(key=lambda pair: _age(pair[1]), reverse=True)
         for slot, manifest in found:
             checkpoint = self._load(slot, manifest, damaged) if manifest else None
             if checkpoint is not None:
@@ -110,7 +110,7 @@ class Shelf:
             progress = Progress.from_json(about["progress"])
             return Checkpoint(progress, load_file(path), about["known"], about["machine"])
         except (ArtifactError, *FOREIGN) as error:
-            damaged.append(self._put_aside(slot, f"step {_step(manifest):,}", error))
+            damaged.append(self._put_aside(slot, f"step {_age(manifest)[0]:,}", error))
             return None
 
     def _put_aside(self, slot: str, what: str, error: Exception) -> str:
@@ -123,8 +123,10 @@ class Shelf:
         return f"{what} damaged ({reason}), kept as {kept}"
 
 
-def _step(manifest: Manifest | None) -> int:
-    """Return the step of a checkpoint, −1 where there is none to be found."""
+def _age(manifest: Manifest | None) -> tuple[int, int]:
+    """Return the step of a checkpoint and its epochs, −1 where there is none to be found."""
     progress = manifest.about.get("progress") if manifest else None
-    step = progress.get("step") if isinstance(progress, dict) else None
-    return step if isinstance(step, int) else -1
+    known = progress if isinstance(progress, dict) else {}
+    step, records = known.get("step"), known.get("records")
+    epochs = len(records) if isinstance(records, list) else 0
+    return (step, epochs) if isinstance(step, int) else (-1, epochs)

@@ -39,12 +39,12 @@ class Team:
 
     def add(self, numbers: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:
         """Sum the numbers over all processes, in place."""
-        self._exchange(lambda: dist.all_reduce(numbers))
+        self.exchange(lambda: dist.all_reduce(numbers))
         return numbers
 
     def spread(self, numbers: Shaped[Tensor, "..."]) -> None:
         """Overwrite the numbers by those of the first process."""
-        self._exchange(lambda: dist.broadcast(numbers, src=0))
+        self.exchange(lambda: dist.broadcast(numbers, src=0))
 
     def tell(self, text: str) -> str:
         """Return the text of the first process."""
@@ -63,12 +63,13 @@ class Team:
             return flag
         return bool(self.add(torch.tensor(float(flag), device=self.device)).item())
 
-    def _exchange(self, exchange: Callable[[], object]) -> None:
+    def exchange(self, act: Callable[[], object]) -> None:
+        """Do something that all processes do together, or say that one of them did not."""
         if self.size == 1:
             return
         try:
-            exchange()
-        except RuntimeError as error:  # the type of every fault of a backend
+            act()
+        except RuntimeError as error:  # what every fault of a backend is
             who = f"process {self.rank + 1} of {self.size}"
             what = (
                 f"another one ended or was silent for {count_of(self.timeout_seconds, 'second')}"
@@ -81,16 +82,16 @@ class Team:
 @contextmanager
 def join(device: torch.device, timeout_seconds: int) -> Iterator[Team]:
     """Join the processes that `torchrun` started, or be alone."""
-    size = int(os.environ.get("WORLD_SIZE", "1"))
-    if size == 1:
-        yield Team(device)
-        return
-    backend = "nccl" if device.type == "cuda" else "gloo"
-    dist.init_process_group(backend, timeout=timedelta(seconds=timeout_seconds))
+    rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
+    team = Team(device, rank, size, timeout_seconds)
+    backend, own = ("nccl", device) if device.type == "cuda" else ("gloo", None)
+    patience = timedelta(seconds=timeout_seconds)
+    team.exchange(lambda: dist.init_process_group(backend, timeout=patience, device_id=own))
     try:
-        yield Team(device, dist.get_rank(), size, timeout_seconds)
+        yield team
     finally:
-        dist.destroy_process_group()
+        if size > 1:
+            dist.destroy_process_group()
 
 
 def is_first_process() -> bool:

@@ -73,31 +73,6 @@ class Learner:
         self._move(step)
         return torch.cat([torch.stack([loss, norm]), errors, counts])
 
-    def _move(self, step: int) -> None:
-        """Move the weights along the gradient, unless a step has failed; then their average."""
-        config = self._task.config
-        adamw(
-            [self.weights.vector],
-            [self.weights.gradient],
-            exp_avgs=[self.vectors["first_moment"]],
-            exp_avg_sqs=[self.vectors["second_moment"]],
-            max_exp_avg_sqs=[],
-            state_steps=[self._taken],
-            fused=True,
-            found_inf=self._failed,
-            amsgrad=False,
-            beta1=BETA_1,
-            beta2=BETA_2,
-            lr=self.rate(step),
-            weight_decay=config.weight_decay,
-            eps=EPSILON,
-            maximize=False,
-        )
-        if config.ema is not None:
-            decay = min(config.ema, (1 + step) / (WARM_UP + step))
-            self.vectors["average"].lerp_(self.weights.vector, 1 - decay)
-        self.weights.show()
-
     def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "4"] | None:
         """Return errors and counts over all validation windows, or None if told to stop."""
         origins, batch = self._task.validation, self._task.config.batch
@@ -131,6 +106,31 @@ class Learner:
         self._differentiate(origins, step)
         wrong = self.weights.name_non_finite(self.weights.collect_gradient())
         return f"the gradient of {wrong}" if wrong else "the loss (none of this process's tensors)"
+
+    def _move(self, step: int) -> None:
+        """Move the weights along the gradient, unless a step has failed; then their average."""
+        config = self._task.config
+        adamw(
+            [self.weights.vector],
+            [self.weights.gradient],
+            exp_avgs=[self.vectors["first_moment"]],
+            exp_avg_sqs=[self.vectors["second_moment"]],
+            max_exp_avg_sqs=[],
+            state_steps=[self._taken],
+            fused=True,
+            found_inf=self._failed,
+            amsgrad=False,
+            beta1=BETA_1,
+            beta2=BETA_2,
+            lr=self.rate(step),
+            weight_decay=config.weight_decay,
+            eps=EPSILON,
+            maximize=False,
+        )
+        if config.ema is not None:
+            decay = min(config.ema, (1 + step) / (WARM_UP + step))
+            self.vectors["average"].lerp_(self.weights.vector, 1 - decay)
+        self.weights.show()
 
     def _differentiate(
         self, origins: Int64[np.ndarray, " B"], step: int

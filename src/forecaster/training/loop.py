@@ -231,11 +231,21 @@ class _Training:
                 loss=loss_of(progress.sums, task.config.eta) if progress.sums[2] else None,
                 rmse=last.rmse if last else None,
                 mape=last.mape if last else None,
-                windows_per_second=taken * task.config.batch / seconds if taken else None,
+                windows_per_second=self._windows(taken) / seconds if taken else None,
                 seconds_left=(task.steps - progress.step) * seconds / taken if taken else None,
                 message=message,
             )
         )
+
+    def _windows(self, taken: int) -> int:
+        """Return how many windows the steps of this process held; an epoch's last has fewer."""
+        task = self._task
+
+        def before(step: int) -> int:
+            epochs, rest = divmod(step, task.epoch_steps)
+            return epochs * len(task.train) + min(rest * task.config.batch, len(task.train))
+
+        return before(self._first + taken) - before(self._first)
 
 
 def steps_ahead(device: torch.device) -> int:

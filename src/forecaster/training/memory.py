@@ -1,4 +1,7 @@
-"""What to do when memory runs out: take fewer windows at a time, for the same result."""
+"""What to do when memory runs out: take fewer windows at a time.
+
+The result is the same, unless dropout draws for every part anew.
+"""
 
 from collections.abc import Callable
 from typing import TypeVar, cast
@@ -36,7 +39,10 @@ class Rations:
     def _halve(self) -> None:
         if self.windows == self._task.config.batch:
             count = count_of(self.windows, "window")
-            self._say(f"out of memory: {count} are now done in parts, with the same result")
+            alike = "with the same result"
+            if self._task.network.dropout.p:
+                alike = "and dropout draws otherwise for each"
+            self._say(f"out of memory: {count} are now done in parts, {alike}")
         self.windows = -(-self.windows // 2)
         if self._task.device.type == "cuda":
             torch.cuda.empty_cache()
