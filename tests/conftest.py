@@ -6,6 +6,7 @@ Two harnesses: `failing` makes a file operation fail, `processes` kills a progra
 import multiprocessing
 import os
 import re
+import resource
 import signal
 import tomllib
 from collections import Counter
@@ -144,3 +145,31 @@ def processes() -> Iterator[Processes]:
     harness = Processes()
     yield harness
     harness.end()
+
+
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    """Let one thread do these small sums: two would mostly wait for each other."""
+    import torch  # noqa: PLC0415 (most tests do without)
+
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+MEMORY = 512 << 20  # bytes that reading a hostile file may add to the address space
+
+
+@pytest.fixture
+def bounded() -> Iterator[None]:
+    """Let a test ask for half a gigabyte more than it has, and no more (on Linux)."""
+    statm = Path("/proc/self/statm")
+    if not statm.exists():
+        yield
+        return
+    size = int(statm.read_text().split()[0]) * resource.getpagesize()
+    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
+    yield
+    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))

@@ -1,8 +1,7 @@
 import hashlib
 import json
 import os
-import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,21 +40,6 @@ ARRAYS = {
 ABOUT = {"ids": ["7", "007", "köln"], "kind": "count", "windows": {"train": 13}, "note": None}
 PARENTS = {"panel": "0" * 64, "graph": "f" * 64}
 RUN = Run("Ridge", RECIPE, ABOUT, ARRAYS, PARENTS)
-MEMORY = 512 << 20  # bytes that loading may add to the address space
-
-
-@pytest.fixture
-def bounded() -> Iterator[None]:
-    """Let a test ask for half a gigabyte more than it has, and no more (on Linux)."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        yield
-        return
-    size = int(statm.read_text().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def with_header(header: Any, data: bytes = b"") -> bytes:

@@ -1,13 +1,11 @@
 import threading
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from forecaster import pipeline
 from forecaster.config import (
@@ -35,18 +33,11 @@ SMALL = RECIPE.model_copy(
     }
 )
 
+pytestmark = pytest.mark.usefixtures("one_thread")
+
 
 def quiet(_: str) -> None:
     """Say nothing."""
-
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Let one thread do these small sums: two would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
 
 
 @pytest.fixture

@@ -196,6 +196,10 @@ class ModelConfig(Stage):
         return self
 
 
+# Of TrainingConfig: they change how long a training takes, and no bit of what it learns.
+PACE = {"checkpoint_steps", "timeout_seconds"}
+
+
 class TrainingConfig(Stage):
     """How the networks learn; but for η the paper says nothing of it (docs/deviations.md)."""
 
@@ -250,8 +254,9 @@ class Recipe(Stage):
         return self
 
     def digest(self) -> str:
-        """Return the SHA-256 of the recipe; it depends on values, not on how they were written."""
-        canonical = json.dumps(self.model_dump(mode="json"), sort_keys=True, ensure_ascii=False)
+        """Return the SHA-256 of all that decides the result, however it was written."""
+        content = self.model_dump(mode="json", exclude={"training": PACE})
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def to_toml(self) -> str:

@@ -1,9 +1,8 @@
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
 import pytest
-import torch
 
 from forecaster.clock.clock import Clock
 from forecaster.config import GraphConfig, LagConfig, ModelConfig, Recipe, Season, TrainingConfig
@@ -15,12 +14,8 @@ HOURS = 24 * 47
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Let one thread do these small sums: two would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _small_sums(one_thread: None) -> None:
+    """Compute with one thread in all of these tests."""
 
 
 @pytest.fixture

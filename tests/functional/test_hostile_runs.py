@@ -3,9 +3,8 @@
 import hashlib
 import json
 import os
-import resource
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -23,7 +22,6 @@ from forecaster.splits import Splits
 
 Run = Callable[..., tuple[int, str, str]]
 Spoil = Callable[[Path], object]
-MEMORY = 512 << 20  # bytes that reading may add to the address space
 QUERY = "model.encoder.0.attention.query.weight"
 EDGES = [("place 0", "place 3"), ("place 1", "place 2")]
 CANARY = "canary"
@@ -218,20 +216,6 @@ def folder(good: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     shutil.copytree(good / "run", tmp_path / "run")
     return tmp_path / "run"
-
-
-@pytest.fixture
-def bounded() -> Iterator[None]:
-    """Let a test ask for half a gigabyte more than it has, and no more (on Linux)."""
-    statm = Path("/proc/self/statm")
-    if not statm.exists():
-        yield
-        return
-    size = int(statm.read_text().split()[0]) * resource.getpagesize()
-    soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (size + MEMORY, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_AS, (soft, hard))
 
 
 def words_for(good: Path, folder: Path) -> tuple[object, ...]:

@@ -8,14 +8,13 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
-import torch
 
 from forecaster.cli import screen
 from forecaster.estimators.registry import load_estimator
@@ -48,14 +47,7 @@ epochs = 2
 batch = 200
 """
 
-
-@pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Let one thread do these small sums: two would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 @pytest.fixture
@@ -78,8 +70,8 @@ def test_a_recipe_becomes_a_run_that_forecasts(recipe: Path, run: Run) -> None:
     assert "run            Forecaster, trained on " in output
     assert "stopped        all 2 epochs done" in output
     assert "building the panel …" in errors
-    assert "epoch 1 of 2, validated: loss " in errors
-    assert "epoch 2 of 2, validated: loss " in errors
+    assert "epoch 1 of 2: loss " in errors
+    assert "epoch 2 of 2: loss " in errors
     assert (out / "curves.png").read_bytes().startswith(b"\x89PNG")
     words = ("--panel", out / "panel", "--at", "2021-03-28T12:00+02:00")
     code, output, _ = run("forecast", out, *words)
@@ -204,7 +196,9 @@ def test_a_terminal_shows_a_live_bar(
     code, output, errors = run("train", recipe, "--out", recipe.parent / "run")
     assert code == 0
     assert "epoch 2/2" in errors
-    assert re.search(r"loss \S+, RMSE \S+, MAPE \S+ %, \S+ windows/s, 0:0\d left", errors)
+    assert re.search(
+        r"loss \S+, validation RMSE \S+, MAPE \S+ %, \S+ windows/s, 0:0\d left", errors
+    )
     assert "\x1b" not in output
 
 
@@ -241,7 +235,7 @@ def test_tensorboard_is_told_too_where_there_is_one(
     monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", there)
     code, _, errors = run(*words)
     assert code == 0
-    assert "epoch 2 of 2, validated" in errors  # the screen is told as well
+    assert "epoch 2 of 2: loss" in errors  # the screen is told as well
     assert told[0][0] == str(recipe.parent / "b")
     assert {name for name, _ in told[1:-1]} == {"loss", "rmse", "mape"}
     assert told[-1] == ("close", 0)

@@ -1,6 +1,6 @@
 """A city of seven locations, and a Transformer small enough to be looked at number by number."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import numpy as np
 import pytest
@@ -18,12 +18,8 @@ WINDOWS = 5
 
 
 @pytest.fixture(autouse=True)
-def one_thread() -> Iterator[None]:
-    """Let one thread do these small sums: two would mostly wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    yield
-    torch.set_num_threads(threads)
+def _small_sums(one_thread: None) -> None:
+    """Compute with one thread in all of these tests."""
 
 
 @pytest.fixture

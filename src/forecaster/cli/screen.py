@@ -119,7 +119,7 @@ class _EpochLines:
             say(moment.message)
         if before is not None and moment.rmse != before.rmse:
             done = moment.step * self._epochs // moment.steps
-            say(f"epoch {done} of {self._epochs}, validated: {_figures(moment, before.loss)}")
+            say(f"epoch {done} of {self._epochs}: {_figures(moment, before.loss)}")
 
 
 def _figures(moment: "Moment", loss: float | None) -> str:
@@ -127,7 +127,7 @@ def _figures(moment: "Moment", loss: float | None) -> str:
     left = None if moment.seconds_left is None else divmod(round(moment.seconds_left), 60)
     known = {
         "loss {:.4g}": loss,
-        "RMSE {:.4g}": moment.rmse,
+        "validation RMSE {:.4g}": moment.rmse,
         "MAPE {:.2f} %": None if moment.mape is None else 100 * moment.mape,
         "{:,.0f} windows/s": moment.windows_per_second,
         "{0[0]}:{0[1]:02d} left": left,

@@ -10,13 +10,15 @@ from typing import Any
 import numpy as np
 import torch
 
+from forecaster.config import PACE
 from forecaster.training.distributed import Team
 from forecaster.training.task import Task
 
 
 def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
     """Return everything on which the result depends, large things by their hash."""
-    config = {f"training.{name}": str(v) for name, v in task.config.model_dump().items()}
+    decisive = task.config.model_dump(exclude=PACE)
+    config = {f"training.{name}": str(value) for name, value in decisive.items()}
     layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
     return {
         **identity,
