@@ -13,6 +13,7 @@ PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.bearty
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
 BENCHMARKS := command panel windows city locations ingest graph truth kernels model training
+# halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
 
