@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from forecaster.config import (
+    EvaluationConfig,
     GraphConfig,
     LagConfig,
     MetricConfig,
@@ -345,7 +346,9 @@ def test_a_recipe_cannot_be_changed_once_read() -> None:
 
 def test_the_hash_is_of_the_values_in_sorted_json() -> None:
     canonical = (
-        '{"graph": {"choose": "likelihood", "degree": null, "gap_tolerance": 0.0001, '
+        '{"dcrnn": {"diffusion_steps": 2, "inputs": "recent", "kernel_threshold": 0.1, '
+        '"n_layers": 2, "recent": 12, "sampling_decay": 2000.0, "units": 64}, '
+        '"graph": {"choose": "likelihood", "degree": null, "gap_tolerance": 0.0001, '
         '"kind": "lasso", "max_iterations": 100, "penalise_diagonal": true, "penalty": null, '
         '"seed": 0, "subtract": "hour_of_week", "threshold": 0.1}, '
         '"lags": {"horizon": 3, "recent": 6, "seasons": ['
@@ -364,6 +367,11 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
         '"trips": null, "weather": null}'
     )
     assert Recipe().digest() == hashlib.sha256(canonical.encode()).hexdigest()
+
+
+def test_the_hash_is_of_the_run_not_of_what_it_is_compared_with() -> None:
+    other = Recipe(evaluation=EvaluationConfig(models=("VAR",), seeds=2))
+    assert other.digest() == Recipe().digest()
 
 
 def test_the_hash_ignores_order_and_spelling() -> None:

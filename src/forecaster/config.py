@@ -26,6 +26,8 @@ Subtract = Literal["hour_of_week", "nothing"]
 Choose = Literal["likelihood", "ebic"]
 PositionKind = Literal["location", "literal"]
 Precision = Literal["float32", "bf16"]
+DiffusionInputs = Literal["recent", "lags"]
+Weather = Literal["observed", "persist", "climatology", "none"]
 Range = tuple[str, str]
 
 # The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
@@ -196,6 +198,18 @@ class ModelConfig(Stage):
         return self
 
 
+class DCRNNConfig(Stage):
+    """How large DCRNN is and what it sees: the defaults are its authors'."""
+
+    inputs: DiffusionInputs = "recent"  # "lags": the same lags and auxiliary information as others
+    recent: int = Field(default=12, ge=1, le=100_000)  # past steps, with inputs = "recent"
+    units: int = Field(default=64, ge=1)  # of each location in each layer
+    n_layers: int = Field(default=2, ge=1)  # of the encoder, and of the decoder
+    diffusion_steps: int = Field(default=2, ge=1)  # in each direction
+    kernel_threshold: float = Field(default=0.1, gt=0.0, lt=1.0)  # weaker neighbours are none
+    sampling_decay: float = Field(default=2_000.0, gt=0.0)  # of scheduled sampling, in steps
+
+
 # Of TrainingConfig: they change how long a training takes, and no bit of what it learns.
 PACE = {"checkpoint_steps", "timeout_seconds"}
 
@@ -217,8 +231,16 @@ class TrainingConfig(Stage):
     timeout_seconds: int = Field(default=30, ge=1)  # a process silent for so long ends all
 
 
+class EvaluationConfig(Stage):
+    """Which models are compared, and how often each is trained (section 3.3)."""
+
+    models: tuple[str, ...] = ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster")
+    seeds: int = Field(default=6, ge=1, le=1_000)  # trainings of a model that begins by chance
+    weather: tuple[Weather, ...] = ("observed", "persist")  # what tests take for coming weather
+
+
 class Recipe(Stage):
-    """Everything that decides one run."""
+    """Everything that decides one run, and what it is compared with."""
 
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None  # where the values come from: trips, or
@@ -228,8 +250,10 @@ class Recipe(Stage):
     graph: GraphConfig = GraphConfig()
     lags: LagConfig = LagConfig()
     model: ModelConfig = ModelConfig()
+    dcrnn: DCRNNConfig = DCRNNConfig()
     training: TrainingConfig = TrainingConfig()
     metrics: MetricConfig = MetricConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
 
     @model_validator(mode="after")
     def _one_source(self) -> "Recipe":
@@ -254,8 +278,8 @@ class Recipe(Stage):
         return self
 
     def digest(self) -> str:
-        """Return the SHA-256 of all that decides the result, however it was written."""
-        content = self.model_dump(mode="json", exclude={"training": PACE})
+        """Return the SHA-256 of all that decides a run, however it was written."""
+        content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

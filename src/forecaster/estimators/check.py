@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Recipe
+from forecaster.config import Recipe, Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError, ForecasterError, RunError
 from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import Weather
 from forecaster.estimators.sample import HOURS, PLACES, RECIPE, small_city, until_step
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations

@@ -6,23 +6,23 @@ locations are matched by id, that nothing after the origin is seen, that counts 
 """
 
 import logging
+import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import Recipe
+from forecaster.config import Recipe, Weather
 from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
 from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
 from forecaster.estimators.question import (
     Question,
-    Weather,
     find_origin,
     fit_climatology,
     look_ahead,
@@ -47,9 +47,12 @@ class Estimator(ABC):
     The one base class of this package: without it every estimator would repeat these methods.
     """
 
+    seeded: ClassVar[bool] = False  # learns something else with another `training.seed`
+
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # what was learned, once it was
+        self.seconds: float | None = None  # that learning took, with what was resumed
 
     @abstractmethod
     def learn(self, lesson: Lesson) -> Learned:
@@ -87,7 +90,9 @@ class Estimator(ABC):
         windows = replace(lesson.windows, test=tested.test, dropped=tested.dropped)
         log.info("%s: %s", type(self).__name__, windows)
         place = Path(folder) if folder is not None else None
+        began = time.monotonic()
         learned = self.learn(replace(lesson, folder=place, watch=watch))
+        self.seconds = learned.seconds or time.monotonic() - began
         own = {"panel": panel.digest} if panel.digest else {}
         self.run = Run(
             estimator=type(self).__name__,

@@ -46,6 +46,7 @@ class Learned:
     arrays: Arrays
     about: Mapping[str, Any] = field(default_factory=dict)  # JSON
     parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
+    seconds: float | None = None  # that it took, if that is more than this process's
 
 
 def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:

@@ -64,6 +64,8 @@ class Neural(Estimator):
     A second base class, since Forecaster and Transformer differ only in how theirs is built.
     """
 
+    seeded = True
+
     def __init__(self, recipe: Recipe | None = None) -> None:
         super().__init__(recipe)
         self._ready: tuple[Arrays, Ready] | None = None  # for these arrays, built once
@@ -115,7 +117,8 @@ class Neural(Estimator):
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
-        return Learned({**arrays, **weights}, about, known.parents)
+        seconds = sum(record.seconds for record in outcome.records)
+        return Learned({**arrays, **weights}, about, known.parents, seconds)
 
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the network's forecasts."""

@@ -2,18 +2,16 @@
 
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from forecaster.config import LagConfig
+from forecaster.config import LagConfig, Weather
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
-Weather = Literal["observed", "persist", "climatology", "none"]
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
 

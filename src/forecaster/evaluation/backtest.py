@@ -3,8 +3,8 @@
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.config import Weather
 from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import Weather
 from forecaster.metrics import Report, evaluate_forecasts
 from forecaster.panel.panel import Panel
 
