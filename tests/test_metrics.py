@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.config import MetricConfig
-from forecaster.metrics import Metric, Scores, evaluate_forecasts, score
+from forecaster.metrics import Metric, Scores, evaluate_forecasts, measure, score
 
 NAN = float("nan")
 CUT = MetricConfig().mape_cut
@@ -200,7 +200,7 @@ def test_P8_a_cut_that_would_divide_by_zero_is_refused(cut: float) -> None:
 
 def test_P8_a_forecast_of_another_shape_is_refused_not_stretched() -> None:
     truth, forecast = np.ones((B, K, N)), np.ones((B, K, 1))
-    unchecked = inspect.unwrap(evaluate_forecasts)  # without the shape checks of the test run
+    unchecked = inspect.unwrap(measure)  # without the shape checks of the test run
     with pytest.raises(ValueError, match=r"truth \(5, 3, 2\) and forecast \(5, 3, 1\) differ"):
         unchecked(truth, forecast, CUT)
 

@@ -12,10 +12,17 @@ from safetensors.numpy import load_file, save
 
 from forecaster.config import Recipe, check_stage
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.publish.manifest import MANIFEST, file_path, read_manifest, verify_files
+from forecaster.publish.manifest import (
+    MANIFEST,
+    Manifest,
+    file_path,
+    read_manifest,
+    verify_files,
+)
 from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT = 1
+ARRAYS = "arrays.safetensors"
 UNFINISHED = "unfinished"  # in the manifest of a run that is still being trained
 MAX_HEADER_BYTES = 16 << 20
 MAX_ARRAYS = 10_000
@@ -41,23 +48,19 @@ class Run:
 def save_run(folder: Path, run: Run) -> Run:
     """Publish a run as a folder and return it with the hash of what was written."""
     arrays = {name: np.asarray(array, order="C") for name, array in run.arrays.items()}
-    odd = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
-    if odd:
-        raise ValueError(f"arrays {odd} are not of a type that a run holds: {list(_DTYPES)}")
-    _refuse_non_finite(arrays)
-    content = save(arrays)
+    content, described = pack(arrays)
     draft = Draft(
         kind="run",
         version=FORMAT,
         files={
-            "arrays.safetensors": bytes_writer(content),
+            ARRAYS: bytes_writer(content),
             "recipe.toml": bytes_writer(run.recipe.to_toml().encode()),
         },
         about={
             "estimator": run.estimator,
             "recipe": run.recipe.model_dump(mode="json"),
             "learned": dict(run.about),
-            "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()},
+            "arrays": described,
         },
         parents=run.parents,
         recipe=run.recipe.digest(),
@@ -108,10 +111,7 @@ def load_run(folder: Path) -> Run:
         message = f"{folder}: a run whose training is not finished"
         raise ArtifactError(f"{message}; the same `forecaster train` command goes on with it")
     try:
-        path = file_path(folder, manifest, "arrays.safetensors")
-        check_header(path, about["arrays"])
-        arrays = load_file(path)
-        _refuse_non_finite(arrays)
+        arrays = unpack(folder, manifest)
         return Run(
             estimator=str(about["estimator"]),
             recipe=check_stage(Recipe, about["recipe"], source=str(folder)),
@@ -122,6 +122,25 @@ def load_run(folder: Path) -> Run:
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a forecaster run ({error})") from error
+
+
+def pack(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, Any]]:
+    """Return arrays as the content of a file, and what a manifest says of them."""
+    odd = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
+    if odd:
+        raise ValueError(f"arrays {odd} are not of a type that a file holds: {list(_DTYPES)}")
+    _refuse_non_finite(arrays)
+    described = {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}
+    return save(dict(arrays)), described
+
+
+def unpack(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:
+    """Return the arrays of an artifact, if they are what its manifest says."""
+    path = file_path(folder, manifest, ARRAYS)
+    check_header(path, manifest.about["arrays"])
+    arrays: dict[str, np.ndarray] = load_file(path)
+    _refuse_non_finite(arrays)
+    return arrays
 
 
 def check_header(path: Path, expected: Mapping[str, Any]) -> None:

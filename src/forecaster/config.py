@@ -3,6 +3,7 @@
 import hashlib
 import json
 import tomllib
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -301,6 +302,22 @@ def read_recipe(path: Path) -> Recipe:
     except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too long or deep
         raise ConfigError(f"{path}: not TOML ({error}); see recipes/ for examples") from error
     return check_stage(Recipe, content, source=str(path))
+
+
+def change(recipe: Recipe, *values: Mapping[str, Any], source: str) -> Recipe:
+    """Return the recipe with some values replaced, `{"training": {"epochs": 3}}`, all checked."""
+    content = recipe.model_dump(mode="json", exclude_unset=True)
+    for part in values:
+        _merge(content, part)
+    return check_stage(Recipe, content, source)
+
+
+def _merge(content: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, Mapping) and isinstance(content.get(name), dict):
+            _merge(content[name], value)
+        else:
+            content[name] = value
 
 
 def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:

@@ -37,6 +37,10 @@ class RunError(ForecasterError):
     exit_code = 5
 
 
+class Interrupted(RunError):
+    """Someone asked to stop; what was done is saved, and the same command goes on."""
+
+
 @dataclass
 class Faults:
     """Gathers every fault of one input, so that they are reported together."""

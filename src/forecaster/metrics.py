@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float, Float64, Int64
 
 
 @dataclass(frozen=True)
@@ -39,41 +39,76 @@ class Report:
     steps: tuple[Scores, ...]
 
 
-def evaluate_forecasts(
-    truth: Float[np.ndarray, "B K N"], forecast: Float[np.ndarray, "B K N"], mape_cut: float
-) -> Report:
-    """Return the scores of B forecasts, K steps ahead, at N locations; NaN truth is missing.
+@dataclass(frozen=True, eq=False)
+class Errors:
+    """Sums over locations, for each window and step ahead: all that scores are made of."""
+
+    squares: Float64[np.ndarray, "*windows"]  # Σ (x̂ − x)²
+    absolutes: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x|
+    shares: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x| / x over x ≥ the cut
+    sizes: Float64[np.ndarray, "*windows"]  # Σ |x|
+    values: Int64[np.ndarray, "*windows"]  # how many x there are
+    terms: Int64[np.ndarray, "*windows"]  # how many of them are ≥ the cut
+
+    def step(self, k: int) -> "Errors":
+        """Return the sums of one step ahead."""
+        return Errors(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
+
+    def scores(self) -> Scores:
+        """Return the scores over everything that was summed up.
+
+        RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
+        WAPE = Σ |x̂ − x| / Σ |x|.
+        """
+        squares, absolutes, shares, sizes, values, terms = (
+            sums.sum().item() for sums in vars(self).values()
+        )
+        return Scores(
+            rmse=Metric((squares / values) ** 0.5 if values else None, values),
+            mape=_ratio(shares, terms, terms),
+            mae=_ratio(absolutes, values, values),
+            wape=_ratio(absolutes, sizes, values),
+        )
+
+    def report(self) -> Report:
+        """Return the scores over all steps ahead, which are the last axis, and of each."""
+        steps = range(self.squares.shape[-1])
+        return Report(self.scores(), tuple(self.step(k).scores() for k in steps))
+
+
+def measure(
+    truth: Float[np.ndarray, "*windows N"], forecast: Float[np.ndarray, "*windows N"], cut: float
+) -> Errors:
+    """Return the errors of forecasts, summed over the last axis; NaN truth is missing.
 
     Section 3.1.3. Differs: missing truth leaves both sums and counts.
     """
     if truth.shape != forecast.shape:
         raise ValueError(f"truth {truth.shape} and forecast {forecast.shape} differ in shape")
-    steps = tuple(score(truth[:, k], forecast[:, k], mape_cut) for k in range(truth.shape[1]))
-    return Report(score(truth, forecast, mape_cut), steps)
+    if not cut > 0:
+        raise ValueError(f"mape_cut = {cut}: MAPE divides by the truth, so > 0 is needed")
+    seen = np.isfinite(truth)
+    x = np.where(seen, truth, 0).astype(np.float64)
+    error = np.abs(np.where(seen, forecast, 0) - x)
+    busy = seen & (truth >= cut)
+    share = np.divide(error, x, out=np.zeros_like(error), where=busy)
+    sums = (np.square(error), error, share, np.abs(x), seen, busy)
+    return Errors(*(np.asarray(part.sum(axis=-1)) for part in sums))
+
+
+def evaluate_forecasts(
+    truth: Float[np.ndarray, "B K N"], forecast: Float[np.ndarray, "B K N"], mape_cut: float
+) -> Report:
+    """Return the scores of B forecasts, K steps ahead, at N locations."""
+    return measure(truth, forecast, mape_cut).report()
 
 
 def score(
     truth: Float[np.ndarray, "*shape"], forecast: Float[np.ndarray, "*shape"], mape_cut: float
 ) -> Scores:
-    """Return the scores over every observed value.
-
-    RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
-    WAPE = Σ |x̂ − x| / Σ |x|.
-    """
-    if not mape_cut > 0:
-        raise ValueError(f"mape_cut = {mape_cut}: MAPE divides by the truth, so > 0 is needed")
-    seen = np.isfinite(truth)
-    x = truth[seen].astype(np.float64)
-    error = np.abs(forecast[seen].astype(np.float64) - x)
-    busy: Bool[np.ndarray, " n"] = x >= mape_cut
-    mean_square = _ratio(np.square(error).sum(), len(x), len(x))
-    return Scores(
-        rmse=Metric(None if mean_square.value is None else mean_square.value**0.5, len(x)),
-        mape=_ratio((error[busy] / x[busy]).sum(), int(busy.sum()), int(busy.sum())),
-        mae=_ratio(error.sum(), len(x), len(x)),
-        wape=_ratio(error.sum(), np.abs(x).sum(), len(x)),
-    )
+    """Return the scores over every observed value."""
+    return measure(truth, forecast, mape_cut).scores()
 
 
-def _ratio(above: np.floating, below: np.floating | int, terms: int) -> Metric:
-    return Metric(float(above / below), terms) if below > 0 else Metric(None, 0)
+def _ratio(above: float, below: float | int, terms: int) -> Metric:
+    return Metric(above / below, terms) if below > 0 else Metric(None, 0)

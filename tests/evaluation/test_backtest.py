@@ -1,9 +1,14 @@
 import numpy as np
 import pytest
 
+from forecaster.artifact import Run
+from forecaster.estimators.contract import Estimator
 from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import RECIPE, small_city
-from forecaster.evaluation.backtest import backtest, targets
+from forecaster.estimators.transformer import Transformer
+from forecaster.evaluation.backtest import assess, backtest, count_parameters, targets
+from forecaster.metrics import evaluate_forecasts, measure
 from forecaster.splits import Splits, cut_windows
 
 
@@ -30,3 +35,51 @@ def test_targets_are_the_steps_after_the_origin() -> None:
     panel = small_city()
     found = targets(panel, np.array([10, 20]), 3)
     assert np.array_equal(found[1], panel.values[21:24], equal_nan=True)
+
+
+def test_an_assessment_holds_the_errors_of_windows_and_of_locations() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    fitted = Ridge(RECIPE).fit(panel, splits)
+    origins = cut_windows(panel, splits, RECIPE.lags).test
+    found = assess(fitted, panel, origins, ["observed", "none"])
+    truth, forecast = targets(panel, origins, 2), fitted.predict(panel, origins)
+    expected = measure(truth, forecast, RECIPE.metrics.mape_cut)
+    for name, sums in vars(found.errors["observed"]).items():
+        assert np.array_equal(sums, getattr(expected, name)), name
+    for k in range(2):
+        for n in range(5):
+            miss = truth[:, k, n] - forecast[:, k, n]
+            square = np.nansum(np.square(miss.astype(np.float64)))
+            assert found.places.squares[k, n] == pytest.approx(square, rel=1e-6)
+    assert found.weather == "observed"
+    blind = fitted.predict(panel, origins, "none")
+    assert found.errors["none"].report() == evaluate_forecasts(truth, blind, 10.0)
+    assert found.seconds == fitted.seconds
+    assert found.milliseconds > 0
+
+
+def test_days_are_those_of_the_first_target_on_the_local_clock() -> None:
+    panel = small_city()  # Europe/Berlin; 2021-03-01T22Z is the last origin of a local day
+    fitted = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel))
+    origins = np.array([24 * 10 + 21, 24 * 10 + 22])
+    found = assess(fitted, panel, origins)
+    assert np.diff(found.days).tolist() == [1]  # 22:00Z + 1 h is midnight in Berlin
+    assert found.origins.tolist() == panel.times[origins].astype(np.int64).tolist()
+
+
+def test_parameters_are_the_numbers_fitted_to_targets() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    assert count_parameters(of(SeasonalNaive(RECIPE).fit(panel, splits))) == 0
+    inputs = RECIPE.lags.length + 2 + 32  # lags, weather, calendar
+    ridge = of(Ridge(RECIPE).fit(panel, splits))
+    assert count_parameters(ridge) == 2 * inputs * 5 + 1  # and the penalty
+    network = of(Transformer(RECIPE).fit(panel, splits))
+    weights = [a.size for name, a in network.arrays.items() if name.startswith("model.")]
+    assert count_parameters(network) == sum(weights)
+
+
+def of(estimator: Estimator) -> Run:
+    assert estimator.run is not None
+    return estimator.run

@@ -7,14 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster import pipeline
 from forecaster.config import (
     GraphConfig,
     PanelConfig,
-    Recipe,
     TableConfig,
-    TrainingConfig,
-    TripsConfig,
 )
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.forecaster import Forecaster
@@ -22,7 +18,8 @@ from forecaster.estimators.registry import load_estimator
 from forecaster.estimators.sample import RECIPE
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
-from forecaster.pipeline import Ground, train_run
+from forecaster.pipeline import train
+from forecaster.pipeline.train import Ground, train_run
 from forecaster.synthetic.city import make_city
 
 SMALL = RECIPE.model_copy(
@@ -32,8 +29,6 @@ SMALL = RECIPE.model_copy(
         "graph": GraphConfig(kind="complete"),
     }
 )
-
-pytestmark = pytest.mark.usefixtures("one_thread")
 
 
 def quiet(_: str) -> None:
@@ -94,8 +89,8 @@ def test_a_call_that_died_anywhere_is_finished_by_the_same_call(
     whole, folder = tmp_path / "whole", tmp_path / "run"
     train_run("Forecaster", SMALL, whole, Ground(data=data), quiet)
     for owner, name in (
-        (pipeline, "build_panel"),
-        (pipeline, "learn_graph"),
+        (train, "build_panel"),
+        (train, "learn_graph"),
         (Forecaster, "learn"),
         (Forecaster, "save"),
     ):
@@ -151,7 +146,7 @@ def test_of_several_processes_one_makes_what_the_others_wait_for(
     folder = tmp_path / "panel"
 
     def wait() -> None:
-        made.append(pipeline._panel(folder, SMALL, Ground(), quiet))
+        made.append(train._panel(folder, SMALL, Ground(), quiet))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
@@ -160,58 +155,3 @@ def test_of_several_processes_one_makes_what_the_others_wait_for(
     saved = make_city(3, "2014-10-20", 48).panel.save(folder)
     waiting.join(timeout=30)
     assert made[0].digest == saved.digest
-
-
-@pytest.mark.slow
-def test_the_demo_leaves_a_panel_and_runs_that_answer(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "DEMO_LOCATIONS", 5)
-    monkeypatch.setattr(pipeline, "DEMO_DAYS", 100)
-    monkeypatch.setattr(pipeline, "DEMO_TRAINING", TrainingConfig(epochs=1, batch=512))
-    said: list[str] = []
-    made = pipeline.run_demo(tmp_path, said.append)
-    panel = Panel.open(tmp_path / "panel")
-    assert panel.digest == made.panel.digest
-    assert said[0] == "generating the city"
-    names = ["SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"]
-    first = said.index("examining the panel") + 1
-    assert said[first:] == [
-        *(f"fitting {name}" for name in names),
-        "fitting Forecaster: epoch 1 of 1",
-    ]
-    assert list(made.reports) == names
-    for name, report in made.reports.items():
-        fitted = load_estimator(tmp_path / "runs" / name)
-        assert fitted.run is not None
-        assert fitted.run.parents["panel"] == panel.digest
-        for score, floor in zip(report.steps, made.floor, strict=True):
-            assert score.rmse.value is not None
-            assert score.rmse.value > floor  # the floor knows more than any forecast
-    del made.reports["Forecaster"]  # after one epoch
-    best = min(report.average.rmse.value or np.inf for report in made.reports.values())
-    assert made.reports["Ridge"].average.rmse.value == best
-
-
-@pytest.mark.slow
-def test_the_demo_has_missing_hours_to_show(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(pipeline, "DEMO_LOCATIONS", 3)
-    monkeypatch.setattr(pipeline, "DEMO_DAYS", 150)
-    monkeypatch.setattr(pipeline, "DEMO_ESTIMATORS", ())
-    made = pipeline.run_demo(tmp_path, lambda _: None)
-    assert np.isnan(made.panel.values[pipeline.LOST_FEED]).all()
-    assert made.windows.dropped["too little history observed"] > 0
-
-
-@pytest.mark.slow
-def test_the_trips_of_a_city_are_counted_back() -> None:
-    city = make_city(3, "2014-10-20", 24 * 20 + 1)
-    trips = TripsConfig(files=("trips.parquet",), min_demand=0.0, covers="2014-10-20:2014-11-08")
-    recipe = Recipe(panel=PanelConfig(timezone="America/New_York"), trips=trips)
-    panel = pipeline.ingest_city(city, recipe, lambda _: None)
-    known = np.isfinite(panel.values)
-    assert np.array_equal(panel.values[known], city.panel.values[known])
-    assert (~known).any(axis=1).sum() == 2  # the doubled hour of 2014-11-02
-    assert panel.covariates.names == city.panel.covariates.names

@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forecaster.cli import ingest, inspect, learn, screen, train, use
+from forecaster.cli import compare, ingest, inspect, learn, screen, train, use
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
@@ -22,7 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    use.demo, inspect.doctor, learn.graph, train.train, use.forecast, inspect.check,
+    use.demo, compare.run, inspect.doctor, learn.graph, train.train, compare.evaluate,
+    use.forecast, inspect.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

@@ -3,7 +3,6 @@
 import json
 import sys
 import tomllib
-from collections.abc import Mapping
 from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from forecaster.estimators.contract import Estimator
     from forecaster.training.progress import Moment, Watch
 
-Model = Literal["Forecaster", "Transformer"]
+Model = Literal["Forecaster", "Transformer", "DCRNN"]
 CURVES = "curves.png"
 
 
@@ -50,7 +49,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     """Train a network; killed or interrupted, the same command goes on where it ended."""
     from forecaster.config import read_recipe
     from forecaster.graph.storage import open_graph
-    from forecaster.pipeline import Ground, train_run
+    from forecaster.pipeline.train import Ground, train_run
     from forecaster.training.distributed import is_first_process
 
     screen.MODE.quiet |= not is_first_process()
@@ -79,24 +78,16 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
     """Return the recipe with some values replaced, each given as TOML: `training.epochs=3`."""
-    from forecaster.config import Recipe, check_stage
+    from forecaster.config import change
 
-    content = recipe.model_dump(mode="json", exclude_unset=True)
+    values = []
     for text in settings:
         try:
-            _merge(content, tomllib.loads(text))
+            values.append(tomllib.loads(text))
         except tomllib.TOMLDecodeError as error:
             form = 'give section.key=value, as in training.epochs=3 or graph.kind="own"'
             raise ConfigError(f"--set {text}: not TOML ({error}); {form}") from error
-    return check_stage(Recipe, content, source="the recipe with --set") if settings else recipe
-
-
-def _merge(content: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in other.items():
-        if isinstance(value, dict) and isinstance(content.get(name), dict):
-            _merge(content[name], value)
-        else:
-            content[name] = value
+    return change(recipe, *values, source="the recipe with --set") if values else recipe
 
 
 def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":

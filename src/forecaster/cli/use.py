@@ -15,7 +15,7 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
 ) -> None:
     """Show the whole path on a built-in city: panel, checkup, models, their errors."""
-    from forecaster.pipeline import run_demo
+    from forecaster.pipeline.demo import run_demo
 
     with screen.stages() as (say, _):
         made = run_demo(out, say)

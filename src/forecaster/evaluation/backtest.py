@@ -1,12 +1,40 @@
 """Forecasts of a fitted estimator against what came."""
 
+import statistics
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.estimators.contract import Estimator
-from forecaster.metrics import Report, evaluate_forecasts
+from forecaster.metrics import Errors, Report, measure
 from forecaster.panel.panel import Panel
+
+TIMED = 5  # forecasts whose time is taken
+# Of the arrays of a run: scales, means and the graph are not fitted to targets.
+BESIDE = ("shared.", "values.", "covariates.", "local_covariates.", "graph.")
+
+
+@dataclass(frozen=True, eq=False)
+class Assessment:
+    """What a fitted estimator did on the test windows, and what it cost."""
+
+    errors: Mapping[Weather, Errors]  # [B K], by what was taken for the coming weather
+    places: Errors  # [K N], with the first of those weathers
+    origins: Int64[np.ndarray, " B"]  # seconds since 1970
+    days: Int64[np.ndarray, " B"]  # local days since 1970 of the first target
+    parameters: int
+    milliseconds: float  # of one forecast of all locations
+    seconds: float | None  # that training took; None: nobody saw
+
+    @property
+    def weather(self) -> Weather:
+        """What was taken for the coming weather first: the one that the table is about."""
+        return next(iter(self.errors))
 
 
 def backtest(
@@ -16,9 +44,27 @@ def backtest(
     weather: Weather = "observed",
 ) -> Report:
     """Return the scores of an estimator over the given origins."""
-    forecast = estimator.predict(panel, origins, weather)
-    truth = targets(panel, origins, forecast.shape[1])
-    return evaluate_forecasts(truth, forecast, estimator.recipe.metrics.mape_cut)
+    return _compare(estimator, panel, origins, weather)[0].report()
+
+
+def assess(
+    estimator: Estimator,
+    panel: Panel,
+    origins: Int64[np.ndarray, " B"],
+    weathers: Sequence[Weather] = ("observed",),
+) -> Assessment:
+    """Return what an estimator does over the given origins, for each knowledge of the weather."""
+    found = {weather: _compare(estimator, panel, origins, weather) for weather in weathers}
+    first = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    return Assessment(
+        errors={weather: errors for weather, (errors, _) in found.items()},
+        places=found[weathers[0]][1],
+        origins=panel.times[origins].astype("datetime64[s]").astype(np.int64),
+        days=first.astype("datetime64[D]").astype(np.int64),
+        parameters=count_parameters(estimator.run) if estimator.run else 0,
+        milliseconds=_time_forecast(estimator, panel, origins),
+        seconds=estimator.seconds,
+    )
 
 
 def targets(
@@ -26,3 +72,31 @@ def targets(
 ) -> Float32[np.ndarray, "B K N"]:
     """Return what was to be forecast, NaN where it is missing."""
     return np.asarray(panel.values[origins[:, None] + np.arange(1, horizon + 1)])
+
+
+def count_parameters(run: Run) -> int:
+    """Return how many numbers were fitted: not the scales, the graph or the fill."""
+    fitted = (array for name, array in run.arrays.items() if not name.startswith(BESIDE))
+    return sum(array.size for array in fitted if array.dtype.kind == "f")
+
+
+def _compare(
+    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+) -> tuple[Errors, Errors]:
+    """Return the errors of each window and step, [B K], and of each step and location, [K N]."""
+    forecast = estimator.predict(panel, origins, weather)
+    truth = targets(panel, origins, forecast.shape[1])
+    cut = estimator.recipe.metrics.mape_cut
+    by_place = measure(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut)
+    return measure(truth, forecast, cut), by_place
+
+
+def _time_forecast(estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"]) -> float:
+    """Return the median milliseconds of a forecast from one origin; the first is not counted."""
+    chosen = origins[np.linspace(0, len(origins) - 1, TIMED + 1).astype(np.int64)]
+    taken = []
+    for origin in chosen:
+        began = time.perf_counter()
+        estimator.predict(panel, np.array([origin]))
+        taken.append(1e3 * (time.perf_counter() - began))
+    return statistics.median(taken[1:])

@@ -6,11 +6,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forecaster.config import PanelConfig, TableConfig
+from forecaster.config import Kind, PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.assemble import Beside, assemble
+from forecaster.panel.axis import Rows
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -43,7 +44,14 @@ def ingest_table(
     source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
 ) -> tuple[Panel, Layout]:
     """Return the panel of a table, and the layout it was read by."""
-    given = parse_layout(rules.columns) if rules.columns else None
+    rows, layout = read_rows(source, config.kind, rules.columns)
+    panel = Panel(**vars(assemble(rows, config, Beside(locations))))
+    return _keep_busy(panel, rules), layout
+
+
+def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Rows, Layout]:
+    """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
+    given = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if given is None else [given.id or given.time])
     need_columns(table, (), name)  # refuses columns given twice
     layout = given or guess_layout(table, name)
@@ -55,15 +63,11 @@ def ingest_table(
         found = name_some(table.column_names, 20)
         raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {found}")
     if layout.id is None:
-        rows = read_wide(table, config.kind, layout.time)
-    else:
-        named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
-        plain = table.select(list(named.values())).rename_columns(list(named))
-        ignored = tuple(c for c in table.column_names if c not in named.values())
-        layout = replace(layout, ignored=ignored)
-        rows = read_long(plain, config.kind)
-    panel = Panel(**vars(assemble(rows, config, Beside(locations))))
-    return _keep_busy(panel, rules), layout
+        return read_wide(table, kind, layout.time), layout
+    named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
+    plain = table.select(list(named.values())).rename_columns(list(named))
+    ignored = tuple(c for c in table.column_names if c not in named.values())
+    return read_long(plain, kind), replace(layout, ignored=ignored)
 
 
 def parse_layout(text: str) -> Layout:

@@ -1,0 +1,221 @@
+"""Comparing models: evaluate and run."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
+
+import typer
+
+from forecaster.cli import screen
+from forecaster.cli.options import Json
+from forecaster.cli.train import with_settings
+from forecaster.errors import ConfigError
+
+if TYPE_CHECKING:
+    from forecaster.config import Range, Recipe
+    from forecaster.evaluation.entries import Entry
+
+T = TypeVar("T")
+TABLE_SUFFIXES = (".csv", ".parquet")
+
+Data = Annotated[
+    Path | None,
+    typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
+]
+Jobs = Annotated[int, typer.Option(min=1, help="Trainings at a time, each in its own process.")]
+PanelFolder = Annotated[
+    Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
+]
+Seeds = Annotated[
+    int | None, typer.Option(min=1, help="Trainings of each model that begins by chance.")
+]
+Models = Annotated[str | None, typer.Option(help="Names, with commas; else the recipe's.")]
+Weathers = Annotated[
+    str | None, typer.Option(help="For coming weather: observed,persist,climatology,none.")
+]
+
+
+def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
+    recipe: Annotated[Path, typer.Argument(help="What all models share.")],
+    out: Annotated[Path, typer.Option(help="Folder of the comparison; the same one goes on.")],
+    models: Models = None,
+    seeds: Seeds = None,
+    data: Data = None,
+    panel: PanelFolder = None,
+    jobs: Jobs = 1,
+    tune: Annotated[
+        bool, typer.Option("--tune", help="Choose dropout and learning rate of every network.")
+    ] = False,
+    threshold: Annotated[
+        str | None, typer.Option(help="Of the graph, to choose from by validation: 0.05,0.1,0.2")
+    ] = None,
+    graph: Annotated[
+        str | None, typer.Option(help="Ablation: own,complete,random,pearson,distance,inverse")
+    ] = None,
+    lags: Annotated[str | None, typer.Option(help="Ablation: recent,daily,weekly")] = None,
+    neurons: Annotated[str | None, typer.Option(help="Ablation, per location: 8,16")] = None,
+    positions: Annotated[str | None, typer.Option(help="Ablation: literal")] = None,
+    weather: Weathers = None,
+    test: Annotated[
+        str | None, typer.Option(help="Test on other days than the recipe's, FROM:TO.")
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Compare models on the same test windows; stopped, the same command goes on."""
+    from forecaster.config import GraphKind, PositionKind, read_recipe
+    from forecaster.evaluation.entries import Ablations, Lags, list_entries
+
+    rules = with_settings(
+        read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather)]
+    )
+    entries = list_entries(
+        rules,
+        rules.evaluation.models,
+        tune=tune,
+        thresholds=[_number(text, "--threshold") for text in _words(threshold)],
+        ablations=Ablations(
+            graph=_known(graph, get_args(GraphKind), "--graph"),
+            lags=_known(lags, get_args(Lags), "--lags"),
+            neurons=[int(_number(text, "--neurons")) for text in _words(neurons)],
+            positions=_known(positions, get_args(PositionKind), "--positions"),
+        ),
+    )
+    _compare(rules, entries, out, _Place(data, panel, jobs, _days(test)), as_json)
+
+
+def run(  # noqa: PLR0913, PLR0917 (one option each)
+    what: Annotated[Path, typer.Argument(help="A recipe, or a table: my.csv or my.parquet.")],
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for all of it; else WHAT's name.")
+    ] = None,
+    data: Data = None,
+    jobs: Jobs = 1,
+    timezone: Annotated[
+        str | None, typer.Option(help="Of a table's times without an offset; else UTC.")
+    ] = None,
+    country: Annotated[
+        str | None, typer.Option(help="Whose holidays a table follows: US.")
+    ] = None,
+    settings: Settings = None,
+    as_json: Json = False,
+) -> None:
+    """Do it all: panel, graph, training, comparison. What is there already is not done again."""
+    from forecaster.config import read_recipe
+    from forecaster.evaluation.entries import list_entries
+
+    if what.suffix in TABLE_SUFFIXES:
+        rules, data = _guess(what, timezone, country), what.parent
+    else:
+        _refuse_table_options(what, timezone, country)
+        rules = read_recipe(what)
+    rules = with_settings(rules, settings or [])
+    if what.suffix in TABLE_SUFFIXES:
+        screen.say(f"the recipe guessed for {what}:\n\n{_short(rules)}")
+    place = out or Path(what.stem)
+    _compare(
+        rules,
+        list_entries(rules, rules.evaluation.models),
+        place,
+        _Place(data, None, jobs),
+        as_json,
+    )
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a comparison finds its data, how many trainings it runs at a time, what it tests."""
+
+    data: Path | None
+    panel: Path | None
+    jobs: int
+    tested: "tuple[Range, ...]" = ()
+
+
+def _compare(
+    rules: "Recipe", entries: "Sequence[Entry]", out: Path, place: _Place, as_json: bool
+) -> None:
+    """Run every cell, and print the table."""
+    from forecaster.pipeline.evaluate import evaluate_entries, table_paths
+    from forecaster.pipeline.study import Study, make_panel
+    from forecaster.publish.writing import bytes_writer, replace_file
+
+    with screen.training(rules.training.epochs) as (say, watch):
+        folder = place.panel or make_panel(out, rules, place.data, say)
+        replace_file(out / "recipe.toml", bytes_writer(rules.to_toml().encode()))
+        study = Study(out, folder, rules, rules.evaluation.weather, place.tested)
+        comparison = evaluate_entries(entries, study, place.jobs, say, watch)
+    print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
+    screen.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
+    best = comparison.recommended
+    if best is not None:
+        run = out / next(iter(best.runs.values()))
+        screen.say(
+            f"`forecaster forecast {run} --panel {folder} --at …` forecasts with {best.name}"
+        )
+
+
+def _guess(path: Path, timezone: str | None, country: str | None) -> "Recipe":
+    from forecaster.ingest.guess import guess_recipe
+
+    if not path.is_file():
+        raise ConfigError(f"{path}: there is no such file; give a recipe or a table")
+    if timezone is None:
+        screen.say("no --timezone: times without an offset are taken to be UTC")
+    return guess_recipe(path, timezone, country)
+
+
+def _refuse_table_options(what: Path, timezone: str | None, country: str | None) -> None:
+    if timezone is not None or country is not None:
+        raise ConfigError(f"{what}: a recipe says its own timezone and country; leave them out")
+
+
+def _short(recipe: "Recipe") -> str:
+    """Return what a recipe says beyond the defaults."""
+    import tomli_w
+
+    return tomli_w.dumps(recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True))
+
+
+def _asked(models: str | None, seeds: int | None, weather: str | None) -> list[str]:
+    """Return options as settings of a recipe's [evaluation]."""
+    wanted: dict[str, Any] = {"seeds": seeds}
+    wanted |= {
+        name: _words(text) or None for name, text in (("models", models), ("weather", weather))
+    }
+    return [f"evaluation.{n} = {json.dumps(v)}" for n, v in wanted.items() if v is not None]
+
+
+def _words(text: str | None) -> list[str]:
+    return [word.strip() for word in (text or "").split(",") if word.strip()]
+
+
+def _days(text: str | None) -> "tuple[Range, ...]":
+    """Return the ranges of `FROM:TO,FROM:TO`."""
+    pairs = [tuple(word.split(":")) for word in _words(text)]
+    if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004 (ends)
+        raise ConfigError(f"--test: {text!r}; give days, as in 2020-03-01:2020-12-31")
+    return tuple((first, last) for first, last in pairs)
+
+
+def _known(text: str | None, known: Sequence[T], option: str) -> list[T]:
+    """Return the given words, all of which must be known."""
+    words = _words(text)
+    wrong = [word for word in words if word not in known]
+    if wrong:
+        named = ", ".join(map(str, known))
+        raise ConfigError(f"{option}: {', '.join(wrong)}; there are {named}")
+    return [one for word in words for one in known if one == word]
+
+
+def _number(text: str, option: str) -> float:
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ConfigError(f"{option}: {text!r} is not a number; give some with commas") from error

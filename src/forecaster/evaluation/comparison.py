@@ -1,0 +1,180 @@
+"""Models on the same test windows: figures over trainings, differences, and what follows."""
+
+import json
+import math
+import statistics
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any
+
+from forecaster.config import Weather
+from forecaster.errors import DataError
+from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.paired import Difference, compare_errors
+from forecaster.evaluation.table import csv_text, markdown_text
+from forecaster.evaluation.verdict import Standing, give_verdict, recommend
+
+FIGURES = ("rmse", "mape", "mae", "wape")
+REFERENCE = "Forecaster"  # what the others are compared with, if it is there
+
+
+@dataclass(frozen=True)
+class Spread:
+    """A figure over some trainings; None where no target counts."""
+
+    mean: float | None
+    deviation: float | None = None  # of the sample; None for one training
+
+    @staticmethod
+    def of(values: Sequence[float | None]) -> "Spread":
+        """Return mean and deviation."""
+        known = [value for value in values if value is not None]
+        if not known:
+            return Spread(None)
+        return Spread(statistics.fmean(known), statistics.stdev(known) if known[1:] else None)
+
+
+@dataclass(frozen=True, eq=False)
+class Row:
+    """A model, and what became of each of its trainings."""
+
+    name: str
+    estimator: str
+    found: Mapping[int, Assessment]  # by seed
+    failures: Mapping[str, str] = field(default_factory=dict)  # why, by what: seed 2, width 4096
+    chosen: Mapping[str, str] = field(default_factory=dict)  # on validation: width → 256
+    of: str | None = None  # the row that it is an ablation of
+    runs: Mapping[int, str] = field(default_factory=dict)  # folders, by seed
+
+    @property
+    def first(self) -> Assessment:
+        """What the first training did."""
+        return next(iter(self.found.values()))
+
+    def spread(self, figure: str, weather: Weather) -> list[Spread]:
+        """Return a figure over the trainings: of all steps ahead, then of each."""
+        reports = [found.errors[weather].report() for found in self.found.values()]
+        columns = zip(*((report.average, *report.steps) for report in reports), strict=True)
+        return [Spread.of([getattr(s, figure).value for s in column]) for column in columns]
+
+    def costs(self) -> dict[str, float | int | None]:
+        """Return what the model took: numbers, seconds of training, milliseconds of a forecast."""
+        each = self.found.values()
+        seconds = [found.seconds for found in each]
+        return {
+            "parameters": self.first.parameters,
+            "seconds": Spread.of(seconds).mean,
+            "milliseconds": statistics.median(found.milliseconds for found in each),
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Comparison:
+    """The rows of a table; all of them were tested on the same windows."""
+
+    rows: Sequence[Row]
+    mape_cut: float
+    about: Mapping[str, Any]  # the panel, and what else it was made from
+
+    def __post_init__(self) -> None:
+        origins = [found.origins.tolist() for row in self.rows for found in row.found.values()]
+        if any(other != origins[0] for other in origins[1:]):
+            raise DataError("models were tested on different windows; they cannot be compared")
+
+    @property
+    def tested(self) -> list[Row]:
+        """The rows that have a result."""
+        return [row for row in self.rows if row.found]
+
+    @property
+    def weathers(self) -> list[Weather]:
+        """What was taken for the coming weather; the first is what the table is about."""
+        return list(self.tested[0].first.errors) if self.tested else []
+
+    @cached_property
+    def reference(self) -> Row | None:
+        """The row that the others are compared with: Forecaster, or the best."""
+        named = [row for row in self.tested if row.name == REFERENCE]
+        return next(iter(named or sorted(self.tested, key=lambda r: self._mean(r, "rmse"))), None)
+
+    @cached_property
+    def differences(self) -> dict[str, Difference]:
+        """How much larger the errors of each other row are than the reference's."""
+        reference = self.reference
+        others = [row for row in self.tested if row is not reference]
+        return {row.name: self.compare(row, reference) for row in others if reference is not None}
+
+    @cached_property
+    def verdict(self) -> list[str]:
+        """Say in plain words which model to use."""
+        rows = {row.name: row for row in self.tested}
+        return give_verdict(self._standings, lambda one, two: self.compare(rows[one], rows[two]))
+
+    @property
+    def recommended(self) -> Row | None:
+        """The row to use: the simplest within reach of the best."""
+        name = recommend(self._standings)
+        return next((row for row in self.tested if row.name == name), None)
+
+    @cached_property
+    def _standings(self) -> list[Standing]:
+        return [
+            Standing(r.name, r.estimator, self._mean(r, "rmse"), self._mean(r, "mape"), r.of)
+            for r in self.tested
+        ]
+
+    def compare(self, row: Row, other: Row) -> Difference:
+        """Return how much larger the errors of a row are than those of another."""
+        weather = self.weathers[0]
+        ours, theirs = ([f.errors[weather] for f in r.found.values()] for r in (row, other))
+        return compare_errors(ours, theirs, row.first.days)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything as plain data."""
+        windows = self.tested[0].first if self.tested else None
+        return {
+            **self.about,
+            "windows": len(windows.origins) if windows else 0,
+            "days": len(set(windows.days.tolist())) if windows else 0,
+            "mape_cut": self.mape_cut,
+            "verdict": self.verdict,
+            "rows": [self._record(row) for row in self.rows],
+            "against": self.reference.name if self.reference else None,
+            "differences": {name: asdict(found) for name, found in self.differences.items()},
+        }
+
+    def to_json(self) -> str:
+        """Return everything for programs."""
+        return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
+
+    def to_csv(self) -> str:
+        """Return a line for each model and weather."""
+        return csv_text(self.to_dict())
+
+    def to_markdown(self) -> str:
+        """Return the verdict and the tables for people."""
+        return markdown_text(self.to_dict())
+
+    def _record(self, row: Row) -> dict[str, Any]:
+        record = {
+            "model": row.name,
+            "estimator": row.estimator,
+            "ablation_of": row.of,
+            "chosen": dict(row.chosen),
+            "failures": dict(row.failures),
+            "seeds": list(row.found),
+            "runs": {str(seed): folder for seed, folder in row.runs.items()},
+        }
+        if not row.found:
+            return record
+        tests = {
+            w: {f: [asdict(s) for s in row.spread(f, w)] for f in FIGURES} for w in self.weathers
+        }
+        scores = row.first.errors[self.weathers[0]].scores()
+        terms = {"terms": scores.rmse.terms, "mape_terms": scores.mape.terms}
+        return {**record, **terms, **row.costs(), "weather": tests}
+
+    def _mean(self, row: Row, figure: str) -> float:
+        mean = row.spread(figure, self.weathers[0])[0].mean
+        return math.inf if mean is None else mean

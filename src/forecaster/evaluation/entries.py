@@ -1,0 +1,162 @@
+"""What is compared: the rows of the table, each an estimator by a recipe."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, Literal
+
+from forecaster.config import GraphKind, LagConfig, PositionKind, Recipe, change
+from forecaster.errors import ConfigError, nearest_name
+from forecaster.estimators.registry import ESTIMATORS, find_estimator
+
+Lags = Literal["recent", "daily", "weekly"]
+Values = Mapping[str, Mapping[str, Any]]
+
+WEEK_DAYS = 7
+WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096)  # section 3.2.4
+DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune, for every network alike
+
+# Rows that are more than an estimator by the recipe as it is.
+VARIANTS: dict[str, tuple[str, Values]] = {
+    "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
+    "Transformer-best": ("Transformer", {}),
+}
+MODELS = (*ESTIMATORS, *VARIANTS)
+
+
+@dataclass(frozen=True)
+class Choice:
+    """Something that validation decides: the recipes to choose from, by what they are called."""
+
+    what: str
+    options: Mapping[str, Values]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A row: an estimator by a recipe, with what is still to be chosen, one after the other."""
+
+    name: str
+    estimator: str
+    recipe: Recipe
+    choices: tuple[Choice, ...] = ()
+    of: str | None = None  # the row that this one is an ablation of
+
+    @property
+    def seeded(self) -> bool:
+        """Tell whether another seed gives another model."""
+        return find_estimator(self.estimator).seeded
+
+
+@dataclass(frozen=True)
+class Ablations:
+    """What else Forecaster is tried with, one thing at a time."""
+
+    graph: Sequence[GraphKind] = ()
+    lags: Sequence[Lags] = ()
+    neurons: Sequence[int] = ()  # of each location
+    positions: Sequence[PositionKind] = ()
+
+
+def list_entries(
+    recipe: Recipe,
+    models: Sequence[str],
+    *,
+    tune: bool = False,
+    thresholds: Sequence[float] = (),
+    ablations: Ablations | None = None,
+) -> list[Entry]:
+    """Return the rows of a table.
+
+    Args:
+        recipe: what all of them share.
+        models: names of estimators, or of variants.
+        tune: choose dropout and learning rate of every network.
+        thresholds: of the graph, to choose from by validation loss (section 3.3).
+        ablations: further rows of Forecaster.
+    """
+    entries = [_entry(name, recipe, tune, thresholds) for name in dict.fromkeys(models)]
+    named = {entry.name: entry for entry in entries}
+    wanted = _variants(recipe, ablations or Ablations())
+    if wanted and "Forecaster" not in named:
+        raise ConfigError("ablations are of Forecaster; add it to --models")
+    known = {entry.recipe.digest() for entry in entries if entry.estimator == "Forecaster"}
+    for name, values in wanted.items():
+        other = change(recipe, values, source=name)
+        if other.digest() in known:  # it is what the row itself does
+            continue
+        known.add(other.digest())
+        choices = tuple(
+            choice
+            for choice in named["Forecaster"].choices
+            if not (choice.what == "threshold" and "graph" in values)
+        )
+        entries.append(Entry(f"Forecaster, {name}", "Forecaster", other, choices, "Forecaster"))
+    return entries
+
+
+def _entry(name: str, recipe: Recipe, tune: bool, thresholds: Sequence[float]) -> Entry:
+    if name not in MODELS:
+        hint = nearest_name(name, list(MODELS))
+        raise ConfigError(f"no model {name!r}{hint}; there are {', '.join(MODELS)}")
+    estimator, values = VARIANTS.get(name, (name, {}))
+    choices: list[Choice] = []
+    if name == "Transformer-best":
+        choices.append(_widths(recipe))
+    if estimator == "Forecaster" and thresholds:
+        choices.append(_thresholds(thresholds))
+    if tune and is_network(estimator):
+        choices.append(_grid())
+    return Entry(name, estimator, change(recipe, values, source=name), tuple(choices))
+
+
+def is_network(estimator: str) -> bool:
+    """Tell whether an estimator is trained by the loop that a recipe's [training] is for."""
+    return estimator in ("DCRNN", "Transformer", "Forecaster")
+
+
+def _widths(recipe: Recipe) -> Choice:
+    options = {str(w): {"model": {"width": w}} for w in WIDTHS if w % recipe.model.heads == 0}
+    if not options:
+        raise ConfigError(f"model.heads = {recipe.model.heads} divides none of {WIDTHS}")
+    return Choice("width", options)
+
+
+def _thresholds(thresholds: Sequence[float]) -> Choice:
+    cuts = {f"{t:g}": {"graph": {"threshold": t, "degree": None}} for t in thresholds}
+    return Choice("threshold", cuts)
+
+
+def _grid() -> Choice:
+    options = {
+        f"dropout {dropout:g}, rate {rate:g}": {
+            "model": {"dropout": dropout},
+            "training": {"learning_rate": rate},
+        }
+        for dropout, rate in product(DROPOUTS, RATES)
+    }
+    return Choice("training", options)
+
+
+def _variants(recipe: Recipe, ablations: Ablations) -> dict[str, Values]:
+    """Return what each ablation changes, by its name."""
+    wanted: dict[str, Values] = {}
+    for kind in ablations.graph:
+        wanted[f"graph {kind}"] = {"graph": {"kind": kind}}
+    for lags in ablations.lags:
+        wanted[f"{lags} lags"] = {"lags": _fewer(recipe.lags, lags)}
+    for neurons in ablations.neurons:
+        wanted[f"{neurons} neurons"] = {"model": {"per_location": neurons}}
+    for positions in ablations.positions:
+        wanted[f"{positions} positions"] = {"model": {"positions": positions}}
+    return wanted
+
+
+def _fewer(lags: LagConfig, kept: Lags) -> dict[str, Any]:
+    """Return the lags with some seasons only: none, those within a week, or the others."""
+    chosen = {
+        "recent": [],
+        "daily": [season for season in lags.seasons if season.days < WEEK_DAYS],
+        "weekly": [season for season in lags.seasons if season.days >= WEEK_DAYS],
+    }[kept]
+    return {"seasons": [season.model_dump() for season in chosen]}

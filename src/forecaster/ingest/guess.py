@@ -1,0 +1,110 @@
+"""A recipe for a table that nobody has described: columns, kind, step, lags and scales guessed."""
+
+import math
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float32
+
+from forecaster.config import (
+    CLOCK_CHANGE_MINUTES,
+    LagConfig,
+    MetricConfig,
+    Recipe,
+    TrainingConfig,
+    check_stage,
+)
+from forecaster.errors import DataError, count_of
+from forecaster.ingest.tables import Layout, read_rows
+from forecaster.panel.axis import VALUES, Rows
+
+DAY_MINUTES = 24 * 60
+HISTORY_SHARE = 0.35  # of the span that a window may look back over: half of what is learned from
+PAPER_RMSE = 5.69  # at which both terms of the loss are alike with the paper's η
+
+
+def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
+    """Return a recipe for a long or wide table; what it says is all that was guessed.
+
+    Args:
+        path: a CSV or Parquet file.
+        timezone: of times without an offset; None: UTC.
+        country: whose holidays to know, as in "US".
+    """
+    rows, layout = read_rows(path, "measurement")
+    values, step = rows.layers[VALUES], _step_minutes(rows, path.name)
+    days = (int(rows.seconds[-1]) - int(rows.seconds[0])) / 86_400
+    panel: dict[str, Any] = {"timezone": timezone or "UTC", "step_minutes": step, "gaps": "null"}
+    panel |= {"kind": "count" if _is_count(values) else "measurement"}
+    panel |= {"nonexistent": "null"} if rows.naive else {}
+    panel |= {"country": country} if country else {}
+    content = {
+        "panel": panel,
+        "table": {"file": path.name, "columns": _columns(layout)},
+        "lags": _lags(step, days),
+        "metrics": {"mape_cut": _cut(values)},
+        "training": {"eta": _eta(values)},
+        "evaluation": {"seeds": 1},
+    }
+    return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")
+
+
+def _step_minutes(rows: Rows, name: str) -> int:
+    """Return the commonest distance of two times."""
+    gaps = np.diff(rows.seconds)
+    if not len(gaps):
+        raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; a series is needed")
+    sizes, counts = np.unique(gaps, return_counts=True)
+    seconds = int(sizes[np.argmax(counts)])
+    minutes, rest = divmod(seconds, 60)
+    if rest or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        message = f"{name}: most times are {seconds} s apart; steps must divide a day"
+        raise DataError(f"{message} or be whole days: sum the values up to such steps first")
+    return minutes
+
+
+def _is_count(values: Float32[np.ndarray, "U N"]) -> bool:
+    seen = values[np.isfinite(values)]
+    return bool((seen >= 0).all() and (seen == np.round(seen)).all())
+
+
+def _columns(layout: Layout) -> str:
+    named = {"time": layout.time, "id": layout.id, "value": layout.value}
+    return ",".join(f"{name}={column}" for name, column in named.items() if column is not None)
+
+
+def _lags(step: int, days: float) -> dict[str, Any]:
+    """Return the paper's lags, with as many days and weeks of them as the span has room for."""
+    paper, reach = LagConfig(), HISTORY_SHARE * days
+    seasons = []
+    for season in paper.seasons:
+        count = min(season.count, int(reach // season.days))
+        after = min(season.after, (season.days * DAY_MINUTES - CLOCK_CHANGE_MINUTES) // step)
+        if count and season.days * DAY_MINUTES > step:
+            before = min(season.before, after)
+            seasons.append({"days": season.days, "count": count, "before": before, "after": after})
+    return {"recent": paper.recent, "seasons": seasons, "horizon": paper.horizon}
+
+
+def _cut(values: Float32[np.ndarray, "U N"]) -> float:
+    """Return the paper's cut, or where half of the values lie below it, about their median."""
+    seen, usual = values[values > 0], MetricConfig().mape_cut
+    middle = float(np.median(seen)) if len(seen) else usual
+    return usual if middle >= usual else _round(middle, 1)
+
+
+def _eta(values: Float32[np.ndarray, "U N"]) -> float:
+    """Return the η at which both terms of the loss weigh alike: 8e-3 · (5.69 / r)² (Eq. 7).
+
+    r, the error to expect, is taken to be the change from one step to the next.
+    """
+    change = np.diff(values.astype(np.float64), axis=0)
+    seen = change[np.isfinite(change)]
+    square = float(np.mean(np.square(seen))) if len(seen) else 0.0
+    eta = TrainingConfig().eta
+    return _round(eta * PAPER_RMSE**2 / square, 2) if square > 0 else eta
+
+
+def _round(value: float, digits: int) -> float:
+    return float(f"{value:.{digits}g}") if math.isfinite(value) and value else value

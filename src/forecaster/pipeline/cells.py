@@ -1,0 +1,104 @@
+"""One cell of the table: a model of one seed, trained and tested in a folder of its own."""
+
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from forecaster.artifact import UNFINISHED
+from forecaster.config import Recipe, change
+from forecaster.errors import ForecasterError
+from forecaster.evaluation.backtest import Assessment, assess
+from forecaster.evaluation.entries import Entry
+from forecaster.evaluation.storage import load_assessment, save_assessment
+from forecaster.pipeline.study import Study
+from forecaster.pipeline.train import Ground, Say, train_run
+from forecaster.publish.manifest import MANIFEST, read_manifest
+from forecaster.training.progress import Watch
+
+TEST, TRAINING = "test", "training"  # folders of a cell
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A model of one seed."""
+
+    name: str
+    estimator: str
+    recipe: Recipe
+    seed: int
+    folder: Path
+    tested: bool = True  # else it is trained only, for validation to choose from
+
+    def __str__(self) -> str:
+        return f"{self.name}, seed {self.seed}"
+
+
+def make_cell(study: Study, entry: Entry, seed: int, *, tested: bool = True) -> Cell:
+    """Return the cell of a row and a seed."""
+    recipe = change(entry.recipe, {"training": {"seed": seed}}, source=entry.name)
+    folder = study.cell_folder(entry.estimator, recipe)
+    return Cell(entry.name, entry.estimator, recipe, seed, folder, tested)
+
+
+def run_cell(cell: Cell, study: Study, say: Say, watch: Watch | None = None) -> None:
+    """Train and test a cell; what is there already is not done again."""
+    if is_done(cell, study):
+        return
+    graph = study.graph(cell.recipe, say) if cell.estimator == "Forecaster" else None
+    ground = Ground(panel=study.panel, graph=graph)
+    estimator = train_run(cell.estimator, cell.recipe, cell.folder, ground, say, watch).estimator
+    if cell.tested and estimator.run is not None:
+        say(f"testing {cell}")
+        run, place = str(estimator.run.digest), test_folder(cell, study)
+        before = load_assessment(place, run)  # with other weathers
+        found = assess(estimator, study.panel, study.origins, study.usable_weathers)
+        if before is not None:
+            found = replace(found, seconds=before.seconds)
+        save_assessment(place, found, run)
+    shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)  # checkpoints of what is saved whole
+
+
+def is_done(cell: Cell, study: Study) -> bool:
+    """Tell whether a cell is trained, and tested if it has to be."""
+    if run_hash(cell) is None:
+        return False
+    return not cell.tested or result(cell, study) is not None
+
+
+def result(cell: Cell, study: Study) -> Assessment | None:
+    """Return what a cell did, if it was tested with all the weathers that are asked for."""
+    run = run_hash(cell)
+    found = load_assessment(test_folder(cell, study), run) if run is not None else None
+    if found is None or found.weather != study.usable_weathers[0]:
+        return None
+    if any(weather not in found.errors for weather in study.usable_weathers):
+        return None
+    return replace(found, errors={w: found.errors[w] for w in study.usable_weathers})
+
+
+def test_folder(cell: Cell, study: Study) -> Path:
+    """Return where lies what a cell did on the study's test windows."""
+    return cell.folder / f"{TEST}{study.suffix}"
+
+
+def run_hash(cell: Cell) -> str | None:
+    """Return the hash of a cell's run, once it is trained."""
+    if not (cell.folder / MANIFEST).exists():
+        return None
+    manifest = read_manifest(cell.folder, kind="run")
+    return None if UNFINISHED in manifest.about else manifest.digest
+
+
+def validation_loss(cell: Cell) -> float:
+    """Return the lowest validation loss of a trained network."""
+    learned = read_manifest(cell.folder, kind="run").about["learned"]
+    return min(float(epoch["validation_loss"]) for epoch in learned["training"]["epochs"])
+
+
+def explain(error: Exception) -> str:
+    """Return why a cell failed, in a line for the table."""
+    if isinstance(error, ForecasterError):
+        return str(error)
+    if isinstance(error, MemoryError):
+        return "out of memory"
+    return f"{type(error).__name__}: {error}"

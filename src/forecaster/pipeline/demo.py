@@ -1,0 +1,115 @@
+"""The built-in city: its raw trips counted, its panel examined, every kind of model compared."""
+
+from dataclasses import dataclass, replace
+from itertools import chain
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import numpy as np
+import pyarrow.parquet as pq
+
+from forecaster.config import PanelConfig, Recipe, TrainingConfig, TripsConfig
+from forecaster.estimators.contract import Estimator
+from forecaster.estimators.registry import find_estimator
+from forecaster.evaluation.backtest import backtest
+from forecaster.ingest.engine import open_engine
+from forecaster.ingest.files import open_inputs, parse_span
+from forecaster.ingest.plan import Grid
+from forecaster.ingest.trips import Trips, ingest_trips
+from forecaster.metrics import Report
+from forecaster.panel.panel import Panel
+from forecaster.pipeline.train import Say
+from forecaster.report.doctor import Checkup, examine
+from forecaster.splits import Splits, Windows, cut_windows
+from forecaster.synthetic.city import City, make_city
+from forecaster.synthetic.dependencies import describe_edges
+from forecaster.training.progress import Moment
+
+DEMO_LOCATIONS = 40
+DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
+LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours that no place reported
+LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one place
+DEMO_ESTIMATORS = ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster")
+DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about a minute on two cores
+
+
+@dataclass(frozen=True)
+class Demo:
+    """What the demonstration made."""
+
+    city: str  # what is known of its hidden structure
+    panel: Panel
+    checkup: Checkup
+    windows: Windows
+    reports: dict[str, Report]  # by estimator
+    floor: np.ndarray  # RMSE per step that no forecast can be below
+
+
+def run_demo(folder: Path, say: Say) -> Demo:
+    """Generate a city, examine its panel, and compare the estimators on its last fifth."""
+    say("generating the city")
+    last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
+    trips = TripsConfig(files=("trips.parquet",), min_demand=0.0, covers=f"{DEMO_START}:{last}")
+    recipe = Recipe(
+        panel=PanelConfig(timezone="America/New_York"), trips=trips, training=DEMO_TRAINING
+    )
+    first, end = Grid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
+        parse_span(f"{DEMO_START}:{last}")
+    )
+    city = make_city(DEMO_LOCATIONS, DEMO_START, end - first)
+    panel = lose_feeds(ingest_city(city, recipe, say)).save(folder / "panel", recipe)
+    say("examining the panel")
+    checkup = examine(panel, recipe)
+    splits = Splits.by_share(panel)
+    windows = cut_windows(panel, splits, recipe.lags)
+    reports = {}
+    for name in DEMO_ESTIMATORS:
+        fitted = _fit(name, recipe, panel, splits, say)
+        fitted.save(folder / "runs" / name)
+        reports[name] = backtest(fitted, panel, windows.test)
+    floor = city.floor(windows.test, recipe.lags.horizon)
+    return Demo(
+        describe_edges(city.edges, len(panel.locations)), panel, checkup, windows, reports, floor
+    )
+
+
+def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:
+    """Return the panel of the city's raw trips, counted back, with the city's weather."""
+    rules = recipe.trips or TripsConfig()
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "trips.parquet"
+        say("writing its raw trips")
+        chunks = city.trips(0, len(city.panel.values) - 1)
+        first = next(chunks)
+        with pq.ParquetWriter(path, first.schema, compression="zstd") as writer:
+            for chunk in chain([first], chunks):
+                writer.write_table(chunk)
+        inputs, engine = open_inputs([path], rules.covers), open_engine("duckdb")
+        panel = ingest_trips(Trips(inputs, city.locations, recipe.panel, rules, engine), say)
+    return replace(
+        panel.select(city.locations.ids),
+        clock=city.panel.clock,
+        covariates=city.panel.covariates,
+        local_covariates=city.panel.local_covariates,
+    )
+
+
+def lose_feeds(panel: Panel) -> Panel:
+    """Return the panel with an outage: missing values, as real feeds have them."""
+    values = panel.values.copy()
+    values[LOST_FEED] = np.nan
+    values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan
+    return replace(panel, values=values)
+
+
+def _fit(name: str, recipe: Recipe, panel: Panel, splits: Splits, say: Say) -> Estimator:
+    """Return an estimator fitted to the city, telling of each epoch that it takes."""
+    told: set[int] = set()
+
+    def watch(moment: Moment) -> None:
+        if moment.epoch not in told:
+            told.add(moment.epoch)
+            say(f"fitting {name}: epoch {moment.epoch} of {recipe.training.epochs}")
+
+    say(f"fitting {name}")
+    return find_estimator(name)(recipe=recipe).fit(panel, splits, watch=watch)

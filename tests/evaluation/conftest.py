@@ -1,0 +1,53 @@
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from forecaster.evaluation.backtest import Assessment
+from forecaster.metrics import Errors, measure
+
+B, K, N = 48, 3, 5  # two days of windows, steps ahead, locations
+CUT = 10.0
+MakeErrors = Callable[..., Errors]
+MakeAssessment = Callable[..., Assessment]
+
+
+@pytest.fixture(autouse=True)
+def _small_sums(one_thread: None) -> None:
+    """Compute with one thread in all of these tests."""
+
+
+def truth() -> np.ndarray:
+    return np.random.default_rng(7).poisson(20, (B, K, N)).astype(np.float32)
+
+
+@pytest.fixture
+def make_errors() -> MakeErrors:
+    """Return a function that makes the errors of forecasts that are off by a given size."""
+
+    def make(size: float, seed: int = 0) -> Errors:
+        x = truth()
+        noise = np.random.default_rng(seed).normal(size=x.shape).astype(np.float32)
+        return measure(x, x + np.float32(size) * noise, CUT)
+
+    return make
+
+
+@pytest.fixture
+def make_assessment(make_errors: MakeErrors) -> MakeAssessment:
+    """Return a function that makes what a model did, which is off by a given size."""
+
+    def make(size: float, seed: int = 0, **parts: object) -> Assessment:
+        errors = make_errors(size, seed)
+        fields: dict[str, object] = {
+            "errors": {"observed": errors},
+            "places": Errors(*(sums.T[:, :N] for sums in vars(errors).values())),
+            "origins": np.arange(B) * 3600,
+            "days": np.arange(B) // 24,
+            "parameters": 11,
+            "milliseconds": 2.5,
+            "seconds": 7.0,
+        }
+        return Assessment(**{**fields, **parts})  # type: ignore[arg-type]
+
+    return make

@@ -1,0 +1,122 @@
+import json
+import statistics
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecaster.errors import DataError
+from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.comparison import Comparison, Row, Spread
+
+ABOUT = {"panel": "ab", "covariates": ["rain"]}
+MakeAssessment = Callable[..., Assessment]
+
+
+@pytest.fixture
+def rows(make_assessment: MakeAssessment) -> list[Row]:
+    several = {seed: make_assessment(2.0 + seed / 7, seed) for seed in range(3)}
+    return [
+        Row("Ridge", "Ridge", {0: make_assessment(4.0, 5, parameters=23)}),
+        Row("Forecaster", "Forecaster", several, chosen={"threshold": "0.1"}, runs={0: "cells/a"}),
+        Row("VAR", "VAR", {}, {"seed 0": "singular"}),
+        Row("Forecaster, graph own", "Forecaster", {0: make_assessment(3.0, 9)}, of="Forecaster"),
+    ]
+
+
+def test_mean_and_deviation_are_those_of_the_trainings(rows: list[Row]) -> None:
+    for figure in ("rmse", "mape", "mae", "wape"):
+        found = rows[1].spread(figure, "observed")
+        assert len(found) == 1 + 3
+        for k, spread in enumerate(found):
+            values = []
+            for assessment in rows[1].found.values():
+                errors = assessment.errors["observed"]
+                chosen = slice(None) if k == 0 else slice(k - 1, k)
+                total = {n: float(s[:, chosen].sum()) for n, s in vars(errors).items()}
+                values.append(
+                    {
+                        "rmse": np.sqrt(total["squares"] / total["values"]),
+                        "mape": total["shares"] / total["terms"],
+                        "mae": total["absolutes"] / total["values"],
+                        "wape": total["absolutes"] / total["sizes"],
+                    }[figure]
+                )
+            assert spread.mean == pytest.approx(np.mean(values))
+            assert spread.deviation == pytest.approx(np.std(values, ddof=1))
+
+
+def test_one_training_has_no_deviation(rows: list[Row]) -> None:
+    assert rows[0].spread("rmse", "observed")[0].deviation is None
+    assert Spread.of([]) == Spread(None)
+    assert Spread.of([None, None]) == Spread(None)
+    assert Spread.of([3.0, 5.0]) == Spread(4.0, statistics.stdev([3.0, 5.0]))
+
+
+def test_others_are_compared_with_forecaster_or_else_with_the_best(rows: list[Row]) -> None:
+    comparison = Comparison(rows, 10.0, ABOUT)
+    assert comparison.reference is rows[1]
+    assert list(comparison.differences) == ["Ridge", "Forecaster, graph own"]
+    found = comparison.differences["Ridge"].rmse
+    assert found is not None
+    assert found.value > 0
+    assert Comparison([rows[0], rows[3]], 10.0, ABOUT).reference is rows[3]
+
+
+def test_the_recommended_row_is_the_verdicts(rows: list[Row]) -> None:
+    comparison = Comparison(rows, 10.0, ABOUT)
+    assert comparison.recommended is rows[1]
+    assert comparison.verdict[0].startswith("Forecaster is ")
+    assert comparison.verdict[-1] == "None of the variants is better than Forecaster itself."
+
+
+def test_models_of_different_windows_are_refused(make_assessment: MakeAssessment) -> None:
+    other = make_assessment(1.0, origins=np.arange(48) * 3600 + 1)
+    rows = [Row("a", "Ridge", {0: make_assessment(1.0)}), Row("b", "Ridge", {0: other})]
+    with pytest.raises(DataError, match="different windows"):
+        Comparison(rows, 10.0, ABOUT)
+
+
+def test_plain_data_holds_everything(rows: list[Row]) -> None:
+    content = json.loads(Comparison(rows, 10.0, ABOUT).to_json())
+    assert (content["windows"], content["days"], content["against"]) == (48, 2, "Forecaster")
+    ridge, forecaster, var, own = content["rows"]
+    assert var == {
+        "model": "VAR", "estimator": "VAR", "ablation_of": None, "chosen": {},
+        "failures": {"seed 0": "singular"}, "seeds": [], "runs": {},
+    }  # fmt: skip
+    assert own["ablation_of"] == "Forecaster"
+    assert forecaster["seeds"] == [0, 1, 2]
+    assert forecaster["runs"] == {"0": "cells/a"}
+    assert (ridge["terms"], ridge["parameters"]) == (48 * 3 * 5, 23)
+    assert ridge["seconds"] == 7.0
+    assert ridge["milliseconds"] == 2.5
+    assert len(forecaster["weather"]["observed"]["rmse"]) == 4
+    assert content["panel"] == "ab"
+
+
+def test_P8_without_terms_there_is_no_mape(make_assessment: MakeAssessment) -> None:
+    found = make_assessment(1.0)
+    none = replace(found.errors["observed"], terms=np.zeros((48, 3), dtype=np.int64))
+    row = Row("Ridge", "Ridge", {0: replace(found, errors={"observed": none})})
+    comparison = Comparison([row, replace(row, name="Other")], 10.0, ABOUT)
+    assert row.spread("mape", "observed") == [Spread(None)] * 4
+    assert "| Ridge | n/a (0 terms) | n/a (0 terms) |" in comparison.to_markdown()
+
+
+def test_seconds_that_nobody_saw_are_left_out(make_assessment: MakeAssessment) -> None:
+    row = Row("a", "Ridge", {0: make_assessment(1.0, seconds=None), 1: make_assessment(1.0, 1)})
+    assert row.costs()["seconds"] == 7.0
+    alone = Row("a", "Ridge", {0: make_assessment(1.0, seconds=None)})
+    assert alone.costs()["seconds"] is None
+    assert "| – |" in Comparison([alone], 10.0, ABOUT).to_markdown()
+
+
+def test_a_comparison_in_which_all_failed_says_so() -> None:
+    comparison = Comparison([Row("VAR", "VAR", {}, {"seed 0": "no\nmemory"})], 10.0, ABOUT)
+    text = comparison.to_markdown()
+    assert "No model was tested." in text
+    assert "- VAR, seed 0: no memory" in text
+    assert comparison.recommended is None
+    assert comparison.to_csv().splitlines()[1].startswith("VAR,")

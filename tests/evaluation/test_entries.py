@@ -1,0 +1,117 @@
+import pytest
+
+from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, ModelConfig, Recipe
+from forecaster.errors import ConfigError
+from forecaster.estimators.neural import Neural
+from forecaster.estimators.registry import ESTIMATORS, find_estimator
+from forecaster.evaluation.entries import (
+    MODELS,
+    WIDTHS,
+    Ablations,
+    Entry,
+    is_network,
+    list_entries,
+)
+
+
+def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
+    recipe = Recipe(model=ModelConfig(per_location=8))
+    (entry,) = list_entries(recipe, ["Forecaster", "Forecaster"])
+    assert entry == Entry("Forecaster", "Forecaster", recipe)
+    assert entry.seeded
+
+
+def test_models_that_begin_by_chance_are_known() -> None:
+    seeded = {entry.name for entry in list_entries(Recipe(), MODELS) if entry.seeded}
+    networks = {"DCRNN", "DCRNN-lags", "Transformer", "Transformer-best", "Forecaster"}
+    assert seeded == {*networks, "Boosting"}
+    for name in ESTIMATORS:
+        assert is_network(name) == issubclass(find_estimator(name), Neural)
+
+
+def test_variants_change_what_they_are_named_for() -> None:
+    lags, best = list_entries(Recipe(), ["DCRNN-lags", "Transformer-best"])
+    assert lags.estimator == "DCRNN"
+    assert lags.recipe.dcrnn == DCRNNConfig(inputs="lags")
+    (choice,) = best.choices
+    assert choice.what == "width"
+    assert list(choice.options) == [str(width) for width in WIDTHS]
+    assert (WIDTHS[0], WIDTHS[-1]) == (64, 4096)  # section 3.2.4
+
+
+def test_tuning_gives_every_network_the_same_grid() -> None:
+    entries = list_entries(Recipe(), MODELS, tune=True)
+    grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
+    assert len(grids) == 5
+    first = grids["Forecaster"]
+    assert all(grid == first for grid in grids.values())
+    assert list(first.options) == [
+        "dropout 0, rate 0.001",
+        "dropout 0, rate 0.003",
+        "dropout 0.1, rate 0.001",
+        "dropout 0.1, rate 0.003",
+    ]
+    assert not any(entry.choices for entry in entries if not is_network(entry.estimator))
+
+
+def test_thresholds_are_a_choice_of_forecaster_alone() -> None:
+    degree = Recipe(graph=GraphConfig(degree=2.5))
+    forecaster, transformer = list_entries(
+        degree, ["Forecaster", "Transformer"], thresholds=[0.05, 0.2]
+    )
+    (choice,) = forecaster.choices
+    assert choice.options["0.05"] == {"graph": {"threshold": 0.05, "degree": None}}
+    assert not transformer.choices
+
+
+def test_ablations_change_one_thing_each_and_skip_what_the_row_does_already() -> None:
+    tried = Ablations(
+        graph=["lasso", "own"], lags=["recent", "daily", "weekly"], neurons=[4, 8],
+        positions=["location", "literal"],
+    )  # fmt: skip
+    entries = {e.name: e for e in list_entries(Recipe(), ["Forecaster"], ablations=tried)}
+    assert list(entries) == [
+        "Forecaster",
+        "Forecaster, graph own",
+        "Forecaster, recent lags",
+        "Forecaster, daily lags",
+        "Forecaster, weekly lags",
+        "Forecaster, 8 neurons",
+        "Forecaster, literal positions",
+    ]
+    plain = Recipe()
+    lengths = {"recent": 6, "daily": 6 + 42, "weekly": 6 + 28}  # section 3.1.2
+    for name, length in lengths.items():
+        entry = entries[f"Forecaster, {name} lags"]
+        assert entry.recipe.lags.length == length
+        assert entry.recipe.graph == plain.graph
+        assert entry.of == "Forecaster"
+    assert entries["Forecaster, 8 neurons"].recipe.lags == LagConfig()
+
+
+def test_a_graph_of_another_kind_has_no_threshold_to_choose() -> None:
+    entries = list_entries(
+        Recipe(), ["Forecaster"], thresholds=[0.1, 0.2], ablations=Ablations(["own"], neurons=[8])
+    )
+    assert [len(entry.choices) for entry in entries] == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("models", "ablations", "message"),
+    [
+        (["Forcaster"], None, "no model 'Forcaster'; did you mean 'Forecaster'"),
+        (["Ridge"], Ablations(graph=["own"]), "add it to --models"),
+        (["Forecaster"], Ablations(neurons=[3]), "heads = 4 must divide per_location = 3"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(
+    models: list[str], ablations: Ablations | None, message: str
+) -> None:
+    with pytest.raises(ConfigError, match=message):
+        list_entries(Recipe(), models, ablations=ablations)
+
+
+def test_widths_that_heads_do_not_divide_are_left_out() -> None:
+    recipe = Recipe(model=ModelConfig(heads=3, per_location=3, auxiliary=6))
+    with pytest.raises(ConfigError, match="heads = 3 divides none of"):
+        list_entries(recipe, ["Transformer-best"])

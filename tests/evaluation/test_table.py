@@ -1,0 +1,88 @@
+import csv
+import io
+from collections.abc import Callable
+
+import pytest
+
+from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.table import label, show
+from forecaster.metrics import Errors
+
+ABOUT = {"covariates": ["rain"]}
+MakeAssessment = Callable[..., Assessment]
+
+
+@pytest.fixture
+def comparison(make_assessment: MakeAssessment, make_errors: Callable[..., Errors]) -> Comparison:
+    errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
+    several = {seed: make_assessment(2.0, errors=errors) for seed in range(2)}
+    rows = [
+        Row("Ridge", "Ridge", {0: make_assessment(4.0, errors=errors)}),
+        Row("Forecaster", "Forecaster", several, {"seed 2": "lost"}, {"width": "64"}),
+        Row("VAR", "VAR", {}, {"seed 0": "it is, and stays, singular"}),
+    ]
+    return Comparison(rows, 10.0, ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "figure", "text"),
+    [
+        (5.18791, 0.00823, "rmse", "5.188 ± 0.008"),
+        (0.201362, 0.000316, "mape", "20.14 ± 0.03"),
+        (123.456, None, "rmse", "123.5"),
+        (12345.6, 3.21, "mae", "12346 ± 3"),
+        (0.0321, None, "rmse", "0.032"),
+        (0.0, None, "rmse", "0.000"),
+        (None, None, "mape", "n/a (0 terms)"),
+    ],
+)
+def test_figures_have_four_digits(
+    mean: float | None, deviation: float | None, figure: str, text: str
+) -> None:
+    assert show({"mean": mean, "deviation": deviation}, figure) == text
+
+
+def test_a_label_says_what_was_chosen() -> None:
+    row = {"model": "Transformer-best", "chosen": {"width": "256", "training": "dropout 0"}}
+    assert label(row) == "Transformer-best (width 256; dropout 0)"
+
+
+def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None:
+    text = comparison.to_markdown()
+    heads = [line for line in text.splitlines() if line.startswith("| ") and "average" in line]
+    assert heads == ["| RMSE | average | +1 | +2 | +3 |", "| MAPE % | average | +1 | +2 | +3 |"]
+    assert "| VAR | failed | failed | failed | failed |" in text
+    assert "- Forecaster, seed 2: lost" in text
+    assert "48 test windows on 2 days; coming weather: observed; MAPE over targets ≥ 10" in text
+    assert "| coming weather | observed: RMSE | observed: MAPE % | persist: RMSE |" in text
+    assert "against Forecaster" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("| RMSE")}
+    assert widths == {6}
+
+
+def test_the_caption_says_when_there_is_no_weather(make_assessment: MakeAssessment) -> None:
+    row = Row("Ridge", "Ridge", {0: make_assessment(1.0)})
+    assert (
+        "no covariates but the calendar"
+        in Comparison([row], 10.0, {"covariates": []}).to_markdown()
+    )
+
+
+def test_csv_has_a_line_for_each_model_and_weather(comparison: Comparison) -> None:
+    lines = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert [(line["model"], line["weather"]) for line in lines] == [
+        ("Ridge", "observed"),
+        ("Ridge", "persist"),
+        ("Forecaster", "observed"),
+        ("Forecaster", "persist"),
+        ("VAR", ""),
+    ]
+    first = comparison.rows[0].first.errors["observed"].report()
+    assert float(lines[0]["rmse"]) == first.average.rmse.value
+    assert float(lines[0]["rmse_2"]) == first.steps[1].rmse.value
+    assert float(lines[0]["mape_3"]) == pytest.approx(100 * (first.steps[2].mape.value or 0))
+    assert lines[0]["rmse_deviation"] == ""
+    assert float(lines[2]["rmse_deviation"]) == 0.0  # both trainings are alike here
+    assert lines[2]["chosen"] == "width 64"
+    assert lines[4]["failures"] == "seed 0: it is, and stays, singular"

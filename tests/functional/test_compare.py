@@ -1,0 +1,106 @@
+"""`forecaster evaluate` and `forecaster run` as users call them."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+Run = Callable[..., tuple[int, str, str]]
+SMALL = (
+    "lags.recent=3", "lags.seasons=[{days=1, count=2, before=0, after=2}]", "lags.horizon=2",
+    "model.per_location=2", "model.auxiliary=4", "model.heads=2", "training.epochs=1",
+    "training.batch=256", 'graph.kind="inverse"',
+)  # fmt: skip
+SETTINGS = [word for text in SMALL for word in ("--set", text)]
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    """Return a table of 43 days at three places, with a daily cycle."""
+    generator = np.random.default_rng(0)
+    times = pd.date_range("2021-03-01", periods=24 * 43, freq="h", tz="UTC")
+    level = 20 + 15 * np.sin(np.arange(len(times)) / 24 * 2 * np.pi)
+    counts = generator.poisson(level[:, None], (len(times), 3))
+    frame = pd.DataFrame(counts, columns=["a", "b", "c"]).assign(time=times)
+    frame.to_csv(tmp_path / "rides.csv", index=False)
+    return tmp_path / "rides.csv"
+
+
+def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, table: Path) -> None:
+    out = table.parent / "out"
+    code, text, errors = run("run", table, "--out", out, *SETTINGS)
+    assert code == 0, errors
+    assert 'columns = "time=time"' in errors  # the recipe it used
+    assert "no --timezone" in errors
+    assert "| RMSE | average | +1 | +2 |" in text
+    for name in ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
+        assert f"| {name} | " in text
+    assert {path.name for path in out.iterdir()} >= {
+        "panel", "graphs", "cells", "recipe.toml", "table.md", "table.csv", "table.json",
+    }  # fmt: skip
+    again = run("run", table, "--out", out, *SETTINGS)
+    assert (again[0], again[1]) == (0, text)
+    assert "the panel is there already" in again[2]
+    assert "training" not in again[2].split("the panel is there already")[1]
+
+
+def test_the_recipe_that_was_used_does_the_same(run: Run, table: Path) -> None:
+    out = table.parent / "out"
+    first = run("run", table, "--out", out, "--json", *SETTINGS)
+    code, text, _ = run("run", out / "recipe.toml", "--data", table.parent, "--out", out, "--json")
+    assert code == 0
+    assert json.loads(text) == json.loads(first[1])
+
+
+def test_evaluate_names_its_models_seeds_and_ablations(run: Run, table: Path) -> None:
+    out = table.parent / "out"
+    run("run", table, "--out", out, *SETTINGS)
+    words = ("--models", "Ridge,Forecaster", "--seeds", "2", "--graph", "own,distance")
+    words += ("--threshold", "0.05,0.2", "--weather", "persist,observed")
+    code, text, errors = run(
+        "evaluate", out / "recipe.toml", "--out", out, "--panel", out / "panel", *words, "--json"
+    )
+    assert code == 0, errors
+    rows = {row["model"]: row for row in json.loads(text)["rows"]}
+    assert list(rows) == [
+        "Ridge", "Forecaster", "Forecaster, graph own", "Forecaster, graph distance",
+    ]  # fmt: skip
+    assert rows["Forecaster"]["seeds"] == [0, 1]
+    assert rows["Forecaster"]["chosen"]["threshold"] in ("0.05", "0.2")
+    assert list(rows["Ridge"]["weather"]) == ["persist"]  # no covariates: one is enough
+    assert "needs lat and lon" in rows["Forecaster, graph distance"]["failures"]["seed 0"]
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--models", "Rigde"), "no model 'Rigde'; did you mean 'Ridge'?"),
+        (("--graph", "owl"), "--graph: owl; there are lasso, inverse"),
+        (("--threshold", "much"), "--threshold: 'much' is not a number"),
+        (("--weather", "sunny"), "evaluation.weather.0"),
+        (("--models", "Ridge", "--lags", "recent"), "add it to --models"),
+        (("--seeds", "0"), "--seeds"),
+        (("--test", "2020"), "--test: '2020'; give days"),
+    ],
+)
+def test_wrong_words_are_refused_before_anything_is_written(
+    run: Run, tmp_path: Path, words: tuple[str, ...], message: str
+) -> None:
+    (tmp_path / "r.toml").write_text("[table]\nfile = 'x.csv'\n")
+    code, _, errors = run("evaluate", tmp_path / "r.toml", "--out", tmp_path / "out", *words)
+    assert code == 2
+    assert message in errors
+    assert not (tmp_path / "out").exists()
+
+
+def test_what_is_no_table_or_recipe_is_refused(run: Run, tmp_path: Path) -> None:
+    code, _, errors = run("run", tmp_path / "no.csv")
+    assert code == 2
+    assert "there is no such file" in errors
+    (tmp_path / "r.toml").write_text("")
+    code, _, errors = run("run", tmp_path / "r.toml", "--timezone", "UTC")
+    assert code == 2
+    assert "a recipe says its own timezone" in errors

@@ -1,0 +1,108 @@
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.config import LagConfig
+from forecaster.errors import DataError
+from forecaster.ingest.guess import _lags, guess_recipe
+
+PLACES = 3
+
+
+def write(
+    folder: Path, values: np.ndarray, freq: str = "h", zone: str | None = "UTC", **names: str
+) -> Path:
+    times = pd.date_range("2021-03-01", periods=len(values), freq=freq, tz=zone)
+    table = pd.DataFrame(values, columns=[f"p{n}" for n in range(values.shape[1])])
+    path = folder / "my.csv"
+    wide = table.assign(when=times) if names.get("time") == "when" else table.assign(time=times)
+    wide.to_csv(path, index=False)
+    return path
+
+
+def counts(steps: int, mean: float = 30.0) -> np.ndarray:
+    return np.random.default_rng(0).poisson(mean, (steps, PLACES))
+
+
+def test_a_long_year_of_hours_gets_the_papers_lags(tmp_path: Path) -> None:
+    recipe = guess_recipe(write(tmp_path, counts(24 * 300)))
+    assert recipe.lags == LagConfig()
+    assert recipe.panel.kind == "count"
+    assert recipe.panel.step_minutes == 60
+    assert recipe.panel.gaps == "null"
+    assert recipe.table is not None
+    assert recipe.table.file == "my.csv"
+    assert recipe.table.columns == "time=time"
+    assert recipe.metrics.mape_cut == 10.0
+    assert recipe.evaluation.seeds == 1
+
+
+def test_a_long_table_is_known_by_its_columns(tmp_path: Path) -> None:
+    times = pd.date_range("2021-03-01", periods=24 * 30, freq="h").repeat(PLACES)
+    rows = pd.DataFrame({"stamp": times, "sensor": list("abc") * 720, "flow": 1.5, "note": 7.0})
+    rows.rename(columns={"stamp": "timestamp"}).to_csv(tmp_path / "s.csv", index=False)
+    recipe = guess_recipe(tmp_path / "s.csv", "Europe/Berlin", "DE")
+    assert recipe.table is not None
+    assert recipe.table.columns == "time=timestamp,id=sensor,value=flow"
+    assert (recipe.panel.timezone, recipe.panel.country) == ("Europe/Berlin", "DE")
+    assert recipe.panel.nonexistent == "null"  # its times have no offset
+    assert recipe.panel.kind == "measurement"
+
+
+@pytest.mark.parametrize(
+    ("values", "kind"),
+    [(np.array([0.0, 3.0]), "count"), (np.array([0.5, 3.0]), "measurement"),
+     (np.array([-1.0, 3.0]), "measurement"), (np.array([np.nan, 3.0]), "count")],
+)  # fmt: skip
+def test_whole_numbers_from_zero_up_are_counts(
+    tmp_path: Path, values: np.ndarray, kind: str
+) -> None:
+    table = np.tile(values, (24 * 15, 1)).repeat(2, axis=1)
+    assert guess_recipe(write(tmp_path, table)).panel.kind == kind
+
+
+@pytest.mark.parametrize(
+    ("freq", "minutes"), [("5min", 5), ("15min", 15), ("D", 1440), ("7D", 10080)]
+)
+def test_the_step_is_the_commonest_distance(tmp_path: Path, freq: str, minutes: int) -> None:
+    path = write(tmp_path, counts(200), freq)
+    lines = path.read_text().splitlines()
+    path.write_text("\n".join(lines[:60] + lines[64:]) + "\n")  # a gap
+    assert guess_recipe(path).panel.step_minutes == minutes
+
+
+def test_steps_that_fit_no_day_are_refused_with_a_remedy(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"most times are 420 s apart.*sum the values up"):
+        guess_recipe(write(tmp_path, counts(200), "7min"))
+    with pytest.raises(DataError, match="1 time; a series is needed"):
+        guess_recipe(write(tmp_path, counts(1)))
+
+
+def test_small_numbers_get_a_smaller_cut_and_a_larger_eta(tmp_path: Path) -> None:
+    small = guess_recipe(write(tmp_path, counts(24 * 60, mean=3.0)))
+    assert small.metrics.mape_cut == 3.0
+    large = guess_recipe(write(tmp_path, counts(24 * 60, mean=900.0)))
+    assert large.metrics.mape_cut == 10.0
+    # Poisson: the change between two hours has variance 2 · mean; η · r² = 8e-3 · 5.69²
+    assert small.training.eta * 2 * 3.0 == pytest.approx(8e-3 * 5.69**2, rel=0.05)
+    assert large.training.eta * 2 * 900.0 == pytest.approx(8e-3 * 5.69**2, rel=0.05)
+
+
+def test_a_constant_table_keeps_the_papers_scales(tmp_path: Path) -> None:
+    recipe = guess_recipe(write(tmp_path, np.zeros((24 * 30, PLACES))))
+    assert (recipe.training.eta, recipe.metrics.mape_cut) == (8e-3, 10.0)
+
+
+@given(
+    step=st.sampled_from([1, 5, 15, 30, 60, 120, 360, 720, 1440, 2 * 1440, 7 * 1440]),
+    days=st.floats(0.01, 4000),
+)
+def test_lags_always_make_a_valid_recipe_with_room_to_learn(step: int, days: float) -> None:
+    lags = LagConfig.model_validate_json(pd.Series(_lags(step, days)).to_json())
+    for season in lags.seasons:
+        assert season.after * step <= season.days * 1440 - 180
+        assert season.count * season.days <= 0.35 * days

@@ -1,0 +1,106 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecaster.config import Recipe
+from forecaster.errors import DataError
+from forecaster.estimators.registry import load_estimator
+from forecaster.evaluation.backtest import backtest
+from forecaster.evaluation.entries import Entry
+from forecaster.pipeline import cells
+from forecaster.pipeline.cells import (
+    explain,
+    is_done,
+    make_cell,
+    result,
+    run_cell,
+    validation_loss,
+)
+from forecaster.pipeline.study import Study
+
+
+def quiet(_: str) -> None:
+    """Say nothing."""
+
+
+def test_a_cell_is_trained_tested_and_then_found_done(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    assert not is_done(cell, study)
+    assert result(cell, study) is None
+    run_cell(cell, study, quiet)
+    found = result(cell, study)
+    assert found is not None
+    fitted = load_estimator(cell.folder)
+    for weather in ("observed", "persist"):
+        report = backtest(fitted, study.panel, study.origins, weather)
+        assert found.errors[weather].report() == report
+    said: list[str] = []
+    run_cell(cell, study, said.append)
+    assert said == []
+    assert found.seconds is not None
+
+
+def test_a_network_leaves_its_run_and_no_checkpoints(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Forecaster", "Forecaster", recipe), 3)
+    run_cell(cell, study, quiet)
+    assert not (cell.folder / "training").exists()
+    fitted = load_estimator(cell.folder)
+    assert fitted.recipe.training.seed == 3
+    assert fitted.run is not None
+    epochs = fitted.run.about["training"]["epochs"]
+    assert validation_loss(cell) == min(epoch["validation_loss"] for epoch in epochs)
+
+
+def test_a_cell_to_choose_from_is_not_tested(study: Study, recipe: Recipe) -> None:
+    entry = Entry("Transformer", "Transformer", recipe)
+    run_cell(make_cell(study, entry, 0, tested=False), study, quiet)
+    cell = make_cell(study, entry, 0)
+    assert is_done(replace(cell, tested=False), study)
+    assert not is_done(cell, study)
+    said: list[str] = []
+    run_cell(cell, study, said.append)
+    assert said == ["testing Transformer, seed 0"]  # it is not trained again
+
+
+def test_another_weather_is_tested_without_training(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    run_cell(cell, study, quiet)
+    before = result(cell, study)
+    more = Study(study.folder, study.panel_folder, recipe, ("observed", "climatology", "persist"))
+    assert result(cell, more) is None
+    said: list[str] = []
+    run_cell(cell, more, said.append)
+    assert said == ["testing Ridge, seed 0"]
+    after = result(cell, study)  # fewer are still there
+    assert before is not None
+    assert after is not None
+    assert list(after.errors) == ["observed", "persist"]
+    assert after.seconds == before.seconds
+    assert np.array_equal(after.errors["persist"].squares, before.errors["persist"].squares)
+    first = Study(study.folder, study.panel_folder, recipe, ("persist", "observed"))
+    assert result(cell, first) is None  # its table is about another weather
+
+
+def test_a_cell_killed_between_training_and_test_is_only_tested(
+    study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+
+    def die(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as broken:
+        broken.setattr(cells, "assess", die)
+        with pytest.raises(KeyboardInterrupt):
+            run_cell(cell, study, quiet)
+    assert cells.run_hash(cell) is not None
+    said: list[str] = []
+    run_cell(cell, study, said.append)
+    assert said == ["testing Ridge, seed 0"]
+
+
+def test_reasons_are_for_people() -> None:
+    assert explain(DataError("no window")) == "no window"
+    assert explain(MemoryError()) == "out of memory"
+    assert explain(ZeroDivisionError("by zero")) == "ZeroDivisionError: by zero"

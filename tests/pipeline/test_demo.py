@@ -1,0 +1,65 @@
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.config import PanelConfig, Recipe, TrainingConfig, TripsConfig
+from forecaster.estimators.registry import load_estimator
+from forecaster.panel.panel import Panel
+from forecaster.pipeline import demo
+from forecaster.synthetic.city import make_city
+
+
+@pytest.mark.slow
+def test_the_demo_leaves_a_panel_and_runs_that_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "DEMO_LOCATIONS", 5)
+    monkeypatch.setattr(demo, "DEMO_DAYS", 100)
+    monkeypatch.setattr(demo, "DEMO_TRAINING", TrainingConfig(epochs=1, batch=512))
+    said: list[str] = []
+    made = demo.run_demo(tmp_path, said.append)
+    panel = Panel.open(tmp_path / "panel")
+    assert panel.digest == made.panel.digest
+    assert said[0] == "generating the city"
+    names = ["SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"]
+    first = said.index("examining the panel") + 1
+    assert said[first:] == [
+        *(f"fitting {name}" for name in names),
+        "fitting Forecaster: epoch 1 of 1",
+    ]
+    assert list(made.reports) == names
+    for name, report in made.reports.items():
+        fitted = load_estimator(tmp_path / "runs" / name)
+        assert fitted.run is not None
+        assert fitted.run.parents["panel"] == panel.digest
+        for score, floor in zip(report.steps, made.floor, strict=True):
+            assert score.rmse.value is not None
+            assert score.rmse.value > floor  # the floor knows more than any forecast
+    del made.reports["Forecaster"]  # after one epoch
+    best = min(report.average.rmse.value or np.inf for report in made.reports.values())
+    assert made.reports["Ridge"].average.rmse.value == best
+
+
+@pytest.mark.slow
+def test_the_demo_has_missing_hours_to_show(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(demo, "DEMO_LOCATIONS", 3)
+    monkeypatch.setattr(demo, "DEMO_DAYS", 150)
+    monkeypatch.setattr(demo, "DEMO_ESTIMATORS", ())
+    made = demo.run_demo(tmp_path, lambda _: None)
+    assert np.isnan(made.panel.values[demo.LOST_FEED]).all()
+    assert made.windows.dropped["too little history observed"] > 0
+
+
+@pytest.mark.slow
+def test_the_trips_of_a_city_are_counted_back() -> None:
+    city = make_city(3, "2014-10-20", 24 * 20 + 1)
+    trips = TripsConfig(files=("trips.parquet",), min_demand=0.0, covers="2014-10-20:2014-11-08")
+    recipe = Recipe(panel=PanelConfig(timezone="America/New_York"), trips=trips)
+    panel = demo.ingest_city(city, recipe, lambda _: None)
+    known = np.isfinite(panel.values)
+    assert np.array_equal(panel.values[known], city.panel.values[known])
+    assert (~known).any(axis=1).sum() == 2  # the doubled hour of 2014-11-02
+    assert panel.covariates.names == city.panel.covariates.names

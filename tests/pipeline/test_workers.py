@@ -1,0 +1,116 @@
+import os
+import signal
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from forecaster.config import Recipe, change
+from forecaster.errors import Interrupted
+from forecaster.evaluation.entries import Entry
+from forecaster.pipeline import workers
+from forecaster.pipeline.cells import Cell, is_done, make_cell, result
+from forecaster.pipeline.study import Study
+from forecaster.pipeline.workers import run_cells
+
+
+def quiet(_: str) -> None:
+    """Say nothing."""
+
+
+def wrong(study: Study, recipe: Recipe) -> Cell:
+    """Return a cell that fails: its graph needs coordinates, which the city has not."""
+    other = change(recipe, {"graph": {"kind": "distance"}}, source="")
+    return make_cell(study, Entry("Forecaster, graph distance", "Forecaster", other), 0)
+
+
+def test_a_cell_that_fails_does_not_lose_the_others(study: Study, recipe: Recipe) -> None:
+    bad = wrong(study, recipe)
+    good = [make_cell(study, Entry(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
+    said: list[str] = []
+    failures = run_cells([good[0], bad, good[1], good[0]], study, 1, said.append)
+    assert list(failures) == [bad.folder]
+    assert "a distance graph needs lat and lon" in failures[bad.folder]
+    assert all(is_done(cell, study) for cell in good)
+    assert [line for line in said if " of 3: " in line] == [
+        "1 of 3: Ridge, seed 0",
+        "2 of 3: Forecaster, graph distance, seed 0",
+        "3 of 3: SeasonalNaive, seed 0",
+    ]
+
+
+def test_an_interruption_is_not_a_failure(
+    study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def stop(*_: object) -> None:
+        raise Interrupted("interrupted by SIGTERM")
+
+    monkeypatch.setattr(workers, "run_cell", stop)
+    with pytest.raises(Interrupted):
+        run_cells([make_cell(study, Entry("Ridge", "Ridge", recipe), 0)], study, 1, quiet)
+
+
+def test_any_error_is_told_and_the_others_go_on(
+    study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cells = [make_cell(study, Entry(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
+    monkeypatch.setattr(workers, "run_cell", lambda *_: 1 / 0)
+    failures = run_cells(cells, study, 1, quiet)
+    assert list(failures.values()) == ["ZeroDivisionError: division by zero"] * 2
+
+
+@pytest.mark.slow
+def test_processes_give_what_one_process_gives(
+    study: Study, recipe: Recipe, tmp_path: Path
+) -> None:
+    bad = wrong(study, recipe)
+    entries = [Entry(n, n, recipe) for n in ("Ridge", "Forecaster")]
+    failures = run_cells([*(make_cell(study, e, 0) for e in entries), bad], study, 2, quiet)
+    assert "a distance graph needs lat and lon" in failures.pop(bad.folder)
+    assert not failures
+    alone = Study(tmp_path / "alone", study.panel_folder, recipe, study.weathers)
+    run_cells([make_cell(alone, e, 0) for e in entries], alone, 1, quiet)
+    for entry in entries:
+        one, other = (result(make_cell(s, entry, 0), s) for s in (study, alone))
+        assert one is not None
+        assert other is not None
+        assert one.errors["observed"].report() == other.errors["observed"].report()
+
+
+@pytest.mark.slow
+def test_a_process_that_dies_is_a_failed_cell(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    worker = workers._start(cell, study)
+    worker.process.kill()
+    assert worker.end() == "its process died (exit code -9); it may have run out of memory"
+
+
+@pytest.mark.slow
+def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
+    study: Study, recipe: Recipe
+) -> None:
+    long = change(recipe, {"training": {"epochs": 500, "patience": 500}}, source="")
+    cells = [make_cell(study, Entry("Forecaster", "Forecaster", long), seed) for seed in range(2)]
+
+    def stop() -> None:
+        logs = [cell.folder / "training" / "log.jsonl" for cell in cells]
+        deadline = time.monotonic() + 120
+        while not all(log.exists() for log in logs) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    thread = threading.Thread(target=stop)
+    thread.start()
+    with pytest.raises(Interrupted, match="interrupted by SIGTERM; the same command goes on"):
+        run_cells(cells, study, 2, quiet)
+    thread.join()
+    for cell in cells:
+        assert any((cell.folder / "training").glob("*/manifest.json"))  # a checkpoint
+
+
+def test_processes_share_the_processors() -> None:
+    before = dict(os.environ)
+    with workers._few_threads(1000):
+        assert os.environ["OMP_NUM_THREADS"] == "1"
+    assert dict(os.environ) == before
