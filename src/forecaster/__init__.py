@@ -6,12 +6,16 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from forecaster.config import Recipe as Recipe
+    from forecaster.estimators.boosting import Boosting as Boosting
     from forecaster.estimators.check import check_forecaster as check_forecaster
+    from forecaster.estimators.dcrnn import DCRNN as DCRNN
     from forecaster.estimators.forecaster import Forecaster as Forecaster
     from forecaster.estimators.naive import HistoricalMean as HistoricalMean
     from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
     from forecaster.estimators.ridge import Ridge as Ridge
     from forecaster.estimators.transformer import Transformer as Transformer
+    from forecaster.estimators.var import VAR as VAR
+    from forecaster.evaluation.compare import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
@@ -25,6 +29,8 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
+    "Boosting": "forecaster.estimators.boosting",
+    "DCRNN": "forecaster.estimators.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
     "Forecaster": "forecaster.estimators.forecaster",
     "HistoricalMean": "forecaster.estimators.naive",
@@ -34,11 +40,16 @@ _HOME = {
     "SeasonalNaive": "forecaster.estimators.naive",
     "Splits": "forecaster.splits",
     "Transformer": "forecaster.estimators.transformer",
+    "VAR": "forecaster.estimators.var",
     "check_forecaster": "forecaster.estimators.check",
+    "evaluate": "forecaster.evaluation.compare",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }
 __all__ = [
+    "DCRNN",
+    "VAR",
+    "Boosting",
     "DependencyGraph",
     "Forecaster",
     "HistoricalMean",
@@ -49,6 +60,7 @@ __all__ = [
     "Splits",
     "Transformer",
     "check_forecaster",
+    "evaluate",
     "learn_graph",
     "make_city",
 ]

@@ -7,11 +7,11 @@ import torch
 from torch import Tensor
 
 from forecaster.config import LagConfig, ModelConfig
-from forecaster.errors import ConfigError, DataError
+from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer, refuse_non_finite
+from forecaster.models.transformer import Transformer
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]
@@ -217,18 +217,3 @@ def test_a_truth_of_other_length_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
         model(*question, draw(7, 5, 3))
-
-
-def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
-    history, ahead = (state.each(torch.clone) for state in question)
-    refuse_non_finite(history, ahead)
-    history.signal[3, 2, 4, 12] = torch.nan
-    history.signal[5, 0, 0, 1] = torch.inf
-    ahead.auxiliary[10, 1, 2] = -torch.inf
-    with pytest.raises(DataError) as caught:
-        refuse_non_finite(history, ahead)
-    assert str(caught.value) == (
-        "the input of the model: 2 faults\n"
-        "  history.signal: 2 values not finite, the first at [3, 2, 4, 12]\n"
-        "  ahead.auxiliary: 1 value not finite, the first at [10, 1, 2]"
-    )

@@ -44,6 +44,7 @@ def test_T7_every_field_of_the_training_is_named_with_both_values(name: str) -> 
         ("training windows", {"train": np.arange(61, 98)}),
         ("validation windows", {"validation": np.arange(211, 224)}),
         ("mape_cut", {"mape_cut": 11.0}),
+        ("sampling_decay", {"sampling_decay": 3.0}),
         ("scale", {"scale": Scale(np.zeros(5, np.float32), np.ones(5, np.float32))}),
     ],
 )

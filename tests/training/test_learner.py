@@ -13,9 +13,10 @@ from forecaster.training import learner as learner_module
 from forecaster.training.distributed import Team
 from forecaster.training.learner import Learner
 from forecaster.training.loss import count_terms, join_terms, sum_errors
+from forecaster.training.sampling import draw_shown
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batch
-from tests.training.town import make_task
+from tests.training.town import make_sampled_task, make_task
 
 ALONE = Team(torch.device("cpu"))
 ORIGINS = np.array([71, 67, 97, 103, 60])
@@ -127,6 +128,18 @@ def test_dropout_is_drawn_by_seed_and_step() -> None:
     assert len(set(losses)) == 3
 
 
+@pytest.mark.parametrize("step", [3, 17])
+def test_all_parts_of_a_batch_are_shown_the_same_truth(step: int) -> None:
+    whole, parts = (make_sampled_task(5.0, batch=5, seed=2) for _ in range(2))
+    shown: list[tuple[bool, ...]] = []
+    parts.network.register_forward_pre_hook(lambda _, given: shown.append(given[3]))
+    learner = begin(parts)
+    learner._rations.windows = 2
+    found = learner.learn(ORIGINS, step)
+    assert shown == [draw_shown(2, 5.0, 2, step)] * 3
+    torch.testing.assert_close(found, begin(whole).learn(ORIGINS, step), rtol=1e-6, atol=0)
+
+
 def test_best_weights_are_given_to_the_network() -> None:
     task = make_task()
     learner = begin(task)
@@ -170,10 +183,10 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
 def limited(method: Any, room: int) -> Any:
     """Return the method of a task for a device with room for so many windows."""
 
-    def run(task: Task, batch: Batch) -> torch.Tensor:
+    def run(task: Task, batch: Batch, *step: int) -> torch.Tensor:
         if batch.target.shape[1] > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        forecast: torch.Tensor = method(task, batch)
+        forecast: torch.Tensor = method(task, batch, *step)
         return forecast
 
     return run
@@ -238,14 +251,14 @@ def inject(
 ) -> str:
     """Put a wrong number somewhere, and return how it should be named."""
     if place == "input":
-        cut = task.batches.cut
+        gather = task.batches.gather
 
-        def spoil(origins: np.ndarray) -> Batch:
-            batch = cut(origins)
+        def spoil(places: torch.Tensor) -> Batch:
+            batch = gather(places)
             batch.auxiliary[0, 0, 0] = wrong
             return batch
 
-        patch.setattr(task.batches, "cut", spoil)
+        patch.setattr(task.batches, "gather", spoil)
         return "the input auxiliary"
     if place == "weights":
         learner.weights.places["output.bias"].of(learner.weights.vector)[2] = wrong

@@ -6,8 +6,9 @@ import torch
 
 from forecaster.errors import DataError
 from forecaster.models.neurons import State
+from forecaster.training.sampling import draw_shown
 from forecaster.training.task import Task
-from tests.training.town import make_task
+from tests.training.town import make_sampled_task, make_task
 
 ORIGINS = np.array([71, 67, 97])
 
@@ -60,6 +61,21 @@ def test_the_true_value_of_the_last_step_is_never_shown(task: Task) -> None:
     assert torch.equal(
         task.teach(batch), task.teach(replace(batch, next_values=batch.next_values + last))
     )
+
+
+def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None:
+    task, found = make_sampled_task(5.0, seed=7), set()
+    batch = task.batches.cut(ORIGINS)
+    history = State(batch.signal, batch.auxiliary)
+    ahead = State(batch.next_local, batch.next_auxiliary)
+    for step in range(23):
+        shown = draw_shown(2, 5.0, 7, step)
+        scaled = task.network(history, ahead, batch.next_values[..., :2], shown)
+        expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
+        taught = task.teach(batch, step).detach().permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(taught, expected, rtol=1e-6)
+        found.add(shown)
+    assert len(found) == 4  # every choice of two steps came up
 
 
 def test_a_network_in_double_precision_answers_in_it() -> None:

@@ -8,6 +8,7 @@ import json
 import os
 import sys
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +16,10 @@ import numpy as np
 import torch
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
+from forecaster.config import DCRNNConfig, LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.errors import ForecasterError
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.dcrnn import DCRNN
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
@@ -80,6 +82,17 @@ def make_task(
     )
 
 
+def make_sampled_task(decay: float, **changes: Any) -> Task:
+    """Return the task of a network that is shown the truth less and less."""
+    kernel = torch.eye(PLACES)
+    kernel[PAIRS[:, 0], PAIRS[:, 1]] = 0.5  # one way
+    config, inputs = DCRNNConfig(inputs="lags", units=3, n_layers=1), NeuronLayout(PLACES, 2, 33)
+    network = DCRNN(config, LAGS, inputs, kernel, torch.Generator().manual_seed(5))
+    task = make_task(**changes)
+    like = next(task.network.parameters())
+    return replace(task, network=network.to(like), sampling_decay=decay)
+
+
 def complete(
     folder: Path,
     rank: int = 0,
@@ -97,8 +110,9 @@ def complete(
         where = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)}
         os.environ.update(where, RANK=str(rank), WORLD_SIZE=str(size))
     folder.mkdir(exist_ok=True)
+    make = make_sampled_task if "decay" in (changes or {}) else make_task
     try:
-        outcome = train(make_task(**(changes or {})), folder=folder / "run")
+        outcome = train(make(**(changes or {})), folder=folder / "run")
     except ForecasterError as error:
         (folder / f"error-{rank}").write_text(str(error), encoding="utf-8")
         sys.exit(error.exit_code)

@@ -10,7 +10,7 @@ from torch import Generator
 from forecaster.config import GraphConfig, Recipe
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
-from forecaster.estimators.neural import Neural
+from forecaster.estimators.neural import LINEARS, Neural
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
@@ -68,9 +68,10 @@ class Forecaster(Neural):
         return build_forecaster(self.recipe.model, self.recipe.lags, inputs, pattern, generator)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights one layer between two states has: E·C² + A²."""
+        """Return how many weights the layers between two states have: E·C² + A² each."""
         model, edges = self.recipe.model, inputs.n_locations + 2 * len(_pairs(known))
-        return int(edges * model.per_location**2 + model.auxiliary**2)
+        one = edges * model.per_location**2 + model.auxiliary**2
+        return int(one * LINEARS * model.n_layers)
 
 
 def _pairs(known: Arrays) -> Int64[np.ndarray, "E 2"]:

@@ -18,8 +18,8 @@ from forecaster.estimators.inputs import coming, past, scale_arrays, scale_shape
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question
+from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer, refuse_non_finite
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
 from forecaster.training.progress import Outcome
@@ -30,14 +30,14 @@ from forecaster.windows.scaling import Scaler, fit_scaler
 E = TypeVar("E", bound="Neural")
 WEIGHTS = "model."  # begins the names of a network's weights in a run
 BATCH = 64  # origins that a network answers at a time
-LINEARS = 16  # layers between two states in an encoder layer (6) and a decoder layer (10)
+LINEARS = 16  # a Transformer's between two states: 6 in an encoder layer, 10 in a decoder layer
 
 
 @dataclass(frozen=True, eq=False)
 class Ready:
     """A network with its weights on a device, and the scales it works in."""
 
-    network: Transformer
+    network: Network
     scaler: Scaler
     lags: LagConfig
     device: str
@@ -61,7 +61,7 @@ class Ready:
 class Neural(Estimator):
     """A network that forecasts.
 
-    A second base class, since Forecaster and Transformer differ only in how theirs is built.
+    A second base class, since Forecaster and its baselines differ only in how theirs is built.
     """
 
     seeded = True
@@ -71,7 +71,7 @@ class Neural(Estimator):
         self._ready: tuple[Arrays, Ready] | None = None  # for these arrays, built once
 
     @abstractmethod
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Transformer:
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights.
 
         Args:
@@ -82,7 +82,17 @@ class Neural(Estimator):
 
     @abstractmethod
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights one layer between two states has."""
+        """Return how many weights the network has at least, without building it."""
+
+    @property
+    def lags(self) -> LagConfig:
+        """Which past steps the network sees; the recipe's, which also say from which origins."""
+        return self.recipe.lags
+
+    @property
+    def sampling_decay(self) -> float | None:
+        """The decay of scheduled sampling, in steps; None: the truth is always shown."""
+        return None
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the scales; those of the weights are the network's."""
@@ -102,12 +112,13 @@ class Neural(Estimator):
         generator = Generator().manual_seed(recipe.training.seed)
         task = Task(
             network=self.build(_inputs(scaler), arrays, generator).to(device),
-            batches=Batches(lesson.panel, scaler, lesson.fill, recipe.lags, device),
+            batches=Batches(lesson.panel, scaler, lesson.fill, self.lags, device),
             scale=scaler.values,
             train=lesson.windows.train,
             validation=lesson.windows.validation,
             config=recipe.training,
             mape_cut=recipe.metrics.mape_cut,
+            sampling_decay=self.sampling_decay,
         )
         outcome = train(
             task,
@@ -131,16 +142,16 @@ class Neural(Estimator):
         if self._ready is None or self._ready[0] is not arrays:
             scaler, device = scaler_of(arrays), best_device()
             network = self._restore(_inputs(scaler), arrays).eval().to(device)
-            self._ready = (arrays, Ready(network, scaler, self.recipe.lags, device))
+            self._ready = (arrays, Ready(network, scaler, self.lags, device))
         return self._ready[1]
 
-    def _restore(self, inputs: NeuronLayout, arrays: Arrays) -> Transformer:
+    def _restore(self, inputs: NeuronLayout, arrays: Arrays) -> Network:
         """Return the network with its weights; one that they cannot fill is never built."""
         named = {
             name.removeprefix(WEIGHTS): a for name, a in arrays.items() if name.startswith(WEIGHTS)
         }
         held = sum(array.size for array in named.values())
-        needed = self.size(inputs, arrays) * LINEARS * self.recipe.model.n_layers
+        needed = self.size(inputs, arrays)
         if needed > held:
             raise ArtifactError(f"{held:,} weights for a network of more than {needed:,}")
         network = self.build(inputs, arrays, Generator())
@@ -186,7 +197,7 @@ def _describe(outcome: Outcome) -> dict[str, Any]:
     return {"why": outcome.why, "epochs": epochs}
 
 
-def _load(network: Transformer, weights: Arrays) -> None:
+def _load(network: Network, weights: Arrays) -> None:
     """Give a network its weights; names, shapes and types must all be its own."""
     own = {name: f"float32 {tuple(w.shape)}" for name, w in network.state_dict().items()}
     given = {name: f"{array.dtype} {array.shape}" for name, array in weights.items()}

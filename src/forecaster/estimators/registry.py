@@ -12,6 +12,9 @@ ESTIMATORS = {
     "SeasonalNaive": "forecaster.estimators.naive",
     "HistoricalMean": "forecaster.estimators.naive",
     "Ridge": "forecaster.estimators.ridge",
+    "Boosting": "forecaster.estimators.boosting",
+    "VAR": "forecaster.estimators.var",
+    "DCRNN": "forecaster.estimators.dcrnn",
     "Transformer": "forecaster.estimators.transformer",
     "Forecaster": "forecaster.estimators.forecaster",
 }

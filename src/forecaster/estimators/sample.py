@@ -6,6 +6,7 @@ import numpy as np
 
 from forecaster.clock.clock import Clock
 from forecaster.config import (
+    DCRNNConfig,
     GraphConfig,
     LagConfig,
     ModelConfig,
@@ -22,6 +23,7 @@ RECIPE = Recipe(
     lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2),
     graph=GraphConfig(kind="inverse"),
     model=ModelConfig(per_location=2, auxiliary=4, heads=2),
+    dcrnn=DCRNNConfig(units=3, n_layers=1),
     training=TrainingConfig(epochs=1, batch=256),
 )
 

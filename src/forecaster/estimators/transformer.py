@@ -3,7 +3,7 @@
 from torch import Generator
 
 from forecaster.estimators.lesson import Arrays
-from forecaster.estimators.neural import Neural
+from forecaster.estimators.neural import LINEARS, Neural
 from forecaster.models import transformer
 from forecaster.models.dense import build_dense
 from forecaster.models.neurons import NeuronLayout
@@ -20,7 +20,8 @@ class Transformer(Neural):
         return build_dense(self.recipe.model, self.recipe.lags, inputs, generator)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights one layer between two states has: D²."""
+        """Return how many weights the layers between two states have: D² each."""
         del known
         model = self.recipe.model
-        return int(model.width or inputs.n_locations * model.per_location + model.auxiliary) ** 2
+        D = model.width or inputs.n_locations * model.per_location + model.auxiliary
+        return int(D**2 * LINEARS * model.n_layers)

@@ -8,14 +8,16 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from forecaster.config import LagConfig, ModelConfig
-from forecaster.errors import ConfigError, DataError, Faults, count_of
 from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
+from forecaster.models.network import Network
 from forecaster.models.neurons import MakeLinear, NeuronLayout, State
 from forecaster.models.positions import Positions
 
+STATES = 20  # held per layer: 14 that the way back needs, and what it works on
 
-class Transformer(nn.Module):
+
+class Transformer(Network):
     """x̂_{t+1…t+K} from a filtered history and what is known of the coming steps (Eq. 1).
 
     The encoder reads x_s and a_s of each step s of the history. Element k of the decoder's
@@ -32,8 +34,7 @@ class Transformer(nn.Module):
         layout: NeuronLayout,
         linear: MakeLinear,
     ) -> None:
-        super().__init__()
-        self.inputs, self.L, self.K = inputs, lags.length, lags.horizon
+        super().__init__(inputs, lags)
         layers, dropout = range(config.n_layers), config.dropout
         self.encoder_embedding = linear(inputs, layout, relu=True)
         self.decoder_embedding = linear(inputs, layout, relu=True)
@@ -42,6 +43,7 @@ class Transformer(nn.Module):
         self.encoder = nn.ModuleList(EncoderLayer(layout, linear, dropout) for _ in layers)
         self.decoder = nn.ModuleList(DecoderLayer(layout, linear, dropout) for _ in layers)
         self.output = linear(layout, NeuronLayout(inputs.n_locations, 1, 0))
+        self.window_numbers = STATES * config.n_layers * layout.width * (self.L + self.K)
 
     def forward(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
@@ -53,13 +55,13 @@ class Transformer(nn.Module):
             ahead: the covariates of each location, and a, of the K coming steps.
             truth: x of the steps t+1…t+K−1.
         """
-        self._refuse_misfits(history, ahead, truth)
+        self.refuse_misfits(history, ahead, truth)
         previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
         return self._decode(previous, ahead, self._encode(history), [])[0]
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it; arguments as of `forward`."""
-        self._refuse_misfits(history, ahead)
+        self.refuse_misfits(history, ahead)
         memories, earlier = self._encode(history), list[Memory]()
         signals = [history.signal[:, 0, :, -1:]]
         for k in range(self.K):
@@ -97,38 +99,3 @@ class Transformer(nn.Module):
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast(Iterable[DecoderLayer], self.decoder)
-
-    def _refuse_misfits(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
-        """Raise one error that names both sides of everything that does not fit."""
-        N, C, P = self.inputs.n_locations, self.inputs.per_location, self.inputs.auxiliary
-        faults = Faults("the model does not fit its input")
-        for name, state, channels, steps in (
-            ("history", history, C, self.L),
-            ("ahead", ahead, C - 1, self.K),
-        ):
-            found = *state.signal.shape[:2], len(state.auxiliary), state.signal.shape[3]
-            needed = N, channels, P, steps
-            if found != needed:
-                faults.add(f"{name}: {_describe(found)}; needed: {_describe(needed)}")
-        between = N, history.signal.shape[2], self.K - 1
-        if truth is not None and truth.shape != between:
-            faults.add(f"truth: {tuple(truth.shape)}; needed: {between}")
-        faults.raise_any(ConfigError)
-
-
-def refuse_non_finite(history: State, ahead: State) -> None:
-    """Refuse NaN and infinity, naming where; looks at every value, so not for a training loop."""
-    faults = Faults("the input of the model")
-    for name, state in (("history", history), ("ahead", ahead)):
-        for part, values in (("signal", state.signal), ("auxiliary", state.auxiliary)):
-            wrong = (~values.isfinite()).nonzero()
-            if len(wrong):
-                place = ", ".join(map(str, wrong[0].tolist()))
-                count = count_of(len(wrong), "value")
-                faults.add(f"{name}.{part}: {count} not finite, the first at [{place}]")
-    faults.raise_any(DataError)
-
-
-def _describe(shape: tuple[int, ...]) -> str:
-    N, C, P, steps = shape
-    return f"{N} locations × {C} values, {P} auxiliary values, {count_of(steps, 'step')}"

@@ -19,10 +19,12 @@ def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
     """Return everything on which the result depends, large things by their hash."""
     decisive = task.config.model_dump(exclude=PACE)
     config = {f"training.{name}": str(value) for name, value in decisive.items()}
+    sampling = {} if task.sampling_decay is None else {"sampling_decay": str(task.sampling_decay)}
     layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
     return {
         **identity,
         **config,
+        **sampling,
         "steps of a window": f"{task.network.L} past, {task.network.K} ahead",
         "network": _hash(json.dumps(layout).encode()),
         "training windows": _hash(task.train.tobytes()),

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import partial
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from forecaster.training.determinism import seed_dropout
 from forecaster.training.distributed import Team
 from forecaster.training.loss import count_terms, join_terms, sum_errors
 from forecaster.training.memory import Rations
+from forecaster.training.recording import Recorder
 from forecaster.training.schedule import one_cycle
 from forecaster.training.task import Task
 from forecaster.training.weights import Weights
@@ -33,6 +34,7 @@ class Learner:
 
     def __init__(self, task: Task, team: Team, say: Callable[[str], None]) -> None:
         self._task, self._team, self._rations = task, team, Rations(task, say)
+        self._say = say
         self.weights = Weights(task.network, task.config.precision)
         vector = self.weights.vector
         names = ("first_moment", "second_moment", "best", "average")
@@ -137,9 +139,23 @@ class Learner:
     ) -> tuple[Float64[Tensor, "2"], Float64[Tensor, "2"]]:
         """Sum up the gradient of this process's share; return its errors, and all counts."""
         share = self._team.share(origins)
-        whole = self._task.batches.cut(share)
-        counts = self._team.add(count_terms(whole.target, whole.observed, self._task.mape_cut))
+        places = self._task.batches.locate(share)
+        if self._records(len(share)):
+            kind, work = ("learn", self._task.shown(step)), partial(self._sum_up_whole, step)
+            found = self._recorder.play(kind, work, places, partial(self._seed, step))
+            return found[:2], found[2:]
+        whole = self._task.batches.gather(places)
+        counts = self._team.add(self._count(whole))
         return self._rations.serve(partial(self._sum_up, share, whole, counts, step)), counts
+
+    def _sum_up_whole(self, step: int, places: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
+        """Sum up gradient, errors and counts of a batch that no other process shares."""
+        whole = self._task.batches.gather(places)
+        counts = self._count(whole)
+        self.weights.clear_gradient()
+        errors = self._errors(self._task.teach(whole, step), whole)
+        join_terms(errors, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
+        return torch.cat([errors.detach(), counts])
 
     def _sum_up(
         self,
@@ -150,22 +166,44 @@ class Learner:
         windows: int,
     ) -> Float64[Tensor, "2"]:
         """Sum up gradient and errors of a batch, some windows at a time."""
-        seed_dropout(self._task.device, self._task.config.seed, step, self._team.rank)
+        self._seed(step)
         self.weights.clear_gradient()
         errors = torch.zeros_like(counts)
         for part in [whole] if len(share) <= windows else self._cut(share, windows):
-            found = self._errors(self._task.teach(part), part)
+            found = self._errors(self._task.teach(part, step), part)
             join_terms(found, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
             errors += found.detach()
         return errors
 
     def _score(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:
         totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
-        for part in self._cut(share, windows):
-            errors = self._errors(self._task.roll_out(part), part)
-            counts = count_terms(part.target, part.observed, self._task.mape_cut)
-            totals += torch.cat([errors, counts])
+        for start in range(0, len(share), windows):
+            places = self._task.batches.locate(share[start : start + windows])
+            if self._records(len(share)):
+                totals += self._recorder.play("score", self._score_part, places, _nothing)
+            else:
+                totals += self._score_part(places)
         return totals
+
+    def _score_part(self, places: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
+        part = self._task.batches.gather(places)
+        errors = self._errors(self._task.roll_out(part), part)
+        return torch.cat([errors, self._count(part)])
+
+    def _records(self, windows: int) -> bool:
+        """Tell whether so many windows are worked on in one piece that a GPU can replay."""
+        alone = self._task.device.type == "cuda" and self._team.size == 1
+        return alone and self._recorder.usable and windows <= self._rations.windows
+
+    @cached_property
+    def _recorder(self) -> Recorder:
+        return Recorder(self._say)
+
+    def _seed(self, step: int) -> None:
+        seed_dropout(self._task.device, self._task.config.seed, step, self._team.rank)
+
+    def _count(self, batch: Batch) -> Float64[Tensor, "2"]:
+        return count_terms(batch.target, batch.observed, self._task.mape_cut)
 
     def _errors(self, forecast: Float[Tensor, "N B K"], batch: Batch) -> Float64[Tensor, "2"]:
         return sum_errors(forecast, batch.target, batch.observed, self._task.mape_cut)
@@ -192,3 +230,7 @@ class Learner:
             network.train()
             vector.copy_(moving)
             self.weights.show()
+
+
+def _nothing() -> None:
+    """Prepare nothing: validation draws no numbers."""

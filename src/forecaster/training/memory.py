@@ -4,16 +4,15 @@ The result is the same, unless dropout draws for every part anew.
 """
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import TypeVar
 
 import torch
+from torch import nn
 
 from forecaster.errors import RunError, count_of
-from forecaster.models.neurons import NeuronLayout
 from forecaster.training.task import Task
 
 T = TypeVar("T")
-STATES = 20  # held per layer: 14 that the way back needs, and what it works on
 VECTORS = 6  # as long as the weights: they, their gradient, two moments, the average, the best
 
 
@@ -40,7 +39,7 @@ class Rations:
         if self.windows == self._task.config.batch:
             count = count_of(self.windows, "window")
             alike = "with the same result"
-            if self._task.network.dropout.p:
+            if _draws(self._task.network):
                 alike = "and dropout draws otherwise for each"
             self._say(f"out of memory: {count} are now done in parts, {alike}")
         self.windows = -(-self.windows // 2)
@@ -56,10 +55,13 @@ class Rations:
 def estimate_bytes(task: Task) -> tuple[int, int]:
     """Return about what one window takes, and what there is whatever the batch."""
     network, first = task.network, next(task.network.parameters())
-    D = cast(NeuronLayout, network.encoder_embedding.outputs).width
-    states = STATES * len(network.encoder) * D * (network.L + network.K)
     weights = sum(parameter.numel() for parameter in network.parameters())
-    return states * first.element_size(), VECTORS * weights * first.element_size()
+    return network.window_numbers * first.element_size(), VECTORS * weights * first.element_size()
+
+
+def _draws(network: nn.Module) -> bool:
+    """Tell whether dropout makes a network draw numbers."""
+    return any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
 def _ran_out(error: Exception) -> bool:

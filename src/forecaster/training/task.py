@@ -10,8 +10,9 @@ from torch import Tensor
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
+from forecaster.models.network import Network
 from forecaster.models.neurons import State
-from forecaster.models.transformer import Transformer
+from forecaster.training.sampling import draw_shown
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 
@@ -20,13 +21,14 @@ from forecaster.windows.scaling import Scale
 class Task:
     """A network, what it learns from and what it is chosen on."""
 
-    network: Transformer  # trained in place
+    network: Network  # trained in place
     batches: Batches  # on the network's device
     scale: Scale  # of the values: forecasts are scaled back before the loss
     train: Int64[np.ndarray, " B1"]  # origins
     validation: Int64[np.ndarray, " B2"]
     config: TrainingConfig
     mape_cut: float
+    sampling_decay: float | None = None  # of scheduled sampling, in steps; None: all is shown
 
     def __post_init__(self) -> None:
         empty = [name for name in ("train", "validation") if not len(getattr(self, name))]
@@ -48,11 +50,23 @@ class Task:
         """Return how many steps all epochs have."""
         return self.epoch_steps * self.config.epochs
 
-    def teach(self, batch: Batch) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the true values before it, in the values' units."""
+    def teach(self, batch: Batch, step: int = 0) -> Float[Tensor, "N B K"]:
+        """Return x̂_{t+1…t+K}, each from the true values before it, in the values' units.
+
+        With scheduled sampling the network's own take the place of some, by the training step.
+        """
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        return self._scale_back(self.network(history, ahead, truth))
+        shown = self.shown(step)
+        if shown is None:
+            return self._scale_back(self.network(history, ahead, truth))
+        return self._scale_back(self.network(history, ahead, truth, shown))
+
+    def shown(self, step: int) -> tuple[bool, ...] | None:
+        """Tell which true values a training step is shown; None: all."""
+        if self.sampling_decay is None:
+            return None
+        return draw_shown(self.network.K - 1, self.sampling_decay, self.config.seed, step)
 
     def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it, in the values' units."""

@@ -59,29 +59,39 @@ class Batches:
         self._lags = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
         self._ahead = np.arange(1, lags.horizon + 1)
         missing, steps = np.isnan(panel.values).sum(axis=1), np.arange(len(panel.values))
-        self._filled = missing[np.maximum(steps[:, None] - self._lags, 0)].sum(axis=1)
+        filled = missing[np.maximum(steps[:, None] - self._lags, 0)].sum(axis=1)
+        self._filled = torch.from_numpy(filled).to(device)
 
     def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
         """Return the windows of the given origins, which must have their whole history."""
+        return self.gather(self.locate(origins))
+
+    def locate(self, origins: Int64[np.ndarray, " B"]) -> Int64[Tensor, "B T"]:
+        """Return, on the device, each origin, its L past steps and its K coming ones."""
         past, ahead = origins[:, None] - self._lags[origins], origins[:, None] + self._ahead
         if past.size and past.min() < 0:
             raise ValueError(
                 "an origin lies too early for its history; take them from cut_windows"
             )
-        steps = torch.from_numpy(np.concatenate([past.ravel(), ahead.ravel()])).to(self._device)
-        history, coming = steps[: past.size].view(past.shape), steps[past.size :].view(ahead.shape)
+        places = np.concatenate([origins[:, None], past, ahead], axis=1)
+        return torch.from_numpy(places).to(self._device)
+
+    def gather(self, places: Int64[Tensor, "B T"]) -> Batch:
+        """Return the windows of what `locate` gave; the device does it without the host."""
+        end = 1 + self._lags.shape[1]
+        origins, history, coming = places[:, 0], places[:, 1:end], places[:, end:]
         known, known_ahead = _pick(self._inputs, history), _pick(self._inputs, coming)
         N, C = self._signal_shape
-        own_ahead = known_ahead[: N * C].view(N, C, *ahead.shape)
+        own_ahead = known_ahead[: N * C].view(N, C, *coming.shape)
         return Batch(
-            signal=known[: N * C].view(N, C, *past.shape),
+            signal=known[: N * C].view(N, C, *history.shape),
             auxiliary=known[N * C :],
             next_auxiliary=known_ahead[N * C :],
             next_local=own_ahead[:, 1:].contiguous(),
             next_values=own_ahead[:, 0].contiguous(),
             target=_pick(self._raw, coming),
             observed=_pick(self._observed, coming),
-            filled=torch.from_numpy(self._filled[origins]).to(self._device),
+            filled=self._filled[origins],
         )
 
 

@@ -1,0 +1,29 @@
+import pytest
+import torch
+
+from forecaster.config import LagConfig
+from forecaster.errors import DataError
+from forecaster.models.network import Network, refuse_non_finite
+from forecaster.models.neurons import NeuronLayout, State
+
+Question = tuple[State, State]
+
+
+def test_a_network_that_cannot_roll_out_is_none(inputs: NeuronLayout, lags: LagConfig) -> None:
+    with pytest.raises(TypeError, match="roll_out"):
+        Network(inputs, lags)  # type: ignore[abstract]
+
+
+def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
+    history, ahead = (state.each(torch.clone) for state in question)
+    refuse_non_finite(history, ahead)
+    history.signal[3, 2, 4, 12] = torch.nan
+    history.signal[5, 0, 0, 1] = torch.inf
+    ahead.auxiliary[10, 1, 2] = -torch.inf
+    with pytest.raises(DataError) as caught:
+        refuse_non_finite(history, ahead)
+    assert str(caught.value) == (
+        "the input of the model: 2 faults\n"
+        "  history.signal: 2 values not finite, the first at [3, 2, 4, 12]\n"
+        "  ahead.auxiliary: 1 value not finite, the first at [10, 1, 2]"
+    )
