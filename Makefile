@@ -12,7 +12,7 @@ SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel windows city locations ingest graph truth kernels model training var
+BENCHMARKS := command panel windows city locations ingest graph truth kernels model training var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean

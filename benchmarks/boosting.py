@@ -1,0 +1,58 @@
+"""Forecasts of boosted trees held as arrays against LightGBM's own, by one thread."""
+
+from benchmarks.measure import at_most, medians, read_options, report
+
+OPTIONS = read_options(__doc__, threads=1)
+
+import lightgbm  # noqa: E402 (after the number of threads is set)
+import numpy as np  # noqa: E402
+
+from forecaster.config import LagConfig  # noqa: E402
+from forecaster.estimators.boosting import PARAMETERS, Rows, see_rows  # noqa: E402
+from forecaster.estimators.question import Question, look_ahead  # noqa: E402
+from forecaster.models.trees import Trees  # noqa: E402
+from forecaster.synthetic.city import make_city  # noqa: E402
+from forecaster.windows.scaling import fit_scaler  # noqa: E402
+
+LOCATIONS, HOURS, FIRST = 83, 24 * 90, 700
+PAPER = 996  # locations whose next hour is one forecast
+TREES, QUICK_TREES = 700, 150
+REPEATS = 5
+GOAL = 2.0
+
+
+def main() -> None:
+    """Print how long forecasts of one and of many origins take, and their ratios."""
+    inputs, target = _rows()
+    rounds = QUICK_TREES if OPTIONS.quick else TREES
+    parameters = {**PARAMETERS, "num_threads": 1, "seed": 0}
+    booster = lightgbm.train(parameters, lightgbm.Dataset(inputs, target), rounds)
+    trees = Trees.from_dump(booster.dump_model())
+    notes = [f"{rounds} trees on {len(inputs):,} rows of {inputs.shape[1]} inputs"]
+    results = []
+    for rows in (PAPER, 20 * PAPER):
+        part = inputs[:rows]
+        jobs = {
+            f"{rows} rows, arrays": lambda part=part: trees.predict(0, part),
+            f"{rows} rows, LightGBM": lambda part=part: booster.predict(part, num_threads=1),
+        }
+        seconds = medians(jobs, REPEATS)
+        notes += [f"{name:24} {taken * 1e3:9.1f} ms" for name, taken in seconds.items()]
+        mine, theirs = seconds.values()
+        results.append(at_most(f"forecasts of {rows} rows", mine / theirs, "LightGBM", GOAL))
+    report(OPTIONS, notes, results)
+
+
+def _rows() -> tuple[np.ndarray, np.ndarray]:
+    """Return what trees see of a city, with the paper's lags, and the hour that came."""
+    panel, lags = make_city(LOCATIONS, hours=HOURS).panel, LagConfig()
+    scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
+    origins = np.arange(FIRST, HOURS - lags.horizon)
+    rows = Rows(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
+    question = Question(panel, origins, *look_ahead(panel, origins, lags.horizon))
+    target = scaler.values.apply(panel.values)[origins + 1].reshape(-1)
+    return see_rows(question, scaler, lags, rows, 1), target
+
+
+if __name__ == "__main__":
+    main()
