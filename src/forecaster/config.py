@@ -238,6 +238,7 @@ class EvaluationConfig(Stage):
     models: tuple[str, ...] = ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster")
     seeds: int = Field(default=6, ge=1, le=1_000)  # trainings of a model that begins by chance
     weather: tuple[Weather, ...] = ("observed", "persist")  # what tests take for coming weather
+    widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)  # of Transformer-best
 
 
 class Recipe(Stage):

@@ -37,7 +37,7 @@ class RunError(ForecasterError):
     exit_code = 5
 
 
-class Interrupted(RunError):
+class StoppedError(RunError):
     """Someone asked to stop; what was done is saved, and the same command goes on."""
 
 

@@ -1,13 +1,13 @@
 import pytest
 
-from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, ModelConfig, Recipe
+from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, ModelConfig, Recipe, change
 from forecaster.errors import ConfigError
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.evaluation.entries import (
     MODELS,
-    WIDTHS,
     Ablations,
+    Choices,
     Entry,
     is_network,
     list_entries,
@@ -35,12 +35,12 @@ def test_variants_change_what_they_are_named_for() -> None:
     assert lags.recipe.dcrnn == DCRNNConfig(inputs="lags")
     (choice,) = best.choices
     assert choice.what == "width"
-    assert list(choice.options) == [str(width) for width in WIDTHS]
-    assert (WIDTHS[0], WIDTHS[-1]) == (64, 4096)  # section 3.2.4
+    widths = ["64", "128", "256", "512", "1024", "2048", "4096"]  # section 3.2.4
+    assert list(choice.options) == widths
 
 
 def test_tuning_gives_every_network_the_same_grid() -> None:
-    entries = list_entries(Recipe(), MODELS, tune=True)
+    entries = list_entries(Recipe(), MODELS, choices=Choices(tune=True))
     grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
     assert len(grids) == 5
     first = grids["Forecaster"]
@@ -57,7 +57,7 @@ def test_tuning_gives_every_network_the_same_grid() -> None:
 def test_thresholds_are_a_choice_of_forecaster_alone() -> None:
     degree = Recipe(graph=GraphConfig(degree=2.5))
     forecaster, transformer = list_entries(
-        degree, ["Forecaster", "Transformer"], thresholds=[0.05, 0.2]
+        degree, ["Forecaster", "Transformer"], choices=Choices(thresholds=[0.05, 0.2])
     )
     (choice,) = forecaster.choices
     assert choice.options["0.05"] == {"graph": {"threshold": 0.05, "degree": None}}
@@ -91,7 +91,10 @@ def test_ablations_change_one_thing_each_and_skip_what_the_row_does_already() ->
 
 def test_a_graph_of_another_kind_has_no_threshold_to_choose() -> None:
     entries = list_entries(
-        Recipe(), ["Forecaster"], thresholds=[0.1, 0.2], ablations=Ablations(["own"], neurons=[8])
+        Recipe(),
+        ["Forecaster"],
+        choices=Choices(thresholds=[0.1, 0.2]),
+        ablations=Ablations(["own"], neurons=[8]),
     )
     assert [len(entry.choices) for entry in entries] == [1, 0, 1]
 
@@ -115,3 +118,6 @@ def test_widths_that_heads_do_not_divide_are_left_out() -> None:
     recipe = Recipe(model=ModelConfig(heads=3, per_location=3, auxiliary=6))
     with pytest.raises(ConfigError, match="heads = 3 divides none of"):
         list_entries(recipe, ["Transformer-best"])
+    few = change(recipe, {"evaluation": {"widths": [64, 48]}}, source="")
+    (best,) = list_entries(few, ["Transformer-best"])
+    assert list(best.choices[0].options) == ["48"]

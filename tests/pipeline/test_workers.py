@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.config import Recipe, change
-from forecaster.errors import Interrupted
+from forecaster.errors import StoppedError
 from forecaster.evaluation.entries import Entry
 from forecaster.pipeline import workers
 from forecaster.pipeline.cells import Cell, is_done, make_cell, result
@@ -44,10 +44,10 @@ def test_an_interruption_is_not_a_failure(
     study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
-        raise Interrupted("interrupted by SIGTERM")
+        raise StoppedError("interrupted by SIGTERM")
 
     monkeypatch.setattr(workers, "run_cell", stop)
-    with pytest.raises(Interrupted):
+    with pytest.raises(StoppedError):
         run_cells([make_cell(study, Entry("Ridge", "Ridge", recipe), 0)], study, 1, quiet)
 
 
@@ -102,7 +102,7 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
 
     thread = threading.Thread(target=stop)
     thread.start()
-    with pytest.raises(Interrupted, match="interrupted by SIGTERM; the same command goes on"):
+    with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
         run_cells(cells, study, 2, quiet)
     thread.join()
     for cell in cells:

@@ -2,7 +2,8 @@ from typing import Any
 
 import pytest
 
-from forecaster.report.curves import draw_curves
+from forecaster.report.canvas import to_svg
+from forecaster.report.curves import best_epoch, draw_curves, draw_learning
 
 
 def epoch(number: int, **given: Any) -> dict[str, Any]:
@@ -29,3 +30,18 @@ def test_any_training_can_be_drawn(epochs: list[dict[str, Any]]) -> None:
 def test_the_same_epochs_give_the_same_picture() -> None:
     assert draw_curves([epoch(1), epoch(2)]) == draw_curves([epoch(1), epoch(2)])
     assert draw_curves([epoch(1), epoch(2)]) != draw_curves([epoch(1), epoch(2, rmse=3.0)])
+
+
+def test_the_first_epoch_with_the_lowest_validation_loss_is_kept() -> None:
+    losses = [5.0, 3.0, 4.0, 3.0]
+    epochs = [epoch(n, validation_loss=loss) for n, loss in enumerate(losses, start=1)]
+    assert best_epoch(epochs)["epoch"] == 2
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_every_network_has_a_panel(count: int) -> None:
+    trainings = [[epoch(n) for n in range(1, 8)], [epoch(1, loss=1e6)]]
+    drawing = to_svg(draw_learning({f"$net$ {n}": trainings for n in range(count)}), "x")
+    for n in range(count):
+        assert f"$net$ {n}".encode() in drawing
+    assert b"validation loss" in drawing

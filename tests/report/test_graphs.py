@@ -2,10 +2,18 @@ import numpy as np
 import pytest
 
 from forecaster.graph.alternatives import complete, random_edges
-from forecaster.graph.dependency import About, DependencyGraph
+from forecaster.graph.dependency import About, Beside, DependencyGraph, PathStep
 from forecaster.graph.edges import Edges
 from forecaster.panel.parts import Locations
-from forecaster.report.graphs import draw_graph, draw_map
+from forecaster.report.canvas import to_png, to_svg
+from forecaster.report.graphs import (
+    describe_choice,
+    describe_graph,
+    draw_graph,
+    draw_map,
+    draw_path,
+    draw_structure,
+)
 
 LEARNED = About(kind="lasso", threshold=0.1)
 
@@ -50,9 +58,51 @@ def test_places_on_one_line_are_mapped() -> None:
         places = Locations(tuple("abcde"), tuple("abcde"), lat, lon)
         edges = complete(5)
         graph = DependencyGraph(places, edges.pairs, edges.strengths, About(kind="complete"))
-        assert draw_map(graph).startswith(b"\x89PNG")
+        assert to_png(draw_map(graph)).startswith(b"\x89PNG")
 
 
 def test_the_same_graph_is_drawn_alike() -> None:
     graph = graph_of(complete(11), 11)
     assert draw_graph(graph) == draw_graph(graph)
+
+
+def test_words_say_what_is_drawn() -> None:
+    graph = graph_of(random_edges(503, 1_009, np.random.default_rng(0)), 503)
+    words = describe_graph(graph)
+    assert words["structure"].startswith("503 locations, 1,009 dependencies, average degree 4.01;")
+    assert words["structure"].endswith("a dot where |conditional correlation| > 0.1")
+    assert words["map"].endswith("; the 400 strongest are drawn")
+    assert "half of the dependencies lie within" in words["distances"]
+
+
+def test_many_dots_do_not_make_a_large_file() -> None:
+    assert len(to_svg(draw_structure(graph_of(complete(97), 97)), "x")) < 200_000
+
+
+def test_the_penalty_that_was_chosen_is_marked() -> None:
+    steps = [(0.5, -0.9, 2), (0.1, -0.4, 7), (0.02, -0.5, 11)]
+    path = [PathStep(penalty=p, score=s, edges=e, converged=True) for p, s, e in steps]
+    about = About(kind="lasso", penalty=0.1, chosen_by="likelihood", path=tuple(path))
+    drawing = to_svg(draw_path(about), "x")
+    assert "λ = 0.1, 7 edges".encode() in drawing
+    assert b"held-out log likelihood" in drawing
+
+
+def test_how_a_graph_was_chosen_is_told_by_topic() -> None:
+    beside = Beside(edges=9, average_degree=2.57, overlap=0.78)
+    about = About(
+        kind="lasso", penalty=0.03, chosen_by="likelihood", gap=2e-5, converged=False, steps=1_176,
+        subtracted="hour_of_week", threshold=0.12, degree=2.5, beside=beside, notes=("odd",),
+    )  # fmt: skip
+    assert describe_choice(about) == {
+        "kind": "lasso",
+        "learned from": "1,176 training steps, hour-of-week mean subtracted; 0 dropped, "
+        "0 values filled",
+        "penalty λ": "0.03 (likelihood)",
+        "certificate": "duality gap 2e-05 per location: not converged",
+        "threshold": "0.12, for an average degree of 2.5",
+        "plain inverse beside it": "9 edges, average degree 2.57, 78 % of the edges of either in "
+        "common",
+        "notes": "odd",
+    }
+    assert describe_choice(About(kind="own")) == {"kind": "own"}

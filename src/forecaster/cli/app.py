@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from forecaster.cli import compare, ingest, inspect, learn, screen, train, use
+from forecaster.cli import compare, ingest, inspect, learn, report, screen, train, use
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
@@ -23,7 +23,7 @@ app = typer.Typer(
 )
 for command in (
     use.demo, compare.run, inspect.doctor, learn.graph, train.train, compare.evaluate,
-    use.forecast, inspect.check,
+    report.report, use.forecast, inspect.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

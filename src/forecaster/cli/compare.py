@@ -1,6 +1,7 @@
 """Comparing models: evaluate and run."""
 
 import json
+import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,7 @@ import typer
 
 from forecaster.cli import screen
 from forecaster.cli.options import Json
+from forecaster.cli.report import write_report
 from forecaster.cli.train import with_settings
 from forecaster.errors import ConfigError
 
@@ -52,6 +54,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     tune: Annotated[
         bool, typer.Option("--tune", help="Choose dropout and learning rate of every network.")
     ] = False,
+    widths: Annotated[
+        str | None, typer.Option(help="Of Transformer-best, to choose from; else 64 … 4096.")
+    ] = None,
     threshold: Annotated[
         str | None, typer.Option(help="Of the graph, to choose from by validation: 0.05,0.1,0.2")
     ] = None,
@@ -70,24 +75,31 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
     from forecaster.config import GraphKind, PositionKind, read_recipe
-    from forecaster.evaluation.entries import Ablations, Lags, list_entries
+    from forecaster.evaluation.entries import Ablations, Choices, Lags, list_entries
 
     rules = with_settings(
-        read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather)]
+        read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather, widths)]
     )
     entries = list_entries(
         rules,
         rules.evaluation.models,
-        tune=tune,
-        thresholds=[_number(text, "--threshold") for text in _words(threshold)],
+        choices=Choices(
+            thresholds=[_number(text, "--threshold") for text in _words(threshold)],
+            tune=tune,
+        ),
         ablations=Ablations(
             graph=_known(graph, get_args(GraphKind), "--graph"),
             lags=_known(lags, get_args(Lags), "--lags"),
-            neurons=[int(_number(text, "--neurons")) for text in _words(neurons)],
+            neurons=_whole(neurons, "--neurons"),
             positions=_known(positions, get_args(PositionKind), "--positions"),
         ),
     )
-    _compare(rules, entries, out, _Place(data, panel, jobs, _days(test)), as_json)
+    further = {"threshold": threshold, "graph": graph, "lags": lags, "neurons": neurons}
+    further |= {"positions": positions, "test": test}
+    words = [word for name, text in further.items() if text for word in (f"--{name}", text)]
+    words += ["--tune"] if tune else []
+    place = _Place(data, panel, jobs, _days(test), tuple(words))
+    _compare(rules, entries, out, place, as_json)
 
 
 def run(  # noqa: PLR0913, PLR0917 (one option each)
@@ -106,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Do it all: panel, graph, training, comparison. What is there already is not done again."""
+    """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
     from forecaster.config import read_recipe
     from forecaster.evaluation.entries import list_entries
 
@@ -126,6 +138,15 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         _Place(data, None, jobs),
         as_json,
     )
+    _report(place)
+
+
+def _report(folder: Path) -> None:
+    """Write the page about a comparison; without the extra say in one line what is lacking."""
+    try:
+        screen.say(f"report: {write_report(folder)}")
+    except ConfigError as lacking:
+        screen.say(f"no report: {lacking}")
 
 
 @dataclass(frozen=True)
@@ -136,6 +157,7 @@ class _Place:
     panel: Path | None
     jobs: int
     tested: "tuple[Range, ...]" = ()
+    options: tuple[str, ...] = ()  # what was asked for beside the recipe
 
 
 def _compare(
@@ -150,6 +172,9 @@ def _compare(
         folder = place.panel or make_panel(out, rules, place.data, say)
         replace_file(out / "recipe.toml", bytes_writer(rules.to_toml().encode()))
         study = Study(out, folder, rules, rules.evaluation.weather, place.tested)
+        words = ["forecaster", "evaluate", out / "recipe.toml", "--out", out, "--panel", folder]
+        again = shlex.join([*map(str, words), *place.options])
+        replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{again}\n".encode()))
         comparison = evaluate_entries(entries, study, place.jobs, say, watch)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     screen.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
@@ -183,9 +208,11 @@ def _short(recipe: "Recipe") -> str:
     return tomli_w.dumps(recipe.model_dump(mode="json", exclude_unset=True, exclude_none=True))
 
 
-def _asked(models: str | None, seeds: int | None, weather: str | None) -> list[str]:
+def _asked(
+    models: str | None, seeds: int | None, weather: str | None, widths: str | None
+) -> list[str]:
     """Return options as settings of a recipe's [evaluation]."""
-    wanted: dict[str, Any] = {"seeds": seeds}
+    wanted: dict[str, Any] = {"seeds": seeds, "widths": _whole(widths, "--widths") or None}
     wanted |= {
         name: _words(text) or None for name, text in (("models", models), ("weather", weather))
     }
@@ -212,6 +239,10 @@ def _known(text: str | None, known: Sequence[T], option: str) -> list[T]:
         named = ", ".join(map(str, known))
         raise ConfigError(f"{option}: {', '.join(wrong)}; there are {named}")
     return [one for word in words for one in known if one == word]
+
+
+def _whole(text: str | None, option: str) -> list[int]:
+    return [int(_number(word, option)) for word in _words(text)]
 
 
 def _number(text: str, option: str) -> float:

@@ -13,7 +13,6 @@ Lags = Literal["recent", "daily", "weekly"]
 Values = Mapping[str, Mapping[str, Any]]
 
 WEEK_DAYS = 7
-WIDTHS = (64, 128, 256, 512, 1024, 2048, 4096)  # section 3.2.4
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune, for every network alike
 
 # Rows that are more than an estimator by the recipe as it is.
@@ -49,6 +48,14 @@ class Entry:
 
 
 @dataclass(frozen=True)
+class Choices:
+    """What validation decides of the rows."""
+
+    thresholds: Sequence[float] = ()  # of Forecaster's graph (section 3.3)
+    tune: bool = False  # dropout and learning rate of every network
+
+
+@dataclass(frozen=True)
 class Ablations:
     """What else Forecaster is tried with, one thing at a time."""
 
@@ -62,8 +69,7 @@ def list_entries(
     recipe: Recipe,
     models: Sequence[str],
     *,
-    tune: bool = False,
-    thresholds: Sequence[float] = (),
+    choices: Choices | None = None,
     ablations: Ablations | None = None,
 ) -> list[Entry]:
     """Return the rows of a table.
@@ -71,11 +77,10 @@ def list_entries(
     Args:
         recipe: what all of them share.
         models: names of estimators, or of variants.
-        tune: choose dropout and learning rate of every network.
-        thresholds: of the graph, to choose from by validation loss (section 3.3).
+        choices: what validation decides.
         ablations: further rows of Forecaster.
     """
-    entries = [_entry(name, recipe, tune, thresholds) for name in dict.fromkeys(models)]
+    entries = [_entry(name, recipe, choices or Choices()) for name in dict.fromkeys(models)]
     named = {entry.name: entry for entry in entries}
     wanted = _variants(recipe, ablations or Ablations())
     if wanted and "Forecaster" not in named:
@@ -86,16 +91,16 @@ def list_entries(
         if other.digest() in known:  # it is what the row itself does
             continue
         known.add(other.digest())
-        choices = tuple(
+        undecided = tuple(
             choice
             for choice in named["Forecaster"].choices
             if not (choice.what == "threshold" and "graph" in values)
         )
-        entries.append(Entry(f"Forecaster, {name}", "Forecaster", other, choices, "Forecaster"))
+        entries.append(Entry(f"Forecaster, {name}", "Forecaster", other, undecided, "Forecaster"))
     return entries
 
 
-def _entry(name: str, recipe: Recipe, tune: bool, thresholds: Sequence[float]) -> Entry:
+def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
     if name not in MODELS:
         hint = nearest_name(name, list(MODELS))
         raise ConfigError(f"no model {name!r}{hint}; there are {', '.join(MODELS)}")
@@ -103,9 +108,9 @@ def _entry(name: str, recipe: Recipe, tune: bool, thresholds: Sequence[float]) -
     choices: list[Choice] = []
     if name == "Transformer-best":
         choices.append(_widths(recipe))
-    if estimator == "Forecaster" and thresholds:
-        choices.append(_thresholds(thresholds))
-    if tune and is_network(estimator):
+    if estimator == "Forecaster" and given.thresholds:
+        choices.append(_thresholds(given.thresholds))
+    if given.tune and is_network(estimator):
         choices.append(_grid())
     return Entry(name, estimator, change(recipe, values, source=name), tuple(choices))
 
@@ -116,9 +121,11 @@ def is_network(estimator: str) -> bool:
 
 
 def _widths(recipe: Recipe) -> Choice:
-    options = {str(w): {"model": {"width": w}} for w in WIDTHS if w % recipe.model.heads == 0}
+    """Return the widths to choose from (section 3.2.4)."""
+    heads, widths = recipe.model.heads, recipe.evaluation.widths
+    options = {str(w): {"model": {"width": w}} for w in widths if w % heads == 0}
     if not options:
-        raise ConfigError(f"model.heads = {recipe.model.heads} divides none of {WIDTHS}")
+        raise ConfigError(f"model.heads = {heads} divides none of {list(widths)}")
     return Choice("width", options)
 
 

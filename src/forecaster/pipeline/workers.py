@@ -15,7 +15,7 @@ from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
 
-from forecaster.errors import Interrupted
+from forecaster.errors import StoppedError
 from forecaster.pipeline.cells import Cell, explain, run_cell
 from forecaster.pipeline.study import Study
 from forecaster.pipeline.train import Say
@@ -45,7 +45,7 @@ def _run_here(cells: Sequence[Cell], study: Study, say: Say, watch: Watch | None
         say(f"{number} of {len(cells)}: {cell}")
         try:
             run_cell(cell, study, say, watch)
-        except Interrupted:
+        except StoppedError:
             raise
         except Exception as error:  # whatever it is, the other cells go on
             failures[cell.folder] = explain(error)
@@ -91,7 +91,7 @@ def _run_apart(cells: Sequence[Cell], study: Study, jobs: int, say: Say) -> Fail
                     say(f"{worker.cell} failed: {reason}")
             if noted.asked:
                 _stop(working)
-                raise Interrupted(f"interrupted by {noted.asked}; the same command goes on")
+                raise StoppedError(f"interrupted by {noted.asked}; the same command goes on")
             time.sleep(POLL_SECONDS)
     return failures
 
@@ -119,7 +119,7 @@ def _work(cell: Cell, study: Study, answer: Connection) -> None:
     logging.basicConfig(level=logging.ERROR)
     try:
         run_cell(cell, study, _say_nothing)
-    except Interrupted:
+    except StoppedError:
         answer.send(INTERRUPTED)
     except Exception as error:  # the parent tells it
         answer.send(explain(error))

@@ -75,10 +75,11 @@ def examine(
         _covariates(panel),
         _holidays(panel),
     )
-    return Checkup(_facts(panel), findings)
+    return Checkup({**describe_panel(panel), "hash": (panel.digest or "not saved")[:12]}, findings)
 
 
-def _facts(panel: Panel) -> dict[str, str]:
+def describe_panel(panel: Panel) -> dict[str, str]:
+    """Return what a panel holds, by topic."""
     M, N = panel.values.shape
     days = M * panel.clock.step_minutes / (24 * 60)
     return {
@@ -87,7 +88,6 @@ def _facts(panel: Panel) -> dict[str, str]:
         f"{count_of(N, 'location')}",
         "kind": panel.kind + _level_text(panel),
         "observed": f"{100 * np.isfinite(panel.values).mean():.2f} %",
-        "hash": (panel.digest or "not saved")[:12],
     }
 
 

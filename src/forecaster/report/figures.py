@@ -1,19 +1,16 @@
-"""Pictures, drawn without a screen and without any state that outlives them."""
+"""Pictures of a panel: what of it was observed, and where its locations are."""
 
-import io
-import warnings
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Float32, Float64, Int64
 
-from forecaster.errors import need_extra
 from forecaster.panel.panel import Panel
+from forecaster.report.canvas import BUSY, FAINT, INK, MISSING, ZERO, new_figure, to_png
+from forecaster.report.maps import map_places
 
 MAX_COLUMNS, MAX_ROWS = 900, 400  # cells of the heat map; more would not be seen
-INK, FAINT = "#26323d", "#8a97a3"
 MOSTLY = 0.5
-MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 
 
 def draw_coverage(panel: Panel) -> bytes:
@@ -31,45 +28,8 @@ def draw_coverage(panel: Panel) -> bytes:
 
 def draw_places(panel: Panel) -> bytes | None:
     """Return a PNG map of the locations, sized by their mean; None if none has coordinates."""
-    placed = panel.locations.placed
-    if not placed.any():
-        return None
-    lat, lon = panel.locations.lat[placed], panel.locations.lon[placed]
-    stretch = 1 / np.cos(np.radians(lat.mean()))  # a degree of longitude is shorter
-    tall = np.clip((np.ptp(lat) + 0.01) * stretch / (np.ptp(lon) + 0.01), 0.5, 1.8)
-    figure = new_figure(6.5, float(6.5 * tall))
-    axes = figure.subplots()
-    seen = np.isfinite(panel.values[:, placed])
-    total = np.where(seen, panel.values[:, placed], 0).sum(axis=0, dtype=np.float64)
-    mean = total / np.maximum(seen.sum(axis=0), 1)
-    size = 6 + 180 * np.abs(mean) / max(float(np.abs(mean).max()), 1e-9)
-    dots = axes.scatter(lon, lat, s=size, c=mean, cmap="viridis", alpha=0.8, linewidths=0)
-    figure.colorbar(dots, ax=axes, label="mean per step", shrink=0.6)
-    axes.set_aspect(stretch)
-    what = f"{int(placed.sum())} locations" + ("" if placed.all() else f" of {len(placed)}")
-    axes.set_title(what, color=INK, fontsize=11, loc="left")
-    axes.tick_params(colors=INK, labelsize=8)
-    return to_png(figure)
-
-
-def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of so many inches."""
-    need_extra("matplotlib", extra="report")
-    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
-    from matplotlib.figure import Figure  # noqa: PLC0415
-
-    figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
-    FigureCanvasAgg(figure)
-    return figure
-
-
-def to_png(figure: Any) -> bytes:
-    """Return the picture as a file's bytes."""
-    buffer = io.BytesIO()
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # names in other scripts: a box for each letter
-        figure.savefig(buffer, format="png", metadata={"Software": None})
-    return buffer.getvalue()
+    figure = map_places(panel)
+    return None if figure is None else to_png(figure)
 
 
 def _draw_map(axes: Any, panel: Panel) -> None:

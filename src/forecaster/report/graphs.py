@@ -1,4 +1,4 @@
-"""Pictures of a dependency graph: its matrix, its map, its degrees, its distances."""
+"""Pictures of a dependency graph: its matrix, its map, its degrees, and how it was chosen."""
 
 from typing import Any
 
@@ -6,74 +6,104 @@ import numpy as np
 from jaxtyping import Float64, Int64, Shaped
 
 from forecaster.errors import count_of
-from forecaster.graph.dependency import DependencyGraph
+from forecaster.graph.dependency import About, DependencyGraph
 from forecaster.graph.edges import distance_km
-from forecaster.report.figures import FAINT, INK, new_figure, to_png
+from forecaster.report.canvas import (
+    BLUE,
+    FAINT,
+    INK,
+    ORANGE,
+    PAPER_DPI,
+    TEXT,
+    WIDTH,
+    new_figure,
+    style,
+    to_png,
+)
+from forecaster.report.maps import new_map, write_name
 
-POSITIVE, NEGATIVE = "#0072b2", "#d55e00"  # told apart by every eye
+POSITIVE, NEGATIVE = BLUE, ORANGE
 TOP = 400  # dependencies on the map, as in the paper's figure
 NAMED_HUBS = 5
 SAMPLED_PAIRS = 200_000  # of all pairs, for the distance that is usual
+MANY_DOTS = 4_000  # from here on they are kept as a picture in a picture
 _INCH_POINTS = 72
 
 
 def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
-    """Return every picture that can be drawn, by its name; some need coordinates."""
-    pictures = {"structure": draw_structure(graph), "degrees": draw_degrees(graph)}
+    """Return every picture that can be drawn as PNG, by its name; some need coordinates."""
+    drawn = {"structure": draw_structure(graph), "degrees": draw_degrees(graph)}
     if graph.locations.placed.sum() > 1:
-        pictures["map"] = draw_map(graph)
-        pictures["distances"] = draw_distances(graph)
-    return pictures
+        drawn |= {"map": draw_map(graph), "distances": draw_distances(graph)}
+    words = describe_graph(graph)
+    for name, figure in drawn.items():
+        figure.axes[0].set_title(
+            words[name].replace("; ", "\n"), color=INK, fontsize=TEXT, loc="left",
+            parse_math=False,
+        )  # fmt: skip
+    return {name: to_png(figure, PAPER_DPI) for name, figure in drawn.items()}
 
 
-def draw_structure(graph: DependencyGraph) -> bytes:
+def describe_graph(graph: DependencyGraph) -> dict[str, str]:
+    """Return what each picture of a graph shows, in words."""
+    size = f"{count_of(len(graph.locations), 'location')}, {_dependencies(graph)}"
+    whole = f"{size}, average degree {graph.average_degree:.2f}"
+    hubs = "; ".join(f"{name} ({degree})" for name, degree in graph.hubs(2))
+    top = f"; the {TOP} strongest are drawn" if _placed(graph) > TOP else ""
+    words = {
+        "structure": f"{whole}; {_rule(graph)}",
+        "degrees": whole + (f"; most: {hubs}" if hubs else ""),
+        "map": whole + top,
+    }
+    if graph.locations.placed.sum() > 1:
+        words["distances"] = say_how_near(graph)
+    return words
+
+
+def draw_structure(graph: DependencyGraph) -> Any:
     """Return the structure of the conditional-correlation matrix: a dot per entry that is kept."""
-    N, side = len(graph.locations), 5.6  # inches of the matrix
-    figure = new_figure(6.4, 6.7)
+    N, side = len(graph.locations), 0.8 * WIDTH  # inches of the matrix
+    figure = new_figure(WIDTH, WIDTH)
     axes = figure.subplots()
     size = float(np.clip(side * _INCH_POINTS / N, 1.2, 14.0)) ** 2
-    axes.scatter(*np.indices((2, N))[1], s=size, c=FAINT, marker="s", linewidths=0, alpha=0.6)
     both_ways = np.concatenate([graph.pairs, graph.pairs[:, ::-1]])
     colours = np.tile(_colours(graph.strengths), 2)
-    axes.scatter(*both_ways.T, s=size, c=colours, marker="s", linewidths=0)
+    how: dict[str, Any] = {"s": size, "marker": "s", "linewidths": 0}
+    how["rasterized"] = len(both_ways) > MANY_DOTS
+    axes.scatter(*np.indices((2, N))[1], c=FAINT, alpha=0.6, **how)
+    axes.scatter(*both_ways.T, c=colours, **how)
     axes.set(xlim=(-0.5, N - 0.5), ylim=(N - 0.5, -0.5), aspect="equal")
-    axes.set_xlabel("location", color=INK, fontsize=9)
-    axes.set_ylabel("location", color=INK, fontsize=9)
-    _finish(axes, f"{_summary(graph)}\n{_rule(graph)}", integers=True)
+    _finish(axes, ("location", "location"), integers=True)
+    axes.grid(visible=False)
+    for edge in axes.spines.values():
+        edge.set_visible(True)
     _legend(figure, graph.strengths)
-    return to_png(figure)
+    return figure
 
 
-def draw_degrees(graph: DependencyGraph) -> bytes:
+def draw_degrees(graph: DependencyGraph) -> Any:
     """Return how many locations have how many dependencies."""
-    figure = new_figure(6.4, 3.6)
+    figure = new_figure(WIDTH, 3.0)
     axes = figure.subplots()
     counts = np.bincount(graph.degrees)
     axes.bar(np.arange(len(counts)), counts, width=0.8, color=POSITIVE)
     axes.axvline(graph.average_degree, color=INK, linewidth=1, linestyle="--")
     axes.annotate(
         f"average {graph.average_degree:.2f}", (graph.average_degree, 1), (4, -4), color=INK,
-        xycoords=("data", "axes fraction"), textcoords="offset points", va="top", fontsize=8,
+        xycoords=("data", "axes fraction"), textcoords="offset points", va="top",
+        fontsize=TEXT - 1,
     )  # fmt: skip
-    axes.set_xlim(-0.6, len(counts) - 0.4)
-    axes.set_xlabel("dependencies of a location", color=INK, fontsize=9)
-    axes.set_ylabel("locations", color=INK, fontsize=9)
-    hubs = "; ".join(f"{name} ({degree})" for name, degree in graph.hubs(2))
-    _finish(axes, _summary(graph) + (f"\nmost: {hubs}" if hubs else ""), integers=True)
-    return to_png(figure)
+    axes.set(xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.15 * counts.max()))  # and room for words
+    _finish(axes, ("dependencies of a location", "locations"), integers=True)
+    return figure
 
 
-def draw_map(graph: DependencyGraph) -> bytes:
+def draw_map(graph: DependencyGraph) -> Any:
     """Return the strongest dependencies on a plain map, wider where they are stronger."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 (an extra)
 
     places, placed = graph.locations, graph.locations.placed
-    lat, lon = places.lat[placed], places.lon[placed]
-    stretch = 1 / max(float(np.cos(np.radians(lat.mean()))), 0.05)  # of a degree of latitude
-    tall = float(np.clip(np.ptp(lat) * stretch / max(np.ptp(lon), 1e-9), 0.4, 2.5))
-    width = min(7.0, 9.0 / tall)
-    figure = new_figure(max(width, 4.6) + 0.8, width * tall + 0.9)  # and room for words
-    axes = figure.subplots()
+    figure, axes = new_map(places)
     top, at = _strongest(graph), np.column_stack([places.lon, places.lat])
     strengths = graph.strengths[top]
     widths = 0.3 + 1.7 * np.abs(strengths) / np.abs(strengths).max(initial=1e-9)
@@ -81,38 +111,78 @@ def draw_map(graph: DependencyGraph) -> bytes:
     axes.add_collection(
         LineCollection(lines, colors=_colours(strengths), linewidths=widths, alpha=0.8)
     )
-    size = (3 + 3 * graph.degrees[placed]) * min(1.0, 10 / len(lat) ** 0.5)  # many need room
-    axes.scatter(lon, lat, s=size, c=INK, linewidths=0, zorder=1)  # below the lines
+    size = (3 + 3 * graph.degrees[placed]) * min(1.0, 10 / placed.sum() ** 0.5)  # many need room
+    axes.scatter(*at[placed].T, s=size, c=INK, linewidths=0, zorder=1)  # below the lines
     _name_hubs(axes, graph)
-    axes.set_aspect(stretch)
-    axes.set_xlabel("longitude, °", color=INK, fontsize=9)
-    axes.set_ylabel("latitude, °", color=INK, fontsize=9)
-    shown = f"\nthe {len(top)} strongest are drawn" if len(top) < len(graph) else ""
-    _finish(axes, _summary(graph) + shown)
     _legend(figure, strengths)
-    return to_png(figure)
+    return figure
 
 
-def draw_distances(graph: DependencyGraph) -> bytes:
+def draw_distances(graph: DependencyGraph) -> Any:
     """Return the strength of every dependency against the distance it spans."""
-    figure = new_figure(6.4, 4.0)
+    figure = new_figure(WIDTH, 3.4)
     axes = figure.subplots()
     known = np.isfinite(graph.lengths_km)
     lengths, strengths = graph.lengths_km[known], graph.strengths[known]
-    axes.scatter(lengths, strengths, s=9, c=_colours(strengths), alpha=0.6, linewidths=0)
+    axes.scatter(lengths, strengths, s=9, c=_colours(strengths), alpha=0.6, linewidths=0,
+                 rasterized=len(lengths) > MANY_DOTS)  # fmt: skip
     axes.axhline(0, color=FAINT, linewidth=0.8)
     axes.set_xlim(left=0)
     axes.set_ylim(bottom=None if (strengths < 0).any() else 0)
-    axes.set_xlabel("distance, km", color=INK, fontsize=9)
-    axes.set_ylabel(_measure(graph), color=INK, fontsize=9)
-    axes.grid(color=FAINT, alpha=0.25)
-    words = f"half of all pairs lie within {_usual_km(graph):.2g} km"
-    if known.any():
-        middle = f"{np.median(lengths):.2g} km"
-        words = f"half of the dependencies lie within {middle},\n{words}"
-    _finish(axes, words)
+    _finish(axes, ("distance, km", _measure(graph)))
     _legend(figure, strengths)
-    return to_png(figure)
+    return figure
+
+
+def draw_path(about: About) -> Any:
+    """Return how likely held-out steps were at each penalty that was tried, and how many edges."""
+    from matplotlib.ticker import LogLocator, NullLocator  # noqa: PLC0415 (an extra)
+
+    figure = new_figure(WIDTH, 3.0)
+    axes = figure.subplots()
+    penalties = [step.penalty for step in about.path]
+    axes.plot(penalties, [step.score for step in about.path], color=BLUE, marker="o", markersize=4)
+    best = next(step for step in about.path if step.penalty == about.penalty)
+    axes.plot(best.penalty, best.score, "o", color=ORANGE, markersize=8, zorder=3)
+    axes.annotate(
+        f"λ = {best.penalty:.3g}, {best.edges:,} edges", (best.penalty, best.score), (0, -16),
+        color=INK, textcoords="offset points", ha="center", fontsize=TEXT - 1,
+    )  # fmt: skip
+    axes.margins(0.12)
+    axes.set_xscale("log")
+    axes.invert_xaxis()  # as it was walked: from few edges to many
+    axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    axes.xaxis.set_major_formatter(lambda penalty, _: f"{penalty:g}")
+    axes.xaxis.set_minor_locator(NullLocator())
+    score = "held-out log likelihood" if about.chosen_by == "likelihood" else "score (EBIC)"
+    axes.set_xlabel("penalty λ, from few edges to many", color=INK, fontsize=TEXT)
+    axes.set_ylabel(score, color=INK, fontsize=TEXT)
+    style(axes)
+    return figure
+
+
+def describe_choice(about: About) -> dict[str, str]:
+    """Return how a graph was chosen, by topic."""
+    lines = {"kind": about.kind}
+    if about.steps is not None:
+        way = "hour-of-week mean subtracted" if about.subtracted == "hour_of_week" else "as it is"
+        lost = f"{about.dropped_steps:,} dropped, {count_of(about.filled_values, 'value')} filled"
+        lines["learned from"] = f"{count_of(about.steps, 'training step')}, {way}; {lost}"
+    if about.penalty is not None:
+        tried = f", {len(about.path)} tried" if about.path else ""
+        lines["penalty λ"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"
+        exact = "" if about.converged else ": not converged"
+        lines["certificate"] = f"duality gap {about.gap:.2g} per location{exact}"
+    if about.threshold is not None:
+        by = f", for an average degree of {about.degree:g}" if about.degree is not None else ""
+        lines["threshold"] = f"{about.threshold:.4g}{by}"
+    if about.beside is not None:
+        other = about.beside
+        lines["plain inverse beside it"] = other.note or (
+            f"{count_of(other.edges or 0, 'edge')}, average degree {other.average_degree:.2f}, "
+            f"{100 * (other.overlap or 0):.0f} % of the edges of either in common"
+        )
+    return lines | ({"notes": "; ".join(about.notes)} if about.notes else {})
 
 
 def _colours(strengths: Float64[np.ndarray, " K"]) -> Shaped[np.ndarray, " K"]:
@@ -148,17 +218,25 @@ def _name_hubs(axes: Any, graph: DependencyGraph) -> None:
         if hidden or not places.placed[n]:
             continue
         named.append(n)
-        axes.annotate(
-            f"{places.names[n]} ({graph.degrees[n]})", at[n], (5, 4), color=INK, fontsize=7,
-            textcoords="offset points", zorder=4, parse_math=False,
-            bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
-        )  # fmt: skip
+        write_name(axes, f"{places.names[n]} ({graph.degrees[n]})", at[n])
 
 
-def _summary(graph: DependencyGraph) -> str:
-    edges = "1 dependency" if len(graph) == 1 else f"{len(graph):,} dependencies"
-    size = count_of(len(graph.locations), "location")
-    return f"{size}, {edges}, average degree {graph.average_degree:.2f}"
+def _dependencies(graph: DependencyGraph) -> str:
+    return "1 dependency" if len(graph) == 1 else f"{len(graph):,} dependencies"
+
+
+def _placed(graph: DependencyGraph) -> int:
+    """Return how many edges can be drawn on a map."""
+    return int(np.isfinite(graph.lengths_km).sum())
+
+
+def say_how_near(graph: DependencyGraph) -> str:
+    """Say how near dependent locations are to each other, and how near all are."""
+    lengths = graph.lengths_km[np.isfinite(graph.lengths_km)]
+    usual = f"half of all pairs lie within {_usual_km(graph):.2g} km"
+    if not len(lengths):
+        return usual
+    return f"half of the dependencies lie within {np.median(lengths):.2g} km; {usual}"
 
 
 def _measure(graph: DependencyGraph) -> str:
@@ -170,19 +248,17 @@ def _measure(graph: DependencyGraph) -> str:
 def _rule(graph: DependencyGraph) -> str:
     if graph.about.threshold is None:
         return f"kind: {graph.about.kind}"
-    return f"a dot: |{_measure(graph)}| > {graph.about.threshold:.3g}"
+    return f"a dot where |{_measure(graph)}| > {graph.about.threshold:.3g}"
 
 
-def _finish(axes: Any, title: str, integers: bool = False) -> None:
+def _finish(axes: Any, labels: tuple[str, str], integers: bool = False) -> None:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 (an extra)
 
-    axes.set_title(title, color=INK, fontsize=10, loc="left", parse_math=False)
-    axes.tick_params(colors=INK, labelsize=8)
+    style(axes)
+    axes.set_xlabel(labels[0], color=INK, fontsize=TEXT)
+    axes.set_ylabel(labels[1], color=INK, fontsize=TEXT)
     for axis in (axes.xaxis, axes.yaxis):
-        axis.set_major_locator(MaxNLocator(7, integer=integers, steps=[1, 2, 5, 10]))
-    for name, side in axes.spines.items():
-        side.set_color(FAINT)
-        side.set_visible(integers or name in ("left", "bottom"))
+        axis.set_major_locator(MaxNLocator(6, integer=integers, steps=[1, 2, 5, 10]))
 
 
 def _legend(figure: Any, strengths: Float64[np.ndarray, " K"]) -> None:
@@ -193,4 +269,4 @@ def _legend(figure: Any, strengths: Float64[np.ndarray, " K"]) -> None:
     counts = ((POSITIVE, "positive", len(strengths) - less), (NEGATIVE, "negative", less))
     patches = [Patch(color=c, label=f"{sign} ({count:,})") for c, sign, count in counts]
     figure.legend(handles=patches, loc="outside lower center", ncols=2, frameon=False,
-                  fontsize=8, labelcolor=INK)  # fmt: skip
+                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip

@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Int64
 from torch import Tensor
 
-from forecaster.errors import ArtifactError, Faults, Interrupted, RunError, count_of, name_some
+from forecaster.errors import ArtifactError, Faults, RunError, StoppedError, count_of, name_some
 from forecaster.publish.writing import locked
 from forecaster.training.checkpoint import Checkpoint, Shelf
 from forecaster.training.determinism import reproducible
@@ -173,7 +173,7 @@ class _Training:
         self._save()
         kept = "saved; the same command resumes" if self._shelf else "nothing saved: no folder"
         where = f"after step {self._progress.step:,} of {self._task.steps:,}"
-        raise Interrupted(
+        raise StoppedError(
             f"interrupted {where} by {self._noted.asked or 'another process'}, {kept}"
         )
 

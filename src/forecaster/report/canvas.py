@@ -1,0 +1,56 @@
+"""What all pictures share: drawn without a screen, and without any state that outlives them."""
+
+import io
+import warnings
+from collections.abc import Mapping
+from typing import Any
+
+from forecaster.errors import need_extra
+
+INK, FAINT = "#26323d", "#8a97a3"
+MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart by every eye
+WIDTH, TEXT = 5.0, 10  # inches and points: two fit beside each other on a page, one on a phone
+PAPER_DPI = 200  # of files to print
+
+
+def style(axes: Any) -> None:
+    """Give axes the look of all pictures: few lines, and those faint."""
+    axes.tick_params(colors=INK, labelsize=TEXT - 1, color=FAINT)
+    axes.grid(axis="y", color=FAINT, alpha=0.3, linewidth=0.6)
+    axes.set_axisbelow(True)
+    for name, side in axes.spines.items():
+        side.set_color(FAINT)
+        side.set_visible(name in ("left", "bottom"))
+
+
+def new_figure(width: float, height: float) -> Any:
+    """Return an empty figure of so many inches."""
+    need_extra("matplotlib", extra="report")
+    from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
+    from matplotlib.figure import Figure  # noqa: PLC0415
+
+    figure = Figure(figsize=(width, height), dpi=120, layout="constrained", facecolor="white")
+    FigureCanvasAgg(figure)
+    return figure
+
+
+def to_png(figure: Any, dpi: int = 120) -> bytes:
+    """Return the picture as a PNG file's bytes."""
+    return _save(figure, "png", {"Software": None}, dpi)
+
+
+def to_svg(figure: Any, name: str) -> bytes:
+    """Return the picture as an SVG file's bytes; another name gives its parts other names."""
+    from matplotlib import rc_context  # noqa: PLC0415 (an extra)
+
+    with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
+        return _save(figure, "svg", {"Date": None, "Creator": None}, PAPER_DPI)
+
+
+def _save(figure: Any, form: str, metadata: Mapping[str, None], dpi: int) -> bytes:
+    buffer = io.BytesIO()
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "Glyph")  # names in other scripts: a box for each letter
+        figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
+    return buffer.getvalue()

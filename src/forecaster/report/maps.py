@@ -1,0 +1,120 @@
+"""Maps: dots where the locations are, coloured by what is known of them."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
+
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+from forecaster.report.canvas import FAINT, INK, TEXT, WIDTH, new_figure
+
+DEGREE_KM = 111.2  # of latitude
+SHADES = (0.15, 0.97)  # of a range of colours: what is seen on white and on black
+
+
+def map_places(panel: Panel) -> Any | None:
+    """Return a map of the locations, sized by their mean; None if none has coordinates."""
+    if not panel.locations.placed.any():
+        return None
+    mean = means(panel)
+    return map_values(panel.locations, mean, np.abs(mean), "mean per step")
+
+
+def means(panel: Panel) -> Float64[np.ndarray, " N"]:
+    """Return the mean of what was observed at each location, 0 where nothing was."""
+    seen = np.isfinite(panel.values)
+    total = np.where(seen, panel.values, 0).sum(axis=0, dtype=np.float64)
+    return np.asarray(total / np.maximum(seen.sum(axis=0), 1))
+
+
+def map_values(
+    locations: Locations,
+    values: Float64[np.ndarray, " N"],
+    sizes: Float64[np.ndarray, " N"],
+    label: str,
+    named: Sequence[int] = (),
+) -> Any:
+    """Return a map of a figure of each location.
+
+    Args:
+        locations: those without coordinates are left out.
+        values: what the colours say; NaN is not drawn.
+        sizes: how large the dots are, from 0 on.
+        label: what the values are.
+        named: locations to write the names of.
+    """
+    from matplotlib import colormaps  # noqa: PLC0415 (an extra)
+    from matplotlib.colors import ListedColormap  # noqa: PLC0415
+
+    colours = ListedColormap(colormaps["viridis"](np.linspace(*SHADES, 256)))
+    figure, axes = new_map(locations)
+    shown = locations.placed & np.isfinite(values)
+    lat, lon = locations.lat[shown], locations.lon[shown]
+    area = (20 + 170 * sizes[shown] / max(float(sizes.max(initial=0)), 1e-9)) * _room(len(lat))
+    dots = axes.scatter(
+        lon,
+        lat,
+        s=area,
+        c=values[shown],
+        cmap=colours,
+        alpha=0.9,
+        linewidths=0.5,
+        edgecolors=INK,
+    )
+    bar = figure.colorbar(dots, ax=axes, shrink=0.6)
+    bar.solids.set_rasterized(True)  # else 256 rectangles
+    bar.outline.set_visible(False)
+    bar.ax.tick_params(colors=INK, labelsize=TEXT - 1, color=FAINT)
+    bar.set_label(label, color=INK, fontsize=TEXT)
+    for n in named:
+        if shown[n]:
+            write_name(axes, locations.names[n], np.array([locations.lon[n], locations.lat[n]]))
+    return figure
+
+
+def new_map(locations: Locations) -> tuple[Any, Any]:
+    """Return an empty map of the locations that have coordinates: the figure and its axes."""
+    lat, lon = locations.lat[locations.placed], locations.lon[locations.placed]
+    stretch = 1 / max(float(np.cos(np.radians(lat.mean()))), 0.05)  # of a degree of latitude
+    tall = float(np.clip(np.ptp(lat) * stretch / max(np.ptp(lon), 1e-9), 0.5, 1.4))
+    figure = new_figure(WIDTH, 0.8 * WIDTH * tall + 0.4)
+    axes = figure.subplots()
+    axes.set_aspect(stretch, adjustable="datalim")
+    axes.margins(0.06)
+    axes.set_axis_off()
+    _draw_scale(axes, lat, lon)
+    return figure, axes
+
+
+def write_name(axes: Any, name: str, at: Float64[np.ndarray, " 2"]) -> None:
+    """Write the name of a location beside it, on a ground that keeps it readable."""
+    words = axes.annotate(
+        name, at, (5, 4), color=INK, fontsize=TEXT - 2, textcoords="offset points", zorder=4,
+        parse_math=False,
+        bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
+    )  # fmt: skip
+    words.set_in_layout(False)  # a long name must not make the map small
+
+
+def _draw_scale(axes: Any, lat: Float64[np.ndarray, " K"], lon: Float64[np.ndarray, " K"]) -> None:
+    """Draw how long some kilometres are: 1, 2 or 5, or tens of them, up to a quarter."""
+    shrink = max(float(np.cos(np.radians(lat.mean()))), 0.05)
+    extent = max(float(np.ptp(lat)), float(np.ptp(lon)) * shrink) * DEGREE_KM
+    if not extent:
+        return
+    power = 10.0 ** np.floor(np.log10(extent / 4))
+    km = max(step * power for step in (1, 2, 5) if step * power <= extent / 4)
+    right, bottom = float(lon.max()), float(lat.min())
+    left = right - km / (DEGREE_KM * shrink)
+    axes.plot([left, right], [bottom, bottom], color=INK, linewidth=1.5, solid_capstyle="butt")
+    axes.annotate(
+        f"{km:g} km", ((left + right) / 2, bottom), (0, 4), color=INK, fontsize=TEXT - 1,
+        textcoords="offset points", ha="center",
+    )  # fmt: skip
+
+
+def _room(count: int) -> float:
+    """Return how large dots may be where there are many."""
+    return min(1.0, 9 / count**0.5) if count else 1.0

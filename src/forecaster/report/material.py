@@ -1,0 +1,169 @@
+"""What a report is made from: everything that a comparison has left in its folder, verified."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from forecaster.artifact import FOREIGN, load_run
+from forecaster.artifact import FORMAT as RUN_FORMAT
+from forecaster.config import Recipe, check_stage, read_recipe
+from forecaster.errors import ArtifactError, ConfigError, DataError
+from forecaster.estimators.contract import Estimator
+from forecaster.estimators.registry import load_estimator
+from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.comparison import REFERENCE, Comparison, Row
+from forecaster.evaluation.entries import is_network
+from forecaster.evaluation.storage import load_assessment
+from forecaster.graph.dependency import About, DependencyGraph, bare
+from forecaster.panel.panel import Panel
+from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
+
+TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
+TEST = "test"  # folder of a run; the layer above names it so
+NAIVE = "SeasonalNaive"  # what every model has to beat
+COUNTED = ("windows", "days", "mape_cut", "verdict", "rows", "against", "differences")
+
+
+@dataclass(frozen=True, eq=False)
+class Material:
+    """A comparison with its panel and its recipe."""
+
+    folder: Path
+    panel: Panel
+    recipe: Recipe
+    comparison: Comparison
+    command: str | None  # that repeats it
+    suffix: str = ""  # of the table's name, if it is of other days than the recipe's
+
+    @property
+    def best(self) -> Row | None:
+        """The row that the report is about: the one to use."""
+        return self.comparison.recommended
+
+    @property
+    def naive(self) -> Row | None:
+        """The row that every other one has to beat, if it is there."""
+        return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
+
+    @cached_property
+    def drawn(self) -> list[Row]:
+        """The rows in pictures: the one to use, Forecaster, the best network, the naive one."""
+        models = [row for row in self.comparison.tested if row.of is None]
+        networks = [row for row in models if is_network(row.estimator)]
+        ranked = sorted(networks, key=lambda row: mean_rmse(row, self.comparison))
+        named = [row for row in models if row.name == REFERENCE]
+        wanted = [self.best, *named, *ranked[:1], self.naive]
+        return list(dict.fromkeys(row for row in wanted if row is not None))
+
+    @cached_property
+    def graph(self) -> DependencyGraph | None:
+        """The graph of Forecaster, as its run remembers it; None: there is no such run."""
+        rows = [row for row in self.comparison.tested if row.estimator == REFERENCE]
+        if not rows:
+            return None
+        run = load_run(self.folder / _first_place(rows[0]))
+        try:
+            about = check_stage(About, run.about["graph"], source="its graph")
+            edges = run.arrays["graph.pairs"], run.arrays["graph.strengths"]
+            locations = self.panel.select(tuple(run.about["ids"])).locations
+            return DependencyGraph(bare(locations), *edges, about, run.parents["graph"])
+        except (*FOREIGN, DataError) as error:
+            raise ArtifactError(f"{self.folder}: a run without its graph ({error})") from error
+
+    def manifests(self, row: Row) -> dict[int, Manifest]:
+        """Return the tables of contents of a row's runs, by seed."""
+        places = row.runs.items()
+        return {seed: read_manifest(self.folder / place, "run") for seed, place in places}
+
+    def estimator_of(self, row: Row) -> Estimator:
+        """Return the first model of a row, verified."""
+        return load_estimator(self.folder / _first_place(row))
+
+
+def _first_place(row: Row) -> str:
+    return next(iter(row.runs.values()))
+
+
+def mean_rmse(row: Row, comparison: Comparison) -> float:
+    """Return the RMSE of a row, the mean of its trainings; infinite without any target."""
+    mean = row.spread("rmse", comparison.weathers[0])[0].mean
+    return float("inf") if mean is None else mean
+
+
+def read_material(place: Path, panel_folder: Path | None = None) -> Material:
+    """Return what a comparison has left in a folder.
+
+    Args:
+        place: where `forecaster evaluate` or `forecaster run` wrote its tables, or one of them.
+        panel_folder: where its panel lies; None: in that folder.
+    """
+    path = place if place.suffix == ".json" else place / f"{TABLE}.json"
+    folder, suffix = path.parent, path.stem.removeprefix(TABLE)
+    table = _read_table(path)
+    recipe = read_recipe(folder / RECIPE)
+    panel = _open_panel(folder, panel_folder)
+    for what, known, given in (
+        ("panel", table.get("panel"), panel.digest),
+        ("recipe", table.get("recipe"), recipe.digest()),
+    ):
+        if known != given:
+            message = f"{path}: of {what} {str(known)[:12]}, and there is {str(given)[:12]}"
+            raise ArtifactError(f"{message}; give that {what}, or run `forecaster evaluate` again")
+    try:
+        about = {name: value for name, value in table.items() if name not in COUNTED}
+        rows = [_read_row(folder, suffix, record) for record in table["rows"]]
+        comparison = Comparison(rows, float(table["mape_cut"]), about)
+    except FOREIGN as error:
+        raise ArtifactError(f"{path}: not the table of a comparison ({error})") from error
+    command = _read_command(folder / f"{COMMAND}{suffix}.txt")
+    return Material(folder, panel, recipe, comparison, command, suffix)
+
+
+def _read_table(path: Path) -> dict[str, Any]:
+    if not path.is_file():
+        message = f"{path.parent}: no comparison ({path.name} is not there)"
+        make = f"`forecaster evaluate RECIPE --out {path.parent}`"
+        raise ConfigError(f"{message}; {make} makes one")
+    try:
+        table = json.loads(path.read_bytes())
+        if not isinstance(table, dict):
+            raise ValueError(f"{type(table).__name__} instead of names and values")
+    except (OSError, ValueError, RecursionError) as error:
+        message = f"{path}: damaged or not ours ({error})"
+        raise ArtifactError(f"{message}; run `forecaster evaluate` again") from error
+    return table
+
+
+def _open_panel(folder: Path, given: Path | None) -> Panel:
+    if given is None and not (folder / PANEL / MANIFEST).exists():
+        raise ConfigError(f"{folder}: its panel lies elsewhere; name the folder with --panel")
+    return Panel.open(given or folder / PANEL)
+
+
+def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> Row:
+    """Return a row of the table with what its runs did."""
+    found: dict[int, Assessment] = {}
+    for seed, place in record["runs"].items():
+        run = read_manifest(folder / place, kind="run", reads=RUN_FORMAT).digest
+        tested = load_assessment(folder / place / f"{TEST}{suffix}", run)
+        if tested is None:
+            message = f"{folder / place}: not tested since it was trained"
+            raise ArtifactError(f"{message}; run `forecaster evaluate` again")
+        errors = {weather: tested.errors[weather] for weather in record["weather"]}
+        found[int(seed)] = replace(tested, errors=errors)
+    return Row(
+        name=str(record["model"]),
+        estimator=str(record["estimator"]),
+        found=found,
+        failures=dict(record["failures"]),
+        chosen=dict(record["chosen"]),
+        of=record["ablation_of"],
+        runs={int(seed): str(place) for seed, place in record["runs"].items()},
+    )
+
+
+def _read_command(path: Path) -> str | None:
+    return path.read_text(encoding="utf-8", errors="replace").strip() if path.is_file() else None

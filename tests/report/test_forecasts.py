@@ -1,0 +1,109 @@
+import numpy as np
+import pytest
+
+from forecaster.evaluation.comparison import Row
+from forecaster.metrics import measure
+from forecaster.report.canvas import to_svg
+from forecaster.report.forecasts import (
+    Span,
+    choose_places,
+    draw_excerpt,
+    normal_span,
+    take_excerpt,
+    worst_span,
+)
+from forecaster.report.material import Material, read_material
+from tests.report.comparisons import bare_panel, compare
+
+
+@pytest.fixture(scope="module")
+def best(material: Material) -> Row:
+    assert material.best is not None
+    return material.best
+
+
+def day_rmse(material: Material, row: Row) -> dict[int, float]:
+    """Return the error of each local day from forecasts that are made again."""
+    panel, found = material.panel, row.first
+    origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
+    forecast = material.estimator_of(row).predict(panel, origins)
+    steps = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
+    days = panel.clock.local(panel.times[steps]).astype("datetime64[D]").astype(np.int64)
+    errors = measure(panel.values[steps], forecast, 10.0)
+    return {
+        int(day): float(
+            np.sqrt(errors.squares[days == day].sum() / errors.values[days == day].sum())
+        )
+        for day in np.unique(days)
+    }
+
+
+def test_the_worst_day_has_the_largest_error(material: Material, best: Row) -> None:
+    span, by_day = worst_span(best.first, material.panel), day_rmse(material, best)
+    assert span.days == 1
+    assert span.rmse == pytest.approx(by_day[span.first], rel=1e-5)
+    whole = sorted(by_day)[1:-1]  # the first and the last may be cut
+    assert span.rmse >= max(by_day[day] for day in whole) * (1 - 1e-6)
+
+
+def test_the_normal_week_has_the_median_error(material: Material, best: Row) -> None:
+    span, count = normal_span(best.first, material.panel)
+    assert (span.days, span.kind) == (7, "week")
+    assert count == 1  # the test has nine days
+    assert span.first == best.first.days.min()
+
+
+def test_a_day_of_one_step_is_shown_within_a_week(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    values = np.random.default_rng(0).poisson(30, (601, 3))
+    lags = {"recent": 3, "seasons": [], "horizon": 2}
+    place = tmp_path_factory.mktemp("daily")
+    material = read_material(compare(place, bare_panel(values, 1440), ["Ridge"], lags=lags))
+    row = material.comparison.rows[0]
+    assert worst_span(row.first, material.panel).kind == "week"
+    normal, count = normal_span(row.first, material.panel)
+    assert (normal.kind, count) == ("stretch of 28 days", 4)  # of 119 days
+
+
+def test_a_span_names_its_days() -> None:
+    assert str(Span(first=18_628, days=7, rmse=1.0)) == "2021-01-01 … 2021-01-07"
+    assert str(Span(first=18_628, days=1, rmse=1.0)) == "2021-01-01"
+
+
+def test_three_unlike_places_are_chosen(best: Row) -> None:
+    chosen = choose_places(best.first, np.array([0.1, 0.5, 0.2, np.nan, 0.3]))
+    assert chosen == {4: "the busiest", 2: "middling", 1: "the hardest"}  # they grow busier
+
+
+def test_what_is_drawn_is_what_was_forecast_and_what_came(material: Material, best: Row) -> None:
+    panel, found = material.panel, best.first
+    span = worst_span(found, panel)
+    excerpt = take_excerpt(material.estimator_of(best), panel, found, span, [3, 1])
+    assert len(excerpt.times) == 24
+    assert (excerpt.times.astype("datetime64[D]").astype(int) == span.first).all()
+    start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
+    steps = start + np.arange(24)
+    np.testing.assert_array_equal(excerpt.truth, panel.values[steps][:, [3, 1]])
+    for ahead, drawn in ((1, excerpt.soon), (2, excerpt.late)):
+        forecast = material.estimator_of(best).predict(panel, steps - ahead)
+        expected = forecast[:, ahead - 1][:, [3, 1]]
+        seen = np.isfinite(drawn)
+        assert seen.sum() > 40
+        np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
+
+
+def test_only_tested_origins_are_asked(material: Material, best: Row) -> None:
+    panel, found = material.panel, best.first
+    before = Span(first=int(found.days.min()) - 3, days=2, rmse=1.0)
+    excerpt = take_excerpt(material.estimator_of(best), panel, found, before, [0])
+    assert np.isfinite(excerpt.truth).any()
+    assert np.isnan(excerpt.soon).all()
+
+
+def test_names_are_no_formulas(material: Material, best: Row) -> None:
+    span = worst_span(best.first, material.panel)
+    excerpt = take_excerpt(material.estimator_of(best), material.panel, best.first, span, [0, 1])
+    drawing = to_svg(draw_excerpt(excerpt, ["$x^2$ <b>", "b"]), "x")
+    assert b"$x^2$ &lt;b&gt;" in drawing
+    assert b"2 steps ahead" in drawing

@@ -1,0 +1,108 @@
+from dataclasses import replace
+
+import pytest
+
+from forecaster.evaluation.comparison import Comparison
+from forecaster.report.material import Material
+from forecaster.report.tables import (
+    Line,
+    Sheet,
+    ablation_table,
+    cost_table,
+    error_table,
+    weather_table,
+)
+
+
+def lines(sheet: Sheet | None) -> dict[str, Line]:
+    assert sheet is not None
+    return {line.name: line for _, several in sheet.groups for line in several}
+
+
+def test_simple_models_and_networks_are_grouped(material: Material) -> None:
+    sheet = error_table(material.comparison)
+    assert [title for title, _ in sheet.groups] == ["Simple models", "Networks"]
+    assert [title for title, _ in sheet.columns] == ["RMSE", "MAPE %"]
+    assert sheet.columns[0][1] == ["all", "+1", "+2"]
+    assert list(lines(sheet)) == ["SeasonalNaive", "Ridge", "Forecaster"]
+
+
+def test_the_best_of_each_column_is_marked_and_bars_share_a_scale(material: Material) -> None:
+    sheet = error_table(material.comparison)
+    for column in range(6):
+        cells = {name: line.cells[column] for name, line in lines(sheet).items()}
+        values = {name: float(cell.text.split()[0]) for name, cell in cells.items()}
+        best = [name for name, cell in cells.items() if cell.best]
+        assert best == [min(values, key=lambda name: values[name])]
+    rmse = {
+        name: [float(cell.text.split()[0]) for cell in line.cells[:3]]
+        for name, line in lines(sheet).items()
+    }
+    largest = max(value for row in rmse.values() for value in row)
+    for name, line in lines(sheet).items():
+        assert line.cells[0].share == pytest.approx(100 * rmse[name][0] / largest, abs=0.6)
+
+
+def test_the_model_to_use_is_marked_once(material: Material) -> None:
+    assert material.best is not None
+    used = [name for name, line in lines(error_table(material.comparison)).items() if line.use]
+    assert used == [material.best.name]
+
+
+def test_a_variant_is_held_against_what_it_varies(material: Material) -> None:
+    found = lines(ablation_table(material.comparison))
+    assert list(found) == ["Forecaster", "Forecaster, graph own", "Forecaster, graph distance"]
+    assert found["Forecaster"].cells[-1].text == "–"
+    own = next(row for row in material.comparison.rows if row.name == "Forecaster, graph own")
+    base = next(row for row in material.comparison.rows if row.name == "Forecaster")
+    difference = material.comparison.compare(own, base).rmse
+    assert difference is not None
+    change = f"{100 * difference.value:+.1f} %".replace("-", "−")
+    assert found["Forecaster, graph own"].cells[-1].text.startswith(change)
+    assert found["Forecaster, graph distance"].lacking
+    assert [cell.text for cell in found["Forecaster, graph distance"].cells] == [
+        "failed", "failed", "–",
+    ]  # fmt: skip
+
+
+def test_each_weather_has_its_column(material: Material) -> None:
+    sheet = weather_table(material.comparison)
+    assert sheet is not None
+    assert sheet.columns[0] == ("RMSE", ["observed", "persist"])
+    assert len(lines(sheet)["Ridge"].cells) == 4
+
+
+def test_costs_and_differences_have_a_line_for_each_tested_model(material: Material) -> None:
+    sheet = cost_table(material.comparison)
+    found = lines(sheet)
+    assert "Forecaster, graph distance" not in found
+    assert sheet.columns[1][0] == "against Forecaster"
+    assert found["Forecaster"].cells[2].text == "–"
+    assert found["Forecaster"].cells[4].text == "2"  # trainings
+    widths = {len(line.cells) for line in found.values()}
+    assert widths == {sum(len(heads) for _, heads in sheet.columns)}
+
+
+def test_of_many_steps_three_are_shown(material: Material) -> None:
+    def longer(sums: object) -> object:  # the same errors at twelve steps
+        return replace(sums, **{n: part.repeat(6, axis=1) for n, part in vars(sums).items()})  # type: ignore[type-var]
+
+    row = material.comparison.rows[0]
+    found = replace(
+        row.first,
+        errors={weather: longer(sums) for weather, sums in row.first.errors.items()},
+        places=replace(
+            row.first.places,
+            **{name: part.repeat(6, axis=0) for name, part in vars(row.first.places).items()},
+        ),
+    )
+    comparison = Comparison([replace(row, found={0: found})], 10.0, {})
+    assert error_table(comparison).columns[0][1] == ["all", "+1", "+6", "+12"]
+
+
+def test_one_training_of_one_model_has_neither_variants_nor_weathers(material: Material) -> None:
+    row = material.comparison.rows[0]
+    found = replace(row.first, errors={"observed": row.first.errors["observed"]})
+    comparison = Comparison([replace(row, found={0: found})], 10.0, {})
+    assert ablation_table(comparison) is None
+    assert weather_table(comparison) is None
