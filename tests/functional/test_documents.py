@@ -1,5 +1,6 @@
 """What the documents tell a user to do works as it stands there."""
 
+import json
 import os
 import re
 from pathlib import Path
@@ -27,6 +28,20 @@ def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     exec(code[1], names)  # noqa: S102 (our own README)
     assert list(names["table"].columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]  # type: ignore[attr-defined]
     assert {path.name for path in tmp_path.iterdir()} == {"panel", "run"}
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
+def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("MPLBACKEND", "agg")
+    notebook = json.loads((ROOT / "examples" / "quickstart.ipynb").read_text(encoding="utf-8"))
+    names: dict[str, object] = {}
+    for cell in notebook["cells"]:
+        if cell["cell_type"] == "code":
+            exec("".join(cell["source"]), names)  # noqa: S102 (our own notebook)
+    assert len(names["comparison"].tested) == 4  # type: ignore[attr-defined]
+    assert {path.name for path in tmp_path.iterdir()} == {"quickstart-run"}
 
 
 def test_the_readme_stays_short() -> None:

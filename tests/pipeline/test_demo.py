@@ -22,23 +22,22 @@ def test_the_demo_leaves_a_panel_and_runs_that_answer(
     panel = Panel.open(tmp_path / "panel")
     assert panel.digest == made.panel.digest
     assert said[0] == "generating the city"
-    names = ["SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"]
-    first = said.index("examining the panel") + 1
-    assert said[first:] == [
-        *(f"fitting {name}" for name in names),
-        "fitting Forecaster: epoch 1 of 1",
-    ]
-    assert list(made.reports) == names
-    for name, report in made.reports.items():
-        fitted = load_estimator(tmp_path / "runs" / name)
+    assert [row.name for row in made.comparison.rows] == list(demo.DEMO_MODELS)
+    rmse = {}
+    for row in made.comparison.rows:
+        fitted = load_estimator(tmp_path / row.runs[0])
         assert fitted.run is not None
         assert fitted.run.parents["panel"] == panel.digest
+        report = row.first.errors["observed"].report()
+        rmse[row.name] = report.average.rmse.value or np.inf
         for score, floor in zip(report.steps, made.floor, strict=True):
             assert score.rmse.value is not None
             assert score.rmse.value > floor  # the floor knows more than any forecast
-    del made.reports["Forecaster"]  # after one epoch
-    best = min(report.average.rmse.value or np.inf for report in made.reports.values())
-    assert made.reports["Ridge"].average.rmse.value == best
+    assert rmse["Ridge"] < min(rmse["SeasonalNaive"], rmse["HistoricalMean"])
+    assert (tmp_path / "table.md").exists()
+    again: list[str] = []
+    demo.run_demo(tmp_path, again.append)
+    assert not any("training" in line for line in again)
 
 
 @pytest.mark.slow
@@ -47,7 +46,7 @@ def test_the_demo_has_missing_hours_to_show(
 ) -> None:
     monkeypatch.setattr(demo, "DEMO_LOCATIONS", 3)
     monkeypatch.setattr(demo, "DEMO_DAYS", 150)
-    monkeypatch.setattr(demo, "DEMO_ESTIMATORS", ())
+    monkeypatch.setattr(demo, "DEMO_MODELS", ("SeasonalNaive",))
     made = demo.run_demo(tmp_path, lambda _: None)
     assert np.isnan(made.panel.values[demo.LOST_FEED]).all()
     assert made.windows.dropped["too little history observed"] > 0

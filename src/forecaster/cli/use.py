@@ -8,23 +8,27 @@ import typer
 from forecaster.cli import screen
 from forecaster.cli.inspect import open_panel, write_checkup
 from forecaster.cli.options import Json, Weather
+from forecaster.cli.report import write_report
 from forecaster.errors import count_of
 
 
 def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
 ) -> None:
-    """Show the whole path on a built-in city: panel, checkup, models, their errors."""
-    from forecaster.pipeline.demo import run_demo
+    """Show the whole path on a built-in city: trips, panel, graph, models, their errors."""
+    from forecaster.pipeline.demo import DEMO_TRAINING, run_demo
 
-    with screen.stages() as (say, _):
-        made = run_demo(out, say)
+    with screen.training(DEMO_TRAINING.epochs) as (say, watch):
+        made = run_demo(out, say, watch)
     screen.print_checkup("a city with known truth", made.checkup)
     print(f"\n{made.city}\n{made.windows}\n")
-    screen.print_reports(made.reports, made.floor.tolist())
-    page = write_checkup(out, "A city with known truth", made.panel, made.checkup)
-    if page is not None:
-        print(f"\nThe report lies in {page}")
+    rows = made.comparison.tested
+    reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
+    screen.print_reports(reports, made.floor.tolist())
+    print("\n".join(["", *made.comparison.verdict]))
+    checkup = write_checkup(out, "A city with known truth", made.panel, made.checkup)
+    if checkup is not None:  # else it has said which extra is lacking
+        print(f"\nThe checkup of the panel lies in {checkup}, the report in {write_report(out)}")
 
 
 def forecast(  # noqa: PLR0913, PLR0917 (one option each)

@@ -8,29 +8,36 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow.parquet as pq
 
-from forecaster.config import PanelConfig, Recipe, TrainingConfig, TripsConfig
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.registry import find_estimator
-from forecaster.evaluation.backtest import backtest
+from forecaster.config import (
+    EvaluationConfig,
+    PanelConfig,
+    Recipe,
+    TrainingConfig,
+    TripsConfig,
+)
+from forecaster.evaluation.comparison import Comparison
+from forecaster.evaluation.entries import list_entries
 from forecaster.ingest.engine import open_engine
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.ingest.plan import Grid
 from forecaster.ingest.trips import Trips, ingest_trips
-from forecaster.metrics import Report
 from forecaster.panel.panel import Panel
+from forecaster.pipeline.evaluate import evaluate_entries
+from forecaster.pipeline.study import PANEL, Study
 from forecaster.pipeline.train import Say
+from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.report.doctor import Checkup, examine
-from forecaster.splits import Splits, Windows, cut_windows
+from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import describe_edges
-from forecaster.training.progress import Moment
+from forecaster.training.progress import Watch
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
 LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours that no place reported
 LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one place
-DEMO_ESTIMATORS = ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster")
-DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about a minute on two cores
+DEMO_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster")
+DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about two minutes on two cores
 
 
 @dataclass(frozen=True)
@@ -41,35 +48,37 @@ class Demo:
     panel: Panel
     checkup: Checkup
     windows: Windows
-    reports: dict[str, Report]  # by estimator
+    comparison: Comparison
     floor: np.ndarray  # RMSE per step that no forecast can be below
 
 
-def run_demo(folder: Path, say: Say) -> Demo:
-    """Generate a city, examine its panel, and compare the estimators on its last fifth."""
+def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
+    """Generate a city, examine its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
-    trips = TripsConfig(files=("trips.parquet",), min_demand=0.0, covers=f"{DEMO_START}:{last}")
     recipe = Recipe(
-        panel=PanelConfig(timezone="America/New_York"), trips=trips, training=DEMO_TRAINING
+        panel=PanelConfig(timezone="America/New_York"),
+        trips=TripsConfig(files=("trips.parquet",), min_demand=0.0, covers=f"{DEMO_START}:{last}"),
+        training=DEMO_TRAINING,
+        evaluation=EvaluationConfig(models=DEMO_MODELS, seeds=1),
     )
     first, end = Grid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
         parse_span(f"{DEMO_START}:{last}")
     )
     city = make_city(DEMO_LOCATIONS, DEMO_START, end - first)
-    panel = lose_feeds(ingest_city(city, recipe, say)).save(folder / "panel", recipe)
+    panel = lose_feeds(ingest_city(city, recipe, say)).save(folder / PANEL, recipe)
     say("examining the panel")
     checkup = examine(panel, recipe)
-    splits = Splits.by_share(panel)
-    windows = cut_windows(panel, splits, recipe.lags)
-    reports = {}
-    for name in DEMO_ESTIMATORS:
-        fitted = _fit(name, recipe, panel, splits, say)
-        fitted.save(folder / "runs" / name)
-        reports[name] = backtest(fitted, panel, windows.test)
-    floor = city.floor(windows.test, recipe.lags.horizon)
+    study = Study(folder, folder / PANEL, recipe, recipe.evaluation.weather)
+    replace_file(folder / "recipe.toml", bytes_writer(recipe.to_toml().encode()))
+    comparison = evaluate_entries(list_entries(recipe, DEMO_MODELS), study, 1, say, watch)
     return Demo(
-        describe_edges(city.edges, len(panel.locations)), panel, checkup, windows, reports, floor
+        city=describe_edges(city.edges, len(panel.locations)),
+        panel=panel,
+        checkup=checkup,
+        windows=cut_windows(panel, study.splits, recipe.lags),
+        comparison=comparison,
+        floor=city.floor(study.origins, recipe.lags.horizon),
     )
 
 
@@ -100,16 +109,3 @@ def lose_feeds(panel: Panel) -> Panel:
     values[LOST_FEED] = np.nan
     values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan
     return replace(panel, values=values)
-
-
-def _fit(name: str, recipe: Recipe, panel: Panel, splits: Splits, say: Say) -> Estimator:
-    """Return an estimator fitted to the city, telling of each epoch that it takes."""
-    told: set[int] = set()
-
-    def watch(moment: Moment) -> None:
-        if moment.epoch not in told:
-            told.add(moment.epoch)
-            say(f"fitting {name}: epoch {moment.epoch} of {recipe.training.epochs}")
-
-    say(f"fitting {name}")
-    return find_estimator(name)(recipe=recipe).fit(panel, splits, watch=watch)
