@@ -89,6 +89,14 @@ def test_the_best_variant_is_compared_with_its_own_row(rmse: float, line: str) -
     assert lines[1].startswith(line)
 
 
+def test_a_model_alone_is_compared_with_its_variants() -> None:
+    variant = standing("Forecaster, graph own", 8.0, of="Forecaster")
+    assert verdict(standing("Forecaster", 10.0), variant) == [
+        "Of the variants: Forecaster, graph own is 20.0 % better than Forecaster, "
+        "interval 18.0 … 22.0 %."
+    ]
+
+
 def test_too_few_days_give_no_interval() -> None:
     none = Difference(None, None)
     lines = verdict(standing("Forecaster", 9.0), standing("VAR", 12.0), difference=none)

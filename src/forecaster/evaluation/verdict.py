@@ -32,10 +32,10 @@ def give_verdict(standings: Sequence[Standing], compare: Compare) -> list[str]:
     models = sorted((s for s in standings if s.of is None), key=lambda s: s.rmse)
     if not models:
         return ["No model was tested."]
-    if not models[1:]:
-        return [f"{models[0].name} is the only model that was tested: nothing to compare."]
-    lines = [_first(models, compare), *_by_mape(models, compare)]
-    return lines + _best_ablation(standings, compare)
+    lines = _best_ablation(standings, compare)
+    if models[1:]:
+        return [_first(models, compare), *_by_mape(models, compare), *lines]
+    return lines or [f"{models[0].name} is the only model that was tested: nothing to compare."]
 
 
 def recommend(standings: Sequence[Standing]) -> str | None:
