@@ -23,7 +23,7 @@ from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits, cut_windows, history_steps
-from forecaster.windows.scaling import Scale, fit_scaler
+from forecaster.windows.scaling import fit_scaler
 
 HOURS = 24 * 47
 MakePanel = Callable[..., Panel]
@@ -103,11 +103,16 @@ def test_a_constant_location_stays_what_it_is(
 
 
 @pytest.mark.usefixtures("few_trees")
-def test_another_unit_gives_the_same_forecasts_in_that_unit() -> None:
-    micro = replace(PANEL, values=PANEL.values * np.float32(2.0**-20), kind="measurement")
+@pytest.mark.parametrize("constant", [False, True])
+def test_another_unit_gives_the_same_forecasts_in_that_unit(constant: bool) -> None:
+    values = PANEL.values.copy()
+    if constant:
+        values[:, [1, 3]] = 16
+    plain = replace(PANEL, values=values)
+    micro = replace(PANEL, values=values * np.float32(2.0**-20), kind="measurement")
     here, there = (
         Boosting(RECIPE).fit(panel, SPLITS).predict(panel, np.array([900, 950]))
-        for panel in (PANEL, micro)
+        for panel in (plain, micro)
     )
     assert np.allclose(there * 2.0**20, here, rtol=1e-5)
 
@@ -143,7 +148,7 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
 def test_rows_without_a_target_are_left_out_and_others_weigh_by_their_variance() -> None:
     lesson = prepare(PANEL, SPLITS, RECIPE.lags)
     scaler = fit_scaler(lesson.panel, lesson.train)
-    rows = draw_rows(lesson.windows.train, 5, 10**6, np.random.default_rng(0))
+    rows = draw_rows(lesson.windows.train, np.arange(5), 10**6, np.random.default_rng(0))
     table = Boosting(RECIPE)._make_table(lesson, scaler, rows, 2)
     truth = PANEL.values[lesson.windows.train + 2].reshape(-1)
     seen = np.isfinite(truth)
@@ -153,13 +158,14 @@ def test_rows_without_a_target_are_left_out_and_others_weigh_by_their_variance()
     assert sum(map(len, table.inputs)) == len(table.target) == seen.sum()
     again = table.target * scale.deviation[place] + scale.mean[place]
     assert np.allclose(again, truth[seen], atol=1e-5)
-    assert np.array_equal(table.weight, _weigh(scale)[place])
+    assert np.array_equal(table.weight, _weigh(scale.deviation, place))
 
 
 def test_a_row_weighs_the_variance_of_its_location_within_limits() -> None:
     deviation = np.array([1, 2, 4, 1e-9, 1e30], dtype=np.float32)
-    weights = _weigh(Scale(np.zeros(5, np.float32), deviation))
+    weights = _weigh(deviation, np.arange(5))
     assert weights.tolist() == [0.25, 1, 4, 1e-3, 1e3]
+    assert _weigh(deviation, np.array([2, 1, 2])).tolist() == [16 / 9, 4 / 9, 16 / 9]
 
 
 def test_a_step_ahead_that_nobody_observed_is_refused() -> None:
@@ -179,7 +185,7 @@ def test_a_step_ahead_that_nobody_observed_is_refused() -> None:
 
 
 def test_all_rows_are_taken_where_they_fit() -> None:
-    rows = draw_rows(np.array([11, 17, 19]), 2, 6, np.random.default_rng(0))
+    rows = draw_rows(np.array([11, 17, 19]), np.array([0, 1]), 6, np.random.default_rng(0))
     assert rows.origin.tolist() == [11, 11, 17, 17, 19, 19]
     assert rows.place.tolist() == [0, 1, 0, 1, 0, 1]
 
@@ -194,7 +200,7 @@ def test_drawn_rows_are_different_ones_and_spread_evenly(
     windows: int, places: int, most: int, seed: int
 ) -> None:
     origins = np.arange(windows) * 3 + 700
-    rows = draw_rows(origins, places, most, np.random.default_rng(seed))
+    rows = draw_rows(origins, np.arange(places), most, np.random.default_rng(seed))
     number = (rows.origin - 700) // 3 * places + rows.place
     total, count = windows * places, min(most, windows * places)
     assert len(number) == count

@@ -17,7 +17,7 @@ from forecaster.config import (
     Season,
     TrainingConfig,
 )
-from forecaster.errors import ArtifactError, ConfigError
+from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.check import CHECKS, check_forecaster
 from forecaster.estimators.dcrnn import DCRNN, KERNEL
 from forecaster.estimators.lesson import Lesson, prepare
@@ -286,3 +286,16 @@ def test_its_network_has_the_weights_that_a_run_must_hold(inputs: DiffusionInput
     network = estimator.build(layout, known, Generator())
     held = sum(tensor.numel() for tensor in network.state_dict().values())
     assert held == estimator.size(layout, known)
+
+
+def test_P1_history_that_only_this_network_sees_may_not_be_missing_either() -> None:
+    fitted = DCRNN(RECIPE).fit(PANEL, SPLITS)
+    assert fitted.lags.recent == 12
+    origin = len(PANEL.values) - 9
+    values = PANEL.values.copy()
+    values[origin - 11 : origin - 2] = np.nan  # outside the recipe's lags, within the last twelve
+    panel = replace(PANEL, values=values)
+    at = f"{panel.times[origin]}Z"
+    with pytest.raises(DataError, match="history incomplete"):
+        fitted.forecast(panel, at)
+    assert "degraded" in fitted.forecast(panel, at, allow_missing=True)

@@ -39,12 +39,14 @@ def test_variants_change_what_they_are_named_for() -> None:
     assert list(choice.options) == widths
 
 
-def test_tuning_gives_every_network_the_same_grid() -> None:
+def test_tuning_gives_networks_the_same_grid() -> None:
     entries = list_entries(Recipe(), MODELS, choices=Choices(tune=True))
     grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
     assert len(grids) == 5
     first = grids["Forecaster"]
-    assert all(grid == first for grid in grids.values())
+    assert first == grids["Transformer"] == grids["Transformer-best"]
+    assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
+    assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
         "dropout 0, rate 0.001",
         "dropout 0, rate 0.003",

@@ -132,7 +132,9 @@ def test_dropout_is_drawn_by_seed_and_step() -> None:
 def test_all_parts_of_a_batch_are_shown_the_same_truth(step: int) -> None:
     whole, parts = (make_sampled_task(5.0, batch=5, seed=2) for _ in range(2))
     shown: list[tuple[bool, ...]] = []
-    parts.network.register_forward_pre_hook(lambda _, given: shown.append(given[3]))
+    parts.network.register_forward_pre_hook(
+        lambda _, given: shown.append(tuple(given[3].tolist()))
+    )
     learner = begin(parts)
     learner._rations.windows = 2
     found = learner.learn(ORIGINS, step)
@@ -183,10 +185,10 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
 def limited(method: Any, room: int) -> Any:
     """Return the method of a task for a device with room for so many windows."""
 
-    def run(task: Task, batch: Batch, *step: int) -> torch.Tensor:
+    def run(task: Task, batch: Batch, *shown: torch.Tensor | None) -> torch.Tensor:
         if batch.target.shape[1] > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        forecast: torch.Tensor = method(task, batch, *step)
+        forecast: torch.Tensor = method(task, batch, *shown)
         return forecast
 
     return run

@@ -70,9 +70,10 @@ def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None
     ahead = State(batch.next_local, batch.next_auxiliary)
     for step in range(23):
         shown = draw_shown(2, 5.0, 7, step)
-        scaled = task.network(history, ahead, batch.next_values[..., :2], shown)
+        truth = batch.next_values[..., :2]
+        scaled = task.network(history, ahead, truth, torch.tensor(shown))
         expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
-        taught = task.teach(batch, step).detach().permute(1, 2, 0).numpy()
+        taught = task.teach(batch, task.shown(step)).detach().permute(1, 2, 0).numpy()
         np.testing.assert_allclose(taught, expected, rtol=1e-6)
         found.add(shown)
     assert len(found) == 4  # every choice of two steps came up

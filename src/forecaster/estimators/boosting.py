@@ -19,7 +19,7 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question, look_ahead
 from forecaster.models.trees import Trees
 from forecaster.splits import history_steps
-from forecaster.windows.scaling import Scale, Scaler, fit_scaler
+from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="Boosting")
 MAX_TRAINING, MAX_VALIDATION = 2_000_000, 500_000  # rows; with the paper's lags 0.7 and 0.2 GB
@@ -79,9 +79,10 @@ class Boosting(Estimator):
         lightgbm = need_extra("lightgbm", "baselines")
         scaler, horizon = fit_scaler(lesson.panel, lesson.train), self.recipe.lags.horizon
         generator = np.random.default_rng(self.recipe.training.seed)
-        N, windows = len(lesson.panel.locations), lesson.windows
-        train = draw_rows(windows.train, N, MAX_TRAINING, generator)
-        validation = draw_rows(windows.validation, N, MAX_VALIDATION, generator)
+        windows, places = lesson.windows, _varied(lesson)
+        N = len(places)
+        train = draw_rows(windows.train, places, MAX_TRAINING, generator)
+        validation = draw_rows(windows.validation, places, MAX_VALIDATION, generator)
         parameters = {
             **PARAMETERS,
             "seed": int(generator.integers(2**31)),
@@ -116,7 +117,7 @@ class Boosting(Estimator):
             question = Question(lesson.whole, origins, *ahead)
             inputs.append(see_rows(question, scaler, lags, Rows(row, place[part]), k))
         target = (truth[seen] - scale.mean[place]) / scale.deviation[place]
-        return Table(inputs, target, _weigh(scale)[place])
+        return Table(inputs, target, _weigh(scale.deviation, place))
 
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the sums over the trees in the panel's units."""
@@ -152,17 +153,30 @@ class Boosting(Estimator):
 
 
 def draw_rows(
-    origins: Int64[np.ndarray, " B"], places: int, most: int, generator: np.random.Generator
+    origins: Int64[np.ndarray, " B"],
+    places: Int64[np.ndarray, " N"],
+    most: int,
+    generator: np.random.Generator,
 ) -> Rows:
-    """Return every origin at every location; if those are too many, one by chance of each few.
+    """Return every origin at every given location; of too many, one by chance of each few.
 
     Few are those that follow each other, so all origins and locations keep their shares.
     """
-    total = len(origins) * places
+    total = len(origins) * len(places)
     count = min(total, most)
     edges = np.arange(count + 1) * total // count
-    number, place = np.divmod(generator.integers(edges[:-1], edges[1:]), places)
-    return Rows(origins[number], place)
+    number, place = np.divmod(generator.integers(edges[:-1], edges[1:]), len(places))
+    return Rows(origins[number], places[place])
+
+
+def _varied(lesson: Lesson) -> Int64[np.ndarray, " N"]:
+    """Return the locations that are learned from: the others keep their mean, whatever trees say.
+
+    Where none ever varied, all of them: there must be something to learn from.
+    """
+    seen = lesson.panel.values[lesson.train]
+    varied = np.flatnonzero(np.fmax.reduce(seen, axis=0) > np.fmin.reduce(seen, axis=0))
+    return varied if len(varied) else np.arange(seen.shape[1])
 
 
 def see_rows(
@@ -194,10 +208,16 @@ def _number_calendar(calendar: Float32[np.ndarray, "R 32"]) -> Float32[np.ndarra
     return np.stack(parts, axis=1).astype(np.float32)
 
 
-def _weigh(scale: Scale) -> Float64[np.ndarray, " N"]:
-    """Return what a row weighs: σ² of its location, so that errors count in the panel's units."""
-    share = scale.deviation.astype(np.float64) / np.median(scale.deviation)
-    return np.asarray(np.clip(share**2, 1 / MOST_WEIGHT, MOST_WEIGHT))
+def _weigh(
+    deviation: Float32[np.ndarray, " N"], place: Int64[np.ndarray, " R"]
+) -> Float64[np.ndarray, " R"]:
+    """Return what a row weighs: σ² of its location, so that errors count in the panel's units.
+
+    Differs from that where locations differ by more than `MOST_WEIGHT` from the middle one.
+    """
+    own = deviation.astype(np.float64)
+    share = own / np.median(own[np.unique(place)])
+    return np.asarray(np.clip(share**2, 1 / MOST_WEIGHT, MOST_WEIGHT)[place])
 
 
 def _boost(

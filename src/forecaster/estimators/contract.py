@@ -17,7 +17,7 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import Recipe, Weather
+from forecaster.config import LagConfig, Recipe, Weather
 from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
 from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
@@ -61,6 +61,11 @@ class Estimator(ABC):
     @abstractmethod
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts for every origin of the question."""
+
+    @property
+    def lags(self) -> LagConfig:
+        """Which past steps are seen: the recipe's, by which windows are cut for all alike."""
+        return self.recipe.lags
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Return the arrays that answers need, each with its shape; a run without is refused."""
@@ -157,6 +162,7 @@ class Estimator(ABC):
         filled = int(np.isnan(known.values[history_steps(known, lags, own)]).sum())
         try:
             refuse_missing(known, lags, origin)
+            refuse_missing(known, self.lags, origin)
         except DataError:
             if not allow_missing:
                 raise

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float32
 from torch import Generator
 
-from forecaster.config import LagConfig
+from forecaster.config import GraphConfig, GraphKind, LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.match import MAX_HISTORY, Sizes
@@ -18,7 +18,7 @@ from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
-from forecaster.splits import SPLITS, Windows, assign_splits, history_steps
+from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_poor
 
 log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # how near the locations are to each other, in a run
@@ -84,23 +84,26 @@ class DCRNN(Neural):
             raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
 
     def _own_windows(self, lesson: Lesson) -> Windows:
-        """Drop training windows in which this network, unlike others, would see held-out steps."""
-        split, origins = assign_splits(lesson.panel, lesson.splits), lesson.windows.train
-        seen = split[history_steps(lesson.panel, self.lags, origins)]
-        held_out = (seen > SPLITS.index("train")).any(axis=1)
-        return replace(lesson.windows, train=origins[~held_out])
+        """Drop windows in which this network, unlike others, sees held-out steps or too little."""
+        panel, windows = lesson.panel, lesson.windows
+        split = assign_splits(panel, lesson.splits)
+        kept = {}
+        for number, name in enumerate(SPLITS[:2]):
+            origins = getattr(windows, name)
+            history = history_steps(panel, self.lags, origins)
+            later = (split[history] > number).any(axis=1)
+            kept[name] = origins[~later & ~is_poor(panel, history, origins)]
+        return replace(windows, **kept)
 
     def _neighbours(self, lesson: Lesson) -> DependencyGraph:
         """Return the pairs of locations that are near each other, and how near."""
-        cut = {"threshold": self.recipe.dcrnn.kernel_threshold, "degree": None}
-        by_distance, by_values = (
-            self.recipe.graph.model_copy(update={"kind": kind, **cut})
-            for kind in ("distance", "pearson")
-        )
+        kinds: tuple[GraphKind, ...] = ("distance", "pearson")
+        cut = self.recipe.dcrnn.kernel_threshold
+        by_distance, by_values = (GraphConfig(kind=kind, threshold=cut) for kind in kinds)
         try:
             return learn_graph(lesson.panel, lesson.splits, by_distance)
         except DataError as error:  # some places are unknown
-            log.info("DCRNN: %s; it diffuses by the correlation of training values", error)
+            log.warning("DCRNN: %s; it diffuses by the correlation of training values", error)
             return learn_graph(lesson.panel, lesson.splits, by_values)
 
 

@@ -4,6 +4,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import LagConfig
+from forecaster.errors import ArtifactError
 from forecaster.estimators.lesson import Arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question
@@ -50,8 +51,11 @@ def scale_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def scaler_of(arrays: Arrays) -> Scaler:
-    """Return the scales that a run remembers."""
-    return Scaler(*(Scale(arrays[f"{n}.mean"], arrays[f"{n}.deviation"]) for n in _SCALES))
+    """Return the scales that a run remembers; they divide, so none may be 0."""
+    scales = [Scale(arrays[f"{n}.mean"], arrays[f"{n}.deviation"]) for n in _SCALES]
+    if any((scale.deviation <= 0).any() for scale in scales):
+        raise ArtifactError("a run whose scales have a deviation of 0 or less")
+    return Scaler(*scales)
 
 
 def _auxiliary(

@@ -85,11 +85,6 @@ class Neural(Estimator):
         """Return how many weights the network has at least, without building it."""
 
     @property
-    def lags(self) -> LagConfig:
-        """Which past steps the network sees; the recipe's, which also say from which origins."""
-        return self.recipe.lags
-
-    @property
     def sampling_decay(self) -> float | None:
         """The decay of scheduled sampling, in steps; None: the truth is always shown."""
         return None

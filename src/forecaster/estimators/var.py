@@ -58,7 +58,7 @@ class VAR(Estimator):
         found = [e if np.isfinite(e) else None for e in errors]
         about = {"order": order, "validation_rmse": found, "rows": len(steps)}
         about |= _rank(factor, _columns(panel, order))
-        log.info("VAR: order %d of 0…%d; %s", order, highest, _remedy(about))
+        log.info("VAR: order %d of 0…%d; %s", order, highest, _in_words(about))
         arrays = {**scale_arrays(scaler), "weights": solutions[order], "order": np.array([order])}
         return Learned(arrays, {"var": about})
 
@@ -160,7 +160,7 @@ def _rank(factor: Factor, columns: list[str]) -> dict[str, Any]:
     return {"columns": len(columns), "rank": len(columns) - len(dropped), "dropped": dropped}
 
 
-def _remedy(about: dict[str, Any]) -> str:
+def _in_words(about: dict[str, Any]) -> str:
     dropped = about["dropped"]
     text = f"{about['rows']:,} steps, {count_of(about['columns'], 'column')}"
     return f"{text}, {len(dropped):,} dependent and without weight: {name_some(dropped)}"

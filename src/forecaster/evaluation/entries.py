@@ -13,7 +13,7 @@ Lags = Literal["recent", "daily", "weekly"]
 Values = Mapping[str, Mapping[str, Any]]
 
 WEEK_DAYS = 7
-DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune, for every network alike
+DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 
 # Rows that are more than an estimator by the recipe as it is.
 VARIANTS: dict[str, tuple[str, Values]] = {
@@ -111,7 +111,7 @@ def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
     if estimator == "Forecaster" and given.thresholds:
         choices.append(_thresholds(given.thresholds))
     if given.tune and is_network(estimator):
-        choices.append(_grid())
+        choices.append(_grid(estimator))
     return Entry(name, estimator, change(recipe, values, source=name), tuple(choices))
 
 
@@ -134,14 +134,18 @@ def _thresholds(thresholds: Sequence[float]) -> Choice:
     return Choice("threshold", cuts)
 
 
-def _grid() -> Choice:
-    options = {
-        f"dropout {dropout:g}, rate {rate:g}": {
-            "model": {"dropout": dropout},
-            "training": {"learning_rate": rate},
-        }
-        for dropout, rate in product(DROPOUTS, RATES)
-    }
+def _grid(estimator: str) -> Choice:
+    """Return dropouts and learning rates; DCRNN, as its authors made it, has no dropout."""
+    options: dict[str, Values] = {}
+    for dropout, rate in product(DROPOUTS if estimator != "DCRNN" else (None,), RATES):
+        training = {"training": {"learning_rate": rate}}
+        if dropout is None:
+            options[f"rate {rate:g}"] = training
+        else:
+            options[f"dropout {dropout:g}, rate {rate:g}"] = {
+                "model": {"dropout": dropout},
+                **training,
+            }
     return Choice("training", options)
 
 

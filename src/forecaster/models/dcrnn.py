@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from forecaster.clock.clock import CALENDAR_COLUMNS
@@ -106,7 +106,7 @@ class DCRNN(Network):
         history: State,
         ahead: State,
         truth: Float[Tensor, "N B T"],
-        shown: Sequence[bool],
+        shown: Bool[Tensor, " T"],
     ) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the value before it: the true one where that is shown.
 
@@ -117,28 +117,30 @@ class DCRNN(Network):
             shown: which of them are shown; its own forecast stands for the others.
         """
         self.refuse_misfits(history, ahead, truth)
-        steps = zip(truth.unbind(dim=2), shown, strict=True)
-        return self._forecast(history, ahead, [x if show else None for x, show in steps])
+        return self._forecast(history, ahead, list(zip(truth.unbind(dim=2), shown, strict=True)))
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it; arguments as of `forward`."""
         self.refuse_misfits(history, ahead)
-        return self._forecast(history, ahead, [None] * (self.K - 1))
+        return self._forecast(history, ahead, [])
 
     def _forecast(
-        self, history: State, ahead: State, shown: Sequence[Float[Tensor, "N B"] | None]
+        self, history: State, ahead: State, taught: Sequence[tuple[Tensor, Tensor]]
     ) -> Float[Tensor, "N B K"]:
+        """Return all forecasts; `taught` are true values, each with whether it is shown."""
         hidden, decoder = self._encode(history), _begin(self.decoder)
         previous = torch.zeros_like(history.signal[:, 0, :, 0])  # the symbol GO
         if not self.sees_ahead:
             ahead = State(ahead.signal[:, :0], ahead.auxiliary[:0])
         forecasts = []
-        for k, truth in enumerate([*shown, None]):
+        for k in range(self.K):
             signal = torch.cat([previous[:, None], ahead.signal[..., k]], dim=1)
             hidden = self._advance(decoder, _join(signal, ahead.auxiliary[..., k]), hidden)
             forecast = (hidden[-1].value @ self.output).squeeze(2)
             forecasts.append(forecast)
-            previous = forecast if truth is None else truth
+            previous = (
+                torch.where(taught[k][1], taught[k][0], forecast) if taught[k:] else forecast
+            )
         return torch.stack(forecasts, dim=2)
 
     def _encode(self, history: State) -> list[Hidden]:

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from functools import cached_property, partial
+from functools import partial
 
 import numpy as np
 import torch
-from jaxtyping import Float, Float64, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 from torch.optim.adamw import adamw  # the class would load torch's compiler: seconds
 
@@ -34,7 +34,8 @@ class Learner:
 
     def __init__(self, task: Task, team: Team, say: Callable[[str], None]) -> None:
         self._task, self._team, self._rations = task, team, Rations(task, say)
-        self._say = say
+        alone_on_a_gpu = task.device.type == "cuda" and team.size == 1
+        self._recorder = Recorder(say) if alone_on_a_gpu else None
         self.weights = Weights(task.network, task.config.precision)
         vector = self.weights.vector
         names = ("first_moment", "second_moment", "best", "average")
@@ -93,6 +94,7 @@ class Learner:
 
     def finish(self) -> dict[str, np.ndarray]:
         """Give the network its best weights, and return them by name."""
+        self._recorder = None  # it holds memory of the GPU
         self.weights.vector.copy_(self.vectors["best"])
         self._task.network.eval()
         return self.weights.release()
@@ -140,20 +142,24 @@ class Learner:
         """Sum up the gradient of this process's share; return its errors, and all counts."""
         share = self._team.share(origins)
         places = self._task.batches.locate(share)
-        if self._records(len(share)):
-            kind, work = ("learn", self._task.shown(step)), partial(self._sum_up_whole, step)
-            found = self._recorder.play(kind, work, places, partial(self._seed, step))
-            return found[:2], found[2:]
+        if self._recorder is not None and len(share) <= self._rations.windows:
+            shown, seed = self._task.shown(step), partial(self._seed, step)
+            inputs = (places,) if shown is None else (places, shown)
+            found = self._recorder.play("learn", self._sum_up_whole, inputs, seed)
+            if found is not None:
+                return found[:2], found[2:]
         whole = self._task.batches.gather(places)
         counts = self._team.add(self._count(whole))
         return self._rations.serve(partial(self._sum_up, share, whole, counts, step)), counts
 
-    def _sum_up_whole(self, step: int, places: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
+    def _sum_up_whole(
+        self, places: Int64[Tensor, "B T"], shown: Bool[Tensor, " S"] | None = None
+    ) -> Float64[Tensor, "4"]:
         """Sum up gradient, errors and counts of a batch that no other process shares."""
         whole = self._task.batches.gather(places)
         counts = self._count(whole)
         self.weights.clear_gradient()
-        errors = self._errors(self._task.teach(whole, step), whole)
+        errors = self._errors(self._task.teach(whole, shown), whole)
         join_terms(errors, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
         return torch.cat([errors.detach(), counts])
 
@@ -167,10 +173,11 @@ class Learner:
     ) -> Float64[Tensor, "2"]:
         """Sum up gradient and errors of a batch, some windows at a time."""
         self._seed(step)
+        shown = self._task.shown(step)
         self.weights.clear_gradient()
         errors = torch.zeros_like(counts)
         for part in [whole] if len(share) <= windows else self._cut(share, windows):
-            found = self._errors(self._task.teach(part, step), part)
+            found = self._errors(self._task.teach(part, shown), part)
             join_terms(found, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
             errors += found.detach()
         return errors
@@ -179,25 +186,16 @@ class Learner:
         totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
         for start in range(0, len(share), windows):
             places = self._task.batches.locate(share[start : start + windows])
-            if self._records(len(share)):
-                totals += self._recorder.play("score", self._score_part, places, _nothing)
-            else:
-                totals += self._score_part(places)
+            found = None
+            if self._recorder is not None and len(share) <= windows:
+                found = self._recorder.play("score", self._score_part, (places,), _nothing)
+            totals += self._score_part(places) if found is None else found
         return totals
 
     def _score_part(self, places: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
         part = self._task.batches.gather(places)
         errors = self._errors(self._task.roll_out(part), part)
         return torch.cat([errors, self._count(part)])
-
-    def _records(self, windows: int) -> bool:
-        """Tell whether so many windows are worked on in one piece that a GPU can replay."""
-        alone = self._task.device.type == "cuda" and self._team.size == 1
-        return alone and self._recorder.usable and windows <= self._rations.windows
-
-    @cached_property
-    def _recorder(self) -> Recorder:
-        return Recorder(self._say)
 
     def _seed(self, step: int) -> None:
         seed_dropout(self._task.device, self._task.config.seed, step, self._team.rank)

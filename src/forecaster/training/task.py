@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
 from forecaster.config import TrainingConfig
@@ -50,23 +50,24 @@ class Task:
         """Return how many steps all epochs have."""
         return self.epoch_steps * self.config.epochs
 
-    def teach(self, batch: Batch, step: int = 0) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the true values before it, in the values' units.
+    def teach(
+        self, batch: Batch, shown: Bool[Tensor, " T"] | None = None
+    ) -> Float[Tensor, "N B K"]:
+        """Return x̂_{t+1…t+K}, each from the true value before it, in the values' units.
 
-        With scheduled sampling the network's own take the place of some, by the training step.
+        With scheduled sampling the network's own takes the place of those that are not shown.
         """
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        shown = self.shown(step)
-        if shown is None:
-            return self._scale_back(self.network(history, ahead, truth))
-        return self._scale_back(self.network(history, ahead, truth, shown))
+        beside = () if shown is None else (shown,)
+        return self._scale_back(self.network(history, ahead, truth, *beside))
 
-    def shown(self, step: int) -> tuple[bool, ...] | None:
-        """Tell which true values a training step is shown; None: all."""
+    def shown(self, step: int) -> Bool[Tensor, " T"] | None:
+        """Tell which true values a training step is shown; None: always all."""
         if self.sampling_decay is None:
             return None
-        return draw_shown(self.network.K - 1, self.sampling_decay, self.config.seed, step)
+        drawn = draw_shown(self.network.K - 1, self.sampling_decay, self.config.seed, step)
+        return torch.tensor(drawn, dtype=torch.bool).to(self.device)
 
     def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it, in the values' units."""
