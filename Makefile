@@ -48,8 +48,9 @@ types: $(READY)
 layers: $(READY)
 	$(BIN)/lint-imports --no-cache
 
+# Two processes, each a file of tests at a time.
 test: $(READY)
-	$(PYTEST) -m "not gpu"
+	$(PYTEST) -m "not gpu" -n 2 --dist loadfile
 
 check: lint types layers test
 

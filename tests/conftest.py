@@ -46,9 +46,18 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if unknown:
         raise pytest.UsageError(f"tests name faults that tests/faults.toml lacks: {unknown}")
     config.stash[NAMED] = named
+    if hasattr(config, "workeroutput"):  # one of several processes, which tells the first
+        config.workeroutput["named"] = sorted(named)
 
 
 NAMED = pytest.StashKey[set[str]]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Take in what a process of pytest-xdist has found."""
+    known = node.config.stash.get(NAMED, set())
+    node.config.stash[NAMED] = known | set(node.workeroutput.get("named", ()))
 
 
 def pytest_terminal_summary(

@@ -6,7 +6,7 @@ import pytest
 from forecaster.evaluation.backtest import Assessment
 from forecaster.metrics import Errors, measure
 
-B, K, N = 48, 3, 5  # two days of windows, steps ahead, locations
+B, K, N = 48, 3, 5  # windows, of eight days; steps ahead, locations
 CUT = 10.0
 MakeErrors = Callable[..., Errors]
 MakeAssessment = Callable[..., Assessment]
@@ -43,7 +43,7 @@ def make_assessment(make_errors: MakeErrors) -> MakeAssessment:
             "errors": {"observed": errors},
             "places": Errors(*(sums.T[:, :N] for sums in vars(errors).values())),
             "origins": np.arange(B) * 3600,
-            "days": np.arange(B) // 24,
+            "days": np.arange(B) // 6,
             "parameters": 11,
             "milliseconds": 2.5,
             "seconds": 7.0,

@@ -80,7 +80,7 @@ def test_models_of_different_windows_are_refused(make_assessment: MakeAssessment
 
 def test_plain_data_holds_everything(rows: list[Row]) -> None:
     content = json.loads(Comparison(rows, 10.0, ABOUT).to_json())
-    assert (content["windows"], content["days"], content["against"]) == (48, 2, "Forecaster")
+    assert (content["windows"], content["days"], content["against"]) == (48, 8, "Forecaster")
     ridge, forecaster, var, own = content["rows"]
     assert var == {
         "model": "VAR", "estimator": "VAR", "ablation_of": None, "chosen": {},

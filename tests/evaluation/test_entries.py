@@ -96,9 +96,9 @@ def test_a_graph_of_another_kind_has_no_threshold_to_choose() -> None:
         Recipe(),
         ["Forecaster"],
         choices=Choices(thresholds=[0.1, 0.2]),
-        ablations=Ablations(["own"], neurons=[8]),
+        ablations=Ablations(["own", "pearson"], neurons=[8]),
     )
-    assert [len(entry.choices) for entry in entries] == [1, 0, 1]
+    assert [len(entry.choices) for entry in entries] == [1, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -114,6 +114,11 @@ def test_what_cannot_be_compared_is_refused(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         list_entries(Recipe(), models, ablations=ablations)
+
+
+def test_a_threshold_that_cannot_be_is_refused_at_once() -> None:
+    with pytest.raises(ConfigError, match=r"Forecaster, threshold 1\.5: 1 fault"):
+        list_entries(Recipe(), ["Forecaster"], choices=Choices(thresholds=[0.1, 1.5]))
 
 
 def test_widths_that_heads_do_not_divide_are_left_out() -> None:

@@ -32,7 +32,9 @@ def comparison(make_assessment: MakeAssessment, make_errors: Callable[..., Error
         (0.201362, 0.000316, "mape", "20.14 ± 0.03"),
         (123.456, None, "rmse", "123.5"),
         (12345.6, 3.21, "mae", "12346 ± 3"),
-        (0.0321, None, "rmse", "0.032"),
+        (0.0321, None, "rmse", "0.03210"),
+        (1.5e-5, 2e-6, "rmse", "1.500e-05 ± 2.000e-06"),
+        (1e30, None, "rmse", "1.000e+30"),
         (0.0, None, "rmse", "0.000"),
         (None, None, "mape", "n/a (0 terms)"),
     ],
@@ -54,7 +56,7 @@ def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None
     assert heads == ["| RMSE | average | +1 | +2 | +3 |", "| MAPE % | average | +1 | +2 | +3 |"]
     assert "| VAR | failed | failed | failed | failed |" in text
     assert "- Forecaster, seed 2: lost" in text
-    assert "48 test windows on 2 days; coming weather: observed; MAPE over targets ≥ 10" in text
+    assert "48 test windows on 8 days; coming weather: observed; MAPE over targets ≥ 10" in text
     assert "| coming weather | observed: RMSE | observed: MAPE % | persist: RMSE |" in text
     assert "against Forecaster" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("| RMSE")}

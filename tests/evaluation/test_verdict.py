@@ -100,7 +100,28 @@ def test_a_model_alone_is_compared_with_its_variants() -> None:
 def test_too_few_days_give_no_interval() -> None:
     none = Difference(None, None)
     lines = verdict(standing("Forecaster", 9.0), standing("VAR", 12.0), difference=none)
-    assert lines == ["Forecaster is better than VAR; too few days for an interval."]
+    assert lines == ["Forecaster is 25.0 % better than VAR; too few days for an interval."]
+
+
+def test_models_that_err_alike_are_said_to() -> None:
+    none = Difference(None, None)
+    lines = verdict(standing("Ridge", 0.0, 0.0), standing("VAR", 0.0, 0.0), difference=none)
+    assert lines == ["Ridge and VAR err alike."]
+    lines = verdict(standing("Forecaster", 7.0), standing("Ridge", 7.0))
+    assert lines == ["Ridge and Forecaster err alike."]
+
+
+def test_a_variant_whose_own_model_failed_stands_for_itself() -> None:
+    own, other = (
+        standing(f"Forecaster, graph {g}", r, of="Forecaster")
+        for g, r in (("own", 8.0), ("complete", 10.0))
+    )
+    lines = verdict(own, other)
+    assert lines == [
+        "Forecaster, graph own is 20.0 % better than Forecaster, graph complete, "
+        "interval 18.0 … 22.0 %."
+    ]
+    assert recommend([own, other]) == "Forecaster, graph own"
 
 
 def test_one_model_or_none_is_not_a_comparison() -> None:

@@ -71,7 +71,9 @@ def test_evaluate_names_its_models_seeds_and_ablations(run: Run, table: Path) ->
     assert rows["Forecaster"]["seeds"] == [0, 1]
     assert rows["Forecaster"]["chosen"]["threshold"] in ("0.05", "0.2")
     assert list(rows["Ridge"]["weather"]) == ["persist"]  # no covariates: one is enough
-    assert "needs lat and lon" in rows["Forecaster, graph distance"]["failures"]["seed 0"]
+    failures = rows["Forecaster, graph distance"]["failures"]
+    assert list(failures) == ["threshold 0.05", "threshold 0.2"]
+    assert "needs lat and lon" in failures["threshold 0.2"]
 
 
 @pytest.mark.parametrize(
@@ -84,6 +86,8 @@ def test_evaluate_names_its_models_seeds_and_ablations(run: Run, table: Path) ->
         (("--models", "Ridge", "--lags", "recent"), "add it to --models"),
         (("--seeds", "0"), "--seeds"),
         (("--test", "2020"), "--test: '2020'; give days"),
+        (("--test", "foo:../bar"), "give days, as in 2020-03-01:2020-12-31"),
+        (("--neurons", "8.7"), "--neurons: '8.7' are not whole numbers"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_written(
@@ -94,6 +98,34 @@ def test_wrong_words_are_refused_before_anything_is_written(
     assert code == 2
     assert message in errors
     assert not (tmp_path / "out").exists()
+
+
+def test_a_recipe_of_ones_own_is_never_written_over(run: Run, table: Path) -> None:
+    own = table.parent / "recipe.toml"
+    text = f"# mine\n[table]\nfile = {table.name!r}\n[training]\nepochs = 1\n"
+    own.write_text(text)
+    words = ("evaluate", own, "--data", table.parent, "--out", table.parent)
+    code, _, errors = run(*words, "--models", "Ridge", "--set", "training.epochs=2")
+    assert code == 2
+    assert "is the recipe itself" in errors
+    assert own.read_text() == text
+
+
+def test_a_folder_of_somebody_else_is_refused(run: Run, table: Path) -> None:
+    (table.parent / "rides").mkdir()
+    (table.parent / "rides" / "thesis.tex").touch()
+    code, _, errors = run("run", table, "--out", table.parent / "rides")
+    assert code == 2
+    assert "not empty and not a comparison" in errors
+
+
+def test_where_nothing_could_be_tested_the_command_fails(run: Run, table: Path) -> None:
+    out = table.parent / "out"
+    words = ("--set", 'evaluation.models=["Forecaster"]', "--set", 'graph.kind="distance"')
+    code, text, errors = run("run", table, "--out", out, *SETTINGS, *words)
+    assert code == 5
+    assert "No model was tested." in text
+    assert "no model could be tested" in errors
 
 
 def test_what_is_no_table_or_recipe_is_refused(run: Run, tmp_path: Path) -> None:

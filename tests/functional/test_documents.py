@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from forecaster.config import (
+    DCRNNConfig,
+    EvaluationConfig,
     GraphConfig,
     LagConfig,
     MetricConfig,
@@ -92,3 +94,5 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     assert recipe.graph == GraphConfig()
     assert recipe.model == ModelConfig()
     assert recipe.training == TrainingConfig()
+    assert recipe.dcrnn == DCRNNConfig()
+    assert recipe.evaluation == EvaluationConfig()

@@ -92,6 +92,14 @@ def test_small_numbers_get_a_smaller_cut_and_a_larger_eta(tmp_path: Path) -> Non
     assert large.training.eta * 2 * 900.0 == pytest.approx(8e-3 * 5.69**2, rel=0.05)
 
 
+def test_nothing_of_the_last_part_which_is_tested_decides_how_is_learned(tmp_path: Path) -> None:
+    values = counts(24 * 60)
+    before = guess_recipe(write(tmp_path, values))
+    values[int(0.7 * len(values)) :] *= 100
+    after = guess_recipe(write(tmp_path, values))
+    assert after == before
+
+
 def test_a_constant_table_keeps_the_papers_scales(tmp_path: Path) -> None:
     recipe = guess_recipe(write(tmp_path, np.zeros((24 * 30, PLACES))))
     assert (recipe.training.eta, recipe.metrics.mape_cut) == (8e-3, 10.0)

@@ -1,11 +1,13 @@
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forecaster.config import Recipe
-from forecaster.errors import DataError
+from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.registry import load_estimator
+from forecaster.estimators.sample import small_city
 from forecaster.evaluation.backtest import backtest
 from forecaster.evaluation.entries import Entry
 from forecaster.pipeline import cells
@@ -94,13 +96,55 @@ def test_a_cell_killed_between_training_and_test_is_only_tested(
         broken.setattr(cells, "assess", die)
         with pytest.raises(KeyboardInterrupt):
             run_cell(cell, study, quiet)
-    assert cells.run_hash(cell) is not None
+    assert cells.run_hash(cell, study) is not None
     said: list[str] = []
     run_cell(cell, study, said.append)
     assert said == ["testing Ridge, seed 0"]
 
 
+def test_a_damaged_test_is_made_again(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    run_cell(cell, study, quiet)
+    before = result(cell, study)
+    (file,) = (cell.folder / "test").glob("arrays-*")
+    content = bytearray(file.read_bytes())
+    content[-5] ^= 1
+    file.write_bytes(content)
+    assert result(cell, study) is None
+    run_cell(cell, study, quiet)
+    after = result(cell, study)
+    assert before is not None
+    assert after is not None
+    assert after.seconds == before.seconds
+    assert after.errors["observed"].report() == before.errors["observed"].report()
+
+
+def test_a_test_of_other_windows_is_made_again(study: Study, recipe: Recipe) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    run_cell(cell, study, quiet)
+    fewer = replace(study)
+    vars(fewer)["origins"] = study.origins[3:]  # as other lags would leave them
+    assert result(cell, fewer) is None
+    run_cell(cell, fewer, quiet)
+    found = result(cell, fewer)
+    assert found is not None
+    assert len(found.origins) == len(study.origins) - 3
+
+
+def test_a_run_of_another_panel_is_never_taken(
+    study: Study, recipe: Recipe, tmp_path: Path
+) -> None:
+    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
+    small_city(seed=1).save(tmp_path / "other")
+    other = Study(study.folder, tmp_path / "other", recipe, study.weathers)
+    run_cell(replace(cell), other, quiet)  # into the folder that is meant for the first
+    assert result(cell, study) is None
+    with pytest.raises(ArtifactError, match="a run of another panel"):
+        run_cell(cell, study, quiet)
+
+
 def test_reasons_are_for_people() -> None:
     assert explain(DataError("no window")) == "no window"
     assert explain(MemoryError()) == "out of memory"
+    assert len(explain(ValueError("x" * 10**6))) < 3_000
     assert explain(ZeroDivisionError("by zero")) == "ZeroDivisionError: by zero"

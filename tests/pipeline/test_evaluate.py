@@ -7,6 +7,7 @@ import pytest
 
 from forecaster.artifact import load_run
 from forecaster.config import Recipe, change
+from forecaster.errors import DataError, RunError
 from forecaster.estimators.sample import small_city
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.entries import Ablations, Choice, Entry, list_entries
@@ -14,6 +15,7 @@ from forecaster.panel.panel import Panel
 from forecaster.pipeline.cells import make_cell, validation_loss
 from forecaster.pipeline.evaluate import evaluate_entries
 from forecaster.pipeline.study import Study
+from forecaster.publish.writing import locked
 
 
 def quiet(_: str) -> None:
@@ -95,6 +97,34 @@ def test_an_option_that_fails_is_told_and_the_others_are_chosen_from(
     assert not lost.rows[0].found
     assert "- Forecaster, kind distance: no coordinates" in lost.to_markdown()
     assert lost.rows[1].found
+
+
+def test_a_row_whose_model_fails_loses_neither_its_variants_nor_the_table(
+    study: Study, recipe: Recipe
+) -> None:
+    nowhere = change(recipe, {"graph": {"kind": "distance"}}, source="")
+    entries = list_entries(nowhere, ["Ridge", "Forecaster"], ablations=Ablations(graph=["own"]))
+    found = evaluate(study, *entries)
+    assert [row.name for row in found.tested] == ["Ridge", "Forecaster, graph own"]
+    assert "seed 0" in found.rows[1].failures
+    assert (study.folder / "table.md").exists()
+
+
+def test_two_at_once_in_one_folder_are_refused(study: Study, recipe: Recipe) -> None:
+    study.folder.mkdir()
+    with locked(study.folder), pytest.raises(RunError, match="locked by pid"):
+        evaluate(study, *list_entries(recipe, ["Ridge"]))
+
+
+def test_days_that_cannot_be_tested_are_refused_before_anything_is_trained(
+    study: Study, recipe: Recipe
+) -> None:
+    learned = Study(
+        study.folder, study.panel_folder, recipe, study.weathers, (("2021-03-05", "2021-03-06"),)
+    )
+    with pytest.raises(DataError, match="in both train and test"):
+        evaluate(learned, *list_entries(recipe, ["Ridge"]))
+    assert not (study.folder / "cells").exists()
 
 
 def test_ablations_are_tested_on_the_windows_of_their_row(study: Study, recipe: Recipe) -> None:

@@ -1,4 +1,5 @@
 import os
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,7 +7,7 @@ import pandas as pd
 import pytest
 
 from forecaster.config import GraphConfig, PanelConfig, Recipe, TableConfig, change
-from forecaster.errors import ConfigError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.sample import small_city
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.study import Study, make_panel
@@ -80,20 +81,19 @@ def test_a_panel_is_built_once_from_the_same_files(
     assert Panel.open(folder).digest == first
 
 
-@pytest.mark.parametrize("what", ["file", "rule", "gone", "note"])
+@pytest.mark.parametrize("what", ["file", "panel", "rule", "gone", "note"])
 def test_a_panel_of_other_files_or_rules_is_built_again(
     table: tuple[Recipe, Path], tmp_path: Path, what: str
 ) -> None:
     recipe, path = table
     folder = make_panel(tmp_path / "out", recipe, path.parent, quiet)
     before = Panel.open(folder).digest
-    if what == "file":
-        path.write_text(path.read_text().replace(",a", ",a").rstrip("\n") + "\n")
-        text = path.read_text().splitlines()
-        path.write_text(
-            "\n".join([*text[:-1], text[-1].replace(text[-1].split(",")[0], "99", 1)]) + "\n"
-        )
-        os.utime(path)
+    if what == "file":  # of the same size and age
+        age, text = path.stat(), path.read_text()
+        path.write_text(text.replace("a,b,c,time", "b,a,c,time"))
+        os.utime(path, ns=(age.st_atime_ns, age.st_mtime_ns))
+    elif what == "panel":
+        Panel.open(folder).select(("c", "b", "a")).save(folder)
     elif what == "rule":
         recipe = recipe.model_copy(update={"panel": PanelConfig(timezone="Europe/Berlin")})
     elif what == "gone":
@@ -102,8 +102,16 @@ def test_a_panel_of_other_files_or_rules_is_built_again(
         (tmp_path / "out" / "panel.json").write_text("{")
     said: list[str] = []
     make_panel(tmp_path / "out", recipe, path.parent, said.append)
-    assert said[0] == "building the panel"
-    assert (Panel.open(folder).digest == before) == (what in ("gone", "note"))
+    assert said[1] == "building the panel"
+    assert (Panel.open(folder).digest == before) == (what in ("panel", "gone", "note"))
+
+
+def test_a_panel_that_was_replaced_meanwhile_is_refused(study: Study, tmp_path: Path) -> None:
+    begun = replace(study, panel_hash=study.panel.digest)
+    assert begun.panel.digest == study.panel.digest
+    small_city(seed=1).save(tmp_path / "panel")
+    with pytest.raises(ArtifactError, match="replaced by another panel meanwhile"):
+        _ = replace(begun).panel
 
 
 def test_without_a_folder_of_data_one_is_asked_for(tmp_path: Path) -> None:

@@ -2,17 +2,20 @@ import os
 import signal
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from forecaster.config import Recipe, change
-from forecaster.errors import StoppedError
+from forecaster.errors import RunError, StoppedError
 from forecaster.evaluation.entries import Entry
 from forecaster.pipeline import workers
 from forecaster.pipeline.cells import Cell, is_done, make_cell, result
 from forecaster.pipeline.study import Study
 from forecaster.pipeline.workers import run_cells
+from forecaster.publish.writing import locked
+from tests.conftest import Processes
 
 
 def quiet(_: str) -> None:
@@ -107,6 +110,32 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
     thread.join()
     for cell in cells:
         assert any((cell.folder / "training").glob("*/manifest.json"))  # a checkpoint
+
+
+@pytest.mark.slow
+def test_processes_stop_when_the_one_that_started_them_is_gone(
+    study: Study, recipe: Recipe, processes: Processes
+) -> None:
+    long = change(recipe, {"training": {"epochs": 500, "patience": 500}}, source="")
+    cell = make_cell(study, Entry("Forecaster", "Forecaster", long), 0)
+    parent = processes.start(start_and_wait, cell, replace(study))
+    log, deadline = cell.folder / "training" / "log.jsonl", time.monotonic() + 120
+    while not log.exists() and time.monotonic() < deadline:
+        time.sleep(0.05)
+    parent.kill()
+    while time.monotonic() < deadline:
+        try:
+            with locked(cell.folder / "training"):
+                break
+        except RunError:
+            time.sleep(0.1)
+    else:
+        pytest.fail("the training goes on without its parent")
+    assert any((cell.folder / "training").glob("*/manifest.json"))  # what it had is saved
+
+
+def start_and_wait(cell: Cell, study: Study) -> None:
+    workers._start(cell, study).process.join()
 
 
 def test_processes_share_the_processors() -> None:

@@ -99,7 +99,7 @@ def test_how_a_graph_was_chosen_is_told_by_topic() -> None:
         "learned from": "1,176 training steps, hour-of-week mean subtracted; 0 dropped, "
         "0 values filled",
         "penalty λ": "0.03 (likelihood)",
-        "certificate": "duality gap 2e-05 per location: not converged",
+        "certificate": "duality gap 2e-05 per location: NOT CONVERGED",
         "threshold": "0.12, for an average degree of 2.5",
         "plain inverse beside it": "9 edges, average degree 2.57, 78 % of the edges of either in "
         "common",

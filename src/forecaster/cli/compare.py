@@ -4,6 +4,7 @@ import json
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
@@ -13,14 +14,15 @@ from forecaster.cli import screen
 from forecaster.cli.options import Json
 from forecaster.cli.report import write_report
 from forecaster.cli.train import with_settings
-from forecaster.errors import ConfigError
+from forecaster.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
     from forecaster.config import Range, Recipe
     from forecaster.evaluation.entries import Entry
 
 T = TypeVar("T")
-TABLE_SUFFIXES = (".csv", ".parquet")
+TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
+RECIPE = "recipe.toml"
 
 Data = Annotated[
     Path | None,
@@ -61,7 +63,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Of the graph, to choose from by validation: 0.05,0.1,0.2")
     ] = None,
     graph: Annotated[
-        str | None, typer.Option(help="Ablation: own,complete,random,pearson,distance,inverse")
+        str | None,
+        typer.Option(help="Ablation: own,complete,random,pearson,distance,inverse,lasso"),
     ] = None,
     lags: Annotated[str | None, typer.Option(help="Ablation: recent,daily,weekly")] = None,
     neurons: Annotated[str | None, typer.Option(help="Ablation, per location: 8,16")] = None,
@@ -98,7 +101,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     further |= {"positions": positions, "test": test}
     words = [word for name, text in further.items() if text for word in (f"--{name}", text)]
     words += ["--tune"] if tune else []
-    place = _Place(data, panel, jobs, _days(test), tuple(words))
+    place = _Place(recipe, data, panel, jobs, _days(test), tuple(words))
     _compare(rules, entries, out, place, as_json)
 
 
@@ -122,20 +125,21 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.config import read_recipe
     from forecaster.evaluation.entries import list_entries
 
-    if what.suffix in TABLE_SUFFIXES:
+    is_table = what.name.lower().endswith(TABLE_SUFFIXES)
+    if is_table:
         rules, data = _guess(what, timezone, country), what.parent
     else:
         _refuse_table_options(what, timezone, country)
-        rules = read_recipe(what)
+        rules, data = read_recipe(what), data or what.parent
     rules = with_settings(rules, settings or [])
-    if what.suffix in TABLE_SUFFIXES:
+    if is_table:
         screen.say(f"the recipe guessed for {what}:\n\n{_short(rules)}")
     place = out or Path(what.stem)
     _compare(
         rules,
         list_entries(rules, rules.evaluation.models),
         place,
-        _Place(data, None, jobs),
+        _Place(None if is_table else what, data, None, jobs),
         as_json,
     )
     _report(place)
@@ -153,6 +157,7 @@ def _report(folder: Path) -> None:
 class _Place:
     """Where a comparison finds its data, how many trainings it runs at a time, what it tests."""
 
+    recipe: Path | None  # as the user wrote it
     data: Path | None
     panel: Path | None
     jobs: int
@@ -168,22 +173,44 @@ def _compare(
     from forecaster.pipeline.study import Study, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
 
+    _refuse_place(out, place.recipe, rules)
     with screen.training(rules.training.epochs) as (say, watch):
         folder = place.panel or make_panel(out, rules, place.data, say)
-        replace_file(out / "recipe.toml", bytes_writer(rules.to_toml().encode()))
+        if not _is_same(place.recipe, out / RECIPE):
+            replace_file(out / RECIPE, bytes_writer(rules.to_toml().encode()))
         study = Study(out, folder, rules, rules.evaluation.weather, place.tested)
-        words = ["forecaster", "evaluate", out / "recipe.toml", "--out", out, "--panel", folder]
+        words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", folder]
         again = shlex.join([*map(str, words), *place.options])
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{again}\n".encode()))
         comparison = evaluate_entries(entries, study, place.jobs, say, watch)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     screen.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
-    if best is not None:
+    if best is None:
+        raise RunError(f"no model could be tested; {out / 'table.md'} says why")
+    if best.runs:
         run = out / next(iter(best.runs.values()))
         screen.say(
             f"`forecaster forecast {run} --panel {folder} --at …` forecasts with {best.name}"
         )
+
+
+def _refuse_place(out: Path, recipe: Path | None, rules: "Recipe") -> None:
+    """Refuse a folder of somebody else, and to write over a recipe that says something else."""
+    from forecaster.config import read_recipe
+
+    if out.exists() and not out.is_dir():
+        raise ConfigError(f"{out}: a file, and a comparison is a folder; choose another name")
+    foreign = out.is_dir() and any(out.iterdir()) and not (out / RECIPE).exists()
+    if foreign and not (out / "panel.json").exists():
+        raise ConfigError(f"{out}: not empty and not a comparison; choose an empty or new folder")
+    if _is_same(recipe, out / RECIPE) and read_recipe(out / RECIPE).digest() != rules.digest():
+        message = f"{out / RECIPE} is the recipe itself, and --set makes another of it"
+        raise ConfigError(f"{message}; choose another --out")
+
+
+def _is_same(one: Path | None, other: Path) -> bool:
+    return one is not None and one.exists() and other.exists() and one.samefile(other)
 
 
 def _guess(path: Path, timezone: str | None, country: str | None) -> "Recipe":
@@ -226,9 +253,12 @@ def _words(text: str | None) -> list[str]:
 def _days(text: str | None) -> "tuple[Range, ...]":
     """Return the ranges of `FROM:TO,FROM:TO`."""
     pairs = [tuple(word.split(":")) for word in _words(text)]
-    if any(len(pair) != 2 for pair in pairs):  # noqa: PLR2004 (ends)
-        raise ConfigError(f"--test: {text!r}; give days, as in 2020-03-01:2020-12-31")
-    return tuple((first, last) for first, last in pairs)
+    try:
+        days = [[date.fromisoformat(day).isoformat() for day in pair] for pair in pairs]
+        return tuple((first, last) for first, last in days)
+    except ValueError as error:
+        form = "give days, as in 2020-03-01:2020-12-31"
+        raise ConfigError(f"--test: {text!r}; {form}") from error
 
 
 def _known(text: str | None, known: Sequence[T], option: str) -> list[T]:
@@ -242,7 +272,11 @@ def _known(text: str | None, known: Sequence[T], option: str) -> list[T]:
 
 
 def _whole(text: str | None, option: str) -> list[int]:
-    return [int(_number(word, option)) for word in _words(text)]
+    try:
+        return [int(word) for word in _words(text)]
+    except ValueError as error:
+        message = f"{option}: {text!r} are not whole numbers; give some with commas"
+        raise ConfigError(message) from error
 
 
 def _number(text: str, option: str) -> float:

@@ -15,7 +15,7 @@ from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
     from forecaster.config import Recipe
-    from forecaster.graph.dependency import About, DependencyGraph
+    from forecaster.graph.dependency import DependencyGraph
 
 Kind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
 Subtract = Literal["hour_of_week", "nothing"]
@@ -114,7 +114,10 @@ def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
 
 
 def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
-    about = graph.about
+    from forecaster.report.graphs import describe_choice
+
+    choice = describe_choice(graph.about)
+    choice.pop("notes", None)  # printed one by one below
     sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
     isolated = int((graph.degrees == 0).sum())
     lines = {
@@ -122,39 +125,14 @@ def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
         f"average degree {graph.average_degree:.2f}",
         "hubs": ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none",
         "components": f"{len(sizes)}, the largest of {sizes[0]}; {isolated} isolated",
-        **_learned_lines(about),
+        **choice,
         "time": f"{seconds:.1f} s",
     }
     for name, text in lines.items():
-        print(f"{name:14} {text}")
-    for note in about.notes:
+        print(f"{name:23} {text}")
+    for note in graph.about.notes:
         print(f"note: {note}")
     print(f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it")
-
-
-def _learned_lines(about: "About") -> dict[str, str]:
-    """Return what is to be known of how a graph was learned, by topic."""
-    lines = {}
-    if about.steps is not None:
-        way = "hour-of-week mean subtracted" if about.subtracted == "hour_of_week" else "as it is"
-        lost = f"{about.dropped_steps:,} dropped, {count_of(about.filled_values, 'value')} filled"
-        lines["training"] = f"{count_of(about.steps, 'step')}, {way}; {lost}"
-    if about.threshold is not None:
-        by = " by degree" if about.degree is not None else ""
-        lines["threshold"] = f"{about.threshold:.4g}{by}"
-    if about.penalty is not None:
-        tried = f", {len(about.path)} tried" if about.path else ""
-        lines["penalty"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"
-        exact = "" if about.converged else ": NOT CONVERGED"
-        passes = count_of(about.iterations or 0, "iteration")
-        lines["gap"] = f"{about.gap:.2g} per location after {passes}{exact}"
-    if about.beside is not None:
-        other = about.beside
-        lines["inverse beside"] = other.note or (
-            f"{count_of(other.edges or 0, 'edge')}, average degree {other.average_degree:.2f}, "
-            f"{100 * (other.overlap or 0):.0f} % of the edges of either in common"
-        )
-    return lines
 
 
 def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, Any]:

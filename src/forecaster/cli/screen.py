@@ -117,6 +117,8 @@ class _EpochLines:
         before, self._before = self._before, moment
         if moment.message:
             say(moment.message)
+        if before is not None and moment.step < before.step:  # another training has begun
+            return
         if before is not None and moment.rmse != before.rmse:
             done = moment.step * self._epochs // moment.steps
             say(f"epoch {done} of {self._epochs}: {_figures(moment, before.loss)}")

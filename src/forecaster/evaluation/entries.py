@@ -12,6 +12,7 @@ from forecaster.estimators.registry import ESTIMATORS, find_estimator
 Lags = Literal["recent", "daily", "weekly"]
 Values = Mapping[str, Mapping[str, Any]]
 
+UNCUT = ("own", "complete", "random")  # graphs that no threshold decides
 WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 
@@ -94,7 +95,7 @@ def list_entries(
         undecided = tuple(
             choice
             for choice in named["Forecaster"].choices
-            if not (choice.what == "threshold" and "graph" in values)
+            if not (choice.what == "threshold" and values.get("graph", {}).get("kind") in UNCUT)
         )
         entries.append(Entry(f"Forecaster, {name}", "Forecaster", other, undecided, "Forecaster"))
     return entries
@@ -104,7 +105,7 @@ def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
     if name not in MODELS:
         hint = nearest_name(name, list(MODELS))
         raise ConfigError(f"no model {name!r}{hint}; there are {', '.join(MODELS)}")
-    estimator, values = VARIANTS.get(name, (name, {}))
+    estimator, own = VARIANTS.get(name, (name, {}))
     choices: list[Choice] = []
     if name == "Transformer-best":
         choices.append(_widths(recipe))
@@ -112,7 +113,10 @@ def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
         choices.append(_thresholds(given.thresholds))
     if given.tune and is_network(estimator):
         choices.append(_grid(estimator))
-    return Entry(name, estimator, change(recipe, values, source=name), tuple(choices))
+    for choice in choices:  # what cannot be chosen is refused before anything is trained
+        for option, values in choice.options.items():
+            change(recipe, own, values, source=f"{name}, {choice.what} {option}")
+    return Entry(name, estimator, change(recipe, own, source=name), tuple(choices))
 
 
 def is_network(estimator: str) -> bool:

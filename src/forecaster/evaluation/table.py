@@ -8,7 +8,7 @@ from typing import Any
 
 from forecaster.errors import count_of
 
-DIGITS = 4  # significant ones
+DIGITS, MOST_WHOLE = 4, 7  # significant ones; those before the point, beyond them 1.234e+09
 TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %"}
 PERCENT = ("mape", "wape")  # fractions, shown as per cent
 
@@ -45,8 +45,8 @@ def show(spread: Content, figure: str) -> str:
         return "n/a (0 terms)"
     mean, deviation = (_scaled(spread[part], figure) for part in ("mean", "deviation"))
     whole = math.floor(math.log10(abs(mean))) + 1 if mean else 1
-    decimals = max(DIGITS - max(whole, 1), 0)
-    return f"{mean:.{decimals}f}" + ("" if deviation is None else f" ± {deviation:.{decimals}f}")
+    form = f".{max(DIGITS - whole, 0)}f" if -DIGITS < whole <= MOST_WHOLE else f".{DIGITS - 1}e"
+    return f"{mean:{form}}" + ("" if deviation is None else f" ± {deviation:{form}}")
 
 
 def label(row: Content) -> str:

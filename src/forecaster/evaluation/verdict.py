@@ -26,10 +26,10 @@ def give_verdict(standings: Sequence[Standing], compare: Compare) -> list[str]:
     """Return which model to use, and how sure that is; by RMSE, the first metric of the paper.
 
     Args:
-        standings: at least what was tested.
+        standings: what was tested.
         compare: gives the difference of two models by their names.
     """
-    models = sorted((s for s in standings if s.of is None), key=lambda s: s.rmse)
+    models = _models(standings)
     if not models:
         return ["No model was tested."]
     lines = _best_ablation(standings, compare)
@@ -40,62 +40,70 @@ def give_verdict(standings: Sequence[Standing], compare: Compare) -> list[str]:
 
 def recommend(standings: Sequence[Standing]) -> str | None:
     """Return the name of the model to use: the simplest within 2 % of the lowest RMSE."""
-    models = [s for s in standings if s.of is None]
+    models = _models(standings)
     if not models:
         return None
-    reach = min(model.rmse for model in models) * (1 + NEAR)
+    reach = models[0].rmse * (1 + NEAR)
     near = [model for model in models if model.rmse <= reach]
     return min(near, key=lambda model: (_rank(model), model.rmse)).name
+
+
+def _models(standings: Sequence[Standing]) -> list[Standing]:
+    """Return the models, the best first; a variant whose own model failed stands for itself."""
+    names = {standing.name for standing in standings}
+    return sorted((s for s in standings if s.of not in names), key=lambda s: s.rmse)
 
 
 def _first(models: Sequence[Standing], compare: Compare) -> str:
     """Return the simplest model within reach of the best, or by how much the best is better."""
     best, second, *_ = models
-    simple = recommend(models)
-    if simple is not None and simple != best.name:
-        found = compare(simple, best.name).rmse
-        behind = f" ({_percent(found)} behind{_show(found)})" if found else ""
-        return f"{simple} is within 2 % of the best, {best.name}{behind}: use it."
-    return _better(best.name, second.name, compare(best.name, second.name).rmse, "")
+    name = recommend(models)
+    simple = next(model for model in models if model.name == name)
+    if simple.rmse == best.rmse:
+        other = second if simple is best else best
+        return _better(simple, other, compare(simple.name, other.name).rmse)
+    found = compare(simple.name, best.name).rmse
+    behind = f"{100 * (simple.rmse / best.rmse - 1):.1f} % behind{_show(found)}"
+    return f"{simple.name} is within 2 % of the best, {best.name} ({behind}): use it."
 
 
 def _by_mape(models: Sequence[Standing], compare: Compare) -> list[str]:
     """Return which model is best by MAPE, if that is another."""
-    best, second = sorted(models, key=lambda model: model.mape)[:2]
-    if best.name == models[0].name or best.mape == second.mape:
+    best, first = min(models, key=lambda model: model.mape), models[0]
+    if best is first or best.mape == first.mape:
         return []
-    return [
-        _better(best.name, models[0].name, compare(best.name, models[0].name).mape, " by MAPE")
-    ]
+    return [_better(best, first, compare(best.name, first.name).mape, by_mape=True)]
 
 
 def _best_ablation(standings: Sequence[Standing], compare: Compare) -> list[str]:
-    variants = sorted((s for s in standings if s.of is not None), key=lambda s: s.rmse)
+    """Return whether any variant is better than the model that it varies."""
+    named = {standing.name: standing for standing in standings}
+    variants = sorted((s for s in standings if s.of in named), key=lambda s: s.rmse)
     if not variants or variants[0].of is None:
         return []
-    name, base = variants[0].name, variants[0].of
-    found = compare(name, base).rmse
-    if found is None:
-        return []
-    if found.value >= 0:
-        return [f"None of the variants is better than {base} itself."]
-    return [f"Of the variants: {_better(name, base, found, '')}"]
+    best, base = variants[0], named[variants[0].of]
+    if best.rmse >= base.rmse:
+        return [f"None of the variants is better than {base.name} itself."]
+    return [f"Of the variants: {_better(best, base, compare(best.name, base.name).rmse)}"]
 
 
-def _better(name: str, other: str, found: Interval | None, by: str) -> str:
+def _better(
+    one: Standing, other: Standing, found: Interval | None, *, by_mape: bool = False
+) -> str:
     """Return by how much a model is better than another, as `A is 5.0 % better than B`."""
-    if found is None:
-        return f"{name} is better than {other}{by}; too few days for an interval."
-    doubt = "" if found.is_clear else ", which may be chance"
-    return f"{name} is {_percent(found)} better than {other}{by}{doubt}{_show(found)}."
+    ours, theirs = (one.mape, other.mape) if by_mape else (one.rmse, other.rmse)
+    by = " by MAPE" if by_mape else ""
+    if ours == theirs:
+        return f"{one.name} and {other.name} err alike{by}."
+    doubt = ", which may be chance" if found is not None and not found.is_clear else ""
+    share = f"{100 * (1 - ours / theirs):.1f} % "
+    return f"{one.name} is {share}better than {other.name}{by}{doubt}{_show(found)}."
 
 
-def _percent(found: Interval) -> str:
-    return f"{abs(100 * found.value):.1f} %"
-
-
-def _show(found: Interval) -> str:
+def _show(found: Interval | None) -> str:
     """Return the interval on the side that the words speak of."""
+    if found is None:
+        return "; too few days for an interval"
     low, high = 100 * found.low, 100 * found.high
     if found.value < 0:
         low, high = -high, -low

@@ -21,6 +21,7 @@ from forecaster.panel.axis import VALUES, Rows
 
 DAY_MINUTES = 24 * 60
 HISTORY_SHARE = 0.35  # of the span that a window may look back over: half of what is learned from
+LEARNED_SHARE = 0.7  # of the steps, the first: what splits by share leave to learn from
 PAPER_RMSE = 5.69  # at which both terms of the loss are alike with the paper's η
 
 
@@ -34,6 +35,7 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
     """
     rows, layout = read_rows(path, "measurement")
     values, step = rows.layers[VALUES], _step_minutes(rows, path.name)
+    learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # nothing of what is tested
     days = (int(rows.seconds[-1]) - int(rows.seconds[0])) / 86_400
     panel: dict[str, Any] = {"timezone": timezone or "UTC", "step_minutes": step, "gaps": "null"}
     panel |= {"kind": "count" if _is_count(values) else "measurement"}
@@ -43,8 +45,8 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
         "panel": panel,
         "table": {"file": path.name, "columns": _columns(layout)},
         "lags": _lags(step, days),
-        "metrics": {"mape_cut": _cut(values)},
-        "training": {"eta": _eta(values)},
+        "metrics": {"mape_cut": _cut(learned)},
+        "training": {"eta": _eta(learned)},
         "evaluation": {"seeds": 1},
     }
     return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")

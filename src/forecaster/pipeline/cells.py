@@ -1,21 +1,27 @@
 """One cell of the table: a model of one seed, trained and tested in a folder of its own."""
 
+import json
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import numpy as np
+
 from forecaster.artifact import UNFINISHED
 from forecaster.config import Recipe, change
-from forecaster.errors import ForecasterError
+from forecaster.errors import ArtifactError, ForecasterError
 from forecaster.evaluation.backtest import Assessment, assess
 from forecaster.evaluation.entries import Entry
 from forecaster.evaluation.storage import load_assessment, save_assessment
 from forecaster.pipeline.study import Study
 from forecaster.pipeline.train import Ground, Say, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
+from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.training.progress import Watch
 
 TEST, TRAINING = "test", "training"  # folders of a cell
+SECONDS = "seconds.json"  # how long its training took: no second one would repeat that
+MOST_LETTERS = 2_000  # of a reason
 
 
 @dataclass(frozen=True)
@@ -46,47 +52,61 @@ def run_cell(cell: Cell, study: Study, say: Say, watch: Watch | None = None) -> 
         return
     graph = study.graph(cell.recipe, say) if cell.estimator == "Forecaster" else None
     ground = Ground(panel=study.panel, graph=graph)
-    estimator = train_run(cell.estimator, cell.recipe, cell.folder, ground, say, watch).estimator
+    trained = train_run(cell.estimator, cell.recipe, cell.folder, ground, say, watch)
+    estimator, seconds = trained.estimator, cell.folder / SECONDS
+    if not trained.already:
+        replace_file(seconds, bytes_writer(json.dumps(estimator.seconds).encode()))
     if cell.tested and estimator.run is not None:
         say(f"testing {cell}")
-        run, place = str(estimator.run.digest), test_folder(cell, study)
-        before = load_assessment(place, run)  # with other weathers
         found = assess(estimator, study.panel, study.origins, study.usable_weathers)
-        if before is not None:
-            found = replace(found, seconds=before.seconds)
-        save_assessment(place, found, run)
+        found = replace(found, seconds=_read_seconds(seconds))
+        save_assessment(place_of_test(cell, study), found, str(estimator.run.digest))
     shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)  # checkpoints of what is saved whole
 
 
 def is_done(cell: Cell, study: Study) -> bool:
     """Tell whether a cell is trained, and tested if it has to be."""
-    if run_hash(cell) is None:
+    if run_hash(cell, study) is None:
         return False
     return not cell.tested or result(cell, study) is not None
 
 
 def result(cell: Cell, study: Study) -> Assessment | None:
-    """Return what a cell did, if it was tested with all the weathers that are asked for."""
-    run = run_hash(cell)
-    found = load_assessment(test_folder(cell, study), run) if run is not None else None
+    """Return what a cell did, if it was tested on the study's windows with all its weathers.
+
+    What is damaged is as good as absent: it is tested again.
+    """
+    try:
+        run = run_hash(cell, study)
+        found = load_assessment(place_of_test(cell, study), run) if run is not None else None
+    except ArtifactError:
+        return None
     if found is None or found.weather != study.usable_weathers[0]:
         return None
     if any(weather not in found.errors for weather in study.usable_weathers):
         return None
+    times = study.panel.times[study.origins].astype("datetime64[s]").astype(np.int64)
+    if not np.array_equal(found.origins, times):
+        return None
     return replace(found, errors={w: found.errors[w] for w in study.usable_weathers})
 
 
-def test_folder(cell: Cell, study: Study) -> Path:
+def place_of_test(cell: Cell, study: Study) -> Path:
     """Return where lies what a cell did on the study's test windows."""
     return cell.folder / f"{TEST}{study.suffix}"
 
 
-def run_hash(cell: Cell) -> str | None:
-    """Return the hash of a cell's run, once it is trained."""
+def run_hash(cell: Cell, study: Study) -> str | None:
+    """Return the hash of a cell's run, once it is trained on the study's panel."""
     if not (cell.folder / MANIFEST).exists():
         return None
     manifest = read_manifest(cell.folder, kind="run")
-    return None if UNFINISHED in manifest.about else manifest.digest
+    if UNFINISHED in manifest.about:
+        return None
+    if manifest.parents.get("panel") != study.panel.digest:
+        message = f"{cell.folder}: a run of another panel, not of {study.panel_folder}"
+        raise ArtifactError(f"{message}; remove that folder")
+    return manifest.digest
 
 
 def validation_loss(cell: Cell) -> float:
@@ -96,9 +116,17 @@ def validation_loss(cell: Cell) -> float:
 
 
 def explain(error: Exception) -> str:
-    """Return why a cell failed, in a line for the table."""
+    """Return why a cell failed, for the table."""
     if isinstance(error, ForecasterError):
-        return str(error)
+        return str(error)[:MOST_LETTERS]
     if isinstance(error, MemoryError):
         return "out of memory"
-    return f"{type(error).__name__}: {error}"
+    return f"{type(error).__name__}: {error}"[:MOST_LETTERS]
+
+
+def _read_seconds(path: Path) -> float | None:
+    try:
+        seconds = json.loads(path.read_bytes())
+    except (OSError, ValueError):
+        return None
+    return float(seconds) if isinstance(seconds, int | float) else None

@@ -5,15 +5,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forecaster.config import Recipe, change
-from forecaster.errors import ForecasterError
+from forecaster.errors import count_of
 from forecaster.evaluation.compare import describe_panel
 from forecaster.evaluation.comparison import Comparison, Row
 from forecaster.evaluation.entries import Entry
-from forecaster.pipeline.cells import Cell, make_cell, result, validation_loss
+from forecaster.pipeline.cells import Cell, explain, make_cell, result, validation_loss
 from forecaster.pipeline.study import Study
 from forecaster.pipeline.train import Say
 from forecaster.pipeline.workers import Failures, run_cells
-from forecaster.publish.writing import bytes_writer, replace_file
+from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.training.progress import Watch
 
 TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
@@ -46,15 +46,19 @@ def evaluate_entries(
     The same call goes on where the last one ended, cell by cell; cells that failed are tried
     again.
     """
-    run = _Runner(study, jobs, say, watch)
-    _learn_graphs(entries, study, say)
-    contenders = [Contender(entry) for entry in entries]
-    while any(contender.undecided for contender in contenders):
-        contenders = run.choose(contenders)
-    comparison = run.test(contenders)
-    for path, form in zip(table_paths(study), TABLES.values(), strict=True):
-        text: str = getattr(comparison, form)()
-        replace_file(path, bytes_writer(text.encode()))
+    study.folder.mkdir(parents=True, exist_ok=True)
+    with locked(study.folder):  # two at once would each find the other's cells taken
+        windows, weathers = len(study.origins), ", ".join(study.usable_weathers)
+        say(f"{count_of(windows, 'test window')}, coming weather {weathers}")
+        run = _Runner(study, jobs, say, watch)
+        _learn_graphs(entries, study, say)
+        contenders = [Contender(entry) for entry in entries]
+        while any(contender.undecided for contender in contenders):
+            contenders = run.choose(contenders)
+        comparison = run.test(contenders)
+        for path, form in zip(table_paths(study), TABLES.values(), strict=True):
+            text: str = getattr(comparison, form)()
+            replace_file(path, bytes_writer(text.encode()))
     return comparison
 
 
@@ -160,5 +164,5 @@ def _learn_graphs(entries: Sequence[Entry], study: Study, say: Say) -> None:
         for option in several:
             try:
                 study.graph(option.recipe, say)
-            except ForecasterError as error:  # its cells will say so
-                say(f"{option.name}: no graph ({error})")
+            except Exception as error:  # whatever it is, its cells will say so
+                say(f"{option.name}: no graph ({explain(error)})")

@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Int64
 
 from forecaster.config import Range, Recipe, Weather
-from forecaster.errors import ConfigError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.contract import with_meaning
 from forecaster.evaluation.compare import common_windows, given_weather
 from forecaster.graph.dependency import DependencyGraph
@@ -21,7 +21,7 @@ from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import Sources, build_panel, find_sources
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.train import Say
-from forecaster.publish.manifest import MANIFEST
+from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.splits import Splits
 
@@ -39,11 +39,16 @@ class Study:
     recipe: Recipe  # what all models share
     weathers: Sequence[Weather]  # what to take for coming weather; the table is about the first
     tested: tuple[Range, ...] = ()  # tested on in place of the recipe's test ranges
+    panel_hash: str | None = None  # what the panel must be, if that is known
 
     @cached_property
     def panel(self) -> Panel:
-        """The panel, verified."""
-        return Panel.open(self.panel_folder)
+        """The panel, verified; another than the one that the study began with is refused."""
+        panel = Panel.open(self.panel_folder)
+        if self.panel_hash not in (None, panel.digest):
+            message = f"{self.panel_folder}: replaced by another panel meanwhile"
+            raise ArtifactError(f"{message}; let one command at a time use {self.folder}")
+        return panel
 
     @cached_property
     def splits(self) -> Splits:
@@ -90,14 +95,18 @@ def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: Say) -> Pat
     if data is None:
         raise ConfigError("which panel? give one, or the folder with the recipe's files (--data)")
     sources = find_sources(recipe, data)
+    say("looking through the files")
     made_from = _fingerprint(recipe, sources)
     place, note = folder / PANEL, folder / MADE_FROM
-    if (place / MANIFEST).exists() and _read(note) == made_from:
-        say("the panel is there already")
-        return place
+    if (place / MANIFEST).exists():
+        present = read_manifest(place, kind="panel").digest
+        if _read(note) == {**made_from, "panel": present}:
+            say("the panel is there already")
+            return place
     say("building the panel")
-    build_panel(recipe, sources, say=say).save(place, recipe)
-    replace_file(note, bytes_writer(json.dumps(made_from).encode()))
+    made = build_panel(recipe, sources, say=say).save(place, recipe)
+    content = json.dumps({**made_from, "panel": made.digest})
+    replace_file(note, bytes_writer(content.encode()))
     return place
 
 
@@ -107,10 +116,13 @@ def hash_of(content: Any) -> str:
 
 
 def _fingerprint(recipe: Recipe, sources: Sources) -> dict[str, Any]:
-    """Return the rules and the files that decide a panel: each file's name, size and age."""
+    """Return hashes of the rules and of the files that decide a panel."""
     rules = recipe.model_dump(mode="json", include={"panel", "trips", "table", "weather"})
     files = [*sources.values, *(p for p in (sources.places, sources.weather) if p is not None)]
-    known = [[path.name, path.stat().st_size, path.stat().st_mtime_ns] for path in files]
+    known = []
+    for path in files:
+        with path.open("rb") as file:
+            known.append([path.name, hashlib.file_digest(file, "sha256").hexdigest()])
     return {"rules": hash_of(rules), "files": hash_of(known)}
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from multiprocessing.connection import Connection
 from multiprocessing.context import SpawnProcess
 from pathlib import Path
+from threading import Thread
 
 from forecaster.errors import StoppedError
 from forecaster.pipeline.cells import Cell, explain, run_cell
@@ -76,7 +77,8 @@ class _Worker:
 
 def _run_apart(cells: Sequence[Cell], study: Study, jobs: int, say: Say) -> Failures:
     waiting, working, failures = list(cells), list[_Worker](), Failures()
-    plain = replace(study)  # without what was loaded: each process opens the panel for itself
+    # Without what was loaded: each process opens the panel for itself, and must find the same.
+    plain = replace(study, panel_hash=study.panel.digest)
     with interrupts() as noted, _few_threads(jobs):
         while waiting or working:
             while waiting and len(working) < jobs and not noted.asked:
@@ -117,6 +119,8 @@ def _stop(workers: Sequence[_Worker]) -> None:
 def _work(cell: Cell, study: Study, answer: Connection) -> None:
     """Run one cell in this process and say why it failed, if it did."""
     logging.basicConfig(level=logging.ERROR)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and asks to stop
+    Thread(target=_stop_with_parent, daemon=True).start()
     try:
         run_cell(cell, study, _say_nothing)
     except StoppedError:
@@ -125,6 +129,14 @@ def _work(cell: Cell, study: Study, answer: Connection) -> None:
         answer.send(explain(error))
     else:
         answer.send(None)
+
+
+def _stop_with_parent() -> None:
+    """Ask this process to save and stop when the one that started it is gone."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        os.kill(os.getpid(), signal.SIGTERM)
 
 
 def _say_nothing(_: str) -> None:

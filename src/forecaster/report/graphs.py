@@ -171,7 +171,7 @@ def describe_choice(about: About) -> dict[str, str]:
     if about.penalty is not None:
         tried = f", {len(about.path)} tried" if about.path else ""
         lines["penalty λ"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"
-        exact = "" if about.converged else ": not converged"
+        exact = "" if about.converged else ": NOT CONVERGED"
         lines["certificate"] = f"duality gap {about.gap:.2g} per location{exact}"
     if about.threshold is not None:
         by = f", for an average degree of {about.degree:g}" if about.degree is not None else ""
