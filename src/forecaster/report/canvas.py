@@ -16,7 +16,7 @@ PAPER_DPI = 200  # of files to print
 
 def style(axes: Any) -> None:
     """Give axes the look of all pictures: few lines, and those faint."""
-    axes.tick_params(colors=INK, labelsize=TEXT - 1, color=FAINT)
+    axes.tick_params(which="both", colors=INK, labelsize=TEXT - 1, color=FAINT)
     axes.grid(axis="y", color=FAINT, alpha=0.3, linewidth=0.6)
     axes.set_axisbelow(True)
     for name, side in axes.spines.items():

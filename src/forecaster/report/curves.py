@@ -81,7 +81,9 @@ def _draw_losses(axes: Any, epochs: Epochs) -> None:
               label="kept")  # fmt: skip
     losses = [loss for loss in (*learned, *judged) if loss is not None]
     if min(losses) > 0 and max(losses) > FALL * min(losses):
-        axes.set_yscale("log")
+        axes.set_yscale("log", subs=(2, 5))
+        for which in (axes.yaxis.set_major_formatter, axes.yaxis.set_minor_formatter):
+            which("{x:g}")
 
 
 def _draw(axes: Any, epochs: Epochs, name: str, colour: str, label: str = "") -> None:

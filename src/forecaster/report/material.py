@@ -15,7 +15,6 @@ from forecaster.estimators.contract import Estimator
 from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.comparison import REFERENCE, Comparison, Row
-from forecaster.evaluation.entries import is_network
 from forecaster.evaluation.storage import load_assessment
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
@@ -50,12 +49,13 @@ class Material:
 
     @cached_property
     def drawn(self) -> list[Row]:
-        """The rows in pictures: the one to use, Forecaster, the best network, the naive one."""
+        """The rows in pictures: the one to use, Forecaster, the best of the others, the naive."""
         models = [row for row in self.comparison.tested if row.of is None]
-        networks = [row for row in models if is_network(row.estimator)]
-        ranked = sorted(networks, key=lambda row: mean_rmse(row, self.comparison))
         named = [row for row in models if row.name == REFERENCE]
-        wanted = [self.best, *named, *ranked[:1], self.naive]
+        first = [row for row in (self.best, *named) if row is not None]
+        others = [row for row in models if row not in first and row is not self.naive]
+        ranked = sorted(others, key=lambda row: mean_rmse(row, self.comparison))
+        wanted = [*first, *ranked[:1], self.naive]
         return list(dict.fromkeys(row for row in wanted if row is not None))
 
     @cached_property
