@@ -106,7 +106,7 @@ def _draw_scale(axes: Any, lat: Float64[np.ndarray, " K"], lon: Float64[np.ndarr
         return
     power = 10.0 ** np.floor(np.log10(extent / 4))
     km = max(step * power for step in (1, 2, 5) if step * power <= extent / 4)
-    right, bottom = float(lon.max()), float(lat.min())
+    right, bottom = float(lon.max()), float(lat.min()) - 0.06 * extent / DEGREE_KM  # below names
     left = right - km / (DEGREE_KM * shrink)
     axes.plot([left, right], [bottom, bottom], color=INK, linewidth=1.5, solid_capstyle="butt")
     axes.annotate(
