@@ -3,6 +3,7 @@ import pytest
 
 from forecaster.artifact import Run
 from forecaster.estimators.contract import Estimator
+from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import RECIPE, small_city
@@ -75,9 +76,10 @@ def test_parameters_are_the_numbers_fitted_to_targets() -> None:
     inputs = RECIPE.lags.length + 2 + 32  # lags, weather, calendar
     ridge = of(Ridge(RECIPE).fit(panel, splits))
     assert count_parameters(ridge) == 2 * inputs * 5 + 1  # and the penalty
-    network = of(Transformer(RECIPE).fit(panel, splits))
-    weights = [a.size for name, a in network.arrays.items() if name.startswith("model.")]
-    assert count_parameters(network) == sum(weights)
+    for kind in (Transformer, DCRNN):
+        network = of(kind(RECIPE).fit(panel, splits))
+        weights = [a.size for name, a in network.arrays.items() if name.startswith("model.")]
+        assert count_parameters(network) == sum(weights)
 
 
 def of(estimator: Estimator) -> Run:

@@ -77,7 +77,8 @@ def test_the_command_that_repeats_it_is_on_the_page(run: Run, made: Path, tmp_pa
     assert run("report", tmp_path)[0] == 2  # its panel lies elsewhere
     assert run("report", tmp_path, "--panel", panel, "--figures", tmp_path / "papers")[0] == 0
     again = f"forecaster evaluate {tmp_path / 'recipe.toml'} --out {tmp_path} --panel {panel}"
-    assert f"{again} --graph own<" in (tmp_path / "report.html").read_text()
+    asked = "--models Ridge,Forecaster --graph own --seeds 1"
+    assert f"{again} {asked}<" in (tmp_path / "report.html").read_text()
     assert (tmp_path / "papers" / "13-learning.svg").exists()
     assert not (tmp_path / "figures").exists()
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 import typer
 
 from forecaster.cli import screen
-from forecaster.cli.options import Json
+from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
 from forecaster.cli.report import write_report
 from forecaster.cli.train import with_settings
 from forecaster.errors import ConfigError, RunError
@@ -24,18 +24,7 @@ T = TypeVar("T")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
 RECIPE = "recipe.toml"
 
-Data = Annotated[
-    Path | None,
-    typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
-]
 Jobs = Annotated[int, typer.Option(min=1, help="Trainings at a time, each in its own process.")]
-PanelFolder = Annotated[
-    Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
-]
 Seeds = Annotated[
     int | None, typer.Option(min=1, help="Trainings of each model that begins by chance.")
 ]
@@ -50,7 +39,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     out: Annotated[Path, typer.Option(help="Folder of the comparison; the same one goes on.")],
     models: Models = None,
     seeds: Seeds = None,
-    data: Data = None,
+    data: RecipeData = None,
     panel: PanelFolder = None,
     jobs: Jobs = 1,
     tune: Annotated[
@@ -97,8 +86,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
             positions=_known(positions, get_args(PositionKind), "--positions"),
         ),
     )
-    further = {"threshold": threshold, "graph": graph, "lags": lags, "neurons": neurons}
-    further |= {"positions": positions, "test": test}
+    further = {"models": models, "weather": weather, "widths": widths, "threshold": threshold}
+    further |= {"graph": graph, "lags": lags, "neurons": neurons, "positions": positions}
+    further |= {"test": test, "seeds": None if seeds is None else str(seeds)}
     words = [word for name, text in further.items() if text for word in (f"--{name}", text)]
     words += ["--tune"] if tune else []
     place = _Place(recipe, data, panel, jobs, _days(test), tuple(words))
@@ -110,7 +100,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     out: Annotated[
         Path | None, typer.Option(help="Folder for all of it; else WHAT's name.")
     ] = None,
-    data: Data = None,
+    data: RecipeData = None,
     jobs: Jobs = 1,
     timezone: Annotated[
         str | None, typer.Option(help="Of a table's times without an offset; else UTC.")

@@ -17,6 +17,17 @@ Zone = Annotated[str, typer.Option(help="IANA time zone of the place, as in Amer
 Country = Annotated[str | None, typer.Option(help="Whose holidays to record: US, US-NY, …")]
 Twice = Annotated[Ambiguous, typer.Option(help="Local times that the clock shows twice.")]
 Never = Annotated[Nonexistent, typer.Option(help="Values at local times that it never shows.")]
+RecipeData = Annotated[
+    Path | None,
+    typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
+]
+PanelFolder = Annotated[
+    Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
+]
 Data = Annotated[
     Path, typer.Option(envvar="FORECASTER_DATA", help="Folder with the files that a recipe names.")
 ]

@@ -11,7 +11,7 @@ import typer
 
 from forecaster.cli import screen
 from forecaster.cli.inspect import open_panel
-from forecaster.cli.options import Json
+from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
@@ -26,21 +26,13 @@ CURVES = "curves.png"
 def train(  # noqa: PLR0913, PLR0917 (one option each)
     recipe: Annotated[Path, typer.Argument(help="Everything that decides the run.")],
     out: Annotated[Path, typer.Option(help="Folder of the run; the same one goes on with it.")],
-    data: Annotated[
-        Path | None,
-        typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
-    ] = None,
-    panel: Annotated[
-        Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
-    ] = None,
+    data: RecipeData = None,
+    panel: PanelFolder = None,
     graph: Annotated[
         Path | None, typer.Option(help="The folder of a graph; else it is learned into OUT.")
     ] = None,
     model: Annotated[Model, typer.Option(help="Which network.")] = "Forecaster",
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
-    ] = None,
+    settings: Settings = None,
     tensorboard: Annotated[
         Path | None, typer.Option(help="Folder for TensorBoard's events, if you have it.")
     ] = None,

@@ -15,8 +15,8 @@ from forecaster.metrics import Errors, Report, measure
 from forecaster.panel.panel import Panel
 
 TIMED = 5  # forecasts whose time is taken
-# Of the arrays of a run: scales, means and the graph are not fitted to targets.
-BESIDE = ("shared.", "values.", "covariates.", "local_covariates.", "graph.")
+# Of the arrays of a run: scales, means, the graph and distances are not fitted to targets.
+BESIDE = ("shared.", "values.", "covariates.", "local_covariates.", "graph.", "diffusion.")
 
 
 @dataclass(frozen=True, eq=False)

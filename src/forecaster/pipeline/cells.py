@@ -31,9 +31,13 @@ class Cell:
     name: str
     estimator: str
     recipe: Recipe
-    seed: int
     folder: Path
     tested: bool = True  # else it is trained only, for validation to choose from
+
+    @property
+    def seed(self) -> int:
+        """Return what its weights are drawn by."""
+        return self.recipe.training.seed
 
     def __str__(self) -> str:
         return f"{self.name}, seed {self.seed}"
@@ -43,7 +47,7 @@ def make_cell(study: Study, entry: Entry, seed: int, *, tested: bool = True) -> 
     """Return the cell of a row and a seed."""
     recipe = change(entry.recipe, {"training": {"seed": seed}}, source=entry.name)
     folder = study.cell_folder(entry.estimator, recipe)
-    return Cell(entry.name, entry.estimator, recipe, seed, folder, tested)
+    return Cell(entry.name, entry.estimator, recipe, folder, tested)
 
 
 def run_cell(cell: Cell, study: Study, say: Say, watch: Watch | None = None) -> None:
