@@ -96,7 +96,9 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
     study: Study, recipe: Recipe
 ) -> None:
     endless = change(recipe, {"training": ENDLESS}, source="")
-    cells = [make_cell(study, Entry("Forecaster", "Forecaster", endless), seed) for seed in range(2)]
+    cells = [
+        make_cell(study, Entry("Forecaster", "Forecaster", endless), seed) for seed in range(2)
+    ]
 
     def stop() -> None:
         # Two processes may be far apart on a busy machine: the first must not end meanwhile.
