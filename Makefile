@@ -4,15 +4,15 @@ BIN := .venv/bin
 comma := ,
 READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
-# Those that hold numba functions (graph.descent, kernels.loops) cannot be.
+# Those that hold compiled functions (graph.descent, kernels.loops, …programs) cannot be.
 PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish report splits synthetic training windows \
   $(addprefix graph.,alternatives certificate covariance dependency edges exports lasso learn selection storage) \
-  $(addprefix kernels.,cpu pattern product reference)
+  $(addprefix kernels.,choice cpu gpu norm pattern product reference)
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel windows city locations ingest graph truth kernels model training var boosting
+BENCHMARKS := command panel windows city locations ingest graph truth kernels model training gpu var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
 .PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean

@@ -1,6 +1,9 @@
 """Graphs, and the dense masked product that every backend must equal."""
 
+import os
 from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -8,6 +11,12 @@ import torch
 from torch import Tensor
 
 from forecaster.kernels.pattern import BlockPattern
+
+# Triton reads this when it is loaded, which happens at the first use of a GPU's program and not
+# before a conftest: so no process of its own is needed. With a GPU programs are compiled instead.
+INTERPRETED = find_spec("triton") is not None and not torch.cuda.is_available()
+if INTERPRETED:
+    os.environ["TRITON_INTERPRET"] = "1"
 
 Dense = Callable[[Tensor, Tensor, BlockPattern, Tensor | None], Tensor]
 
@@ -33,6 +42,34 @@ def one_thread() -> Iterator[None]:
     torch.set_num_threads(1)
     yield
     torch.set_num_threads(before)
+
+
+@cache
+def why_not_interpreted() -> str | None:
+    """Return why the GPU's programs cannot be interpreted; it is not theirs to decide."""
+    if not INTERPRETED:
+        return "needs triton, and no GPU for which it would compile"
+    from tests.kernels.probe import count  # noqa: PLC0415 (loads triton)
+
+    total, end = torch.zeros(1, dtype=torch.int64), torch.tensor([3])
+    try:
+        count[(1,)](total, end)
+    except Exception as error:  # Triton 3.6 does not know NumPy 2.4
+        return f"this triton interprets nothing: {error}"
+    return None if total.item() == 3 else "this triton counts to three otherwise"
+
+
+@pytest.fixture
+def interpreted() -> None:
+    """Skip a test that calls the GPU's programs with tensors of the CPU, where nothing can."""
+    if reason := why_not_interpreted():
+        pytest.skip(reason)
+
+
+@pytest.fixture(autouse=True)
+def _needs_cuda(request: pytest.FixtureRequest) -> None:
+    if request.node.get_closest_marker("gpu") and not torch.cuda.is_available():
+        pytest.skip("needs CUDA")
 
 
 @pytest.fixture(params=list(GRAPHS))

@@ -86,3 +86,21 @@ def test_a_pattern_is_copied_to_a_device_once() -> None:
     for name in ("source", "target", "reverse", "starts"):
         assert getattr(there, name).device == elsewhere
     assert there.n_edges == pattern.n_edges
+
+
+@given(graphs())
+def test_a_walk_meets_every_location_once_and_goes_on_at_a_neighbour_where_one_is_left(
+    graph: tuple[int, list[tuple[int, int]]],
+) -> None:
+    pattern = BlockPattern.from_pairs(graph[0], pairs_of(*graph[1]))
+    walk = pattern.walk.tolist()
+    assert sorted(walk) == list(range(graph[0]))
+    for step, i in enumerate(walk[:-1]):
+        edges = slice(int(pattern.starts[i]), int(pattern.starts[i + 1]))
+        left = set(pattern.source[edges].tolist()) - set(walk[: step + 1])
+        assert not left or walk[step + 1] in left
+
+
+def test_a_walk_begins_where_most_edges_are() -> None:
+    pattern = BlockPattern.from_pairs(7, pairs_of((4, 1), (4, 2), (4, 6), (0, 3)))
+    assert pattern.walk[0] == 4

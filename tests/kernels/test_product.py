@@ -14,6 +14,7 @@ from forecaster.errors import ConfigError
 from forecaster.kernels import reference
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.kernels.product import BACKENDS, block_product
+from tests.kernels.conftest import GRAPHS
 
 Dense = Callable[..., Tensor]
 WIDTHS = [
@@ -33,6 +34,14 @@ WIDTHS = [
 
 @pytest.fixture(params=list(BACKENDS))
 def backend(request: pytest.FixtureRequest) -> str:
+    if request.param == "triton":
+        request.getfixturevalue("interpreted")
+    return str(request.param)
+
+
+@pytest.fixture(params=[name for name in BACKENDS if name != "triton"])
+def native(request: pytest.FixtureRequest) -> str:
+    """Return each backend that no interpreter slows down a thousandfold."""
     return str(request.param)
 
 
@@ -83,9 +92,15 @@ def assert_equal_to_dense(
 
 
 def test_the_product_equals_the_dense_masked_one(
-    pattern: BlockPattern, dense: Dense, backend: str
+    pattern: BlockPattern, dense: Dense, native: str
 ) -> None:
-    assert_equal_to_dense(pattern, (3, 5, 41), dense, backend)
+    assert_equal_to_dense(pattern, (3, 5, 41), dense, native)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("name", ["isolated", "none", "one", "complete"])
+def test_interpreted_the_product_equals_the_dense_masked_one(name: str, dense: Dense) -> None:
+    assert_equal_to_dense(GRAPHS[name], (3, 2, 41), dense, "triton")
 
 
 @given(data=st.data())
@@ -109,9 +124,9 @@ def test_every_width_of_block_equals_the_dense_masked_product(
 
 @pytest.mark.parametrize("R", [1, 2, 7, 8, 15, 16, 17, 31, 33, 64, 4864])
 def test_any_number_of_columns_equals_the_dense_masked_product(
-    R: int, figure: BlockPattern, dense: Dense, backend: str
+    R: int, figure: BlockPattern, dense: Dense, native: str
 ) -> None:
-    assert_equal_to_dense(figure, (4, 3, R), dense, backend)
+    assert_equal_to_dense(figure, (4, 3, R), dense, native)
 
 
 @pytest.mark.parametrize(("C", "outputs"), [(0, 3), (3, 0)])
@@ -166,20 +181,20 @@ def test_tensors_that_are_not_contiguous_give_the_same(figure: BlockPattern, bac
 
 
 @pytest.mark.parametrize("relu", [False, True])
-def test_gradients_equal_differences(relu: bool, pattern: BlockPattern, backend: str) -> None:
+def test_gradients_equal_differences(relu: bool, pattern: BlockPattern, native: str) -> None:
     inputs = draw(pattern, 2, 3, 5, torch.float64)
     assert torch.autograd.gradcheck(
-        lambda w, x, b: block_product(w, x, pattern, b, relu=relu, backend=backend),
+        lambda w, x, b: block_product(w, x, pattern, b, relu=relu, backend=native),
         inputs,
         fast_mode=True,
     )
 
 
-def test_gradients_of_whole_lines_equal_differences(backend: str) -> None:
+def test_gradients_of_whole_lines_equal_differences(native: str) -> None:
     path = BlockPattern.from_pairs(3, np.array([[0, 1], [1, 2]]))
     inputs = draw(path, 2, 3, 11, torch.float64)  # a line holds 8
     assert torch.autograd.gradcheck(
-        lambda w, x, b: block_product(w, x, path, b, relu=True, backend=backend), inputs
+        lambda w, x, b: block_product(w, x, path, b, relu=True, backend=native), inputs
     )
 
 
@@ -260,7 +275,9 @@ def test_the_backend_follows_the_device_and_the_numbers(
 
 def test_an_unknown_backend_is_refused_with_those_there_are(figure: BlockPattern) -> None:
     weight, state, _ = draw(figure, 3, 5, 7)
-    with pytest.raises(ConfigError, match=r"'nunba'; did you mean 'numba'.*numba, reference"):
+    with pytest.raises(
+        ConfigError, match=r"'nunba'; did you mean 'numba'.*numba, triton, reference"
+    ):
         block_product(weight, state, figure, backend="nunba")
 
 

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.models import layers
 from forecaster.models.attention import Attention
 from forecaster.models.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, normalise
 from forecaster.models.neurons import MakeLinear, NeuronLayout, State
@@ -66,6 +67,24 @@ def test_a_state_without_locations_is_normed_too(states: States) -> None:
 def test_neurons_that_are_all_alike_stay_finite() -> None:
     z = normalise(State(torch.full((7, 4, 5, 3), 1e4), torch.full((6, 5, 3), 1e4)))
     assert joined(z).abs().max().item() == 0
+
+
+def test_where_there_are_programs_for_it_the_norm_is_left_to_them(
+    states: States, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x, y, norm = states(LAYOUT, 3), states(LAYOUT, 3), AddNorm(LAYOUT).double()
+    expected, given = norm(x, y), list[object]()
+
+    def stand_in(*inputs: object) -> tuple[Tensor, Tensor]:
+        given.extend(inputs)
+        return expected.signal, expected.auxiliary
+
+    monkeypatch.setattr(layers, "norm_is_fused", lambda _: True)
+    monkeypatch.setattr(layers, "add_norm", stand_in)
+    assert joined(norm(x, y)).equal(joined(expected))
+    assert given[0] == (x.signal, x.auxiliary)
+    assert given[1] == (y.signal, y.auxiliary)
+    assert given[2:] == [norm.gain, norm.bias, layers.EPSILON]
 
 
 # ---------------------------------------------------------------------------- the two layers

@@ -1,6 +1,7 @@
 """Which locations feed which: the support of every sparse layer, as sorted lists of edges."""
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
@@ -54,6 +55,21 @@ class BlockPattern:
     def n_edges(self) -> int:
         """Return how many edges there are, self-edges included: E."""
         return len(self.source)
+
+    @cached_property
+    def walk(self) -> Int64[Tensor, " N"]:
+        """Return all locations, depth first from those with most edges: neighbours come close."""
+        source, starts = self.source.tolist(), self.starts.tolist()
+        by_degree = np.argsort(-np.diff(starts), kind="stable").tolist()
+        order, seen = list[int](), [False] * self.n_locations
+        ahead = by_degree[::-1]
+        while ahead:
+            i = ahead.pop()
+            if not seen[i]:
+                seen[i] = True
+                order.append(i)
+                ahead += source[starts[i] : starts[i + 1]]
+        return torch.tensor(order, device=self.source.device)
 
     def to(self, device: torch.device) -> "BlockPattern":
         """Return the pattern on a device; the copy is made once and kept."""

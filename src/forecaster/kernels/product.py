@@ -8,7 +8,8 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 
 from forecaster.errors import ConfigError, Faults, nearest_name
-from forecaster.kernels import cpu, reference
+from forecaster.kernels import cpu, gpu, reference
+from forecaster.kernels.choice import choose_backend
 from forecaster.kernels.pattern import BlockPattern
 
 
@@ -70,7 +71,39 @@ class Backend(Protocol):
         ...
 
 
-BACKENDS: dict[str, Backend] = {"numba": cpu, "reference": reference}
+@runtime_checkable
+class FusedBackend(Protocol):
+    """A backend that finds all gradients in one pass."""
+
+    def forward(
+        self,
+        weight: Float[Tensor, "E O C"],
+        state: Float[Tensor, "N C R"],
+        pattern: BlockPattern,
+        bias: Float[Tensor, "N O"] | None,
+        relu: bool,
+    ) -> Float[Tensor, "N O R"]:
+        """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+        ...
+
+    def gradients(
+        self,
+        grad: Float[Tensor, "N O R"],
+        weight: Float[Tensor, "E O C"],
+        state: Float[Tensor, "N C R"],
+        y: Float[Tensor, "N O R"] | None,
+        pattern: BlockPattern,
+        needed: tuple[bool, bool, bool],
+    ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+        """Return those of ∂W, ∂x and ∂b that are needed; y is given if it was cut at zero."""
+        ...
+
+
+BACKENDS: dict[str, Backend | FusedBackend] = {
+    "numba": cpu,
+    "triton": gpu,
+    "reference": reference,
+}
 
 
 class _BlockProduct(torch.autograd.Function):
@@ -91,9 +124,13 @@ class _BlockProduct(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         weight, state, y = ctx.saved_tensors
         backend, pattern, grad = ctx.backend, ctx.pattern, grads[0].contiguous()
+        needed = ctx.needs_input_grad[:3]
+        if isinstance(backend, FusedBackend):
+            found = backend.gradients(grad, weight, state, y, pattern, needed)
+            return *found, None, None, None
         if y is not None:
             grad = backend.relu_gradient(grad, y)
-        for_weight, for_state, for_bias = ctx.needs_input_grad[:3]
+        for_weight, for_state, for_bias = needed
         return (
             backend.weight_gradient(grad, state, pattern) if for_weight else None,
             backend.state_gradient(grad, weight, pattern) if for_state else None,
@@ -102,10 +139,8 @@ class _BlockProduct(torch.autograd.Function):
         )
 
 
-def _choose(name: str | None, state: Tensor) -> Backend:
-    if name is None:
-        compiled = state.device.type == "cpu" and state.dtype in {torch.float32, torch.float64}
-        name = "numba" if compiled else "reference"
+def _choose(name: str | None, state: Tensor) -> Backend | FusedBackend:
+    name = name or choose_backend(state.device, state.dtype)
     if name not in BACKENDS:
         hint = nearest_name(name, list(BACKENDS))
         raise ConfigError(f"no backend {name!r}{hint}; there are {', '.join(BACKENDS)}")

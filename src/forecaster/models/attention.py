@@ -94,8 +94,8 @@ def mix(
     return _Mix.apply(value, weights)  # type: ignore[no-any-return, no-untyped-call]
 
 
-# Products of one head read and write every H-th neuron in place, which autograd would copy; each
-# is the other's gradient.
+# The products read and write every H-th neuron in place, which autograd would copy, and all heads
+# and windows in one launch; each is the other's gradient.
 
 
 class _Compare(Function):
@@ -103,11 +103,8 @@ class _Compare(Function):
     def forward(ctx: Any, query: Tensor, key: Tensor, heads: int) -> Tensor:
         ctx.save_for_backward(query, key)
         (B, T), S = query.shape[-2:], key.shape[-1]
-        similarity = query.new_empty(heads, B, T, S)
-        q, k = split_heads(query, heads), split_heads(key, heads)
-        for h in range(heads):
-            torch.bmm(q[h].mT, k[h], out=similarity[h])
-        return similarity
+        similarity = torch.bmm(_matrices(query, heads).mT, _matrices(key, heads))
+        return similarity.view(heads, B, T, S)
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, Tensor, None]:
@@ -121,9 +118,7 @@ class _Mix(Function):
         ctx.save_for_backward(value, weights)
         H, _, T, _ = weights.shape
         mixed = value.new_empty(*value.shape[:-1], T)
-        v, e = split_heads(value, H), split_heads(mixed, H)
-        for h in range(H):
-            torch.bmm(v[h], weights[h].mT, out=e[h])
+        torch.bmm(_matrices(value, H), weights.flatten(0, 1).mT, out=_matrices(mixed, H))
         return mixed
 
     @staticmethod
@@ -131,6 +126,12 @@ class _Mix(Function):
         value, weights = ctx.saved_tensors
         grad = grads[0].contiguous()
         return mix(grad, weights.mT), compare(grad, value, len(weights))
+
+
+def _matrices(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "HB n T"]:
+    """Return a matrix for each head of each window, not copied."""
+    matrices = split_heads(neurons, heads)
+    return matrices.view(matrices.shape[:2].numel(), *matrices.shape[2:])
 
 
 def _join(earlier: State, later: State) -> State:

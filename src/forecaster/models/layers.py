@@ -8,6 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import Function
 
+from forecaster.kernels.norm import add_norm, norm_is_fused
 from forecaster.models.attention import Attention, Memory
 from forecaster.models.neurons import MakeLinear, NeuronLayout, State
 
@@ -78,6 +79,9 @@ class AddNorm(nn.Module):
         self.bias = nn.Parameter(torch.zeros(layout.width, 1, 1))
 
     def forward(self, x: State, y: State) -> State:
+        if norm_is_fused(x.auxiliary):
+            parts = (x.signal, x.auxiliary), (y.signal, y.auxiliary)
+            return State(*add_norm(*parts, self.gain, self.bias, EPSILON))
         z = normalise(State(x.signal + y.signal, x.auxiliary + y.auxiliary))
         gain, bias = self.layout.split(self.gain), self.layout.split(self.bias)
         return State(

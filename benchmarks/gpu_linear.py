@@ -1,0 +1,228 @@
+"""The block-sparse product on a GPU against the memory it must move and against dense products."""
+
+from collections.abc import Callable
+from itertools import product
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from benchmarks.gpu_clock import Job, copy_rate, medians
+from benchmarks.measure import Result, at_least, at_most
+from forecaster.kernels import gpu, norm
+from forecaster.kernels.gpu import Tiles
+from forecaster.kernels.norm import add_norm
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.kernels.product import block_product
+
+LOCATIONS, NEURONS, DEGREE, COLUMNS = 996, 4, 2.5, 64 * 76  # section 3.2.1; 64 windows
+AUXILIARY = 64
+SETS = 3  # of inputs, taken in turns: none finds its own in the cache
+EXACT = 1e-5  # ‖found − exact‖ / ‖exact‖ that float32 may show
+STATES = {"forward": 2, "both": 5}  # that must move: x and y; then ∂y, x once more and ∂x
+TILES = tuple(product((256, 512, 1024), (128, 256, 512), (1, 2, 4, 8)))
+NORM_TILES = ((32, 128, 4), (64, 128, 8), (32, 256, 8), (64, 256, 16), (16, 256, 4))
+
+Found = tuple[list[str], list[Result]]
+
+
+def measure_linear() -> Found:
+    """Compare the product with its floor, the masked dense one, and dense ones of fewer bits."""
+    rate, notes = copy_rate(), [f"error against float64: {_error():.1e} (at most {EXACT:g})", ""]
+    seconds = medians(_sparse_jobs(torch.float32) | _sparse_jobs(torch.bfloat16))
+    seconds |= medians(_dense_jobs())
+    taken = {name: total / SETS for name, total in seconds.items()}
+    floors = {(n, part): _floor(n, part, rate) for n in ("float32", "bfloat16") for part in STATES}
+    notes += [f"copy: {rate / 1e12:.2f} TB/s", "", "| | forward, µs | forward + backward, µs |"]
+    notes += ["|---|---|---|"]
+    for name in dict.fromkeys(key.rsplit(", ", 1)[0] for key in taken):
+        both = (f"{taken[f'{name}, {part}'] * 1e6:.0f}" for part in STATES)
+        notes.append(f"| {name} | {' | '.join(both)} |")
+    for kind in ("float32", "bfloat16"):
+        parts = (f"{floors[kind, part] * 1e6:.0f}" for part in STATES)
+        notes.append(f"| floor, {kind} | {' | '.join(parts)} |")
+    return notes, _judge(taken, floors)
+
+
+def _judge(taken: dict[str, float], floors: dict[tuple[str, str], float]) -> list[Result]:
+    results = []
+    for part, of_floor, of_masked in (("forward", 1.5, 50), ("both", 2.0, 40)):
+        ours = taken[f"sparse, float32, {part}"]
+        against = "bytes that must move"
+        results += [
+            at_most(f"sparse, {part}", ours / floors["float32", part], against, of_floor),
+            at_least(
+                f"masked dense, {part}", taken[f"masked dense, {part}"] / ours, "sparse", of_masked
+            ),
+            at_least(f"dense TF32, {part}", taken[f"dense TF32, {part}"] / ours, "sparse", 6),
+        ]
+        half = taken[f"sparse, bfloat16, {part}"]
+        ratio = taken[f"dense bf16, {part}"] / half
+        results.append(Result(f"dense bf16, {part}", round(ratio, 3), "sparse in bf16"))
+        share = half / floors["bfloat16", part]
+        results.append(Result(f"sparse bf16, {part}", round(share, 3), against))
+    return results
+
+
+def tune() -> Found:
+    """Try every tile of both programs and of the norm; nothing is kept."""
+    notes = []
+    for dtype in (torch.float32, torch.bfloat16):
+        for name, part in (("FORWARD", "forward"), ("BACKWARD", "both")):
+            found = []
+            for columns, per_warp, locations in TILES:
+                if per_warp > columns or (name == "BACKWARD" and per_warp < columns):
+                    continue  # the sums over columns want one warp
+                with patch.object(gpu, name, Tiles(columns, per_warp, locations)):
+                    job = _sparse_jobs(dtype)[f"{_name(dtype)}, {part}"]
+                    taken = medians({"job": job})["job"] / SETS
+                found.append(
+                    (taken, f"{columns} columns, {per_warp} a warp, {locations} locations")
+                )
+            notes += _fastest(f"{name}, {part}, {dtype}", found)
+        notes += _fastest(f"norm, {dtype}", [_time_norm(dtype, tile) for tile in NORM_TILES])
+    return notes, []
+
+
+def measure_norm() -> Found:
+    """Compare the norm of a sum with the five passes each way that it makes."""
+    rate, notes, results = copy_rate(), [], []
+    for dtype in (torch.float32, torch.bfloat16):
+        taken, _ = _time_norm(dtype, (norm.ROWS, norm.COLUMNS, norm.WARPS))
+        passes = 10 * (LOCATIONS * NEURONS + AUXILIARY) * COLUMNS * dtype.itemsize / rate
+        notes.append(f"norm, {dtype}: {taken * 1e6:.0f} µs forward + backward")
+        results.append(Result(f"norm, {dtype}", round(taken / passes, 3), "ten passes"))
+    return notes, results
+
+
+def _fastest(title: str, found: list[tuple[float, str]]) -> list[str]:
+    return ["", title, *(f"{taken * 1e6:8.1f} µs  {what}" for taken, what in sorted(found)[:8])]
+
+
+def _time_norm(dtype: torch.dtype, tile: tuple[int, int, int]) -> tuple[float, str]:
+    """Return the seconds of the norm with its gradients, and which tile it was."""
+    shapes = (LOCATIONS, NEURONS, 64, 76), (AUXILIARY, 64, 76)
+    width = LOCATIONS * NEURONS + AUXILIARY
+    x, y, g = ([_draw(*shape, dtype=dtype) for shape in shapes] for _ in range(3))
+    gain, bias = (_draw(width, 1, 1, dtype=dtype) for _ in range(2))
+    needed = [*x, *y, gain, bias]
+
+    def job() -> object:
+        z = add_norm((x[0], x[1]), (y[0], y[1]), gain, bias, 1e-5)
+        return torch.autograd.grad(z, needed, g)
+
+    rows, columns, warps = tile
+    with patch.multiple(norm, ROWS=rows, COLUMNS=columns, WARPS=warps):
+        return medians({"norm": job})["norm"], f"{rows} × {columns}, {warps} warps"
+
+
+def _sparse_jobs(dtype: torch.dtype) -> dict[str, Job]:
+    pattern = random_pattern(LOCATIONS)
+    weight = _draw(pattern.n_edges, NEURONS, NEURONS, dtype=dtype)
+    states = [_draw(LOCATIONS, NEURONS, COLUMNS, dtype=dtype) for _ in range(SETS)]
+    return _jobs(_name(dtype), lambda x: block_product(weight, x, pattern), weight, states)
+
+
+def _dense_jobs() -> dict[str, Job]:
+    jobs: dict[str, Job] = {}
+    width = LOCATIONS * NEURONS
+    for name, dtype, precision in (
+        ("masked dense", torch.float32, "highest"),
+        ("dense TF32", torch.float32, "high"),
+        ("dense bf16", torch.bfloat16, "high"),
+    ):
+        weight = _draw(width, width, dtype=dtype)
+        states = [_draw(width, COLUMNS, dtype=dtype) for _ in range(SETS)]
+        multiply = _dense_product(weight, masked=name == "masked dense")
+        made = _jobs(name, multiply, weight, states)
+        jobs |= {key: _with_precision(precision, job) for key, job in made.items()}
+    return jobs
+
+
+def _dense_product(weight: Tensor, *, masked: bool) -> Callable[[Tensor], Tensor]:
+    if not masked:
+        return lambda x: weight @ x
+    mask = (torch.rand_like(weight) < (1 + DEGREE) / LOCATIONS).to(weight)
+    return lambda x: (weight * mask) @ x
+
+
+def _jobs(
+    name: str, multiply: Callable[[Tensor], Tensor], weight: Tensor, states: list[Tensor]
+) -> dict[str, Job]:
+    """Return the product of all states, and the same with its gradients."""
+    grads = [torch.randn_like(multiply(x).detach()) for x in states]
+
+    def forward() -> object:
+        with torch.no_grad():
+            return [multiply(x) for x in states]
+
+    def both() -> object:
+        pairs = zip(states, grads, strict=True)
+        return [torch.autograd.grad(multiply(x), (weight, x), g) for x, g in pairs]
+
+    return {f"{name}, forward": forward, f"{name}, both": both}
+
+
+def _with_precision(precision: str, job: Job) -> Job:
+    def run() -> object:
+        torch.set_float32_matmul_precision(precision)
+        try:
+            return job()
+        finally:
+            torch.set_float32_matmul_precision("highest")
+
+    return run
+
+
+def _error() -> float:
+    """Return the largest relative error of the product and its gradients."""
+    pattern = random_pattern(LOCATIONS)
+    weight = _draw(pattern.n_edges, NEURONS, NEURONS)
+    state, grad = (_draw(LOCATIONS, NEURONS, COLUMNS) for _ in range(2))
+    found, exact = (
+        _differentiate(weight, state, grad, pattern, backend, dtype)
+        for backend, dtype in (("triton", torch.float32), ("reference", torch.float64))
+    )
+    errors = ((a.double() - b).norm() / b.norm() for a, b in zip(found, exact, strict=True))
+    worst = max(float(error) for error in errors)
+    if not worst <= EXACT:
+        raise SystemExit(f"the product is wrong: {worst:.1e} of its norm; nothing was measured")
+    return worst
+
+
+def _differentiate(
+    weight: Tensor,
+    state: Tensor,
+    grad: Tensor,
+    pattern: BlockPattern,
+    backend: str,
+    dtype: torch.dtype,
+) -> list[Tensor]:
+    w, x, g = (t.detach().to(dtype) for t in (weight, state, grad))
+    w, x = w.requires_grad_(), x.requires_grad_()
+    y = block_product(w, x, pattern, backend=backend)
+    return [y.detach(), *torch.autograd.grad(y, (w, x), g)]
+
+
+def random_pattern(locations: int, degree: float = DEGREE) -> BlockPattern:
+    """Return a random graph of an average degree."""
+    generator = np.random.default_rng(0)
+    pairs = generator.integers(0, locations, (4 * locations, 2))
+    pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
+    some = generator.permutation(pairs)[: round(locations * degree / 2)]
+    return BlockPattern.from_pairs(locations, some)
+
+
+def _floor(kind: str, part: str, rate: float) -> float:
+    size = 4 if kind == "float32" else 2
+    return STATES[part] * LOCATIONS * NEURONS * COLUMNS * size / rate
+
+
+def _name(dtype: torch.dtype) -> str:
+    return f"sparse, {str(dtype).removeprefix('torch.')}"
+
+
+def _draw(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:
+    drawn = torch.randn(*shape, device="cuda").to(dtype)
+    return drawn.requires_grad_()

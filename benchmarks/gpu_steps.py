@@ -1,0 +1,205 @@
+"""Whole training steps on a GPU: sparse against dense, replayed against launched, by size."""
+
+import statistics
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch.profiler import ProfilerActivity, profile
+
+from benchmarks.gpu_clock import free_memory, peak_gib
+from benchmarks.gpu_linear import Found, random_pattern
+from benchmarks.measure import Result, at_least, at_most
+from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
+from forecaster.config import LagConfig, ModelConfig, Precision, TrainingConfig
+from forecaster.kernels import norm, product
+from forecaster.models.dense import build_dense
+from forecaster.models.forecaster import build_forecaster
+from forecaster.models.neurons import NeuronLayout
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.splits import fit_fill
+from forecaster.training.determinism import reproducible
+from forecaster.training.distributed import Team
+from forecaster.training.learner import Learner
+from forecaster.training.recording import Recorder
+from forecaster.training.task import Task
+from forecaster.windows.batches import Batches
+from forecaster.windows.scaling import fit_scaler
+
+PAPER, SMALL = 996, 57  # locations: the paper's, Manhattan's zones
+SIZES = (250, 996, 2_000, 4_000, 8_600)
+HISTORY, HOURS, WEATHER = 700, 1_300, 7
+WARM_UPS, STEPS, BLOCKS, SHOWN = 5, 10, 5, 25  # the first block of steps is not counted
+CUDA = torch.device("cuda", 0)
+
+
+class Cost(NamedTuple):
+    """What a training step takes."""
+
+    seconds: float
+    gib: float  # at most
+    edges: int
+
+
+def measure_step(locations: int = PAPER) -> Found:
+    """Compare steps of the paper's network with those of the dense one as wide."""
+    rows = {
+        "sparse, float32": measure(locations, "sparse", "float32"),
+        "sparse, TF32": measure(locations, "sparse", "float32", matmul="high"),
+        "dense, TF32": measure(locations, "dense", "float32", matmul="high"),
+        "sparse, bf16": measure(locations, "sparse", "bf16"),
+        "dense, bf16": measure(locations, "dense", "bf16"),
+    }
+    notes = [f"{locations} locations, 64 windows", "", "| | ms a step | GiB at most |"]
+    notes += ["|---|---|---|"]
+    notes += [f"| {name} | {c.seconds * 1e3:.2f} | {c.gib:.2f} |" for name, c in rows.items()]
+    results = []
+    for mine, theirs in (
+        ("sparse, float32", "dense, TF32"),
+        ("sparse, TF32", "dense, TF32"),
+        ("sparse, bf16", "dense, bf16"),
+    ):
+        one, other = rows[mine], rows[theirs]
+        results += [
+            at_least(f"step, {theirs}", other.seconds / one.seconds, mine, 4),
+            at_most(f"memory, {mine}", one.gib / other.gib, theirs, 1 / 3),
+        ]
+    return notes, results
+
+
+def measure_small() -> Found:
+    """Compare a replayed step of a small city with plain torch, launched piece by piece."""
+    ours = measure(SMALL, "sparse", "float32")
+    with plain_torch():
+        theirs = measure(SMALL, "sparse", "float32")
+    with patch.object(Recorder, "play", lambda *_: None):
+        launched = measure(SMALL, "sparse", "float32")
+    notes = [f"{SMALL} locations, 64 windows", "", "| | ms a step |", "|---|---|"]
+    for name, cost in (
+        ("replayed", ours),
+        ("launched, with our programs", launched),
+        ("plain torch, launched", theirs),
+    ):
+        notes.append(f"| {name} | {cost.seconds * 1e3:.3f} |")
+    ratio = theirs.seconds / ours.seconds
+    return notes, [at_least(f"plain torch, {SMALL} locations", ratio, "replayed", 5)]
+
+
+def measure_growth(sizes: tuple[int, ...] = SIZES) -> Found:
+    """Show what a step costs in time and memory as locations and edges grow."""
+    rows = {size: measure(size, "sparse", "float32") for size in sizes}
+    notes = ["| locations | edges | ms a step | ns an edge · column | GiB at most | KiB an edge |"]
+    notes += ["|---|---|---|---|---|---|"]
+    for size, cost in rows.items():
+        pace = cost.seconds / (cost.edges * 64 * 76) * 1e9
+        share = cost.gib * 2**20 / cost.edges
+        cells = f"{size:,} | {cost.edges:,} | {cost.seconds * 1e3:.2f} | {pace:.3f}"
+        notes.append(f"| {cells} | {cost.gib:.2f} | {share:.0f} |")
+    large, paper = rows[sizes[-1]], rows[PAPER]
+    seconds = (large.seconds / large.edges) / (paper.seconds / paper.edges)
+    gib = (large.gib / large.edges) / (paper.gib / paper.edges)
+    against = f"that of {PAPER}"
+    return notes, [
+        Result(f"time of an edge of {sizes[-1]:,}", round(seconds, 3), against),
+        Result(f"memory of an edge of {sizes[-1]:,}", round(gib, 3), against),
+    ]
+
+
+def show_profile(locations: int = PAPER) -> Found:
+    """Show where the GPU's time of a step goes, by kernel, in a launched step."""
+    notes = []
+    for precision in ("float32", "bf16"):
+        with patch.object(Recorder, "play", lambda *_: None), reproducible(CUDA):
+            task, learner = _begin(locations, "sparse", precision)
+            for step in range(WARM_UPS):
+                learner.learn(task.train[:64], step)
+            torch.cuda.synchronize()
+            with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
+                learner.learn(task.train[:64], WARM_UPS)
+                torch.cuda.synchronize()
+        notes += ["", f"{precision}:"]
+        table = trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=SHOWN)
+        notes += [line[:60] + line[-70:] for line in table.splitlines()]
+        del task, learner
+        free_memory()
+    return notes, []
+
+
+def measure(locations: int, kind: str, precision: Precision, *, matmul: str = "highest") -> Cost:
+    """Return what a step takes in the training loop's own learner, on a memory of its own."""
+    free_memory()
+    torch.set_float32_matmul_precision(matmul)
+    with reproducible(CUDA):
+        task, learner = _begin(locations, kind, precision)
+        seconds = [_time_steps(learner, task, STEPS) for _ in range(1 + BLOCKS)]
+    torch.set_float32_matmul_precision("highest")
+    return Cost(statistics.median(seconds[1:]), peak_gib(), random_pattern(locations).n_edges)
+
+
+def _time_steps(learner: Learner, task: Task, steps: int) -> float:
+    """Return the seconds of a step among several; the host runs ahead, as in training."""
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for step in range(steps):
+        learner.learn(task.train[:64], step)
+    torch.cuda.synchronize()
+    return (time.perf_counter() - begin) / steps
+
+
+@contextmanager
+def plain_torch() -> Iterator[None]:
+    """Compute as without our programs and without CUDA graphs."""
+    with (
+        patch.object(product, "choose_backend", lambda *_: "reference"),
+        patch.object(norm, "choose_backend", lambda *_: "reference"),
+        patch.object(Recorder, "play", lambda *_: None),
+    ):
+        yield
+
+
+def _begin(locations: int, kind: str, precision: Precision) -> tuple[Task, Learner]:
+    task = make_task(locations, kind, precision)
+    learner = Learner(task, Team(task.device), print)
+    learner.begin(None, 0)
+    return task, learner
+
+
+def make_task(locations: int, kind: str, precision: Precision) -> Task:
+    """Return a task on the GPU: random counts, the paper's lags and sizes."""
+    panel, lags, generator = _panel(locations), LagConfig(), torch.Generator().manual_seed(0)
+    known = np.ones(HOURS, dtype=bool)
+    scaler, fill = fit_scaler(panel, known), fit_fill(panel, known)
+    inputs = NeuronLayout(locations, 1, WEATHER + len(CALENDAR_COLUMNS))
+    if kind == "sparse":
+        network = build_forecaster(
+            ModelConfig(), lags, inputs, random_pattern(locations), generator
+        )
+    else:
+        network = build_dense(ModelConfig(), lags, inputs, generator)
+    origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, 64 * STEPS)
+    batches = Batches(panel, scaler, fill, lags, str(CUDA))
+    config = TrainingConfig(epochs=2, precision=precision)
+    return Task(
+        network.to(CUDA), batches, scaler.values, origins, origins[:64], config, mape_cut=10.0
+    )
+
+
+def _panel(locations: int) -> Panel:
+    generator = np.random.default_rng(0)
+    return Panel(
+        values=generator.poisson(20, (HOURS, locations)).astype(np.float32),
+        start=np.datetime64("2009-01-01T05", "s"),
+        clock=Clock("America/New_York"),
+        kind="count",
+        locations=Locations.of_ids(str(i) for i in range(locations)),
+        covariates=Covariates(
+            tuple(f"w{i}" for i in range(WEATHER)),
+            generator.normal(size=(HOURS, WEATHER)).astype(np.float32),
+        ),
+        local_covariates=LocalCovariates((), np.empty((0, HOURS, locations), dtype=np.float32)),
+    )

@@ -1,0 +1,178 @@
+"""The block-sparse product on a GPU: how the programs of `programs` share it.
+
+Triton is loaded when a GPU first asks for it: nothing else needs it.
+"""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from forecaster.kernels.pattern import BlockPattern
+
+NUMBERS = (torch.float32, torch.bfloat16, torch.float64)  # the sums of bfloat16 are float32
+CACHE = 2**24  # bytes of all locations' columns that are worked on at once: they stay in a cache
+PROGRAMS = 2**10  # that keep a GPU busy: a few for each of its processors
+LEAST = 32  # columns: one for each thread of a warp
+
+
+@dataclass(frozen=True)
+class Tiles:
+    """What one program works on."""
+
+    columns: int  # at most
+    columns_per_warp: int
+    locations: int  # one after the other, where there are enough of them
+
+
+# Eight columns for each thread: 16 bytes wide loads in bfloat16, two of them in float32.
+FORWARD = Tiles(columns=512, columns_per_warp=256, locations=4)
+# One warp, so that the sums over columns need no barrier; twice the columns for half the sums.
+BACKWARD = Tiles(columns=512, columns_per_warp=512, locations=4)
+
+
+def forward(
+    weight: Float[Tensor, "E O C"],
+    state: Float[Tensor, "N C R"],
+    pattern: BlockPattern,
+    bias: Float[Tensor, "N O"] | None,
+    relu: bool,
+) -> Float[Tensor, "N O R"]:
+    """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+    (N, _, R), outputs = state.shape, weight.shape[1]
+    y = state.new_empty(N, outputs, R)
+    if y.numel():
+        launch = _launcher("sum_blocks", FORWARD, weight, state)
+        edges = pattern.source, pattern.starts, pattern.walk
+        launch(y, weight, state, _or_any(bias, y), *edges, N, R, BIAS=bias is not None, RELU=relu)
+    return y
+
+
+def gradients(
+    grad: Float[Tensor, "N O R"],
+    weight: Float[Tensor, "E O C"],
+    state: Float[Tensor, "N C R"],
+    y: Float[Tensor, "N O R"] | None,
+    pattern: BlockPattern,
+    needed: tuple[bool, bool, bool],
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
+    """Return those of ∂W_ij = ∂y_i x_jᵀ, ∂x_j = Σ_i W_ijᵀ ∂y_i and ∂b_i = Σ ∂y_i that are needed.
+
+    Args:
+        grad: ∂y.
+        weight: one block per edge.
+        state: what went in.
+        y: what came out, if it was cut at zero.
+        pattern: which locations feed which.
+        needed: whether the gradients of weight, state and bias are.
+    """
+    for_weight, for_state, for_bias = needed
+    (N, _, R), outputs = state.shape, weight.shape[1]
+    columns = _columns(BACKWARD, weight, state)
+    tiles = -(-R // columns)
+    sums = torch.float64 if state.dtype == torch.float64 else torch.float32
+    dx = torch.empty_like(state) if for_state else None
+    dw = state.new_empty(tiles, *weight.shape, dtype=sums) if for_weight else None
+    db = state.new_empty(tiles, N, outputs, dtype=sums) if for_bias else None
+    if R:
+        launch = _launcher("sum_gradients", BACKWARD, weight, state)
+        places = (_or_any(gradient, grad) for gradient in (dx, dw, db))
+        edges = pattern.source, pattern.reverse, pattern.starts, pattern.walk
+        flags = {"STATE": for_state, "WEIGHT": for_weight, "BIAS": for_bias}
+        inputs = grad, _or_any(y, grad), weight, state
+        launch(*places, *inputs, *edges, N, R, **flags, RELU=y is not None)
+    return _add_up(dw, state.dtype), dx, _add_up(db, state.dtype)
+
+
+@cache
+def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
+    """Return why there is no product of such numbers on a GPU; None: there is."""
+    if find_spec("triton") is None:
+        return "triton is not installed (pip install 'forecaster[gpu]')"
+    if dtype not in NUMBERS:
+        return f"none of its programs is for {dtype}"
+    try:
+        _try_out(device, dtype)
+    except Exception as error:  # an old GPU, no compiler: every cause has a type of its own
+        return f"triton fails: {str(error).strip().splitlines()[0] or type(error).__name__}"
+    return None
+
+
+def version() -> str:
+    """Return which triton there is."""
+    return f"triton {programs().triton.__version__}"
+
+
+@cache
+def programs() -> ModuleType:
+    """Return the programs, loading triton."""
+    from forecaster.kernels import programs as found  # noqa: PLC0415 (see above)
+
+    return found
+
+
+def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
+    """Let triton launch where a tensor is."""
+    return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
+
+
+def _launcher(name: str, tiles: Tiles, weight: Tensor, state: Tensor) -> Callable[..., None]:
+    """Return a function that launches a program with all that follows from the sizes."""
+    (N, C, R), outputs = state.shape, weight.shape[1]
+    columns = _columns(tiles, weight, state)
+    across = -(-R // columns)
+    group = tiles.locations if N * across >= tiles.locations * PROGRAMS else 1
+    language = programs().tl
+    sizes = {"OUT": outputs, "C": C, "BLOCK": columns, "GROUP": group}
+    number = language.float64 if state.dtype == torch.float64 else language.float32
+
+    def launch(*arguments: Any, **flags: bool) -> None:
+        options = {"num_warps": max(columns // tiles.columns_per_warp, 1), "num_stages": 1}
+        with on_device_of(state):
+            program = getattr(programs(), name)[-(-N // group), across]
+            # Fused multiply-adds in all versions, whatever their default.
+            program(*arguments, **sizes, **flags, NUMBER=number, enable_fp_fusion=True, **options)
+
+    return launch
+
+
+def _columns(tiles: Tiles, weight: Tensor, state: Tensor) -> int:
+    """Return how many columns a program takes: a power of two, a pure function of the sizes.
+
+    All locations work on the same columns at the same time, and read their neighbours' from the
+    cache that all processors share. Where there is little to do, more programs share it.
+    """
+    N, C, R = state.shape
+    columns = min(tiles.columns, max(1 << (R - 1).bit_length(), LEAST))
+    size = N * max(C, weight.shape[1]) * state.element_size()
+    while columns > 4 * LEAST and (columns * size > CACHE or columns * PROGRAMS > N * R):
+        columns //= 2
+    return columns
+
+
+def _add_up(parts: Tensor | None, dtype: torch.dtype) -> Tensor | None:
+    """Return the sum over all tiles, always in the same order."""
+    if parts is None:
+        return None
+    return (parts[0] if len(parts) == 1 else parts.sum(dim=0)).to(dtype)
+
+
+def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
+    """Return a tensor to point at where there is none; nobody follows the pointer."""
+    return other if tensor is None else tensor
+
+
+def _try_out(device: torch.device, dtype: torch.dtype) -> None:
+    """Multiply two numbers."""
+    one = torch.ones(1, 1, 1, device=device, dtype=dtype)
+    index = torch.zeros(1, dtype=torch.int64)
+    alone = BlockPattern(index, index, index, torch.tensor([0, 1])).to(device)
+    if not torch.equal(forward(one, one, alone, None, False), one):
+        raise ValueError("1 · 1 is not 1")

@@ -1,0 +1,234 @@
+"""The GPU's programs for the norm of a sum: each works on ROWS neurons × COLUMNS steps.
+
+Neurons are in two parts, those of the locations and the auxiliary ones; a block of rows lies in
+one of them. The statistics of a step go over all rows: every block writes what it has seen into a
+place of its own, and who needs the whole adds up in a fixed order.
+"""
+# Plain pointers and sizes, whose types Triton finds out:
+# mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
+# ruff: noqa: PLR0913, PLR0917
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def add_and_measure(
+    s_signal,
+    s_aux,
+    x_signal,
+    x_aux,
+    y_signal,
+    y_aux,
+    measured,
+    SIGNAL,
+    AUX,
+    R,
+    NUMBER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Set s = x + y, and of these rows the mean and the sum of squared distances from it."""
+    x, y, s = x_signal, y_signal, s_signal
+    if tl.program_id(0) * ROWS >= SIGNAL:
+        x, y, s = x_aux, y_aux, s_aux
+    at, there, _, count = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    total = _load(x + at, there, NUMBER) + _load(y + at, there, NUMBER)
+    stored = total.to(s.dtype.element_ty)
+    tl.store(s + at, stored, mask=there)
+    total = stored.to(NUMBER)  # as it will be read
+    mean = tl.sum(total, axis=0) / count
+    away = tl.where(there, total - mean[None, :], 0.0)
+    _put_column(measured, mean, tl.sum(away * away, axis=0), R, COLUMNS)
+
+
+@triton.jit
+def join_measures(
+    mean_out,
+    scale_out,
+    measured,
+    blocks,
+    SIGNAL,
+    AUX,
+    R,
+    epsilon,
+    NUMBER: tl.constexpr,
+    ROWS: tl.constexpr,
+    BLOCKS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Set the mean of all rows, and 1 / √(variance + ε), from those of each block of rows."""
+    r = tl.program_id(0) * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((COLUMNS,), NUMBER)
+    for first in range(0, blocks, BLOCKS):
+        b = first + tl.arange(0, BLOCKS)
+        at, there = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
+        total += tl.sum(tl.load(measured + at, mask=there, other=0.0) * count[:, None], axis=0)
+    mean = total / (SIGNAL + AUX)
+    square = tl.zeros((COLUMNS,), NUMBER)
+    for first in range(0, blocks, BLOCKS):
+        b = first + tl.arange(0, BLOCKS)
+        at, there = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
+        away = tl.load(measured + at, mask=there, other=0.0) - mean[None, :]
+        within = tl.load(measured + at + R, mask=there, other=0.0)
+        square += tl.sum(tl.where(there, within + away * away * count[:, None], 0.0), axis=0)
+    scale = 1.0 / tl.sqrt(square / (SIGNAL + AUX) + epsilon)
+    tl.store(mean_out + r, mean, mask=r < R)
+    tl.store(scale_out + r, scale, mask=r < R)
+
+
+@triton.jit
+def apply_norm(
+    z_signal,
+    z_aux,
+    s_signal,
+    s_aux,
+    mean,
+    scale,
+    gain,
+    bias,
+    SIGNAL,
+    AUX,
+    R,
+    NUMBER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Set z = gain · (s − mean) · scale + bias."""
+    s, z = s_signal, z_signal
+    if tl.program_id(0) * ROWS >= SIGNAL:
+        s, z = s_aux, z_aux
+    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
+    result = normed * _of_rows(gain, neuron, SIGNAL + AUX, NUMBER)
+    result += _of_rows(bias, neuron, SIGNAL + AUX, NUMBER)
+    tl.store(z + at, result.to(z.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def measure_slopes(
+    by_column,
+    by_row,
+    g_signal,
+    g_aux,
+    s_signal,
+    s_aux,
+    mean,
+    scale,
+    gain,
+    SIGNAL,
+    AUX,
+    R,
+    NUMBER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Set what these rows add to Σ ∂n and Σ ∂n · n of a step: n normed, ∂n = gain · ∂z.
+
+    And what these steps add to the gradients of gain and bias: Σ ∂z · n and Σ ∂z of a neuron.
+    """
+    s, g = s_signal, g_signal
+    if tl.program_id(0) * ROWS >= SIGNAL:
+        s, g = s_aux, g_aux
+    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    D = SIGNAL + AUX
+    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, there, NUMBER)
+    both = slope * normed
+    share = by_row + tl.program_id(1) * 2 * D + neuron
+    tl.store(share, tl.sum(both, axis=1), mask=neuron < D)
+    tl.store(share + D, tl.sum(slope, axis=1), mask=neuron < D)
+    factor = _of_rows(gain, neuron, D, NUMBER)
+    _put_column(
+        by_column, tl.sum(slope * factor, axis=0), tl.sum(both * factor, axis=0), R, COLUMNS
+    )
+
+
+@triton.jit
+def apply_slopes(
+    d_signal,
+    d_aux,
+    g_signal,
+    g_aux,
+    s_signal,
+    s_aux,
+    mean,
+    scale,
+    gain,
+    summed,
+    SIGNAL,
+    AUX,
+    R,
+    NUMBER: tl.constexpr,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+):
+    """Set ∂s = (∂n − mean(∂n) − n · mean(∂n · n)) · scale."""
+    s, g, d = s_signal, g_signal, d_signal
+    if tl.program_id(0) * ROWS >= SIGNAL:
+        s, g, d = s_aux, g_aux, d_aux
+    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    D = SIGNAL + AUX
+    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, there, NUMBER) * _of_rows(gain, neuron, D, NUMBER)
+    slope -= _of_columns(summed, R, COLUMNS) / D
+    slope -= normed * (_of_columns(summed + R, R, COLUMNS) / D)
+    result = slope * _of_columns(scale, R, COLUMNS)
+    tl.store(d + at, result.to(d.dtype.element_ty), mask=there)
+
+
+@triton.jit
+def _place(SIGNAL, AUX, R, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return where the tile lies in its part, what of it is there, its neurons and their count."""
+    b = tl.program_id(0)
+    r = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    blocks = tl.cdiv(SIGNAL, ROWS)
+    row = tl.where(b < blocks, b, b - blocks) * ROWS + tl.arange(0, ROWS)
+    inside = row < tl.where(b < blocks, SIGNAL, AUX)
+    there = inside[:, None] & (r < R)[None, :]
+    neuron = tl.where(inside, tl.where(b < blocks, 0, SIGNAL) + row, SIGNAL + AUX)
+    return row.to(tl.int64)[:, None] * R + r[None, :], there, neuron, _count(b, SIGNAL, AUX, ROWS)
+
+
+@triton.jit
+def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
+    """Return how many neurons a block of rows has; 0 past the last."""
+    blocks = tl.cdiv(SIGNAL, ROWS)
+    left = tl.where(b < blocks, SIGNAL - b * ROWS, AUX - (b - blocks) * ROWS)
+    return tl.maximum(tl.minimum(left, ROWS), 0)
+
+
+@triton.jit
+def _norm(s, there, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return n = (s − mean) · scale, and 0 where nothing is there."""
+    away = _load(s, there, NUMBER) - _of_columns(mean, R, COLUMNS)
+    return tl.where(there, away * _of_columns(scale, R, COLUMNS), 0.0)
+
+
+@triton.jit
+def _load(place, there, NUMBER: tl.constexpr):
+    return tl.load(place, mask=there, other=0.0).to(NUMBER)
+
+
+@triton.jit
+def _of_rows(vector, neuron, D, NUMBER: tl.constexpr):
+    """Return a number of each neuron, for all steps."""
+    return tl.load(vector + neuron, mask=neuron < D, other=0.0).to(NUMBER)[:, None]
+
+
+@triton.jit
+def _of_columns(vector, R, COLUMNS: tl.constexpr):
+    """Return a number of each step, for all neurons."""
+    r = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    return tl.load(vector + r, mask=r < R, other=0.0)[None, :]
+
+
+@triton.jit
+def _put_column(place, first, second, R, COLUMNS: tl.constexpr):
+    """Write two numbers of each step for this block of rows."""
+    r = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
+    place += tl.program_id(0) * 2 * R + r
+    tl.store(place, first, mask=r < R)
+    tl.store(place + R, second, mask=r < R)
