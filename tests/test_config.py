@@ -1,4 +1,5 @@
 import hashlib
+import re
 import tomllib
 from contextlib import suppress
 from datetime import UTC, date, datetime
@@ -58,6 +59,7 @@ OTHER_VALUES = [
     {"lags": {"seasons": [{"days": 7, "count": 4}, {"days": 1, "count": 6}]}},
     {"lags": {"horizon": 5}},
     {"metrics": {"mape_cut": 11.0}},
+    {"intervals": {"quantiles": [0.05, 0.5, 0.95]}},
     {"graph": {"kind": "own"}},
     {"graph": {"subtract": "nothing"}},
     {"graph": {"penalty": 0.1}},
@@ -351,6 +353,7 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
         '"graph": {"choose": "likelihood", "degree": null, "gap_tolerance": 0.0001, '
         '"kind": "lasso", "max_iterations": 100, "penalise_diagonal": true, "penalty": null, '
         '"seed": 0, "subtract": "hour_of_week", "threshold": 0.1}, '
+        '"intervals": {"quantiles": [0.1, 0.5, 0.9]}, '
         '"lags": {"horizon": 3, "recent": 6, "seasons": ['
         '{"after": 5, "before": 1, "count": 6, "days": 1}, '
         '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
@@ -466,3 +469,24 @@ def test_any_damaged_file_gives_a_recipe_or_a_typed_error(
 def test_any_content_gives_a_recipe_or_a_typed_error(content: dict[str, Any]) -> None:
     with suppress(ConfigError):
         check_stage(Recipe, content, source="recipe.toml")
+
+
+@pytest.mark.parametrize(
+    ("quantiles", "fault"),
+    [
+        ("[0.1, 1.0]", "1: not between 0 and 1"),
+        ("[-0.1, 0.0, 0.5]", "-0.1, 0: not between 0 and 1"),
+        ("[0.5, 0.1]", "each must be higher than the one before"),
+        ("[0.5, 0.5]", "each must be higher than the one before"),
+        ("[]", "at least 1 item"),
+        ("[nan]", "finite number"),
+    ],
+)
+def test_quantiles_that_cannot_be_are_refused(quantiles: str, fault: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(fault)) as caught:
+        recipe_of(f"[intervals]\nquantiles = {quantiles}")
+    assert "intervals.quantiles" in str(caught.value)
+
+
+def test_one_quantile_is_enough() -> None:
+    assert recipe_of("[intervals]\nquantiles = [0.9]").intervals.quantiles == (0.9,)

@@ -7,9 +7,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from sklearn.metrics import mean_pinball_loss
 
 from forecaster.config import MetricConfig
-from forecaster.metrics import Metric, Scores, evaluate_forecasts, measure, score
+from forecaster.metrics import (
+    IntervalScores,
+    Metric,
+    Scores,
+    evaluate_forecasts,
+    measure,
+    measure_intervals,
+    score,
+)
 
 NAN = float("nan")
 CUT = MetricConfig().mape_cut
@@ -203,6 +212,131 @@ def test_P8_a_forecast_of_another_shape_is_refused_not_stretched() -> None:
     unchecked = inspect.unwrap(measure)  # without the shape checks of the test run
     with pytest.raises(ValueError, match=r"truth \(5, 3, 2\) and forecast \(5, 3, 1\) differ"):
         unchecked(truth, forecast, CUT)
+
+
+# ---------------------------------------------------------------------------- the intervals
+
+LEVELS = (0.1, 0.5, 0.9)
+SURENESS = ("coverage", "width", "pinball")
+sorted_quantiles = arrays(np.float32, (len(LEVELS), B, K, N), elements=numbers).map(
+    lambda drawn: np.sort(drawn, axis=0)
+)
+
+
+def interval_scores(truth: np.ndarray, *quantiles: np.ndarray) -> IntervalScores:
+    return measure_intervals(truth, np.stack(quantiles), LEVELS).scores()
+
+
+def test_each_interval_figure_is_what_its_formula_gives_by_hand() -> None:
+    # 12 is within 10 … 20, 25 above it: u = x − q is 2, −1, −8 and 15, 12, 5
+    scores = interval_scores(row(12, 25), row(10, 10), row(13, 13), row(20, 20))
+    assert astuple(scores.coverage) == (0.5, 2)
+    assert astuple(scores.width) == (10.0, 2)
+    first = (0.1 * 2 + 0.5 * 1 + 0.1 * 8) / 3
+    second = (0.1 * 15 + 0.5 * 12 + 0.9 * 5) / 3
+    assert astuple(scores.pinball) == (pytest.approx((first + second) / 2), 2)
+
+
+@given(arrays(np.float32, (B, K, N), elements=holed), sorted_quantiles)
+def test_the_pinball_loss_is_scikit_learns_and_the_coverage_is_counted(
+    truth: np.ndarray, quantiles: np.ndarray
+) -> None:
+    report = measure_intervals(truth, quantiles, LEVELS).report()
+    assert len(report) == 1 + K
+    for k, scores in enumerate(report):
+        chosen = slice(None) if k == 0 else slice(k - 1, k)
+        x = truth[:, chosen].astype(np.float64)
+        seen = np.isfinite(x)
+        assert [getattr(scores, name).terms for name in SURENESS] == [seen.sum()] * 3
+        if not seen.any():
+            continue
+        q = [part[:, chosen][seen].astype(np.float64) for part in quantiles]
+        losses = [mean_pinball_loss(x[seen], p, alpha=a) for p, a in zip(q, LEVELS, strict=True)]
+        assert scores.pinball.value == pytest.approx(np.mean(losses), rel=1e-6, abs=1e-9)
+        pairs = zip(q[0].tolist(), x[seen].tolist(), q[-1].tolist(), strict=True)
+        held = [low <= value <= high for low, value, high in pairs]
+        assert scores.coverage.value == pytest.approx(sum(held) / len(held))
+        assert scores.width.value == pytest.approx(np.mean(q[-1] - q[0]), rel=1e-6, abs=1e-9)
+
+
+@given(arrays(np.float64, (B, K, N), elements=holed), sorted_quantiles, st.floats(0, 1e3))
+def test_a_wider_interval_never_holds_less(
+    truth: np.ndarray, quantiles: np.ndarray, more: float
+) -> None:
+    wider = quantiles.astype(np.float64) + np.array([-more, 0, more])[:, None, None, None]
+    narrow, wide = (measure_intervals(truth, q, LEVELS) for q in (quantiles, wider))
+    assert (wide.inside >= narrow.inside).all()
+    assert (wide.widths >= narrow.widths - 1e-6).all()
+
+
+@given(st.integers(0, 2**32 - 1))
+def test_the_order_of_windows_and_locations_does_not_matter_for_intervals(seed: int) -> None:
+    generator = np.random.default_rng(seed)
+    truth = np.where(generator.random((B, K, N)) < 0.2, NAN, generator.normal(size=(B, K, N)))
+    quantiles = np.sort(generator.normal(size=(3, B, K, N)), axis=0)
+    windows, places = generator.permutation(B), generator.permutation(N)
+    whole = measure_intervals(truth, quantiles, LEVELS).report()
+    mixed_up = measure_intervals(
+        truth[windows][..., places], quantiles[:, windows][..., places], LEVELS
+    ).report()
+    for one, other in zip(whole, mixed_up, strict=True):
+        for name in SURENESS:
+            assert astuple(getattr(one, name)) == close_to(*astuple(getattr(other, name)))
+
+
+def test_the_pinball_loss_of_the_median_is_half_the_absolute_error() -> None:
+    truth, forecast = row(10, 20, NAN, 5), row(12, 15, 3, 5)
+    sums = measure_intervals(truth, forecast[None], (0.5,))
+    assert sums.scores().pinball.value == pytest.approx(score(truth, forecast, CUT).mae.value / 2)
+
+
+def test_true_quantiles_have_the_lowest_pinball_loss_and_hold_what_they_say() -> None:
+    truth = np.random.default_rng(0).normal(size=(1, 1, 200_003))
+    z = 1.2815515655446004  # the 90 % quantile of the standard normal distribution
+    ends = {factor: (-factor * z, factor * z) for factor in (0.7, 1.0, 1.3)}
+    found = {
+        factor: interval_scores(truth, *(np.full_like(truth, end) for end in (low, 0.0, high)))
+        for factor, (low, high) in ends.items()
+    }
+    assert found[1.0].coverage.value == pytest.approx(0.8, abs=0.003)
+    losses = {factor: scores.pinball.value or 0.0 for factor, scores in found.items()}
+    assert min(losses, key=lambda factor: losses[factor]) == 1.0
+    # ∫ ρ_α(x − z_α) φ(x) dx = φ(z_α): (2 · 0.175498 + 0.398942) / 3
+    assert losses[1.0] == pytest.approx(0.249980, abs=0.001)
+
+
+def test_an_end_of_the_interval_belongs_to_it() -> None:
+    ends = row(3, 3), row(4, 4), row(5, 5)
+    assert interval_scores(row(3, 5), *ends).coverage == Metric(1.0, 2)
+    assert interval_scores(row(2.9, 5.1), *ends).coverage == Metric(0.0, 2)
+
+
+def test_one_level_has_a_loss_but_no_interval() -> None:
+    scores = measure_intervals(row(1, 2, NAN), row(1, 1, 1)[None], (0.3,)).scores()
+    assert scores.coverage == scores.width == Metric(None, 0)
+    assert astuple(scores.pinball) == (pytest.approx(0.3 / 2), 2)
+
+
+def test_P8_missing_truth_leaves_the_sums_of_intervals_and_their_counts() -> None:
+    ends = row(0, NAN, 1e30), row(1, 2, 1e30), row(2, 3, 1e30)
+    with_hole = interval_scores(row(1, NAN, NAN), *ends)
+    assert with_hole == interval_scores(row(1), *(end[:1] for end in ends))
+    nothing = interval_scores(row(NAN), row(0), row(1), row(2))
+    assert [getattr(nothing, name) for name in SURENESS] == [Metric(None, 0)] * 3
+
+
+def test_P8_quantiles_that_are_no_number_never_score_well() -> None:
+    scores = interval_scores(row(10, 20), row(NAN, 10), row(NAN, 20), row(NAN, 30))
+    assert scores.coverage == Metric(0.5, 2)
+    assert math.isnan(scores.pinball.value or 0.0)
+
+
+def test_P8_quantiles_of_another_shape_are_refused_not_stretched() -> None:
+    unchecked = inspect.unwrap(measure_intervals)
+    with pytest.raises(ValueError, match=r"quantiles \(3, 5, 3, 1\): \(3, 5, 3, 2\) is needed"):
+        unchecked(np.ones((B, K, N)), np.ones((3, B, K, 1)), LEVELS)
+    with pytest.raises(ValueError, match=r"\(2, 5, 3, 2\) is needed"):
+        unchecked(np.ones((B, K, N)), np.ones((3, B, K, N)), LEVELS[:2])
 
 
 # ------------------------------------------------------------------------------ as printed

@@ -4,6 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -232,6 +233,23 @@ class TrainingConfig(Stage):
     timeout_seconds: int = Field(default=30, ge=1)  # a process silent for so long ends all
 
 
+class IntervalConfig(Stage):
+    """Which quantiles are forecast beside the point."""
+
+    quantiles: tuple[float, ...] = Field(default=(0.1, 0.5, 0.9), min_length=1, max_length=99)
+
+    @field_validator("quantiles")
+    @classmethod
+    def _rise_from_0_to_1(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
+        outside = [f"{level:g}" for level in levels if not 0 < level < 1]
+        if outside:
+            found = ", ".join(outside)
+            raise ValueError(f"{found}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
+        if any(below >= above for below, above in pairwise(levels)):
+            raise ValueError(f"{list(levels)}: each must be higher than the one before; sort them")
+        return levels
+
+
 class EvaluationConfig(Stage):
     """Which models are compared, and how often each is trained (section 3.3)."""
 
@@ -254,6 +272,7 @@ class Recipe(Stage):
     model: ModelConfig = ModelConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
     training: TrainingConfig = TrainingConfig()
+    intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 

@@ -1,5 +1,6 @@
-"""RMSE, MAPE, MAE and WAPE, each with the number of terms behind it."""
+"""RMSE, MAPE, MAE and WAPE; coverage, width and pinball loss: each with its number of terms."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -96,6 +97,71 @@ def measure(
     return Errors(*(np.asarray(part.sum(axis=-1)) for part in sums))
 
 
+@dataclass(frozen=True)
+class IntervalScores:
+    """How well quantiles said how sure a forecast is."""
+
+    coverage: Metric  # the share of values within the interval of the outermost two levels
+    width: Metric  # of that interval
+    pinball: Metric  # mean over values and levels
+
+
+@dataclass(frozen=True, eq=False)
+class Intervals:
+    """Sums over locations, for each window and step: all that interval scores are made of."""
+
+    pinballs: Float64[np.ndarray, "*windows"]  # Σ of the mean over levels α of ρ_α(x − q_α)
+    widths: Float64[np.ndarray, "*windows"]  # Σ (q_last − q_first)
+    inside: Int64[np.ndarray, "*windows"]  # how many x lie within q_first … q_last
+    spans: Int64[np.ndarray, "*windows"]  # how many x have that interval: none with one level
+    values: Int64[np.ndarray, "*windows"]  # how many x there are
+
+    def step(self, k: int) -> "Intervals":
+        """Return the sums of one step ahead."""
+        return Intervals(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
+
+    def scores(self) -> IntervalScores:
+        """Return the scores over everything that was summed up."""
+        pinballs, widths, inside, spans, values = (
+            sums.sum().item() for sums in vars(self).values()
+        )
+        return IntervalScores(
+            coverage=_ratio(inside, spans, spans),
+            width=_ratio(widths, spans, spans),
+            pinball=_ratio(pinballs, values, values),
+        )
+
+    def report(self) -> list[IntervalScores]:
+        """Return the scores over all steps ahead, which are the last axis, and of each."""
+        steps = range(self.values.shape[-1])
+        return [self.scores(), *(self.step(k).scores() for k in steps)]
+
+
+def measure_intervals(
+    truth: Float[np.ndarray, "*windows N"],
+    quantiles: Float[np.ndarray, "Q *windows N"],
+    levels: Sequence[float],
+) -> Intervals:
+    """Return what became of quantiles, summed over the last axis; NaN truth is missing.
+
+    Pinball loss ρ_α(u) = max(α u, (α − 1) u) of u = x − q_α.
+    """
+    if quantiles.shape != (len(levels), *truth.shape):
+        needed = (len(levels), *truth.shape)
+        raise ValueError(f"quantiles {quantiles.shape}: {needed} is needed, as levels and truth")
+    seen = np.isfinite(truth)
+    x = np.where(seen, truth, 0).astype(np.float64)
+    pinball = np.zeros_like(x)
+    for level, q in zip(levels, quantiles, strict=True):
+        u = x - np.where(seen, q, 0)
+        pinball += np.maximum(level * u, (level - 1) * u) / len(levels)
+    low, high = (np.where(seen, q, 0).astype(np.float64) for q in (quantiles[0], quantiles[-1]))
+    inside = seen & (low <= x) & (x <= high)
+    spans = seen & (len(levels) > 1)
+    sums = (pinball, high - low, inside & spans, spans, seen)
+    return Intervals(*(np.asarray(part.sum(axis=-1)) for part in sums))
+
+
 def evaluate_forecasts(
     truth: Float[np.ndarray, "B K N"], forecast: Float[np.ndarray, "B K N"], mape_cut: float
 ) -> Report:
@@ -110,5 +176,5 @@ def score(
     return measure(truth, forecast, mape_cut).scores()
 
 
-def _ratio(above: float, below: float | int, terms: int) -> Metric:
+def _ratio(above: float | int, below: float | int, terms: int) -> Metric:
     return Metric(above / below, terms) if below > 0 else Metric(None, 0)

@@ -88,6 +88,26 @@ class Forgetful(SeasonalNaive):
         return super().answer(arrays, question) + np.float32(self.extra)
 
 
+class Crossing(SeasonalNaive):
+    def predict_quantiles(self, *args: object, **given: object) -> np.ndarray:
+        return super().predict_quantiles(*args, **given)[:, ::-1]  # type: ignore[arg-type]
+
+
+class Certain(SeasonalNaive):
+    """Says that it is always right."""
+
+    def predict_quantiles(self, *args: object, **given: object) -> np.ndarray:
+        del given
+        forecast = self.predict(*args)[:, None]  # type: ignore[arg-type]
+        return np.repeat(forecast, len(self.levels), axis=1)
+
+
+class Prophetic(SeasonalNaive):
+    def predict_quantiles(self, panel: Panel, *args: object, **given: object) -> np.ndarray:
+        found = super().predict_quantiles(panel, *args, **given)  # type: ignore[arg-type]
+        return found + np.nanmean(panel.values)
+
+
 @pytest.mark.parametrize(
     ("broken", "found"),
     [
@@ -99,6 +119,9 @@ class Forgetful(SeasonalNaive):
         (Silent, "an unknown future is refused or labelled"),
         (Dull, "forecasts are a long table"),
         (Forgetful, "a saved estimator answers the same"),
+        (Crossing, "quantiles rise and hold: quantiles cross"),
+        (Certain, "quantiles rise and hold: .* % in an 80 % interval"),
+        (Prophetic, "quantiles see nothing after the origin"),
     ],
 )
 def test_a_broken_estimator_is_found(broken: type[Estimator], found: str) -> None:

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from forecaster.clock.holidays import Holidays
-from forecaster.config import LagConfig, PanelConfig, Recipe, Season
-from forecaster.errors import ArtifactError, RunError
+from forecaster.config import IntervalConfig, LagConfig, PanelConfig, Recipe, Season
+from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators.contract import with_meaning
 from forecaster.estimators.lesson import Arrays
 from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
@@ -224,6 +224,8 @@ def test_an_answer_gets_the_history_it_needs_and_nothing_later(
 ) -> None:
     fitted = Curious(recipe).fit(panel, splits)
     fitted.forecast(panel, f"{panel.times[1000]}Z")
+    assert fitted.asked.panel.times[-1] == panel.times[1000]
+    fitted.predict(panel, np.array([1000]))
     asked = fitted.asked.panel
     assert asked.times[-1] == panel.times[1000]
     assert len(asked.values) < 24 * (14 + 2) + 5  # two weeks of lags, and a little
@@ -247,3 +249,81 @@ def test_what_the_panel_says_of_itself_counts(
     fitted = SeasonalNaive(wrong).fit(panel, splits)
     assert fitted.recipe == with_meaning(recipe, panel)
     assert fitted.recipe.panel.timezone == "America/New_York"
+
+
+# ------------------------------------------------------------------------------- quantiles
+
+
+def test_quantiles_are_a_function_of_run_panel_and_origin(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = Ridge(recipe).fit(panel, splits)
+    origins = np.array([1100, 900, 1100, 1011])
+    together = fitted.predict_quantiles(panel, origins)
+    assert together.shape == (4, 3, 3, PLACES)
+    assert np.array_equal(together[0], together[2])
+    for row in (1, 3):
+        alone = fitted.predict_quantiles(panel, origins[[row]])[0]
+        assert np.allclose(together[row], alone, rtol=1e-5)
+    longer = fitted.predict_quantiles(until(panel, 1101), origins[:1])
+    assert np.allclose(longer[0], together[0], rtol=1e-5)
+
+
+def until(panel: Panel, end: int) -> Panel:
+    """Return a panel that was observed up to a step."""
+    values = panel.values[:end]
+    world = replace(panel.covariates, values=panel.covariates.values[: end + 3])
+    own = panel.local_covariates
+    own = replace(own, values=own.values[:, : end + 3])
+    return replace(panel, values=values, covariates=world, local_covariates=own)
+
+
+@pytest.mark.parametrize("weather", ["observed", "persist"])
+def test_an_hour_without_covariates_is_passed_over(
+    panel: Panel, splits: Splits, recipe: Recipe, weather: str
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    covariates = panel.covariates.values.copy()
+    covariates[1000] = np.nan
+    holed = replace(panel, covariates=replace(panel.covariates, values=covariates))
+    asked = np.array([1050])
+    here, there = (fitted.predict_quantiles(p, asked, weather) for p in (panel, holed))  # type: ignore[arg-type]
+    assert np.isfinite(there).all()
+    assert np.array_equal(here, there) == (weather == "persist")
+
+
+def test_the_first_origin_that_has_a_history_gets_the_static_form(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    first = cut_windows(panel, splits, recipe.lags).train[:1]
+    online, static = (fitted.predict_quantiles(panel, first, online=o) for o in (True, False))
+    assert np.array_equal(online, static)
+
+
+def test_no_origins_give_no_quantiles(panel: Panel, splits: Splits, recipe: Recipe) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    none = np.empty(0, dtype=np.int64)
+    assert fitted.predict_quantiles(panel, none).shape == (0, 3, 3, PLACES)
+
+
+def test_too_few_validation_windows_are_refused_before_anything_is_learned(
+    panel: Panel, splits: Splits, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    learned: list[None] = []
+    monkeypatch.setattr(SeasonalNaive, "learn", lambda *_: learned.append(None))
+    estimator = SeasonalNaive(recipe)
+    with pytest.raises(DataError, match="need ≥ 18"):
+        estimator.fit(panel, replace(splits, validation=[("2015-11-06", "2015-11-06T12:00")]))
+    assert not learned
+    assert estimator.run is None
+
+
+def test_levels_are_those_of_the_recipe(panel: Panel, splits: Splits, recipe: Recipe) -> None:
+    asked = recipe.model_copy(update={"intervals": IntervalConfig(quantiles=(0.25, 0.8))})
+    fitted = SeasonalNaive(asked).fit(panel, splits)
+    assert fitted.levels == (0.25, 0.8)
+    table = fitted.forecast(panel, f"{panel.times[1000]}Z")
+    assert list(table.columns)[5:] == ["q25", "q80"]
+    with pytest.raises(RunError, match="not fitted"):
+        _ = SeasonalNaive(recipe).levels

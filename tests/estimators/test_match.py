@@ -58,7 +58,9 @@ def test_a_run_that_lacks_a_word_is_refused(run: Run, name: str) -> None:
         check_run(replace(run, about=about), no_more)
 
 
-@pytest.mark.parametrize("name", ["shared.fill", "shared.climatology", "shared.most"])
+@pytest.mark.parametrize(
+    "name", ["shared.fill", "shared.climatology", "shared.most", "intervals.spread"]
+)
 def test_a_run_whose_arrays_have_other_shapes_is_refused(run: Run, name: str) -> None:
     arrays = {**run.arrays, name: np.zeros((3, 1), dtype=np.float32)}
     with pytest.raises(ArtifactError, match="not a forecaster run"):

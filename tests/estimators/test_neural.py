@@ -114,6 +114,38 @@ def test_P6_a_thousand_origins_agree_with_one_at_a_time(
         assert np.allclose(together[row], alone, rtol=1e-5, atol=1e-5)
 
 
+# ------------------------------------------------------------------------------- quantiles
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.5}, {"precision": "bf16"}])
+def test_quantiles_change_no_bit_of_the_forecast(
+    kind: type[Neural], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = TrainingConfig(epochs=2, batch=100, **changes)
+    recipe = STEPS.model_copy(update={"training": training})
+    with_head = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
+    monkeypatch.setattr(f"{kind.__module__}.levels_of", lambda _: ())
+    plain = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
+    weights = [name for name in plain if name.startswith("model.")]
+    beside = [name for name in with_head if name.startswith("model.") and name not in plain]
+    assert all(np.array_equal(plain[name], with_head[name]) for name in weights)
+    assert beside
+    assert all(name.startswith("model.quantiles.") for name in beside)
+    assert "intervals.offsets" in plain
+    assert "intervals.offsets" not in with_head
+
+
+def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
+    estimator = fitted(Forecaster)
+    run = run_of(estimator)
+    origins = np.array([900, 950, 1000])
+    forecast, own = estimator.answer_all(run, PANEL, origins, "observed")
+    assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
+    assert own.shape == (3, 3, 2, PLACES)
+    assert (np.diff(own, axis=1) > 0).all()
+
+
 # --------------------------------------------------------------- another machine and device
 
 

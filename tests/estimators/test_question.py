@@ -16,6 +16,7 @@ from forecaster.estimators.question import (
     refuse_missing,
     refuse_unknown_future,
     select_covariates,
+    with_changes,
     with_weather,
 )
 from forecaster.panel.panel import Panel
@@ -168,6 +169,20 @@ def test_weather_can_be_replaced(panel: Panel) -> None:
     assert usual.covariates[0, 0, 0] == pytest.approx(same_hour.mean(), rel=1e-5)
     none = with_weather(question, "none", climate)
     assert np.ptp(none.covariates[:, :, 0]) == 0
+
+
+def test_changes_replace_what_they_name_and_nothing_else(panel: Panel) -> None:
+    origins = np.array([30, 200, 300])
+    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    rain, queue = np.float32([7, np.nan]), np.float32([np.nan, 5])
+    changed = with_changes(question, {"rain": rain, "queue": queue})
+    assert (changed.covariates[:, 0, 1] == 7).all()
+    assert np.array_equal(changed.covariates[:, 1, 1], question.covariates[:, 1, 1])
+    assert np.array_equal(changed.covariates[..., 0], question.covariates[..., 0])
+    assert (changed.local_covariates[:, 1] == 5).all()
+    assert np.array_equal(changed.local_covariates[:, 0], question.local_covariates[:, 0])
+    assert not (question.covariates == 7).any()  # the question itself stays
+    assert changed.panel is panel
 
 
 def test_an_unknown_weather_is_refused(panel: Panel) -> None:

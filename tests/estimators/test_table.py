@@ -8,7 +8,13 @@ import pandas as pd
 import pytest
 
 from forecaster.errors import ConfigError
-from forecaster.estimators.table import forecast_table, local_texts, to_geojson, write_forecast
+from forecaster.estimators.table import (
+    forecast_table,
+    local_texts,
+    name_quantile,
+    to_geojson,
+    write_forecast,
+)
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 
@@ -27,7 +33,7 @@ def panel(make_panel: MakePanel) -> Panel:
 
 
 def test_rows_are_keyed_by_id_and_time(panel: Panel) -> None:
-    table = forecast_table(panel, 7, np.arange(6, dtype=np.float32).reshape(2, 3), degraded="")
+    table = forecast_table(panel, 7, np.arange(6, dtype=np.float32).reshape(2, 3), {}, degraded="")
     assert list(table.columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
     assert table["unique_id"].tolist() == ["a", "a", "=b()", "=b()", "c", "c"]
     assert table["y_hat"].tolist() == [0, 3, 1, 4, 2, 5]
@@ -54,13 +60,15 @@ def test_half_hour_offsets_are_written_right(panel: Panel) -> None:
 
 
 def test_the_reason_of_a_degraded_forecast_stands_in_every_row(panel: Panel) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="weather none")
+    table = forecast_table(
+        panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="weather none"
+    )
     assert (table["degraded"] == "weather none").all()
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_written_table_reads_back(panel: Panel, tmp_path: Path, suffix: str) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
     path = tmp_path / f"forecast{suffix}"
     write_forecast(table, panel, path)
     read = pd.read_csv(path, parse_dates=["ds"]) if suffix == ".csv" else pd.read_parquet(path)
@@ -70,7 +78,7 @@ def test_a_written_table_reads_back(panel: Panel, tmp_path: Path, suffix: str) -
 
 
 def test_geojson_has_a_point_for_each_row_that_has_a_place(panel: Panel, tmp_path: Path) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
     write_forecast(table, panel, tmp_path / "f.geojson")
     features = json.loads((tmp_path / "f.geojson").read_text())["features"]
     assert features == to_geojson(table, panel)["features"]
@@ -81,6 +89,21 @@ def test_geojson_has_a_point_for_each_row_that_has_a_place(panel: Panel, tmp_pat
 
 
 def test_another_suffix_is_refused(panel: Panel, tmp_path: Path) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
     with pytest.raises(ConfigError, match=r"\.csv, \.parquet or \.geojson"):
         write_forecast(table, panel, tmp_path / "f.xlsx")
+
+
+def test_each_quantile_has_a_column_after_the_forecast(panel: Panel) -> None:
+    y = np.arange(6, dtype=np.float32).reshape(2, 3)
+    table = forecast_table(panel, 7, y, {0.025: y - 1, 0.5: y, 0.9: y + 1}, degraded="dark")
+    assert list(table.columns)[4:] == ["y_hat", "q2.5", "q50", "q90", "degraded"]
+    assert table["q2.5"].tolist() == (table["y_hat"] - 1).tolist()
+    assert table["q90"].tolist() == (table["y_hat"] + 1).tolist()
+
+
+@pytest.mark.parametrize(
+    ("level", "name"), [(0.1, "q10"), (0.07, "q7"), (0.29, "q29"), (0.999, "q99.9"), (0.5, "q50")]
+)
+def test_a_quantile_is_named_in_per_cent(level: float, name: str) -> None:
+    assert name_quantile(level) == name

@@ -3,13 +3,14 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from forecaster.evaluation.backtest import Assessment
-from forecaster.metrics import Errors, measure
+from forecaster.evaluation.backtest import Assessment, Sureness
+from forecaster.metrics import Errors, Intervals, measure, measure_intervals
 
 B, K, N = 48, 3, 5  # windows, of eight days; steps ahead, locations
 CUT = 10.0
 MakeErrors = Callable[..., Errors]
 MakeAssessment = Callable[..., Assessment]
+LEVELS = (0.1, 0.5, 0.9)
 
 
 @pytest.fixture(autouse=True)
@@ -49,5 +50,23 @@ def make_assessment(make_errors: MakeErrors) -> MakeAssessment:
             "seconds": 7.0,
         }
         return Assessment(**{**fields, **parts})  # type: ignore[arg-type]
+
+    return make
+
+
+@pytest.fixture
+def make_sureness() -> Callable[..., Sureness]:
+    """Return a function that makes what became of intervals that reach so far to either side."""
+
+    def make(static: float, online: float, levels: tuple[float, ...] = LEVELS) -> Sureness:
+        x = truth()
+        ends = np.linspace(-1.0, 1.0, len(levels), dtype=np.float32) if levels[1:] else np.zeros(1)
+        windows: dict[str, Intervals] = {}
+        places: dict[str, Intervals] = {}
+        for form, reach in (("static", static), ("online", online)):
+            q = 20 + np.float32(reach) * ends[:, None, None, None] + 0 * x  # [Q B K N]
+            windows[form] = measure_intervals(x, q, levels)
+            places[form] = measure_intervals(x.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels)
+        return Sureness(levels, windows, places)  # type: ignore[arg-type]
 
     return make

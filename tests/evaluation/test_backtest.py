@@ -60,6 +60,32 @@ def test_an_assessment_holds_the_errors_of_windows_and_of_locations() -> None:
     assert found.milliseconds > 0
 
 
+@pytest.mark.parametrize("kind", [SeasonalNaive, Ridge])
+def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
+    kind: type[Estimator],
+) -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    fitted = kind(RECIPE).fit(panel, splits)
+    origins = cut_windows(panel, splits, RECIPE.lags).test
+    found = assess(fitted, panel, origins, ["persist", "observed"]).sureness
+    assert found is not None
+    assert found.levels == fitted.levels == (0.1, 0.5, 0.9)
+    assert found.wanted == pytest.approx(0.8)
+    truth = targets(panel, origins, 2)
+    seen = np.isfinite(truth)
+    for form, online in (("static", False), ("online", True)):
+        q = fitted.predict_quantiles(panel, origins, "persist", online=online)
+        inside = seen & (q[:, 0] <= truth) & (truth <= q[:, -1])
+        assert np.array_equal(found.windows[form].inside, inside.sum(axis=2))
+        assert np.array_equal(found.windows[form].values, seen.sum(axis=2))
+        assert np.array_equal(found.places[form].inside, inside.sum(axis=0))
+        width = np.where(seen, q[:, -1] - q[:, 0], 0).sum(axis=0, dtype=np.float64)
+        np.testing.assert_allclose(found.places[form].widths, width, rtol=1e-6)
+    static, online_sums = found.windows["static"], found.windows["online"]
+    assert not np.array_equal(static.widths, online_sums.widths)
+
+
 def test_days_are_those_of_the_first_target_on_the_local_clock() -> None:
     panel = small_city()  # Europe/Berlin; 2021-03-01T22Z is the last origin of a local day
     fitted = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel))
@@ -76,6 +102,7 @@ def test_parameters_are_the_numbers_fitted_to_targets() -> None:
     inputs = RECIPE.lags.length + 2 + 32  # lags, weather, calendar
     ridge = of(Ridge(RECIPE).fit(panel, splits))
     assert count_parameters(ridge) == 2 * inputs * 5 + 1  # and the penalty
+    assert any(name.startswith("intervals.") for name in ridge.arrays)
     for kind in (Transformer, DCRNN):
         network = of(kind(RECIPE).fit(panel, splits))
         weights = [a.size for name, a in network.arrays.items() if name.startswith("model.")]

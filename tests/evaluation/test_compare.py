@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.config import LagConfig, MetricConfig, TrainingConfig, change
+from forecaster.config import IntervalConfig, LagConfig, MetricConfig, TrainingConfig, change
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
@@ -27,6 +27,7 @@ def test_fitted_and_unfitted_models_are_compared_on_the_same_windows() -> None:
     assert found.rows[0].spread("rmse", "observed")[0].mean == report.average.rmse.value
     assert found.to_dict()["covariates"] == ["temperature", "rain"]
     assert found.recommended is not None
+    assert found.levels == RECIPE.intervals.quantiles
 
 
 def test_models_that_differ_in_their_seed_share_a_row() -> None:
@@ -39,6 +40,16 @@ def test_models_that_differ_in_their_seed_share_a_row() -> None:
         ("Forecaster 2", [0]),
     ]
     assert found.rows[0].spread("rmse", "observed")[0].deviation is not None
+
+
+def test_a_run_from_before_intervals_is_compared_without_any() -> None:
+    fitted = Ridge(RECIPE).fit(PANEL, SPLITS)
+    assert fitted.run is not None
+    kept = {n: a for n, a in fitted.run.arrays.items() if not n.startswith("intervals.")}
+    older = Ridge.from_run(replace(fitted.run, arrays=kept))
+    found = evaluate([older, SeasonalNaive(RECIPE)], PANEL, SPLITS)
+    assert [row.first.sureness is None for row in found.rows] == [True, False]
+    assert "| Ridge | – | – | – | – | – |" in found.to_markdown()
 
 
 def test_each_weather_is_tested() -> None:
@@ -74,6 +85,9 @@ def test_what_cannot_be_compared_is_refused() -> None:
         evaluate([Ridge(RECIPE), Ridge(far)], PANEL, SPLITS)
     with pytest.raises(ConfigError, match=r"mape_cut \(\[3.0, 10.0\]\)"):
         evaluate([Ridge(RECIPE), Ridge(cut)], PANEL, SPLITS)
+    wide = RECIPE.model_copy(update={"intervals": IntervalConfig(quantiles=(0.05, 0.95))})
+    with pytest.raises(ConfigError, match=r"intervals.quantiles \(\[\(0.05, 0.95\), \(0.1"):
+        evaluate([Ridge(RECIPE), Ridge(wide)], PANEL, SPLITS)
     with pytest.raises(ConfigError, match="HistoricalMean with seed 0 is there twice"):
         evaluate([HistoricalMean(RECIPE), HistoricalMean(RECIPE)], PANEL, SPLITS)
 

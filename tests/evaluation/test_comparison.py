@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import Assessment, Form, Sureness
 from forecaster.evaluation.comparison import Comparison, Row, Spread
 
 ABOUT = {"panel": "ab", "covariates": ["rain"]}
 MakeAssessment = Callable[..., Assessment]
+MakeSureness = Callable[..., Sureness]
 
 
 @pytest.fixture
@@ -120,3 +121,80 @@ def test_a_comparison_in_which_all_failed_says_so() -> None:
     assert "- VAR, seed 0: no memory" in text
     assert comparison.recommended is None
     assert comparison.to_csv().splitlines()[1].startswith("VAR,")
+
+
+# ---------------------------------------------------------------------------- the intervals
+
+
+@pytest.fixture
+def sure(make_assessment: MakeAssessment, make_sureness: MakeSureness) -> Comparison:
+    """Return a comparison of two models with intervals and one from before there were any."""
+    known = {seed: make_sureness(4.0 + seed, 6.0 + seed) for seed in range(2)}
+    several = {seed: make_assessment(2.0, seed, sureness=known[seed]) for seed in range(2)}
+    rows = [
+        Row("Ridge", "Ridge", {0: make_assessment(4.0, 5, sureness=make_sureness(3.0, 7.0))}),
+        Row("Forecaster", "Forecaster", several),
+        Row("Old", "Ridge", {0: make_assessment(5.0, 7)}),
+        Row("VAR", "VAR", {}, {"seed 0": "singular"}),
+    ]
+    return Comparison(rows, 10.0, ABOUT)
+
+
+@pytest.mark.parametrize("form", ["static", "online"])
+def test_figures_of_intervals_are_those_of_the_trainings(sure: Comparison, form: Form) -> None:
+    row = sure.rows[1]
+    for figure in ("coverage", "width", "pinball"):
+        found = row.interval_spread(figure, form)
+        assert len(found) == 1 + 3
+        for k, spread in enumerate(found):
+            chosen, values = slice(None) if k == 0 else slice(k - 1, k), []
+            for assessment in row.found.values():
+                assert assessment.sureness is not None
+                sums = vars(assessment.sureness.windows[form])
+                total = {name: float(part[:, chosen].sum()) for name, part in sums.items()}
+                above = {"coverage": "inside", "width": "widths", "pinball": "pinballs"}[figure]
+                values.append(total[above] / (48 * 5 * (3 if k == 0 else 1)))
+            assert spread.mean == pytest.approx(np.mean(values))
+            assert spread.deviation == pytest.approx(np.std(values, ddof=1))
+
+
+def test_a_run_without_intervals_has_no_figures_of_them(sure: Comparison) -> None:
+    assert sure.rows[2].interval_spread("coverage", "online") == []
+    assert sure.rows[3].interval_spread("coverage", "online") == []
+    content = sure.to_dict()
+    assert content["rows"][2]["intervals"] == {}
+    assert "intervals" not in content["rows"][3]
+    assert content["quantiles"] == [0.1, 0.5, 0.9]
+
+
+def test_plain_data_holds_both_forms_of_every_step(sure: Comparison) -> None:
+    found = json.loads(sure.to_json())["rows"][1]["intervals"]
+    assert list(found) == ["static", "online"]
+    assert list(found["online"]) == ["coverage", "width", "pinball"]
+    assert found["online"]["width"][2]["mean"] == pytest.approx(13.0)  # 2 · (6 + 7) / 2
+    assert found["static"]["width"][2]["mean"] == pytest.approx(9.0)
+    assert len(found["static"]["coverage"]) == 4
+
+
+def test_how_sure_the_recommended_model_is_is_said_in_plain_words(
+    sure: Comparison, make_assessment: MakeAssessment
+) -> None:
+    assert sure.sureness is not None
+    assert sure.sureness.startswith("Of 100 values, 80 should lie within the 80 % interval of F")
+    shares = [sure.rows[1].interval_spread("coverage", f)[0].mean for f in ("static", "online")]
+    assert f"{100 * (shares[0] or 0):.3g} did as it was set" in sure.sureness
+    assert f"{100 * (shares[1] or 0):.3g} with corrections" in sure.sureness
+    without = Comparison([Row("Ridge", "Ridge", {0: make_assessment(1.0)})], 10.0, ABOUT)
+    assert (without.sureness, without.levels) == (None, ())
+
+
+def test_models_of_different_quantiles_are_refused(
+    make_assessment: MakeAssessment, make_sureness: MakeSureness
+) -> None:
+    other = make_sureness(4.0, 6.0, levels=(0.05, 0.95))
+    rows = [
+        Row("a", "Ridge", {0: make_assessment(1.0, sureness=make_sureness(4.0, 6.0))}),
+        Row("b", "Ridge", {0: make_assessment(1.0, sureness=other)}),
+    ]
+    with pytest.raises(DataError, match="different quantiles"):
+        Comparison(rows, 10.0, ABOUT)

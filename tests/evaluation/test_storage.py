@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -6,8 +7,9 @@ import pytest
 
 from forecaster.artifact import ARRAYS, pack
 from forecaster.errors import ArtifactError
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import Assessment, Sureness
 from forecaster.evaluation.storage import load_assessment, save_assessment
+from forecaster.publish.manifest import MANIFEST
 from forecaster.publish.writing import Draft, bytes_writer, publish
 
 RUN = "ab" * 32
@@ -31,6 +33,56 @@ def test_an_assessment_comes_back_as_it_was(
         for name, sums in vars(found.errors[weather]).items():
             assert np.array_equal(getattr(again.errors[weather], name), sums)
     assert np.array_equal(again.places.values, found.places.values)
+
+
+def test_what_became_of_intervals_comes_back_as_it_was(
+    tmp_path: Path, make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]
+) -> None:
+    sureness = make_sureness(4.0, 6.0)
+    save_assessment(tmp_path / "test", make_assessment(1.0, sureness=sureness), RUN)
+    again = load_assessment(tmp_path / "test", RUN)
+    assert again is not None
+    assert again.sureness is not None
+    assert again.sureness.levels == (0.1, 0.5, 0.9)
+    for form in ("static", "online"):
+        for part in ("windows", "places"):
+            one, other = (getattr(found, part)[form] for found in (sureness, again.sureness))
+            for name, sums in vars(one).items():
+                assert np.array_equal(getattr(other, name), sums), (form, part, name)
+
+
+def test_an_assessment_from_before_intervals_has_none(
+    tmp_path: Path, make_assessment: MakeAssessment
+) -> None:
+    folder = tmp_path / "test"
+    save_assessment(folder, make_assessment(1.0), RUN)
+    manifest = json.loads((folder / MANIFEST).read_bytes())
+    older = {name: value for name, value in manifest["about"].items() if name != "levels"}
+    assert len(older) == len(manifest["about"]) - 1
+    (file,) = folder.glob("arrays-*")
+    files = {ARRAYS: bytes_writer(file.read_bytes())}
+    publish(folder, Draft("assessment", 1, files, older, parents={"run": RUN}))
+    again = load_assessment(folder, RUN)
+    assert again is not None
+    assert again.sureness is None
+    assert again.parameters == 11
+
+
+@pytest.mark.parametrize("levels", [[0.9, 0.1], [0.5, 0.5], [0.0, 0.9], [0.1, 1.5], ["a"], 7])
+def test_C3_levels_that_cannot_be_are_refused(
+    tmp_path: Path,
+    make_assessment: MakeAssessment,
+    make_sureness: Callable[..., Sureness],
+    levels: object,
+) -> None:
+    folder = tmp_path / "test"
+    save_assessment(folder, make_assessment(1.0, sureness=make_sureness(4.0, 6.0)), RUN)
+    about = {**json.loads((folder / MANIFEST).read_bytes())["about"], "levels": levels}
+    (file,) = folder.glob("arrays-*")
+    files = {ARRAYS: bytes_writer(file.read_bytes())}
+    publish(folder, Draft("assessment", 1, files, about, parents={"run": RUN}))
+    with pytest.raises(ArtifactError, match="not an assessment"):
+        load_assessment(folder, RUN)
 
 
 def test_the_assessment_of_another_run_is_none(

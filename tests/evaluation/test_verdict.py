@@ -3,7 +3,7 @@ import math
 import pytest
 
 from forecaster.evaluation.paired import Difference, Interval
-from forecaster.evaluation.verdict import Standing, give_verdict, recommend
+from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure
 
 
 def standing(name: str, rmse: float, mape: float = 0.2, of: str | None = None) -> Standing:
@@ -130,3 +130,10 @@ def test_one_model_or_none_is_not_a_comparison() -> None:
     ]
     assert verdict() == ["No model was tested."]
     assert recommend([]) is None
+
+
+def test_how_sure_is_said_in_numbers_of_a_hundred() -> None:
+    assert say_how_sure("Ridge", 0.8, 0.9432, 0.80061) == (
+        "Of 100 values, 80 should lie within the 80 % interval of Ridge: 94.3 did as it was set "
+        "on validation (static), 80.1 with corrections on the way (online)."
+    )

@@ -215,7 +215,7 @@ def test_forecast_prints_a_table(panel_folder: Path, run_folder: Path, run: Run)
     code, output, _ = run("forecast", run_folder, "--panel", panel_folder, "--at", at)
     lines = output.splitlines()
     assert code == 0
-    assert lines[0] == "unique_id,ds,ds_local,cutoff,y_hat"
+    assert lines[0] == "unique_id,ds,ds_local,cutoff,y_hat,q10,q50,q90"
     assert lines[1].startswith(
         "a,2015-02-08T12:00:00+0000,2015-02-08T13:00:00+01:00,2015-02-08T11"
     )

@@ -36,6 +36,7 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, table: Path) ->
     assert 'columns = "time=time"' in errors  # the recipe it used
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
+    assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
     for name in ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
         assert f"| {name} | " in text
     assert {path.name for path in out.iterdir()} >= {
@@ -45,6 +46,26 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, table: Path) ->
     assert (again[0], again[1]) == (0, text)
     assert "the panel is there already" in again[2]
     assert "training" not in again[2].split("the panel is there already")[1]
+
+
+def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, table: Path) -> None:
+    out = table.parent / "out"
+    models = ("--set", 'evaluation.models=["SeasonalNaive", "Ridge"]')
+    run("run", table, "--out", out, *SETTINGS, *models)
+    words = ("--out", out, "--panel", out / "panel", "--models", "SeasonalNaive,Ridge")
+    days = ("--test", "2021-04-08:2021-04-11")
+    code, text, errors = run("evaluate", out / "recipe.toml", *words, *days)
+    assert code == 0, errors
+    assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
+    assert "should lie within the 80 % interval of" in text
+    content = json.loads((out / "table-2021-04-08-2021-04-11.json").read_text())
+    for row in content["rows"]:
+        for form in ("static", "online"):
+            shares = [spread["mean"] for spread in row["intervals"][form]["coverage"]]
+            assert len(shares) == 3
+            assert all(0.5 < share < 1 for share in shares)
+        assert row["intervals"]["static"] != row["intervals"]["online"]
+    assert content["windows"] < json.loads((out / "table.json").read_text())["windows"]
 
 
 def test_the_recipe_that_was_used_does_the_same(run: Run, table: Path) -> None:

@@ -28,7 +28,8 @@ def test_the_quick_start_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -
     assert code is not None
     names: dict[str, object] = {}
     exec(code[1], names)  # noqa: S102 (our own README)
-    assert list(names["table"].columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]  # type: ignore[attr-defined]
+    columns = list(names["table"].columns)  # type: ignore[attr-defined]
+    assert columns == ["unique_id", "ds", "ds_local", "cutoff", "y_hat", "q10", "q50", "q90"]
     assert {path.name for path in tmp_path.iterdir()} == {"panel", "run"}
 
 

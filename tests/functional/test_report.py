@@ -62,7 +62,7 @@ def test_the_page_and_its_figures_are_written(run: Run, copied: Path) -> None:
     assert text == f"{copied / 'report.html'}\n"
     assert "forecasting with" in errors
     names = {path.stem for path in (copied / "figures").iterdir()}
-    assert {"02-normal-week", "03-worst-day", "04-hours"} <= names
+    assert {"02-normal-week", "03-worst-day", "04-hours", "20-coverage-steps"} <= names
     for name in names:
         assert (copied / "figures" / f"{name}.png").read_bytes().startswith(b"\x89PNG")
         assert b"<svg" in (copied / "figures" / f"{name}.svg").read_bytes()

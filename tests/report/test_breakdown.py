@@ -14,8 +14,8 @@ from forecaster.report.breakdown import (
     by_weekday,
     place_errors,
     place_rmse,
-    target_times,
 )
+from forecaster.report.groups import target_times
 from forecaster.report.material import Material, read_material
 from tests.report.comparisons import bare_panel, compare
 
@@ -60,13 +60,13 @@ def test_errors_of_hours_are_those_of_the_wall_clock(
     found = by_hour([ridge], material.panel)
     assert found is not None
     assert found.labels == tuple(f"{hour}:00" for hour in range(24))
-    np.testing.assert_allclose(found.rmse["Ridge"], rmse(errors, "hour"), rtol=1e-5)
+    np.testing.assert_allclose(found.values["Ridge"], rmse(errors, "hour"), rtol=1e-5)
 
 
 def test_errors_of_weekdays(material: Material, ridge: Row, errors: pd.DataFrame) -> None:
     found = by_weekday([ridge], material.panel)
     direct = rmse(errors, "weekday")
-    np.testing.assert_allclose(found.rmse["Ridge"], direct[list(found.labels)], rtol=1e-5)
+    np.testing.assert_allclose(found.values["Ridge"], direct[list(found.labels)], rtol=1e-5)
     assert found.labels[0] == "Monday"
 
 
@@ -88,7 +88,7 @@ def test_rain_is_told_from_no_rain(material: Material, ridge: Row, errors: pd.Da
     found = by_weather([ridge], material.panel)
     rain = found["rain"]
     assert rain.labels == ("no", "yes")
-    np.testing.assert_allclose(rain.rmse["Ridge"], rmse(errors, "rain"), rtol=1e-5)
+    np.testing.assert_allclose(rain.values["Ridge"], rmse(errors, "rain"), rtol=1e-5)
     assert rain.steps.sum() == target_times(ridge.first, material.panel).size
     assert found["temperature"].labels[0].startswith("≤ ")
     assert len(found["temperature"].labels) == 3

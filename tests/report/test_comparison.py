@@ -20,35 +20,42 @@ NOISE = np.random.default_rng(0).poisson(30, (12 * 24 * 5, 3))
 TIMES = ["04-hours", "05-weekdays", "06-steps"]
 WEEK = ["02-normal-week", "03-worst-day"]
 PLACE = "08-error-by-location"
+SURE = ["20-coverage-steps", "21-coverage-hours", "23-coverage-by-location", "24-interval-width"]
 
 CASES: dict[str, tuple[Panel, tuple[str, ...], dict[str, Any], list[str]]] = {
-    "one model": (bare_panel(daily_cycle()), ("Ridge",), {}, [*WEEK, *TIMES, PLACE]),
-    "one location": (bare_panel(daily_cycle(1)), SIMPLE, {}, [*WEEK, *TIMES]),
+    "one model": (bare_panel(daily_cycle()), ("Ridge",), {}, [*WEEK, *TIMES, PLACE, *SURE]),
+    "one location": (bare_panel(daily_cycle(1)), SIMPLE, {}, [*WEEK, *TIMES, *SURE[:2], SURE[3]]),
     "horizon 1": (
         bare_panel(daily_cycle()), SIMPLE, {"lags": {**SHORT, "horizon": 1}},
-        [*WEEK, *TIMES[:2], PLACE],
+        [*WEEK, *TIMES[:2], PLACE, *SURE],
     ),
     "five minutes": (
         bare_panel(NOISE, 5), SIMPLE, {"lags": {**SHORT, "horizon": 7}},
-        [*WEEK, *TIMES, PLACE],
+        [*WEEK, *TIMES, PLACE, *SURE],
     ),
     "days": (
         bare_panel(NOISE[:307], 1440), ("HistoricalMean", "Ridge"), {"lags": SHORT},
-        [*WEEK, *TIMES[1:], PLACE],
+        [*WEEK, *TIMES[1:], PLACE, SURE[0], *SURE[2:]],
     ),
     "below zero": (
-        bare_panel(daily_cycle() - 25, kind="measurement"), SIMPLE, {}, [*WEEK, *TIMES, PLACE],
+        bare_panel(daily_cycle() - 25, kind="measurement"), SIMPLE, {},
+        [*WEEK, *TIMES, PLACE, *SURE],
     ),
     "no MAPE": (
-        bare_panel(daily_cycle()), SIMPLE, {"metrics": {"mape_cut": 1e6}}, [*WEEK, *TIMES, PLACE],
+        bare_panel(daily_cycle()), SIMPLE, {"metrics": {"mape_cut": 1e6}},
+        [*WEEK, *TIMES, PLACE, *SURE],
     ),
     "one day": (
         bare_panel(daily_cycle()), SIMPLE,
         {"splits": {**DAYS, "test": [["2021-04-09", "2021-04-09"]]}},
-        [*WEEK, TIMES[0], TIMES[2], PLACE],
+        [*WEEK, TIMES[0], TIMES[2], PLACE, *SURE],
     ),
     "a failed row": (
         bare_panel(daily_cycle()), ("SeasonalNaive", "Forecaster"), DISTANCE,
+        [*WEEK, *TIMES, PLACE, *SURE],
+    ),
+    "one quantile": (
+        bare_panel(daily_cycle()), SIMPLE, {"intervals": {"quantiles": [0.3]}},
         [*WEEK, *TIMES, PLACE],
     ),
     "all failed": (bare_panel(daily_cycle()), ("Forecaster",), DISTANCE, []),
@@ -69,8 +76,10 @@ def test_an_odd_comparison_has_a_report(case: str, tmp_path: Path) -> None:
 def test_sections_come_in_the_order_of_questions(material: Material) -> None:
     said: list[str] = []
     sections = make_sections(material, said.append)
-    assert [section.name for section in sections] == ["forecasts", "errors", "places", "learning"]
-    assert "How the graph was chosen" in sections[2].facts
+    names = [section.name for section in sections]
+    expected = ["forecasts", "errors", "sure", "places", "learning"]
+    assert [name for name in names if name in expected] == expected
+    assert "How the graph was chosen" in sections[names.index("places")].facts
     assert said == ["forecasting with Ridge", "drawing"]
 
 

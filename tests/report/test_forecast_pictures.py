@@ -12,4 +12,5 @@ def test_a_normal_week_and_the_worst_day_are_shown(material: Material) -> None:
     span = worst_span(material.best.first, material.panel)
     assert worst.text.startswith(f"{span}: RMSE {number(span.rmse)}, ")
     assert "One step ahead these are off by" in worst.text
+    assert " of what came lay within the 80 % interval." in worst.text
     assert material.panel.locations.names[4] in worst.words  # the busiest

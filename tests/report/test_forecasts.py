@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -93,12 +95,43 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(material: Material, be
         np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
 
 
+def test_the_interval_is_that_of_one_step_ahead(material: Material, best: Row) -> None:
+    panel, found, estimator = material.panel, best.first, material.estimator_of(best)
+    excerpt = take_excerpt(estimator, panel, found, worst_span(found, panel), [3, 1])
+    assert excerpt.levels == (0.1, 0.5, 0.9)
+    assert excerpt.ends is not None
+    start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
+    quantiles = estimator.predict_quantiles(panel, start + np.arange(24) - 1)
+    for end, level in zip(excerpt.ends, (0, 2), strict=True):
+        seen = np.isfinite(end)
+        assert seen.sum() > 40
+        np.testing.assert_allclose(end[seen], quantiles[:, level, 0][:, [3, 1]][seen], rtol=1e-5)
+    drawing = draw_excerpt(excerpt, ["a", "b"])
+    bands = [axes.collections[0].get_paths()[0].get_extents() for axes in drawing.axes]
+    assert bands[1].y0 == pytest.approx(np.nanmin(excerpt.ends[0, :, 1]))
+    assert bands[1].y1 == pytest.approx(np.nanmax(excerpt.ends[1, :, 1]))
+    assert b"its 80 % interval" in to_svg(drawing, "x")
+
+
+def test_a_run_without_intervals_is_drawn_without(material: Material, best: Row) -> None:
+    estimator = material.estimator_of(best)
+    assert estimator.run is not None
+    arrays = {n: a for n, a in estimator.run.arrays.items() if not n.startswith("intervals.")}
+    older = type(estimator).from_run(replace(estimator.run, arrays=arrays))
+    span = worst_span(best.first, material.panel)
+    excerpt = take_excerpt(older, material.panel, best.first, span, [3, 1])
+    assert (excerpt.levels, excerpt.ends) == ((), None)
+    assert b"interval" not in to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
+
+
 def test_only_tested_origins_are_asked(material: Material, best: Row) -> None:
     panel, found = material.panel, best.first
     before = Span(first=int(found.days.min()) - 3, days=2, rmse=1.0)
     excerpt = take_excerpt(material.estimator_of(best), panel, found, before, [0])
     assert np.isfinite(excerpt.truth).any()
     assert np.isnan(excerpt.soon).all()
+    assert excerpt.ends is not None
+    assert np.isnan(excerpt.ends).all()
 
 
 def test_names_are_no_formulas(material: Material, best: Row) -> None:

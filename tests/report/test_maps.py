@@ -3,7 +3,8 @@ import pytest
 
 from forecaster.panel.parts import Locations
 from forecaster.report.canvas import to_svg
-from forecaster.report.maps import map_places, map_values, means, new_map
+from forecaster.report.maps import SIDES, map_places, map_values, means, new_map
+from forecaster.report.svg import COLOURS
 from tests.report.comparisons import bare_panel
 
 NAN = np.nan
@@ -35,6 +36,13 @@ def test_only_places_with_coordinates_and_values_are_dots() -> None:
     assert np.array_equal(dots, [[1.0, 1.0], [4.0, 4.0]])
     assert b"$x_0$ &lt;b&gt;" in to_svg(figure, "x")
     assert b"$x_1$" not in to_svg(figure, "x")  # not drawn, not named
+
+
+def test_two_sided_colours_lie_around_their_middle_and_stay_in_the_dark() -> None:
+    where = places([1.0, 2.0, 3.0], [1.0, 2.0, 3.0])
+    figure = map_values(where, np.array([70.0, 80.0, 85.0]), np.ones(3), "x", around=80.0)
+    assert figure.axes[0].collections[0].get_clim() == (70.0, 90.0)
+    assert not {*SIDES} & {*COLOURS}  # which a page replaces by its own
 
 
 def test_means_leave_out_what_is_missing() -> None:

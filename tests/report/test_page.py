@@ -81,6 +81,15 @@ def test_a_report_shows_the_verdict_the_table_and_what_was_run(
     assert 'kind = "inverse"' in words  # of the recipe
 
 
+def test_how_sure_each_model_is_is_a_table_in_its_section(material: Material, page: str) -> None:
+    start = page.index('<h2 id="sure">How sure</h2>')
+    section = page[start : page.index("<h2 id=", start + 1)]
+    assert 'aria-label="How sure"' in section
+    assert section.count('<th scope="row">') == len(material.comparison.tested)
+    assert material.comparison.sureness is not None
+    assert material.comparison.sureness in section
+
+
 def test_a_report_asks_for_nothing_outside_itself(page: str) -> None:
     assert "http" not in page
     assert not re.search(r"url\((?!#)", page)

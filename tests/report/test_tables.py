@@ -10,6 +10,7 @@ from forecaster.report.tables import (
     ablation_table,
     cost_table,
     error_table,
+    interval_table,
     weather_table,
 )
 
@@ -81,6 +82,33 @@ def test_costs_and_differences_have_a_line_for_each_tested_model(material: Mater
     assert found["Forecaster"].cells[4].text == "2"  # trainings
     widths = {len(line.cells) for line in found.values()}
     assert widths == {sum(len(heads) for _, heads in sheet.columns)}
+
+
+def test_intervals_have_both_forms_of_every_model(material: Material) -> None:
+    sheet = interval_table(material.comparison)
+    found = lines(sheet)
+    assert sheet is not None
+    assert [title for title, _ in sheet.columns] == [
+        "Within, %: static", "Within, %: online", "Width", "Pinball loss",
+    ]  # fmt: skip
+    assert list(found) == [row.name for row in material.comparison.tested]
+    for row in material.comparison.tested:
+        texts = [cell.text for cell in found[row.name].cells]
+        assert len(texts) == 3 + 3 + 2 + 2
+        for start, form in ((0, "static"), (3, "online")):
+            shares = [s.mean or 0.0 for s in row.interval_spread("coverage", form)]  # type: ignore[arg-type]
+            assert texts[start : start + 3] == [f"{100 * share:.1f}" for share in shares]
+    losses = {name: float(line.cells[-1].text) for name, line in found.items()}
+    best = [name for name, line in found.items() if line.cells[-1].best]
+    assert min(losses.values()) == losses[best[0]]
+    assert material.best is not None
+    assert [name for name, line in found.items() if line.use] == [material.best.name]
+
+
+def test_runs_from_before_intervals_have_no_table_of_them(material: Material) -> None:
+    row = material.comparison.rows[0]
+    older = replace(row, found={0: replace(row.first, sureness=None)})
+    assert interval_table(Comparison([older], 10.0, {})) is None
 
 
 def test_of_many_steps_three_are_shown(material: Material) -> None:

@@ -7,6 +7,7 @@ import pytest
 from forecaster.evaluation.comparison import Comparison, Row
 from forecaster.report.breakdown import place_rmse
 from forecaster.report.doctor import Finding
+from forecaster.report.groups import group_hours
 from forecaster.report.material import Material, read_material
 from forecaster.report.trust import judge, key_figures
 from tests.report.comparisons import bare_panel, compare, daily_cycle
@@ -97,6 +98,54 @@ def test_chance_is_told_of_networks_alone(material: Material) -> None:
     assert "Chance" not in findings(material)  # Ridge has none
 
 
+@pytest.mark.parametrize(
+    ("share", "level"), [(0.8, "good"), (0.818, "good"), (0.76, "note"), (0.73, "warning")]
+)
+def test_intervals_that_hold_too_little_or_too_much_are_told(
+    material: Material, share: float, level: str
+) -> None:
+    best = material.best
+    assert best is not None
+    known = best.first.sureness
+    assert known is not None
+    spans = np.full_like(known.windows["online"].spans, 1000)
+    inside = np.full_like(spans, 800)  # at every hour as much as over all
+    inside[:, 1] = round(1000 * share)
+    online = replace(known.windows["online"], spans=spans, inside=inside)
+    other = replace(known, windows={**known.windows, "online": online})
+    row = replace(best, found={0: replace(best.first, sureness=other)})
+    found = findings(with_rows(material, [row]))["Intervals"]
+    assert found.level == level
+    ends = " … ".join(dict.fromkeys(f"{100 * s:.1f}" for s in sorted((0.8, share))))
+    assert f"its 80 % interval held {ends} % of what came" in found.text
+    assert "but" not in found.text
+
+
+def test_an_hour_at_which_intervals_fail_is_named(material: Material) -> None:
+    best = material.best
+    assert best is not None
+    known, hours = best.first.sureness, group_hours(best.first, material.panel)
+    assert known is not None
+    assert hours is not None
+    inside = np.where(hours.groups == 6, 700, 804)
+    spans = np.full_like(inside, 1000)
+    online = replace(known.windows["online"], spans=spans, inside=inside)
+    other = replace(known, windows={**known.windows, "online": online})
+    row = replace(best, found={0: replace(best.first, sureness=other)})
+    found = findings(with_rows(material, [row]))["Intervals"]
+    assert found.level == "note"
+    assert "of what came, by step ahead, but 70.0 % at 6:00 (online)" in found.text
+
+
+def test_runs_from_before_intervals_say_nothing_of_them(material: Material) -> None:
+    best = material.best
+    assert best is not None
+    row = replace(best, found={0: replace(best.first, sureness=None)})
+    older = with_rows(material, [row])
+    assert "Intervals" not in findings(older)
+    assert not any("interval" in name for name in key_figures(older, row))
+
+
 def test_few_days_and_no_targets_are_told(tmp_path: Path) -> None:
     splits = {
         "train": [["2021-03-01", "2021-04-05"]],
@@ -121,4 +170,7 @@ def test_the_key_figures_are_those_of_the_table(material: Material) -> None:
     figures = key_figures(material, best)
     assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
     assert figures["RMSE against SeasonalNaive"].startswith("−")
+    held = best.interval_spread("coverage", "online")[0].mean
+    assert held is not None
+    assert figures["within the 80 % interval"] == f"{100 * held:.1f} %"
     assert list(figures)[-1] == "days of test"

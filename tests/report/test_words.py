@@ -8,6 +8,8 @@ from forecaster.report.words import (
     number,
     percent,
     signed_percent,
+    span_of,
+    tenth_percent,
     with_minus,
 )
 
@@ -22,6 +24,12 @@ def test_numbers_have_three_digits(value: float, text: str) -> None:
 
 def test_shares_are_per_cent() -> None:
     assert [percent(0.0521), percent(0.383), percent(12.0)] == ["5.2 %", "38 %", "1,200 %"]
+
+
+def test_shares_near_each_other_are_told_to_a_tenth() -> None:
+    assert tenth_percent(0.80061) == "80.1 %"
+    assert span_of([0.8049, 0.7981, 0.8]) == "79.8 … 80.5 %"
+    assert span_of([0.80061, 0.80102]) == "80.1 %"
 
 
 def test_a_difference_is_told_on_its_own_side() -> None:

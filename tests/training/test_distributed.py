@@ -86,8 +86,9 @@ def test_torchrun_says_who_is_first_and_which_gpu_to_use(monkeypatch: pytest.Mon
         ({"dtype": torch.float64, "epochs": 10, "patience": 10, "ema": 0.9}, 1e-9),  # 50 steps
         ({"epochs": 4}, 1e-4),  # 20 steps
         ({"dtype": torch.float64, "epochs": 4, "decay": 5.0}, 1e-9),
+        ({"dtype": torch.float64, "epochs": 4, "levels": (0.1, 0.5, 0.9)}, 1e-9),
     ],
-    ids=["float64", "float32", "scheduled sampling"],
+    ids=["float64", "float32", "scheduled sampling", "quantiles"],
 )
 def test_two_processes_agree_with_one(
     processes: Any, tmp_path: Path, changes: dict[str, Any], tolerance: float

@@ -73,3 +73,8 @@ def test_T11_hashes_are_shown_of_both_sides() -> None:
 def test_T8_the_number_of_processes_is_of_the_machine_and_not_of_the_task() -> None:
     one, two = (describe_machine(Team(torch.device("cpu"), 0, size)) for size in (1, 2))
     assert differences(one, two) == ["processes: was 1, is 2"]
+
+
+def test_T7_other_quantiles_are_another_task() -> None:
+    one, other = (describe_task(make_task(levels=q), {}) for q in ((0.1, 0.9), (0.2, 0.9)))
+    assert differences(one, other) == ["quantiles: was (0.1, 0.9), is (0.2, 0.9)"]

@@ -12,7 +12,7 @@ from forecaster.errors import ArtifactError
 from forecaster.training import learner as learner_module
 from forecaster.training.distributed import Team
 from forecaster.training.learner import Learner
-from forecaster.training.loss import count_terms, join_terms, sum_errors
+from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
 from forecaster.training.sampling import draw_shown
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batch
@@ -175,7 +175,7 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
     whole, parts, said = make_task(batch=5), make_task(batch=5), list[str]()
     one, two = begin(whole), begin(parts, said)
     expected = [one.learn(ORIGINS, step) for step in range(3)]
-    monkeypatch.setattr(Task, "teach", limited(Task.teach, room))
+    monkeypatch.setattr(Task, "teach_quantiles", limited(Task.teach_quantiles, room))
     found = [two.learn(ORIGINS, step) for step in range(3)]
     torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-6, atol=0)
     torch.testing.assert_close(two.vectors["weights"], one.vectors["weights"])
@@ -268,6 +268,70 @@ def inject(
     handle = task.network.output.bias.register_hook(lambda grad: grad * wrong)
     patch.setattr(task.network, "unused", handle, raising=False)
     return "the gradient of output.bias"
+
+
+# ------------------------------------------------------------------------------- quantiles
+
+
+@pytest.mark.usefixtures("_unchecked")
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "bf16"}])
+def test_the_forecast_learns_as_it_would_without_quantiles(changes: dict[str, Any]) -> None:
+    plain, beside = (
+        begin(make_task(dropout=0.3, clip=0.5, levels=levels, **changes))
+        for levels in ((), (0.1, 0.5, 0.9))
+    )
+    for step in range(7):
+        rows = [learner.learn(ORIGINS, step) for learner in (plain, beside)]
+        assert torch.equal(rows[0][2:], rows[1][2:])  # errors and counts
+    for name, vector in plain.vectors.items():
+        assert torch.equal(vector, beside.weights.parts(beside.vectors[name])[0]), name
+    found = [learner.validate(lambda: False) for learner in (plain, beside)]
+    assert found[0] is not None
+    assert torch.equal(*found)
+
+
+@pytest.mark.usefixtures("_unchecked")
+def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> None:
+    task = make_task(dtype=torch.float64, clip=1e-3, levels=(0.1, 0.9))
+    twin = replace(task, network=copy.deepcopy(task.network))
+    learner = begin(task)
+    _, norm, *_ = learner.learn(ORIGINS, 0).tolist()
+    batch = twin.batches.cut(ORIGINS)
+    quantiles = twin.teach_quantiles(batch)[1]
+    levels = torch.tensor([0.1, 0.9])
+    count = batch.observed.sum()
+    loss = sum_pinball(quantiles, batch.next_values, batch.observed, levels) / (2 * count)
+    loss.backward()
+    head = {n: p.grad for n, p in twin.network.named_parameters() if n.startswith("quantiles.")}
+    size = torch.cat([grad.flatten() for grad in head.values() if grad is not None]).norm()
+    assert 1e-3 < size < norm  # of the two norms, the larger is told
+    for name, grad in head.items():
+        if name in learner.weights.places:
+            found = learner.weights.places[name].of(learner.weights.gradient)
+            torch.testing.assert_close(found, grad * 1e-3 / size)
+
+
+def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    task = make_task(levels=(0.5,))
+    learner = begin(task)
+    before = learner.weights.vector.clone()
+    head = task.network.quantiles
+    hook = head.outer.bias.register_hook(lambda grad: grad * np.nan)
+    monkeypatch.setattr(task.network, "unused", hook, raising=False)
+    assert np.isnan(learner.learn(ORIGINS, 0)[1].item())
+    assert torch.equal(learner.weights.vector, before)
+    assert learner.find_non_finite(ORIGINS, 0) == "the gradient of quantiles.outer.bias"
+
+
+@pytest.mark.usefixtures("_unchecked")
+def test_quantiles_of_a_batch_done_in_parts_learn_the_same(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    one, two = (begin(make_task(levels=(0.1, 0.9))) for _ in range(2))
+    one.learn(ORIGINS, 0)
+    monkeypatch.setattr(two._rations, "windows", 2)
+    two.learn(ORIGINS, 0)
+    torch.testing.assert_close(two.vectors["first_moment"], one.vectors["first_moment"])
 
 
 # -------------------------------------------------------------------------- other precision

@@ -171,7 +171,7 @@ def test_T2_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Pat
 
 @pytest.mark.parametrize("step", [1, 5, 6, 19])
 def test_T2_an_interrupted_training_goes_on_to_the_same_bits(tmp_path: Path, step: int) -> None:
-    changes = {"dropout": 0.2, "ema": 0.9}
+    changes = {"dropout": 0.2, "ema": 0.9, "levels": (0.1, 0.9)}
     whole = train(make_task(**changes), folder=tmp_path / "whole")
     interrupt(step, tmp_path / "parts", **changes)
     interrupt(min(step + 4, 19), tmp_path / "parts", **changes)

@@ -33,8 +33,9 @@ def plain(outcome: Outcome) -> list[tuple[float, float]]:
         lambda: make_task(device="cuda", precision="bf16"),
         lambda: make_task(device="cuda", ema=0.9),
         lambda: make_sampled_task(5.0, device="cuda"),
+        lambda: make_task(device="cuda", levels=(0.1, 0.5, 0.9)),
     ],
-    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling"],
+    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles"],
 )
 def test_replayed_steps_learn_what_launched_ones_do(
     make: Callable[[], Task], monkeypatch: pytest.MonkeyPatch
@@ -63,13 +64,13 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
         def play(self, *_: object) -> None:
             full.append(1)
 
-    def teach(task: Task, batch: Batch, *shown: torch.Tensor) -> torch.Tensor:
+    def teach(task: Task, batch: Batch, *shown: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         if batch.signal.shape[2] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return taught(task, batch, *shown)
 
-    taught = inspect.unwrap(Task.teach)
-    monkeypatch.setattr(Task, "teach", teach)
+    taught = inspect.unwrap(Task.teach_quantiles)
+    monkeypatch.setattr(Task, "teach_quantiles", teach)
     learner._recorder = NoMemory()  # type: ignore[assignment]
     found = learner.learn(ORIGINS, 0)
     assert full

@@ -93,3 +93,14 @@ def test_a_network_in_bf16_answers_in_float32() -> None:
 def test_a_task_without_windows_is_refused(task: Task, name: str) -> None:
     with pytest.raises(DataError, match=f"no window to {name} on"):
         replace(task, **{name: np.arange(0)})
+
+
+def test_quantiles_are_taught_in_scaled_numbers_beside_the_same_forecast() -> None:
+    task, plain = make_task(levels=(0.1, 0.5, 0.9)), make_task()
+    batch = task.batches.cut(ORIGINS)
+    forecast, quantiles = task.teach_quantiles(batch)
+    assert torch.equal(forecast, plain.teach(batch))
+    assert quantiles.shape == (5, 3, len(ORIGINS), 3)
+    assert quantiles.abs().mean() < 5  # in deviations; values are about 23
+    assert task.levels.tolist() == pytest.approx([0.1, 0.5, 0.9])
+    assert plain.teach_quantiles(batch)[1].shape == (5, 0, len(ORIGINS), 3)

@@ -96,3 +96,14 @@ def test_T4_parameters_that_are_not_finite_are_named(network: nn.Module) -> None
     assert weights.name_non_finite(weights.vector) == ""
     weights.places["output.bias"].of(weights.vector)[0] = np.inf
     assert weights.name_non_finite(weights.vector) == "output.bias"
+
+
+def test_the_quantile_head_is_a_part_of_its_own() -> None:
+    plain, with_head = (Weights(make_task(levels=q).network, "float32") for q in ((), (0.1, 0.9)))
+    assert [len(part) for part in plain.parts(plain.vector)] == [len(plain.vector)]
+    forecast, head = with_head.parts(with_head.vector)
+    assert torch.equal(forecast, plain.vector)
+    assert len(forecast) + len(head) == len(with_head.vector)
+    head.fill_(7)
+    for name, parameter in with_head.network.named_parameters():
+        assert (parameter == 7).all() == name.startswith("quantiles.") or not parameter.numel()

@@ -61,6 +61,7 @@ def make_task(
     dropout: float = 0.0,
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
+    levels: tuple[float, ...] = (),
     **changes: Any,
 ) -> Task:
     """Return the task of a panel; changes are of its training configuration."""
@@ -70,7 +71,8 @@ def make_task(
     inputs = NeuronLayout(PLACES, 2, 1 + 32)
     model = ModelConfig(per_location=2, auxiliary=4, heads=2, dropout=dropout)
     pattern = BlockPattern.from_pairs(PLACES, PAIRS)
-    network = build_forecaster(model, LAGS, inputs, pattern, torch.Generator().manual_seed(5))
+    fresh = torch.Generator().manual_seed(5)
+    network = build_forecaster(model, LAGS, inputs, pattern, fresh, levels)
     return Task(
         network=network.to(device=device, dtype=dtype),
         batches=Batches(panel, scaler, fit_fill(panel, train), LAGS, device),

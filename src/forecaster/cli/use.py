@@ -1,7 +1,7 @@
 """Using models: demo and forecast."""
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -9,7 +9,14 @@ from forecaster.cli import screen
 from forecaster.cli.inspect import open_panel, write_checkup
 from forecaster.cli.options import Json, Weather
 from forecaster.cli.report import write_report
-from forecaster.errors import count_of
+from forecaster.errors import ConfigError, count_of, need_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from forecaster.panel.panel import Panel
+
+MAPS = (".png", ".svg")
 
 
 def demo(
@@ -44,16 +51,36 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     allow_missing: Annotated[
         bool, typer.Option("--allow-missing", help="Forecast although much history is missing.")
     ] = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(help="Other covariates ahead, rain=1,precip=5mm, or a table with ds."),
+    ] = None,
+    area: Annotated[
+        Path | None, typer.Option(help="Table of area and id: adds sums with their intervals.")
+    ] = None,
+    what_if_map: Annotated[
+        Path | None, typer.Option("--map", help="FILE.png or .svg: the difference on a map.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Forecast the next steps of every location from a saved estimator."""
+    from forecaster.estimators.areas import add_areas, read_areas
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import write_forecast
     from forecaster.panel.panel import CSV_TIME
 
+    if what_if_map is not None:
+        _check_map(what_if_map, what_if)
     data = open_panel(panel)
+    areas = read_areas(area, data.locations) if area is not None else None
     estimator = load_estimator(run)
-    table = estimator.forecast(data, at, weather=weather, allow_missing=allow_missing)
+    table = estimator.forecast(
+        data, at, weather=weather, allow_missing=allow_missing, what_if=what_if
+    )
+    if what_if_map is not None:
+        _write_map(table, data, what_if_map)
+    if areas is not None:
+        table = add_areas(table, areas, estimator, data, weather)
     if out is not None:
         write_forecast(table, data, out)
         screen.say(f"{count_of(len(table), 'row')} in {out}")
@@ -61,3 +88,26 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
         print(table.to_json(orient="records", date_format="iso"))
     else:
         print(table.to_csv(index=False, date_format=CSV_TIME), end="")
+
+
+def _check_map(path: Path, what_if: str | None) -> None:
+    """Refuse a map that cannot be drawn before anything is forecast."""
+    if what_if is None:
+        raise ConfigError("--map draws the difference of a --what-if; give that too")
+    if path.suffix not in MAPS:
+        raise ConfigError(f"{path}: a map is written as .png or .svg; give such a name")
+    need_extra("matplotlib", extra="report")
+
+
+def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
+    """Write the difference of each location, the mean over the coming steps."""
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.canvas import to_png, to_svg
+    from forecaster.report.what_if_pictures import draw_change
+
+    means = table.groupby("unique_id")[["difference", "y_hat"]].mean()
+    ordered = means.loc[list(panel.locations.ids)].to_numpy(float).T
+    figure = draw_change(panel.locations, ordered[0], abs(ordered[1]), "difference per step")
+    drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
+    replace_file(path, bytes_writer(drawn))
+    screen.say(f"the map of the difference in {path}")

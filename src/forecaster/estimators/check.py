@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Recipe, Weather
+from forecaster.config import IntervalConfig, Recipe, Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError, ForecasterError, RunError
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.sample import HOURS, PLACES, RECIPE, small_city, until_step
@@ -18,7 +18,8 @@ from forecaster.splits import Splits
 
 Make = Callable[[Recipe], Estimator]
 
-COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
+COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat", "q10", "q50", "q90"]
+LEAST_INSIDE, MOST_INSIDE = 0.7, 0.95  # of what comes, in an interval for 80 % of it
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
 
@@ -117,6 +118,58 @@ def _nothing_after_the_origin_is_seen(world: World) -> None:
         )
         before, after = (world.fitted.predict(p, pair)[0] for p in (world.panel, changed))
         _need(np.array_equal(after, before), f"later data changed origin {origin}")
+
+
+def _quantiles_rise_and_hold(world: World) -> None:
+    origins = np.arange(HOURS - 200, HOURS - RECIPE.lags.horizon)
+    truth = world.panel.values[origins[:, None] + np.arange(1, RECIPE.lags.horizon + 1)]
+    _need(world.fitted.levels == RECIPE.intervals.quantiles, f"levels {world.fitted.levels}")
+    for online in (False, True):
+        q = world.fitted.predict_quantiles(world.panel, origins, online=online)
+        _need(q.shape == (len(origins), 3, *truth.shape[1:]), f"quantiles are {q.shape}")
+        _need(bool(np.isfinite(q).all() and (q >= 0).all()), "quantiles of counts below zero")
+        _need(bool((np.diff(q, axis=1) >= 0).all()), "quantiles cross")
+        within = (q[:, 0] <= truth) & (truth <= q[:, 2])
+        inside = float(within[np.isfinite(truth)].mean())
+        _need(LEAST_INSIDE <= inside <= MOST_INSIDE, f"{100 * inside:.0f} % in an 80 % interval")
+
+
+def _quantiles_see_nothing_after_the_origin(world: World) -> None:
+    origin = np.array([HOURS - 60])
+    values = world.panel.values.copy()
+    values[origin[0] + 1 :] = 1e6
+    changed = replace(world.panel, values=values)
+    before, after = (world.fitted.predict_quantiles(p, origin) for p in (world.panel, changed))
+    _need(np.array_equal(after, before), "later outcomes changed the quantiles of an origin")
+    values[origin[0] - 48 : origin[0]] = 1e6
+    moved = world.fitted.predict_quantiles(replace(world.panel, values=values), origin)
+    _need(not np.array_equal(moved, before), "outcomes up to the origin change no quantile")
+
+
+def _quantiles_are_matched_by_id(world: World) -> None:
+    order, origin = world.panel.locations.ids[::-1], np.array([world.origin])
+    there = world.fitted.predict_quantiles(world.panel.select(order), origin)
+    here = world.fitted.predict_quantiles(world.panel, origin)
+    _need(np.array_equal(there[..., ::-1], here), "permuted columns changed quantiles of an id")
+
+
+def _too_few_validation_windows_are_refused(world: World) -> None:
+    narrow = RECIPE.model_copy(update={"intervals": IntervalConfig(quantiles=(0.001, 0.999))})
+    with _refused(DataError):
+        world.make(narrow).fit(world.panel, world.splits)
+
+
+def _a_run_without_quantiles_still_forecasts(world: World) -> None:
+    run = world.fitted.run
+    if run is None:
+        raise AssertionError("fit has learned nothing")
+    own = ("intervals.", "model.quantiles.")
+    arrays = {name: array for name, array in run.arrays.items() if not name.startswith(own)}
+    older = type(world.fitted).from_run(replace(run, arrays=arrays))
+    table, now = (e.forecast(world.panel, world.at()) for e in (older, world.fitted))
+    _need(older.levels == (), f"an older run has the levels {older.levels}")
+    same = table.equals(now.drop(columns=COLUMNS[5:], errors="ignore"))
+    _need(same, "an older run forecasts something else")
 
 
 def _test_steps_do_not_change_what_is_learned(world: World) -> None:
@@ -265,6 +318,11 @@ CHECKS: dict[str, Callable[[World], None]] = {
         _locations_are_matched_by_id,
         _other_locations_are_refused,
         _nothing_after_the_origin_is_seen,
+        _quantiles_rise_and_hold,
+        _quantiles_see_nothing_after_the_origin,
+        _quantiles_are_matched_by_id,
+        _too_few_validation_windows_are_refused,
+        _a_run_without_quantiles_still_forecasts,
         _test_steps_do_not_change_what_is_learned,
         _fitting_again_changes_nothing,
         _a_saved_estimator_answers_the_same,

@@ -9,6 +9,7 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -18,23 +19,47 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.config import LagConfig, Recipe, Weather
-from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
+from forecaster.errors import ArtifactError, DataError, RunError, count_of
+from forecaster.estimators.asking import (
+    ask,
+    find_places,
+    finish,
+    learned_steps,
+    refuse_non_finite,
+    remember,
+    warn_of_recent,
+)
+from forecaster.estimators.intervals import (
+    LEVELS,
+    Base,
+    Calibration,
+    Outcomes,
+    calibrate,
+    local_hours,
+    refuse_few,
+)
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
 from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
 from forecaster.estimators.question import (
+    Changes,
     Question,
     find_origin,
-    fit_climatology,
-    look_ahead,
     look_back,
     refuse_missing,
     refuse_unknown_future,
-    with_weather,
 )
 from forecaster.estimators.table import forecast_table
+from forecaster.estimators.tracking import can_count, follow
+from forecaster.estimators.what_if import (
+    WhatIf,
+    add_changed,
+    read_changes,
+    warn_outside,
+)
 from forecaster.panel.panel import Panel
-from forecaster.splits import Fill, Splits, cut_windows, fill_missing, history_steps
+from forecaster.splits import Splits, cut_windows, history_steps
 from forecaster.training.progress import Watch
+from forecaster.windows.scaling import fit_scaler
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 BLOCK = 512  # origins answered at a time, to bound memory
@@ -61,6 +86,19 @@ class Estimator(ABC):
     @abstractmethod
     def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts for every origin of the question."""
+
+    def answer_quantiles(
+        self, arrays: Arrays, question: Question
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return the forecasts and quantiles of the estimator's own; here it has none (Q = 0)."""
+        forecast = self.answer(arrays, question)
+        B, K, N = forecast.shape
+        return forecast, np.empty((B, 0, K, N), dtype=np.float32)
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Which quantiles the fitted run has; none if it was saved before there were any."""
+        return tuple(_fitted(self).arrays.get(LEVELS, np.empty(0)).tolist())
 
     @property
     def lags(self) -> LagConfig:
@@ -94,46 +132,124 @@ class Estimator(ABC):
         lesson = prepare(panel, splits, self.recipe.lags)
         windows = replace(lesson.windows, test=tested.test, dropped=tested.dropped)
         log.info("%s: %s", type(self).__name__, windows)
+        refuse_few(len(windows.validation), self.recipe.intervals.quantiles)
         place = Path(folder) if folder is not None else None
         began = time.monotonic()
         learned = self.learn(replace(lesson, folder=place, watch=watch))
         self.seconds = learned.seconds or time.monotonic() - began
         own = {"panel": panel.digest} if panel.digest else {}
-        self.run = Run(
+        arrays = {**learned.arrays, **remember(lesson)}
+        run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
             about={**describe(panel, splits, windows), **learned.about},
-            arrays={**learned.arrays, **_shared(lesson)},
+            arrays=arrays,
             parents={**own, **learned.parents},
         )
+        arrays |= self._calibrate(run, lesson)
+        self.run = run
         return self
 
+    def _calibrate(self, run: Run, lesson: Lesson) -> dict[str, np.ndarray]:
+        """Return what makes quantiles hold, learned from the validation windows."""
+        panel, origins = lesson.panel, lesson.windows.validation
+        forecast, own = self.answer_all(run, panel, origins, "observed")
+        ahead = origins[:, None] + np.arange(1, run.recipe.lags.horizon + 1)
+        outcomes = Outcomes(
+            residuals=panel.values[ahead] - forecast,
+            own=own - forecast[:, None],
+            hours=local_hours(panel, ahead),
+            days=panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64),
+        )
+        deviation = fit_scaler(panel, lesson.train).values.deviation
+        return calibrate(outcomes, run.recipe.intervals.quantiles, deviation)
+
     def predict(
-        self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
+        self,
+        panel: Panel,
+        origins: Int64[np.ndarray, " B"],
+        weather: Weather = "observed",
+        *,
+        changes: Changes | None = None,
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return forecasts from many origins, given as steps of the panel, by its locations."""
+        """Return forecasts from many origins, given as steps of the panel, by its locations.
+
+        Args:
+            panel: what was observed, and what is known of the steps after each origin.
+            origins: the last observed steps.
+            weather: what to take for covariates ahead.
+            changes: what to suppose of them beside that.
+        """
         run = _fitted(self)
         known, horizon = match(run, panel), run.recipe.lags.horizon
         if not len(origins):
             return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
         answers = [
-            self._answer_block(run, known, origins[start : start + BLOCK], weather)
+            self.answer(
+                run.arrays, ask(run, known, origins[start : start + BLOCK], weather, changes)
+            )
             for start in range(0, len(origins), BLOCK)
         ]
-        forecast = _finish(run, np.concatenate(answers))
-        place = {identity: n for n, identity in enumerate(known.locations.ids)}
-        return forecast[:, :, [place[identity] for identity in panel.locations.ids]]
+        return finish(run, np.concatenate(answers))[..., find_places(known, panel)]
 
-    def _answer_block(
+    def predict_quantiles(
+        self,
+        panel: Panel,
+        origins: Int64[np.ndarray, " B"],
+        weather: Weather = "observed",
+        *,
+        online: bool = True,
+    ) -> Float32[np.ndarray, "B Q K N"]:
+        """Return the quantiles of `levels` from many origins, ascending and calibrated.
+
+        Args:
+            panel: what was observed, and what is known of the steps after each origin.
+            origins: the last observed steps.
+            weather: what to take for covariates ahead.
+            online: correct them by the outcomes that were observed up to each origin; else as
+                they were calibrated on the validation windows.
+        """
+        run, levels = _fitted(self), self.levels
+        known, horizon = match(run, panel), run.recipe.lags.horizon
+        if not len(origins) or not levels:
+            shape = len(origins), len(levels), horizon, len(panel.locations)
+            return np.empty(shape, dtype=np.float32)
+        calibration = Calibration.from_arrays(run.arrays, run.about["kind"])
+
+        def give(steps: Int64[np.ndarray, " S"]) -> Base:
+            forecast, own = self.answer_all(run, known, steps, weather)
+            hours = local_hours(known, steps[:, None] + np.arange(1, horizon + 1))
+            return calibration.base(forecast, own, hours)
+
+        if online:
+            learned = learned_steps(run, known)
+            judge = partial(can_count, known, run.recipe.lags, weather, learned)
+            quantiles = follow(calibration, known, origins, judge, give)
+        else:
+            quantiles = calibration.correct(give(origins), calibration.corrections)
+        return np.asarray(quantiles[..., find_places(known, panel)])
+
+    def answer_all(
         self, run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
-    ) -> Float32[np.ndarray, "B K N"]:
-        part, own = look_back(panel, run.recipe.lags, origins)
-        whole = fill_missing(part, _fill(run))
-        question = Question(whole, own, *look_ahead(part, own, run.recipe.lags.horizon))
-        question = with_weather(question, weather, run.arrays["shared.climatology"])
-        if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
-            raise DataError("covariates ahead are missing at some origins; leave those out")
-        return self.answer(run.arrays, question)
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return forecasts and own quantiles from many origins, by the run's locations.
+
+        Args:
+            run: of this estimator, calibrated or not.
+            panel: matched to the run.
+            origins: the last observed steps.
+            weather: what to take for covariates ahead.
+        """
+        questions = (
+            ask(run, panel, origins[start : start + BLOCK], weather)
+            for start in range(0, len(origins), BLOCK)
+        )
+        forecasts, own = zip(
+            *(self.answer_quantiles(run.arrays, question) for question in questions), strict=True
+        )
+        quantiles = np.concatenate(own)
+        refuse_non_finite(run, quantiles)
+        return finish(run, np.concatenate(forecasts)), quantiles
 
     def forecast(
         self,
@@ -142,6 +258,7 @@ class Estimator(ABC):
         *,
         weather: Weather = "observed",
         allow_missing: bool = False,
+        what_if: WhatIf | None = None,
     ) -> pd.DataFrame:
         """Return the next steps of every location as a long table.
 
@@ -151,10 +268,13 @@ class Estimator(ABC):
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
             allow_missing: forecast although too much of the history is missing; labelled too.
+            what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
+                covariates; adds `y_hat_what_if` and its `difference`.
         """
         run = _fitted(self)
         lags = run.recipe.lags
-        known, own = look_back(match(run, panel), lags, np.array([find_origin(panel, at)]))
+        matched, at_step = match(run, panel), np.array([find_origin(panel, at)])
+        known, own = look_back(matched, lags, at_step)
         origin = int(own[0])
         reasons = [] if weather == "observed" else [f"weather {weather}"]
         if weather == "observed":
@@ -167,9 +287,17 @@ class Estimator(ABC):
             if not allow_missing:
                 raise
             reasons.append(f"{count_of(filled, 'missing value')} filled")
-        _warn_outside(run, known, origin)
+        changes = None if what_if is None else read_changes(what_if, known, origin, lags.horizon)
+        warn_of_recent(run, known, origin)
         forecast = self.predict(known, own, weather)[0]
-        return forecast_table(known, origin, forecast, "; ".join(reasons))
+        quantiles = self.predict_quantiles(matched, at_step, weather)[0]
+        by_level = dict(zip(self.levels, quantiles, strict=True))
+        table = forecast_table(known, origin, forecast, by_level, "; ".join(reasons))
+        if changes is None:
+            return table
+        warn_outside(run, changes)
+        changed = self.predict(known, own, weather, changes=changes)[0]
+        return add_changed(table, changed, run, changes)
 
     def save(self, folder: Path | str) -> None:
         """Publish what was learned as a folder."""
@@ -200,51 +328,7 @@ def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
     return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
 
 
-def _shared(lesson: Lesson) -> dict[str, np.ndarray]:
-    """Return what every run remembers of the training steps."""
-    panel, fill, train = lesson.panel, lesson.fill, lesson.train
-    seen = panel.values[train]
-    return {
-        "shared.fill": fill.values,
-        "shared.fill_covariates": fill.covariates,
-        "shared.fill_local_covariates": fill.local_covariates,
-        "shared.climatology": fit_climatology(panel, train),
-        "shared.least": np.nan_to_num(np.fmin.reduce(seen, axis=0)),
-        "shared.most": np.nan_to_num(np.fmax.reduce(seen, axis=0)),
-    }
-
-
 def _fitted(estimator: Estimator) -> Run:
     if estimator.run is None:
         raise RunError(f"{type(estimator).__name__} is not fitted yet; call fit(panel, splits)")
     return estimator.run
-
-
-def _fill(run: Run) -> Fill:
-    names = ("shared.fill", "shared.fill_covariates", "shared.fill_local_covariates")
-    return Fill(*(run.arrays[name] for name in names))
-
-
-def _finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
-    """Refuse what is not a number; counts are never below zero."""
-    if not np.isfinite(forecast).all():
-        raise RunError(f"{run.estimator} gave NaN or infinity; nothing is forecast")
-    if run.about["kind"] != "count":
-        return forecast
-    below = int((forecast < 0).sum())
-    if below:
-        log.info("%s: %s below zero set to 0", run.estimator, count_of(below, "forecast"))
-    return np.asarray(np.maximum(forecast, np.float32(0)))
-
-
-def _warn_outside(run: Run, panel: Panel, origin: int) -> None:
-    """Warn of recent values far beyond anything seen in training."""
-    least, most = run.arrays["shared.least"], run.arrays["shared.most"]
-    recent = panel.values[max(origin - run.recipe.lags.recent + 1, 0) : origin + 1]
-    smallest = 1.0 if run.about["kind"] == "count" else 0.0  # one ride is no surprise
-    reach = np.maximum(most - least, smallest)
-    far = ((recent > most + reach) | (recent < least - reach)).any(axis=0)
-    if far.any():
-        ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
-        what = count_of(int(far.sum()), "location")
-        log.warning("outside training range: recent values of %s (%s)", what, ids)

@@ -10,7 +10,7 @@ from torch import Generator
 from forecaster.config import GraphConfig, Recipe
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
-from forecaster.estimators.neural import LINEARS, Neural
+from forecaster.estimators.neural import LINEARS, Neural, levels_of
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
@@ -65,7 +65,8 @@ class Forecaster(Neural):
     def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Transformer:
         """Return the network with fresh weights."""
         pattern = BlockPattern.from_pairs(inputs.n_locations, _pairs(known))
-        return build_forecaster(self.recipe.model, self.recipe.lags, inputs, pattern, generator)
+        model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
+        return build_forecaster(model, lags, inputs, pattern, generator, levels)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: E·C² + A² each."""

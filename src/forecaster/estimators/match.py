@@ -8,7 +8,8 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, Faults, name_some
-from forecaster.estimators.question import MONTH_HOURS, select_covariates
+from forecaster.estimators.intervals import find_wrong
+from forecaster.estimators.question import MONTH_HOURS, RANGES, select_covariates
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, Windows
 
@@ -72,6 +73,9 @@ def check_run(run: Run, shapes: Shapes) -> None:
             **shapes(Sizes(N, P, Q, length, run.recipe.lags.horizon)),
         }
         wrong += [name for name, shape in needed.items() if arrays[name].shape != shape]
+        ranges = zip(RANGES.values(), ((2, P), (2, Q)), strict=True)  # not in older runs
+        wrong += [n for n, shape in ranges if n in arrays and arrays[n].shape != shape]
+        wrong += find_wrong(arrays, N, run.recipe.lags.horizon)
         if wrong:
             raise ValueError(f"wrong: {name_some(wrong)}")
         _holidays_of(about)

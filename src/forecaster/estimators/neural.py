@@ -15,6 +15,7 @@ from forecaster.config import LagConfig, Recipe
 from forecaster.errors import ArtifactError, ConfigError, Faults
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.inputs import coming, past, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.intervals import LEVELS
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question
@@ -45,13 +46,29 @@ class Ready:
     @torch.inference_mode()
     def answer(self, question: Question) -> Float32[np.ndarray, "B K N"]:
         """Return x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
+        forecast = self.network.roll_out(*self.inputs(question))  # [N, B, K]
+        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
+
+    @torch.inference_mode()
+    def answer_quantiles(
+        self, question: Question
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return the same with the network's quantiles."""
+        forecast, quantiles = self.network.spread_out(*self.inputs(question))
+        undo = self.scaler.values.undo
+        return (
+            undo(forecast.permute(1, 2, 0).cpu().numpy()),
+            undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+        )
+
+    def inputs(self, question: Question) -> tuple[State, State]:
+        """Return the past and the coming steps of a question as the network is shown them."""
         signal, auxiliary = past(question, self.scaler, self.lags)
         next_auxiliary, next_local = coming(question, self.scaler)
         history = State(self._put(signal, 3, 2, 0, 1), self._put(auxiliary, 2, 0, 1))
         ahead = State(self._put(next_local, 3, 2, 0, 1), self._put(next_auxiliary, 2, 0, 1))
         refuse_non_finite(history, ahead)
-        forecast = self.network.roll_out(history, ahead)  # [N, B, K]
-        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
+        return history, ahead
 
     def _put(self, array: np.ndarray, *order: int) -> Tensor:
         """Return an array on the device with its axes in another order: location-major."""
@@ -102,7 +119,8 @@ class Neural(Estimator):
         """Return the weights with the lowest validation loss, and what they rest on."""
         known, recipe = self.suppose(lesson), self.recipe
         scaler = fit_scaler(lesson.panel, lesson.train)
-        arrays = {**known.arrays, **scale_arrays(scaler)}
+        levels = {LEVELS: np.array(recipe.intervals.quantiles)}
+        arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = Task(
@@ -131,6 +149,16 @@ class Neural(Estimator):
         ready = self.ready(arrays)
         blocks = range(0, len(question.origins), BATCH)
         return np.concatenate([ready.answer(question.rows(b, b + BATCH)) for b in blocks])
+
+    def answer_quantiles(
+        self, arrays: Arrays, question: Question
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return the network's forecasts, and its quantiles if it has any."""
+        ready = self.ready(arrays)
+        blocks = range(0, len(question.origins), BATCH)
+        parts = [ready.answer_quantiles(question.rows(b, b + BATCH)) for b in blocks]
+        forecasts, quantiles = zip(*parts, strict=True)
+        return np.concatenate(forecasts), np.concatenate(quantiles)
 
     def ready(self, arrays: Arrays) -> Ready:
         """Return the network of these arrays on the best device; it is built once."""
@@ -162,6 +190,11 @@ class Neural(Estimator):
         except (ArtifactError, ConfigError, KeyError, ValueError) as error:
             raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
+
+
+def levels_of(known: Arrays) -> tuple[float, ...]:
+    """Return the quantiles that a network has; none in a run that was saved before them."""
+    return tuple(known[LEVELS].tolist()) if LEVELS in known else ()
 
 
 def best_device() -> str:

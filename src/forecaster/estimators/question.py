@@ -1,7 +1,9 @@
 """What is asked of a fitted estimator: at which origins, with which knowledge of the future."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import TypeAlias
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -14,6 +16,11 @@ from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
+# The least and the most of each covariate in training, as a run remembers them.
+RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
+
+# What somebody supposes of the K coming steps, by covariate; NaN: as it is.
+Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,6 +164,19 @@ def with_weather(
         mean = np.broadcast_to(climatology.mean(axis=0), question.covariates.shape)
         return replace(question, covariates=mean.copy(), local_covariates=local.copy())
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
+
+
+def with_changes(question: Question, changes: Changes) -> Question:
+    """Return the question with other covariates ahead, the same at every origin and location."""
+    world, own = question.covariates.copy(), question.local_covariates.copy()
+    names, local_names = question.panel.covariates.names, question.panel.local_covariates.names
+    for name, values in changes.items():
+        given = ~np.isnan(values)
+        if name in names:
+            world[:, given, names.index(name)] = values[given]
+        else:
+            own[:, given, local_names.index(name)] = values[given][:, None]
+    return replace(question, covariates=world, local_covariates=own)
 
 
 def select_covariates(panel: Panel, names: tuple[str, ...], local: tuple[str, ...]) -> Panel:

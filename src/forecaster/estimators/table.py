@@ -1,6 +1,7 @@
 """Forecasts as people and programs take them: a long table, CSV, Parquet or GeoJSON."""
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,16 @@ from forecaster.publish.writing import bytes_writer, replace_file
 
 
 def forecast_table(
-    panel: Panel, origin: int, forecast: Float32[np.ndarray, "K N"], degraded: str
+    panel: Panel,
+    origin: int,
+    forecast: Float32[np.ndarray, "K N"],
+    quantiles: Mapping[float, Float32[np.ndarray, "K N"]],
+    degraded: str,
 ) -> pd.DataFrame:
-    """Return `unique_id, ds, ds_local, cutoff, y_hat`, and `degraded` with the reason if it is."""
+    """Return `unique_id, ds, ds_local, cutoff, y_hat`, a column of each quantile, `degraded`.
+
+    The last one is there if the forecast is degraded, and says why.
+    """
     K, N = forecast.shape
     times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
     table = pd.DataFrame(
@@ -26,9 +34,15 @@ def forecast_table(
             "ds_local": np.tile(np.array(local_texts(panel, times[1:]), dtype=object), N),
             "cutoff": pd.DatetimeIndex(np.repeat(times[:1], N * K)).tz_localize("UTC"),
             "y_hat": forecast.T.reshape(-1),
+            **{name_quantile(level): q.T.reshape(-1) for level, q in quantiles.items()},
         }
     )
     return table.assign(degraded=degraded) if degraded else table
+
+
+def name_quantile(level: float) -> str:
+    """Return the column of a quantile: q10, q50, q2.5."""
+    return f"q{100 * level:.10g}"
 
 
 def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
@@ -51,18 +65,25 @@ def write_forecast(table: pd.DataFrame, panel: Panel, path: Path) -> None:
 
 
 def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:
-    """Return one point per row; a location without coordinates has no geometry."""
-    place = {identity: n for n, identity in enumerate(panel.locations.ids)}
+    """Return one point per row; an area and a location without coordinates have no geometry."""
+    places = panel.locations
+    names = dict(zip(places.ids, places.names, strict=True))
+    points = {
+        identity: {"type": "Point", "coordinates": [lon, lat]}
+        for identity, lon, lat, placed in zip(
+            places.ids, places.lon.tolist(), places.lat.tolist(), places.placed, strict=True
+        )
+        if placed
+    }
     features = []
     for row in table.to_dict("records"):
-        n = place[row["unique_id"]]
-        point = {"type": "Point", "coordinates": [panel.locations.lon[n], panel.locations.lat[n]]}
+        identity = row["unique_id"]
         properties = {
             **row,
-            "name": panel.locations.names[n],
+            "name": names.get(identity, identity),  # an area is called what it is named
             "ds": row["ds"].isoformat(),
             "cutoff": row["cutoff"].isoformat(),
         }
-        geometry = point if panel.locations.placed[n] else None
+        geometry = points.get(identity)
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     return {"type": "FeatureCollection", "features": features}

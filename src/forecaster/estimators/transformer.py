@@ -3,7 +3,7 @@
 from torch import Generator
 
 from forecaster.estimators.lesson import Arrays
-from forecaster.estimators.neural import LINEARS, Neural
+from forecaster.estimators.neural import LINEARS, Neural, levels_of
 from forecaster.models import transformer
 from forecaster.models.dense import build_dense
 from forecaster.models.neurons import NeuronLayout
@@ -16,8 +16,8 @@ class Transformer(Neural):
         self, inputs: NeuronLayout, known: Arrays, generator: Generator
     ) -> transformer.Transformer:
         """Return the network with fresh weights."""
-        del known
-        return build_dense(self.recipe.model, self.recipe.lags, inputs, generator)
+        model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
+        return build_dense(model, lags, inputs, generator, levels)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: D² each."""

@@ -4,6 +4,7 @@ import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -11,12 +12,32 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.estimators.contract import Estimator
-from forecaster.metrics import Errors, Report, measure
+from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals
 from forecaster.panel.panel import Panel
 
 TIMED = 5  # forecasts whose time is taken
-# Of the arrays of a run: scales, means, the graph and distances are not fitted to targets.
-BESIDE = ("shared.", "values.", "covariates.", "local_covariates.", "graph.", "diffusion.")
+# Of the arrays of a run: scales, means, the graph, distances and what calibrates intervals are
+# not fitted to targets.
+BESIDE = (
+    "shared.", "values.", "covariates.", "local_covariates.", "graph.", "diffusion.", "intervals.",
+)  # fmt: skip
+
+Form = Literal["static", "online"]  # calibrated once, or corrected at every origin
+FORMS: tuple[Form, ...] = ("static", "online")
+
+
+@dataclass(frozen=True, eq=False)
+class Sureness:
+    """What became of an estimator's quantiles on the test windows, by their form."""
+
+    levels: tuple[float, ...]
+    windows: Mapping[Form, Intervals]  # [B K]
+    places: Mapping[Form, Intervals]  # [K N]
+
+    @property
+    def wanted(self) -> float:
+        """How much should lie within the interval of the outermost two levels; 0 with one."""
+        return self.levels[-1] - self.levels[0]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,6 +51,7 @@ class Assessment:
     parameters: int
     milliseconds: float  # of one forecast of all locations
     seconds: float | None  # that training took; None: nobody saw
+    sureness: Sureness | None = None  # with the first weather; None: the run has no quantiles
 
     @property
     def weather(self) -> Weather:
@@ -64,6 +86,7 @@ def assess(
         parameters=count_parameters(estimator.run) if estimator.run else 0,
         milliseconds=_time_forecast(estimator, panel, origins),
         seconds=estimator.seconds,
+        sureness=_assess_quantiles(estimator, panel, origins, weathers[0]),
     )
 
 
@@ -89,6 +112,25 @@ def _compare(
     cut = estimator.recipe.metrics.mape_cut
     by_place = measure(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut)
     return measure(truth, forecast, cut), by_place
+
+
+def _assess_quantiles(
+    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+) -> Sureness | None:
+    """Return what became of the quantiles in both forms; None: the run was saved without."""
+    levels = estimator.levels
+    if not levels:
+        return None
+    truth = targets(panel, origins, estimator.recipe.lags.horizon)
+    windows: dict[Form, Intervals] = {}
+    places: dict[Form, Intervals] = {}
+    for form in FORMS:
+        online = form == "online"
+        quantiles = estimator.predict_quantiles(panel, origins, weather, online=online)
+        q = quantiles.transpose(1, 0, 2, 3)  # [Q B K N]
+        windows[form] = measure_intervals(truth, q, levels)
+        places[form] = measure_intervals(truth.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels)
+    return Sureness(levels, windows, places)
 
 
 def _time_forecast(estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"]) -> float:

@@ -36,6 +36,10 @@ def evaluate(
     cuts = {model.recipe.metrics.mape_cut for model in models}
     if len(cuts) > 1:
         raise ConfigError(f"models differ in metrics.mape_cut ({sorted(cuts)}); give all the same")
+    levels = {_levels(model) for model in models} - {()}
+    if len(levels) > 1:
+        named = f"models differ in intervals.quantiles ({sorted(levels)})"
+        raise ConfigError(f"{named}; give all the same")
     origins = common_windows(panel, splits, [model.recipe for model in models])
     rows: dict[tuple[str, str], dict[int, Assessment]] = {}
     for model in models:
@@ -79,6 +83,11 @@ def given_weather(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
         raise ConfigError("weather: none given; observed, persist, climatology or none is needed")
     has_any = panel.covariates.names or panel.local_covariates.names
     return wanted if has_any else wanted[:1]
+
+
+def _levels(model: Estimator) -> tuple[float, ...]:
+    """Return the quantiles of a model; none if it was saved before there were any."""
+    return model.levels if model.run is not None else model.recipe.intervals.quantiles
 
 
 def _key(model: Estimator) -> str:

@@ -10,12 +10,13 @@ from typing import Any
 
 from forecaster.config import Weather
 from forecaster.errors import DataError
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import FORMS, Assessment, Form
 from forecaster.evaluation.paired import Difference, compare_errors
 from forecaster.evaluation.table import csv_text, markdown_text
-from forecaster.evaluation.verdict import Standing, give_verdict, recommend
+from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure
 
 FIGURES = ("rmse", "mape", "mae", "wape")
+INTERVAL_FIGURES = ("coverage", "width", "pinball")
 REFERENCE = "Forecaster"  # what the others are compared with, if it is there
 
 
@@ -58,6 +59,12 @@ class Row:
         columns = zip(*((report.average, *report.steps) for report in reports), strict=True)
         return [Spread.of([getattr(s, figure).value for s in column]) for column in columns]
 
+    def interval_spread(self, figure: str, form: Form) -> list[Spread]:
+        """Return a figure of the intervals: of all steps ahead, then of each; empty without."""
+        known = [found.sureness for found in self.found.values() if found.sureness is not None]
+        columns = zip(*(sureness.windows[form].report() for sureness in known), strict=True)
+        return [Spread.of([getattr(s, figure).value for s in column]) for column in columns]
+
     def costs(self) -> dict[str, float | int | None]:
         """Return what the model took: numbers, seconds of training, milliseconds of a forecast."""
         each = self.found.values()
@@ -81,6 +88,8 @@ class Comparison:
         origins = [found.origins.tolist() for row in self.rows for found in row.found.values()]
         if any(other != origins[0] for other in origins[1:]):
             raise DataError("models were tested on different windows; they cannot be compared")
+        if len(self._all_levels) > 1:
+            raise DataError("models forecast different quantiles; they cannot be compared")
 
     @property
     def tested(self) -> list[Row]:
@@ -91,6 +100,16 @@ class Comparison:
     def weathers(self) -> list[Weather]:
         """What was taken for the coming weather; the first is what the table is about."""
         return list(self.tested[0].first.errors) if self.tested else []
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The quantiles that were forecast; none in runs that were saved without."""
+        return next(iter(self._all_levels), ())
+
+    @property
+    def _all_levels(self) -> set[tuple[float, ...]]:
+        each = [found.sureness for row in self.rows for found in row.found.values()]
+        return {sureness.levels for sureness in each if sureness is not None}
 
     @cached_property
     def reference(self) -> Row | None:
@@ -110,6 +129,17 @@ class Comparison:
         """Say in plain words which model to use."""
         rows = {row.name: row for row in self.tested}
         return give_verdict(self._standings, lambda one, two: self.compare(rows[one], rows[two]))
+
+    @property
+    def sureness(self) -> str | None:
+        """Say in plain words how often the intervals of the recommended model held."""
+        row = self.recommended
+        if row is None or row.first.sureness is None:
+            return None
+        static, online = (row.interval_spread("coverage", form)[0].mean for form in FORMS)
+        if static is None or online is None:
+            return None
+        return say_how_sure(row.name, row.first.sureness.wanted, static, online)
 
     @property
     def recommended(self) -> Row | None:
@@ -138,7 +168,9 @@ class Comparison:
             "windows": len(windows.origins) if windows else 0,
             "days": len(set(windows.days.tolist())) if windows else 0,
             "mape_cut": self.mape_cut,
+            "quantiles": list(self.levels),
             "verdict": self.verdict,
+            "sureness": self.sureness,
             "rows": [self._record(row) for row in self.rows],
             "against": self.reference.name if self.reference else None,
             "differences": {name: asdict(found) for name, found in self.differences.items()},
@@ -171,9 +203,14 @@ class Comparison:
         tests = {
             w: {f: [asdict(s) for s in row.spread(f, w)] for f in FIGURES} for w in self.weathers
         }
+        sure = {
+            form: {f: [asdict(s) for s in row.interval_spread(f, form)] for f in INTERVAL_FIGURES}
+            for form in FORMS
+            if row.first.sureness is not None
+        }
         scores = row.first.errors[self.weathers[0]].scores()
         terms = {"terms": scores.rmse.terms, "mape_terms": scores.mape.terms}
-        return {**record, **terms, **row.costs(), "weather": tests}
+        return {**record, **terms, **row.costs(), "weather": tests, "intervals": sure}
 
     def _mean(self, row: Row, figure: str) -> float:
         mean = row.spread(figure, self.weathers[0])[0].mean

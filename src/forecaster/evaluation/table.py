@@ -3,14 +3,14 @@
 import csv
 import io
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from forecaster.errors import count_of
 
 DIGITS, MOST_WHOLE = 4, 7  # significant ones; those before the point, beyond them 1.234e+09
 TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %"}
-PERCENT = ("mape", "wape")  # fractions, shown as per cent
+PERCENT = ("mape", "wape", "coverage")  # fractions, shown as per cent
 
 Content = Mapping[str, Any]  # what `Comparison.to_dict` gives
 
@@ -22,7 +22,8 @@ def markdown_text(content: Content) -> str:
     if tested:
         weathers = list(tested[0]["weather"])
         parts += [_caption(content, weathers[0]), _block(content["rows"], weathers[0], "rmse")]
-        parts += [_block(content["rows"], weathers[0], "mape"), _costs(tested, weathers[0])]
+        parts += [_block(content["rows"], weathers[0], "mape"), *_intervals(content)]
+        parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
         parts += _differences(content)
     return "\n\n".join([*parts, *_failures(content["rows"])]) + "\n"
@@ -56,6 +57,13 @@ def label(row: Content) -> str:
     return f"{row['model']} ({words})" if words else str(row["model"])
 
 
+def interval_name(levels: Sequence[float]) -> str:
+    """Return what the outermost two quantiles are called: `80 % interval`."""
+    if len(levels) == 1:
+        return f"{100 * levels[0]:g} % quantile"
+    return f"{100 * (levels[-1] - levels[0]):g} % interval"
+
+
 def _caption(content: Content, weather: str) -> str:
     size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
     rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over trainings"
@@ -75,6 +83,53 @@ def _block(rows: Iterable[Content], weather: str, figure: str) -> str:
         shown = [show(s, figure) for s in found] if found else ["failed"] * steps
         lines.append([label(row), *shown])
     return _table([TITLES[figure], "average", *(f"+{k}" for k in range(1, steps))], lines)
+
+
+def _intervals(content: Content) -> list[str]:
+    """Return how often the intervals of every model held, how wide they are, what they lose."""
+    levels = content["quantiles"]
+    found = [row["intervals"] for row in content["rows"] if row.get("intervals")]
+    if not found:
+        return []
+    steps = len(found[0]["online"]["coverage"])
+    lines = []
+    for row in content["rows"]:
+        known = row.get("intervals")
+        cells = [("coverage", k) for k in range(steps)] + [("width", 0), ("pinball", 0)]
+        lines.append([row["model"], *(_pair(known, *c) if known else "–" for c in cells)])
+    head = [interval_name(levels), "coverage %", *(f"+{k}" for k in range(1, steps))]
+    return [
+        *([content["sureness"]] if content["sureness"] else []),
+        _table([*head, "width", "pinball"], lines),
+        "Each cell is static / online: set once on validation, or corrected at every origin with "
+        f"what had come by then. {_wanted(levels)}Width and pinball loss are in units of the "
+        "data; lower is better.",
+    ]
+
+
+def _wanted(levels: Sequence[float]) -> str:
+    if len(levels) == 1:
+        return ""
+    aim = f"{100 * (levels[-1] - levels[0]):g}"
+    return (
+        f"Coverage is the share of values within the interval: {aim} % is wanted, no more and no "
+        "less, and of two that have it the narrower says more. "
+    )
+
+
+def _pair(known: Content, figure: str, k: int) -> str:
+    """Return a figure of both forms: `78.9 / 80.2`."""
+    means = [known[form][figure][k]["mean"] for form in ("static", "online")]
+    return " / ".join(show_mean(mean, figure) for mean in means)
+
+
+def show_mean(mean: float | None, figure: str) -> str:
+    """Return a figure of intervals without its deviation: `80.2`."""
+    if mean is None:
+        return "n/a"
+    if figure == "coverage":
+        return f"{100 * mean:.1f}"
+    return show({"mean": mean, "deviation": None}, figure)
 
 
 def _costs(rows: Iterable[Content], weather: str) -> str:
@@ -124,16 +179,26 @@ def _flat(row: Content) -> list[dict[str, Any]]:
     if not row["seeds"]:
         return [{**named, "failures": failures}]
     costs = ("terms", "mape_terms", "parameters", "seconds", "milliseconds")
-    lines = []
+    lines: list[dict[str, Any]] = []
     for weather, figures in row["weather"].items():
         line: dict[str, Any] = {**named, "weather": weather, "trainings": len(row["seeds"])}
-        for figure, spreads in figures.items():
-            for k, spread in enumerate(spreads):
-                name = f"{figure}_{k}" if k else figure
-                line[name] = _scaled(spread["mean"], figure)
-                line[f"{name}_deviation"] = _scaled(spread["deviation"], figure)
+        line |= _spread_cells(figures)
+        if not lines:  # quantiles are of the first weather
+            for form, known in row["intervals"].items():
+                line |= _spread_cells(known, f"{form}_")
         lines.append({**line, **{name: row[name] for name in costs}, "failures": failures})
     return lines
+
+
+def _spread_cells(figures: Content, prefix: str = "") -> dict[str, float | None]:
+    """Return figures with their deviations by name: `rmse`, `rmse_deviation`, `rmse_1`."""
+    cells: dict[str, float | None] = {}
+    for figure, spreads in figures.items():
+        for k, spread in enumerate(spreads):
+            name = f"{prefix}{figure}_{k}" if k else f"{prefix}{figure}"
+            cells[name] = _scaled(spread["mean"], figure)
+            cells[f"{name}_deviation"] = _scaled(spread["deviation"], figure)
+    return cells
 
 
 def _scaled(value: float | None, figure: str) -> float | None:

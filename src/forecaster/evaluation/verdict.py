@@ -48,6 +48,15 @@ def recommend(standings: Sequence[Standing]) -> str | None:
     return min(near, key=lambda model: (_rank(model), model.rmse)).name
 
 
+def say_how_sure(name: str, wanted: float, static: float, online: float) -> str:
+    """Return how many of 100 values lay within a model's intervals, and how many should."""
+    aim, fixed, moving = (f"{100 * share:.3g}" for share in (wanted, static, online))
+    return (
+        f"Of 100 values, {aim} should lie within the {aim} % interval of {name}: {fixed} did as "
+        f"it was set on validation (static), {moving} with corrections on the way (online)."
+    )
+
+
 def _models(standings: Sequence[Standing]) -> list[Standing]:
     """Return the models, the best first; a variant whose own model failed stands for itself."""
     names = {standing.name for standing in standings}

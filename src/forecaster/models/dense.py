@@ -1,5 +1,6 @@
 """The baseline Transformer: the same network, fully connected (section 3.2.4)."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from torch import Generator
@@ -11,7 +12,11 @@ from forecaster.models.transformer import Transformer
 
 
 def build_dense(
-    config: ModelConfig, lags: LagConfig, inputs: NeuronLayout, generator: Generator
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    generator: Generator,
+    levels: Sequence[float] = (),
 ) -> Transformer:
     """Return the dense Transformer with fresh weights, as wide as Forecaster if no width is given.
 
@@ -20,4 +25,5 @@ def build_dense(
     """
     same = inputs.n_locations * config.per_location + config.auxiliary
     layout = NeuronLayout(0, 0, config.width or same, config.heads)
-    return Transformer(config, lags, inputs, layout, partial(DenseLinear, generator=generator))
+    linear = partial(DenseLinear, generator=generator)
+    return Transformer(config, lags, inputs, layout, linear, levels)

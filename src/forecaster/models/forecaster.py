@@ -1,5 +1,6 @@
 """Forecaster: the Transformer whose linear layers are pruned by the dependency graph."""
 
+from collections.abc import Sequence
 from functools import partial
 
 from torch import Generator
@@ -17,6 +18,7 @@ def build_forecaster(
     inputs: NeuronLayout,
     pattern: BlockPattern,
     generator: Generator,
+    levels: Sequence[float] = (),
 ) -> Transformer:
     """Return the graph Transformer of section 2.4 with fresh weights.
 
@@ -26,7 +28,8 @@ def build_forecaster(
         inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
         pattern: which locations depend on each other.
         generator: what the weights are drawn from.
+        levels: of the quantiles beside the forecast.
     """
     layout = NeuronLayout(inputs.n_locations, config.per_location, config.auxiliary, config.heads)
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    return Transformer(config, lags, inputs, layout, linear)
+    return Transformer(config, lags, inputs, layout, linear, levels)

@@ -23,6 +23,18 @@ class Network(nn.Module, ABC):
         super().__init__()
         self.inputs, self.L, self.K = inputs, lags.length, lags.horizon
 
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Which quantiles there are beside the forecast: none."""
+        return ()
+
+    def teach(
+        self, history: State, ahead: State, truth: Tensor, *shown: Tensor
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return what `forward` does, and the quantiles of `levels`."""
+        forecast = self(history, ahead, truth, *shown)
+        return forecast, forecast[:, None][:, :0]
+
     @abstractmethod
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it.
@@ -31,6 +43,13 @@ class Network(nn.Module, ABC):
             history: x with the covariates of each location, and a, of the L past steps.
             ahead: the covariates of each location, and a, of the K coming steps.
         """
+
+    def spread_out(
+        self, history: State, ahead: State
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return what `roll_out` does, and the quantiles of `levels`."""
+        forecast = self.roll_out(history, ahead)
+        return forecast, forecast[:, None][:, :0]
 
     def refuse_misfits(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
         """Raise one error that names both sides of everything that does not fit."""

@@ -1,6 +1,6 @@
 """The Transformer of section 2.4, over whichever linear layers it is given."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 import torch
@@ -13,6 +13,7 @@ from forecaster.models.layers import DecoderLayer, EncoderLayer
 from forecaster.models.network import Network
 from forecaster.models.neurons import MakeLinear, NeuronLayout, State
 from forecaster.models.positions import Positions
+from forecaster.models.quantiles import QuantileHead
 
 STATES = 20  # held per layer: 14 that the way back needs, and what it works on
 
@@ -33,6 +34,7 @@ class Transformer(Network):
         inputs: NeuronLayout,
         layout: NeuronLayout,
         linear: MakeLinear,
+        levels: Sequence[float] = (),
     ) -> None:
         super().__init__(inputs, lags)
         layers, dropout = range(config.n_layers), config.dropout
@@ -44,6 +46,14 @@ class Transformer(Network):
         self.decoder = nn.ModuleList(DecoderLayer(layout, linear, dropout) for _ in layers)
         self.output = linear(layout, NeuronLayout(inputs.n_locations, 1, 0))
         self.window_numbers = STATES * config.n_layers * layout.width * (self.L + self.K)
+        # Drawn last: all other weights begin as they would without.
+        head = QuantileHead(levels, layout, inputs.n_locations, linear) if levels else None
+        self.quantiles = head
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """Which quantiles there are beside the forecast."""
+        return self.quantiles.levels if self.quantiles is not None else ()
 
     def forward(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
@@ -55,20 +65,51 @@ class Transformer(Network):
             ahead: the covariates of each location, and a, of the K coming steps.
             truth: x of the steps t+1…t+K−1.
         """
-        self.refuse_misfits(history, ahead, truth)
-        previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
-        return self._decode(previous, ahead, self._encode(history), [])[0]
+        return self._follow(history, ahead, truth)[0]
+
+    def teach(
+        self, history: State, ahead: State, truth: Tensor, *shown: Tensor
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return what `forward` does, and the quantiles of `levels`."""
+        if self.quantiles is None:
+            return super().teach(history, ahead, truth, *shown)
+        forecast, x = self._follow(history, ahead, truth)
+        return forecast, self.quantiles(x, forecast)
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it; arguments as of `forward`."""
+        return torch.cat([forecast for forecast, _ in self._advance(history, ahead)], dim=2)
+
+    def spread_out(
+        self, history: State, ahead: State
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return what `roll_out` does, and the quantiles of `levels`."""
+        if self.quantiles is None:
+            return super().spread_out(history, ahead)
+        steps = list(self._advance(history, ahead))
+        forecast = torch.cat([one for one, _ in steps], dim=2)
+        return forecast, torch.cat([self.quantiles(x, one) for one, x in steps], dim=3)
+
+    def _follow(
+        self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
+    ) -> tuple[Float[Tensor, "N B K"], State]:
+        """Return the forecasts from true signals, and the decoder's last state."""
+        self.refuse_misfits(history, ahead, truth)
+        previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
+        forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
+        return forecast, x
+
+    def _advance(
+        self, history: State, ahead: State
+    ) -> Iterator[tuple[Float[Tensor, "N B 1"], State]]:
+        """Go from forecast to forecast; yield each with the decoder's last state."""
         self.refuse_misfits(history, ahead)
         memories, earlier = self._encode(history), list[Memory]()
-        signals = [history.signal[:, 0, :, -1:]]
+        forecast = history.signal[:, 0, :, -1:]
         for k in range(self.K):
             step = State(ahead.signal[..., k, None], ahead.auxiliary[..., k, None].contiguous())
-            forecast, earlier = self._decode(signals[-1], step, memories, earlier)
-            signals.append(forecast)
-        return torch.cat(signals[1:], dim=2)
+            forecast, x, earlier = self._decode(forecast, step, memories, earlier)
+            yield forecast, x
 
     def _encode(self, history: State) -> list[Memory]:
         """Return what each decoder layer attends to of the encoded history."""
@@ -84,8 +125,11 @@ class Transformer(Network):
         ahead: State,
         memories: Sequence[Memory],
         earlier: Sequence[Memory],
-    ) -> tuple[Float[Tensor, "N B T"], list[Memory]]:
-        """Return the forecasts of T steps that follow the earlier ones, and all these steps."""
+    ) -> tuple[Float[Tensor, "N B T"], State, list[Memory]]:
+        """Return the forecasts of T steps that follow the earlier ones, and all these steps.
+
+        Between them, the state that the forecasts are made of.
+        """
         inputs = State(torch.cat([previous[:, None], ahead.signal], dim=1), ahead.auxiliary)
         first = self.L + (earlier[0].steps if earlier else 0)
         x: State = self.positions(self.decoder_embedding(inputs), first=first)
@@ -95,7 +139,7 @@ class Transformer(Network):
             x, own = layer(x, memories[i], earlier[i] if earlier else None)
             seen.append(own)
         forecast: State = self.output(x)
-        return forecast.signal[:, 0], seen
+        return forecast.signal[:, 0], x, seen
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast(Iterable[DecoderLayer], self.decoder)

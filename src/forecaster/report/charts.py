@@ -47,24 +47,25 @@ def looks(models: Sequence[str]) -> dict[str, Look]:
     return found | ({NAIVE: NAIVE_LOOK} if NAIVE in models else {})
 
 
-def draw_breakdown(given: Breakdown, what: str) -> Any:
-    """Return the errors of each group as a line for each model.
+def draw_breakdown(given: Breakdown, what: str, figure_name: str = "RMSE") -> Any:
+    """Return the figures of each group as a line for each model.
 
     Args:
-        given: the errors of at most four models.
+        given: the figures of at most four models.
         what: what the groups are.
+        figure_name: what the figures are.
     """
     figure = new_figure(WIDTH, 3.0)
     axes = figure.subplots()
-    for name, look in looks(list(given.rmse)).items():
-        axes.plot(given.rmse[name], color=look.colour, linestyle=look.line, marker=look.mark,
+    for name, look in looks(list(given.values)).items():
+        axes.plot(given.values[name], color=look.colour, linestyle=look.line, marker=look.mark,
                   markersize=4, linewidth=1.5, label=name)  # fmt: skip
     every = 1 if len(given.labels) <= CROWDED else 3
     ticks = np.arange(0, len(given.labels), every)
     axes.set_xticks(ticks, [given.labels[n][:3] if every == 1 else given.labels[n] for n in ticks])
-    axes.set_ylim(0, 1.08 * max(float(np.nanmax(values)) for values in given.rmse.values()) or 1)
+    axes.set_ylim(0, 1.08 * max(float(np.nanmax(values)) for values in given.values.values()) or 1)
     axes.set_xlabel(what, color=INK, fontsize=TEXT)
-    axes.set_ylabel("RMSE", color=INK, fontsize=TEXT)
+    axes.set_ylabel(figure_name, color=INK, fontsize=TEXT)
     style(axes)
     _explain(figure, axes)
     return figure
@@ -77,9 +78,9 @@ def draw_weather(given: Mapping[str, Breakdown]) -> Any:
     at = np.arange(len(lines)) + 0.6 * gaps
     figure = new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
     axes = figure.subplots()
-    models = list(next(iter(given.values())).rmse)
+    models = list(next(iter(given.values())).values)
     for model, look in looks(models).items():
-        values = [given[name].rmse[model][g] for name, g in lines]
+        values = [given[name].values[model][g] for name, g in lines]
         axes.scatter(values, at, s=26, color=look.colour, marker=look.mark, label=model, zorder=3)
     axes.set_yticks(at, [_kind(given[name], name, g) for name, g in lines], parse_math=False)
     axes.invert_yaxis()
@@ -105,7 +106,7 @@ def draw_place_errors(
     shown = ranked.tolist()
     if len(shown) > MOST_PLACES:
         shown = shown[: MOST_PLACES // 2] + shown[-MOST_PLACES // 2 :]
-    return _draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
+    return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
 def rank(errors: Float64[np.ndarray, " N"]) -> Int64[np.ndarray, " K"]:
@@ -119,7 +120,8 @@ def shorten(name: str) -> str:
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def _draw_bars(names: Sequence[str], values: Float64[np.ndarray, " K"], label: str) -> Any:
+def draw_bars(names: Sequence[str], values: Float64[np.ndarray, " K"], label: str) -> Any:
+    """Return a bar for each name, from above to below."""
     figure = new_figure(WIDTH, 0.8 + 0.21 * len(names))
     axes = figure.subplots()
     axes.barh(np.arange(len(names)), values, height=0.7, color=BLUE)

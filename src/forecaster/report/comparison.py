@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from forecaster.report.error_pictures import error_pictures
 from forecaster.report.forecast_pictures import forecast_pictures
+from forecaster.report.interval_pictures import sure_section
 from forecaster.report.learning_pictures import (
     describe_trainings,
     learning_pictures,
@@ -13,6 +14,8 @@ from forecaster.report.material import Material
 from forecaster.report.picture import Section
 from forecaster.report.place_pictures import graph_pictures, place_pictures
 from forecaster.report.provenance import describe_dependencies
+from forecaster.report.what_if_pictures import what_if_section
+from forecaster.report.why_pictures import why_section
 
 Say = Callable[[str], None]
 
@@ -22,7 +25,13 @@ def make_sections(material: Material, say: Say) -> list[Section]:
     sections = []
     if material.best is not None:
         say(f"forecasting with {material.best.name}")
-        sections = [_forecasts(material), _errors(material)]
+        sections = [
+            _forecasts(material),
+            _errors(material),
+            sure_section(material),
+            why_section(material),
+            what_if_section(material),
+        ]
     say("drawing")
     sections += [_places(material), _learning(material)]
     return [section for section in sections if section.pictures]

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from forecaster.evaluation.table import interval_name
 from forecaster.report.breakdown import place_errors
 from forecaster.report.charts import shorten
 from forecaster.report.forecasts import (
@@ -42,7 +43,7 @@ def forecast_pictures(material: Material) -> Iterator[Picture]:
         ),
     ):
         excerpt = take_excerpt(estimator, panel, found, span, list(chosen))
-        words = f"{span}: RMSE {number(span.rmse)}, {text}.{_closeness(excerpt)}"
+        words = f"{span}: RMSE {number(span.rmse)}, {text}.{_closeness(excerpt)}{_held(excerpt)}"
         kind = f"Lines over time of what came and what {best.name} forecast at "
         kind += list_names([panel.locations.names[n] for n in chosen])
         yield Picture(name, title, words, kind, draw_excerpt(excerpt, titles))
@@ -56,3 +57,16 @@ def _closeness(excerpt: Excerpt) -> str:
     off = float(np.abs(excerpt.soon - excerpt.truth)[seen].mean())
     size = float(np.abs(excerpt.truth)[seen].mean())
     return f" One step ahead these are off by {number(off)} on average, of {number(size)}."
+
+
+def _held(excerpt: Excerpt) -> str:
+    """Say how much of what came lay within the drawn intervals."""
+    if excerpt.ends is None:
+        return ""
+    seen = np.isfinite(excerpt.truth) & np.isfinite(excerpt.ends).all(axis=0)
+    if not seen.any():
+        return ""
+    low, high = excerpt.ends
+    inside = (low <= excerpt.truth) & (excerpt.truth <= high)
+    share = f"{100 * float(inside[seen].mean()):.0f} %"
+    return f" {share} of what came lay within the {interval_name(excerpt.levels)}."

@@ -11,10 +11,11 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from forecaster.errors import need_extra
 from forecaster.estimators.contract import Estimator
 from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.table import interval_name
 from forecaster.metrics import Errors
 from forecaster.panel.panel import Panel
-from forecaster.report.breakdown import DAY_MINUTES, target_times
 from forecaster.report.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style
+from forecaster.report.groups import DAY_MINUTES, target_times
 
 WEEK_STEPS, DAY_STEPS = 28, 7  # at least so many in a normal stretch and in the worst one
 MOST_TARGETS = 336  # that a line is drawn through: half-hours of a week
@@ -50,6 +51,8 @@ class Excerpt:
     soon: Float32[np.ndarray, "T n"]  # NaN where nothing was forecast
     late: Float32[np.ndarray, "T n"]
     horizon: int
+    levels: tuple[float, ...] = ()
+    ends: Float32[np.ndarray, "2 T n"] | None = None  # of the interval one step ahead, online
 
 
 def normal_span(found: Assessment, panel: Panel) -> tuple[Span, int]:
@@ -97,6 +100,12 @@ def take_excerpt(
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
     asked = np.intersect1d(np.concatenate([drawn - 1, drawn - K]), origins)
     forecast = estimator.predict(panel, asked, found.weather)[:, :, list(places)]
+    ends = None
+    if len(estimator.levels) > 1:
+        before = np.intersect1d(drawn - 1, origins)
+        quantiles = estimator.predict_quantiles(panel, before, found.weather)[..., list(places)]
+        pair = quantiles[:, 0, 0], quantiles[:, -1, 0]
+        ends = np.stack([_look_up(end, before, drawn - 1) for end in pair])
     return Excerpt(
         places=places,
         times=panel.clock.local(panel.times[drawn]),
@@ -104,6 +113,8 @@ def take_excerpt(
         soon=_look_up(forecast[:, 0], asked, drawn - 1),
         late=_look_up(forecast[:, K - 1], asked, drawn - K),
         horizon=K,
+        levels=estimator.levels,
+        ends=ends,
     )
 
 
@@ -114,6 +125,10 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
     panels = figure.subplots(count, 1, sharex=True, squeeze=False)[:, 0]
     mark = "." if len(excerpt.times) <= 2 * WEEK_STEPS else ""
     for number, axes in enumerate(panels):
+        if excerpt.ends is not None:
+            band = f"its {interval_name(excerpt.levels)}"
+            axes.fill_between(excerpt.times, *excerpt.ends[:, :, number], color=BLUE, alpha=0.2,
+                              linewidth=0, label=band)  # fmt: skip
         for values, colour, line, label in (
             (excerpt.truth, INK, "-", "what came"),
             (excerpt.soon, BLUE, "-", "forecast 1 step ahead"),
@@ -125,8 +140,8 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
         axes.set_title(titles[number], color=INK, fontsize=TEXT, loc="left", parse_math=False)
         style(axes)
     _label_times(panels[-1].xaxis, excerpt)
-    handles = panels[0].get_lines()
-    figure.legend(handles=handles, loc="outside lower left", ncols=3, frameon=False,
+    handles = [*panels[0].get_lines(), *panels[0].collections]
+    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False,
                   fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
     return figure
 

@@ -11,6 +11,7 @@ from forecaster.panel.parts import Locations
 from forecaster.report.canvas import FAINT, INK, TEXT, WIDTH, new_figure
 
 DEGREE_KM = 111.2  # of latitude
+SIDES = ("#0b6ead", "#c9cfd4", "#d1600f")  # less, alike, more; none that the dark page changes
 SHADES = (0.15, 0.97)  # of a range of colours: what is seen on white and on black
 
 
@@ -35,6 +36,7 @@ def map_values(
     sizes: Float64[np.ndarray, " N"],
     label: str,
     named: Sequence[int] = (),
+    around: float | None = None,
 ) -> Any:
     """Return a map of a figure of each location.
 
@@ -44,11 +46,8 @@ def map_values(
         sizes: how large the dots are, from 0 on.
         label: what the values are.
         named: locations to write the names of.
+        around: what two colours lie on either side of; None: one range of colours.
     """
-    from matplotlib import colormaps  # noqa: PLC0415 (an extra)
-    from matplotlib.colors import ListedColormap  # noqa: PLC0415
-
-    colours = ListedColormap(colormaps["viridis"](np.linspace(*SHADES, 256)))
     figure, axes = new_map(locations)
     shown = locations.placed & np.isfinite(values)
     lat, lon = locations.lat[shown], locations.lon[shown]
@@ -58,7 +57,7 @@ def map_values(
         lat,
         s=area,
         c=values[shown],
-        cmap=colours,
+        **_colours(values[shown], around),
         alpha=0.9,
         linewidths=0.5,
         edgecolors=INK,
@@ -113,6 +112,18 @@ def _draw_scale(axes: Any, lat: Float64[np.ndarray, " K"], lon: Float64[np.ndarr
         f"{km:g} km", ((left + right) / 2, bottom), (0, 4), color=INK, fontsize=TEXT - 1,
         textcoords="offset points", ha="center",
     )  # fmt: skip
+
+
+def _colours(values: Float64[np.ndarray, " K"], around: float | None) -> dict[str, Any]:
+    """Return the colours of the values, and which of them have the first and the last."""
+    from matplotlib import colormaps  # noqa: PLC0415 (an extra)
+    from matplotlib.colors import LinearSegmentedColormap, ListedColormap  # noqa: PLC0415
+
+    if around is None:
+        return {"cmap": ListedColormap(colormaps["viridis"](np.linspace(*SHADES, 256)))}
+    reach = max(float(np.abs(values - around).max(initial=0)), 1e-9)
+    sides = LinearSegmentedColormap.from_list("sides", SIDES)
+    return {"cmap": sides, "vmin": around - reach, "vmax": around + reach}
 
 
 def _room(count: int) -> float:

@@ -23,7 +23,10 @@ from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
 TEST = "test"  # folder of a run; the layer above names it so
 NAIVE = "SeasonalNaive"  # what every model has to beat
-COUNTED = ("windows", "days", "mape_cut", "verdict", "rows", "against", "differences")
+COUNTED = (
+    "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
+    "differences",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)

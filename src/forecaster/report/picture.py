@@ -6,6 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from forecaster.report.canvas import PAPER_DPI, to_png, to_svg
+from forecaster.report.tables import Sheet
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,3 +44,4 @@ class Section:
     text: str
     pictures: Sequence[Picture]
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by title and topic
+    table: Sheet | None = None

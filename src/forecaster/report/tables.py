@@ -1,12 +1,13 @@
 """The tables of a comparison as a page shows them: the best figure and how far others are."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
+from forecaster.evaluation.backtest import FORMS
 from forecaster.evaluation.comparison import Comparison, Row, Spread
 from forecaster.evaluation.entries import is_network
-from forecaster.evaluation.table import TITLES, label, show
+from forecaster.evaluation.table import TITLES, label, show, show_mean
 from forecaster.evaluation.verdict import SIMPLE
 from forecaster.report.words import signed_percent
 
@@ -87,6 +88,30 @@ def weather_table(comparison: Comparison) -> Sheet | None:
         spreads = [(f, row.spread(f, weather)[0]) for f in FIGURES for weather in weathers]
         lines.append(Line(row.name, [Cell(_show(spread, f)) for f, spread in spreads]))
     return Sheet([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
+
+
+def interval_table(comparison: Comparison) -> Sheet | None:
+    """Return how often the intervals of each model held, how wide they are, what they lose."""
+    rows = [row for row in comparison.tested if row.first.sureness is not None]
+    if not rows:
+        return None
+    steps, best = _shown_steps(comparison), comparison.recommended
+    losses = [row.interval_spread("pinball", "online")[0].mean for row in rows]
+    least = min((loss for loss in losses if loss is not None), default=None)
+    lines = []
+    for row, loss in zip(rows, losses, strict=True):
+        coverage = [row.interval_spread("coverage", form)[k] for form in FORMS for k in steps]
+        others = [
+            (f, row.interval_spread(f, form)[0]) for f in ("width", "pinball") for form in FORMS
+        ]
+        known = [*(("coverage", spread) for spread in coverage), *others]
+        cells = [Cell(show_mean(spread.mean, figure)) for figure, spread in known]
+        cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
+        lines.append(Line(row.name, cells, use=row is best))
+    heads = ["all" if k == 0 else f"+{k}" for k in steps]
+    columns = [(f"Within, %: {form}", heads) for form in FORMS]
+    columns += [(title, list(FORMS)) for title in ("Width", "Pinball loss")]
+    return Sheet(columns, [("", lines)])
 
 
 def cost_table(comparison: Comparison) -> Sheet:

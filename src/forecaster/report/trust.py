@@ -7,16 +7,28 @@ import numpy as np
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.table import interval_name
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.breakdown import place_rmse
 from forecaster.report.doctor import Finding, Level
+from forecaster.report.groups import group_hours
+from forecaster.report.interval_charts import NEAR
+from forecaster.report.intervals import held_in
 from forecaster.report.material import Material, mean_rmse
 from forecaster.report.scan import label
-from forecaster.report.words import less_or_more, number, percent, with_minus
+from forecaster.report.words import (
+    less_or_more,
+    number,
+    percent,
+    span_of,
+    tenth_percent,
+    with_minus,
+)
 
 FEW_DAYS, MANY_DAYS = 7, 28  # of test
 MOST_PLACES, SOME_PLACES = 0.9, 0.75  # at which the model should beat the naive one
 WIDE = 0.05  # deviation over trainings, or cost of not knowing the weather, as a share of RMSE
+FAR_OFF = 0.05  # more or less within an interval than should be, as NEAR
 MUCH_MISSING = 0.1  # of the values to forecast
 HARDLY_ANY_TARGETS = 0.1  # of them that count for MAPE
 
@@ -28,6 +40,7 @@ def judge(material: Material, best: Row) -> list[Finding]:
         *_against_next(material, best),
         _test_size(best),
         *_trainings(material, best),
+        *_intervals(material, best),
         _missing(best),
         _weather(material, best),
         _targets(material, best),
@@ -110,6 +123,28 @@ def _trainings(material: Material, best: Row) -> Iterator[Finding]:
         yield Finding("Chance", "note", "trained once: another seed may do better or worse")
 
 
+def _intervals(material: Material, best: Row) -> Iterator[Finding]:
+    """Say whether as much lay within the intervals as should: at every step, at every hour."""
+    known = best.first.sureness
+    if material.comparison.sureness is None or known is None:
+        return
+    steps = best.interval_spread("coverage", "online")[1:]
+    shares = [spread.mean for spread in steps if spread.mean is not None]
+    off = max(abs(share - known.wanted) for share in shares)
+    levels: tuple[Level, ...] = ("warning", "note", "good")
+    level = levels[int(off <= FAR_OFF) + int(off <= NEAR)]
+    text = f"its {interval_name(known.levels)} held {span_of(shares)} of what came, by step ahead"
+    hours = group_hours(best.first, material.panel)
+    if hours is not None:
+        held = held_in(best, hours)
+        beyond = np.abs(held.shares["online"] - known.wanted)
+        worst = int(np.argmax(beyond))
+        if beyond[worst] > FAR_OFF:
+            level = "note" if level == "good" else level
+            text += f", but {tenth_percent(held.shares['online'][worst])} at {held.labels[worst]}"
+    yield Finding("Intervals", level, f"{text} (online)")
+
+
 def _missing(best: Row) -> Finding:
     errors = best.first.places
     steps, places = errors.values.shape
@@ -179,4 +214,7 @@ def key_figures(material: Material, best: Row) -> dict[str, str]:
     found = comparison.compare(best, naive).rmse if naive is not None else None
     if found is not None and naive is not best:
         figures["RMSE against SeasonalNaive"] = with_minus(f"{100 * found.value:+.0f} %")
+    held = best.interval_spread("coverage", "online")
+    if held and held[0].mean is not None:
+        figures[f"within the {interval_name(comparison.levels)}"] = tenth_percent(held[0].mean)
     return figures | {"day of test" if days == 1 else "days of test": f"{days:,}"}

@@ -21,6 +21,17 @@ def percent(share: float) -> str:
     return f"{value:.1f} %" if abs(value) < 10 else f"{value:,.0f} %"  # noqa: PLR2004
 
 
+def tenth_percent(share: float) -> str:
+    """Return a share to a tenth of a per cent: `80.1 %`."""
+    return f"{100 * share:.1f} %"
+
+
+def span_of(shares: Sequence[float]) -> str:
+    """Return between which shares some lie: `79.8 … 80.4 %`, or `80.1 %` if they are alike."""
+    ends = dict.fromkeys(f"{100 * end:.1f}" for end in (min(shares), max(shares)))
+    return f"{' … '.join(ends)} %"
+
+
 def signed_percent(found: Interval) -> str:
     """Return a difference with its interval: `−5.2 % (−7.1 … −3.3)`."""
     value, low, high = (f"{100 * part:+.1f}" for part in (found.value, found.low, found.high))

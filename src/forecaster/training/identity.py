@@ -11,6 +11,8 @@ import numpy as np
 import torch
 
 from forecaster.config import PACE
+from forecaster.kernels import gpu
+from forecaster.kernels.choice import choose_backend
 from forecaster.training.distributed import Team
 from forecaster.training.task import Task
 
@@ -20,11 +22,13 @@ def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
     decisive = task.config.model_dump(exclude=PACE)
     config = {f"training.{name}": str(value) for name, value in decisive.items()}
     sampling = {} if task.sampling_decay is None else {"sampling_decay": str(task.sampling_decay)}
+    levels = {} if not task.network.levels else {"quantiles": str(task.network.levels)}
     layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
     return {
         **identity,
         **config,
         **sampling,
+        **levels,
         "steps of a window": f"{task.network.L} past, {task.network.K} ahead",
         "network": _hash(json.dumps(layout).encode()),
         "training windows": _hash(task.train.tobytes()),
@@ -41,6 +45,7 @@ def describe_machine(team: Team) -> dict[str, str]:
     return {
         "device": torch.cuda.get_device_name(team.device) if cuda else platform.machine(),
         "torch": torch.__version__,
+        "sparse layers": _backend(team.device),
         "threads": str(torch.get_num_threads()),
         "processes": str(team.size),
     }
@@ -53,6 +58,12 @@ def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
         for name in sorted({*then, *now})
         if then.get(name) != now.get(name)
     ]
+
+
+def _backend(device: torch.device) -> str:
+    """Return what computes the sparse layers, with its version where that is not torch's."""
+    name = choose_backend(device, torch.float32)
+    return gpu.version() if name == "triton" else name
 
 
 def _release() -> str:

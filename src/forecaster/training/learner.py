@@ -13,7 +13,7 @@ from torch.optim.adamw import adamw  # the class would load torch's compiler: se
 from forecaster.errors import ArtifactError
 from forecaster.training.determinism import seed_dropout
 from forecaster.training.distributed import Team
-from forecaster.training.loss import count_terms, join_terms, sum_errors
+from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
 from forecaster.training.memory import Rations
 from forecaster.training.recording import Recorder
 from forecaster.training.schedule import one_cycle
@@ -42,7 +42,8 @@ class Learner:
         self.vectors = {"weights": vector, **{name: torch.zeros_like(vector) for name in names}}
         if task.config.ema is None:
             del self.vectors["average"]
-        self._taken, self._failed = vector.new_zeros(2, dtype=torch.float32).unbind()
+        parts = len(self.weights.parts(vector))
+        *self._taken, self._failed = vector.new_zeros(parts + 1, dtype=torch.float32).unbind()
         task.network.train()
 
     def begin(self, arrays: Mapping[str, np.ndarray] | None, step: int) -> None:
@@ -57,7 +58,8 @@ class Learner:
             self.vectors["average"].copy_(self.vectors["weights"])
         for vector in self.vectors.values():
             self._team.spread(vector)
-        self._taken.fill_(step)
+        for taken in self._taken:
+            taken.fill_(step)
         self.weights.show()
 
     def rate(self, step: int) -> float:
@@ -65,14 +67,20 @@ class Learner:
         return self._task.config.learning_rate * one_cycle(step, self._task.steps)
 
     def learn(self, origins: Int64[np.ndarray, " B"], step: int) -> Float64[Tensor, "6"]:
-        """Take a step, counted from 0; return its loss, the gradient's norm, errors and counts."""
+        """Take a step, counted from 0; return its loss, the gradient's norm, errors and counts.
+
+        With quantiles there are two gradients; the larger norm is returned.
+        """
         config = self._task.config
         errors, counts = self._differentiate(origins, step)
         gradient = self._team.add(self.weights.collect_gradient())
         self._team.add(errors)
-        loss, norm = join_terms(errors, counts, config.eta), gradient.norm().double()
+        parts = self.weights.parts(gradient)
+        norms = torch.stack([part.norm().double() for part in parts])
+        loss, norm = join_terms(errors, counts, config.eta), norms.max()
         self._failed.logical_or_(~torch.isfinite(loss + norm))
-        gradient.mul_((config.clip / norm).clamp(max=1.0))
+        for part, own in zip(parts, norms, strict=True):
+            part.mul_((config.clip / own).clamp(max=1.0))
         self._move(step)
         return torch.cat([torch.stack([loss, norm]), errors, counts])
 
@@ -113,14 +121,14 @@ class Learner:
 
     def _move(self, step: int) -> None:
         """Move the weights along the gradient, unless a step has failed; then their average."""
-        config = self._task.config
+        config, parts = self._task.config, self.weights.parts
         adamw(
-            [self.weights.vector],
-            [self.weights.gradient],
-            exp_avgs=[self.vectors["first_moment"]],
-            exp_avg_sqs=[self.vectors["second_moment"]],
+            parts(self.weights.vector),
+            parts(self.weights.gradient),
+            exp_avgs=parts(self.vectors["first_moment"]),
+            exp_avg_sqs=parts(self.vectors["second_moment"]),
             max_exp_avg_sqs=[],
-            state_steps=[self._taken],
+            state_steps=self._taken,
             fused=True,
             found_inf=self._failed,
             amsgrad=False,
@@ -133,7 +141,10 @@ class Learner:
         )
         if config.ema is not None:
             decay = min(config.ema, (1 + step) / (WARM_UP + step))
-            self.vectors["average"].lerp_(self.weights.vector, 1 - decay)
+            for average, now in zip(
+                parts(self.vectors["average"]), parts(self.weights.vector), strict=True
+            ):
+                average.lerp_(now, 1 - decay)
         self.weights.show()
 
     def _differentiate(
@@ -159,9 +170,8 @@ class Learner:
         whole = self._task.batches.gather(places)
         counts = self._count(whole)
         self.weights.clear_gradient()
-        errors = self._errors(self._task.teach(whole, shown), whole)
-        join_terms(errors, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
-        return torch.cat([errors.detach(), counts])
+        errors = self._learn_from(whole, counts, shown)
+        return torch.cat([errors, counts])
 
     def _sum_up(
         self,
@@ -177,10 +187,25 @@ class Learner:
         self.weights.clear_gradient()
         errors = torch.zeros_like(counts)
         for part in [whole] if len(share) <= windows else self._cut(share, windows):
-            found = self._errors(self._task.teach(part, shown), part)
-            join_terms(found, counts, self._task.config.eta).backward()  # type: ignore[no-untyped-call]
-            errors += found.detach()
+            errors += self._learn_from(part, counts, shown)
         return errors
+
+    def _learn_from(
+        self, part: Batch, counts: Float64[Tensor, "2"], shown: Bool[Tensor, " S"] | None
+    ) -> Float64[Tensor, "2"]:
+        """Add the gradient of some windows; return their errors.
+
+        Quantiles have a loss of their own, in scaled numbers, so that all locations count alike.
+        """
+        forecast, quantiles = self._task.teach_quantiles(part, shown)
+        errors = self._errors(forecast, part)
+        loss = join_terms(errors, counts, self._task.config.eta)
+        if quantiles.shape[1]:
+            levels = self._task.levels
+            pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
+            loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
+        loss.backward()  # type: ignore[no-untyped-call]
+        return errors.detach()
 
     def _score(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:
         totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)

@@ -26,6 +26,18 @@ def sum_errors(
     return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
 
 
+def sum_pinball(
+    quantiles: Float[Tensor, "N Q B K"],
+    target: Float[Tensor, "N B K"],
+    observed: Bool[Tensor, "N B K"],
+    levels: Float[Tensor, " Q"],
+) -> Float64[Tensor, ""]:
+    """Return Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
+    apart = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
+    alpha = levels[:, None, None]
+    return torch.maximum(alpha * apart, (alpha - 1) * apart).sum(dtype=torch.float64)
+
+
 def join_terms(
     errors: Float64[Tensor, "2"], counts: Float64[Tensor, "2"], eta: float
 ) -> Float64[Tensor, ""]:

@@ -57,10 +57,17 @@ class Task:
 
         With scheduled sampling the network's own takes the place of those that are not shown.
         """
+        return self.teach_quantiles(batch, shown)[0]
+
+    def teach_quantiles(
+        self, batch: Batch, shown: Bool[Tensor, " T"] | None = None
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return the same with the network's quantiles, which stay scaled."""
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
         beside = () if shown is None else (shown,)
-        return self._scale_back(self.network(history, ahead, truth, *beside))
+        forecast, quantiles = self.network.teach(history, ahead, truth, *beside)
+        return self._scale_back(forecast), quantiles
 
     def shown(self, step: int) -> Bool[Tensor, " T"] | None:
         """Tell which true values a training step is shown; None: always all."""
@@ -82,6 +89,11 @@ class Task:
     def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units
         return forecast * deviation + mean  # never below float32, whatever the network's numbers
+
+    @cached_property
+    def levels(self) -> Float[Tensor, " Q"]:
+        """Return the levels of the network's quantiles, where it is."""
+        return torch.tensor(self.network.levels, dtype=torch.float32).to(self.device)
 
     @cached_property
     def _units(self) -> tuple[Float[Tensor, "N 1 1"], Float[Tensor, "N 1 1"]]:

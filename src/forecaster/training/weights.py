@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from forecaster.config import Precision
 from forecaster.errors import name_some
 
+HEAD = "quantiles."  # begins the names of its parameters, which are the last ones
 LINE = 64  # bytes: every parameter begins at a multiple, as kernels like it
 
 
@@ -44,6 +45,7 @@ class Weights:
         self.vector.grad = self.gradient
         for name, place in self.places.items():
             place.of(self.vector).copy_(named[name].detach())
+        self._apart = next((p.start for n, p in self.places.items() if n.startswith(HEAD)), length)
         self._numbers, self._slopes = self.vector, self.gradient
         self._buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
         if precision == "bf16":
@@ -53,6 +55,13 @@ class Weights:
         for name, place in self.places.items():
             named[name].data = place.of(self._numbers)
             named[name].grad = place.of(self._slopes)
+
+    def parts(self, vector: Float[Tensor, " W"]) -> list[Tensor]:
+        """Return views of the forecast's weights and, if there is one, of the quantile head's.
+
+        Each is clipped and moved by itself, so that the forecast learns as it would alone.
+        """
+        return [part for part in (vector[: self._apart], vector[self._apart :]) if len(part)]
 
     def show(self) -> None:
         """Let the network compute with the weights as they are now."""

@@ -1,0 +1,128 @@
+"""Explaining a forecast: explain."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forecaster.cli import screen
+from forecaster.cli.inspect import open_panel
+from forecaster.cli.options import Json
+from forecaster.errors import ConfigError
+
+if TYPE_CHECKING:
+    from forecaster.evaluation.explanation import Explanation, Place
+
+FORMS = (".json", ".png", ".svg")
+SHOWN = 10  # hours and neighbours in the tables
+
+
+def explain(
+    run: Annotated[Path, typer.Argument(help="The folder of a Forecaster or a Transformer.")],
+    panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
+    at: Annotated[
+        str, typer.Option(help="Last observed step with its offset, 2014-06-01T08:00-04:00.")
+    ],
+    location: Annotated[str, typer.Option(help="The id of the location.")],
+    out: Annotated[Path | None, typer.Option(help="FILE.json, .png or .svg.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Say which past hours and which neighbours carried the forecast of one location."""
+    if out is not None and out.suffix not in FORMS:
+        forms = ", ".join(FORMS)
+        raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
+    from forecaster.estimators.registry import load_estimator
+    from forecaster.evaluation.explain import explain as find_out
+
+    data = open_panel(panel)
+    found = find_out(load_estimator(run), data, at, location)
+    if out is not None:
+        _write(found, out)
+    if as_json:
+        print(_to_json(found))
+    elif out is None:
+        _print(found)
+
+
+def _to_json(found: "Explanation") -> str:
+    return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
+
+
+def _write(found: "Explanation", path: Path) -> None:
+    from forecaster.publish.writing import bytes_writer, replace_file
+
+    if path.suffix == ".json":
+        content = _to_json(found).encode()
+    else:
+        from forecaster.report.canvas import PAPER_DPI, to_png, to_svg
+        from forecaster.report.why import draw_why
+
+        figure = draw_why(found)
+        content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
+    replace_file(path, bytes_writer(content))
+    screen.say(f"why: {path}")
+
+
+def _print(found: "Explanation") -> None:
+    """Print an explanation as one page."""
+    from rich.console import Console
+    from rich.text import Text
+
+    from forecaster.report.why import say_city_wide, say_why
+
+    console = Console(highlight=False, markup=False)
+    title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"
+    console.print(Text(title, style="bold"))
+    for line in say_why(found):
+        console.print(line)
+    console.print(_hours_table(found))
+    console.print(_places_table(found))
+    for line in (f"City-wide: {say_city_wide(found)}", found.sentence, *found.notes):
+        console.print(line)
+
+
+def _hours_table(found: "Explanation") -> Any:
+    table = _new_table(f"Past hours with the largest share of attention, of {len(found.hours)}")
+    table.add_column("hour", no_wrap=True)
+    table.add_column("which", no_wrap=True)
+    for column in ("value", "attention %", "rolled %", "gradient", "ablation"):
+        table.add_column(column, justify="right")
+    for hour in sorted(found.hours, key=lambda hour: -hour.share)[:SHOWN]:
+        value = "–" if hour.value is None else f"{hour.value:.4g}"
+        shares = (f"{100 * share:.1f}" for share in (hour.share, hour.rolled))
+        sizes = _signed(hour.gradient), _signed(hour.ablation)
+        table.add_row(hour.ds_local[5:16].replace("T", " "), hour.lag, value, *shares, *sizes)
+    return table
+
+
+def _places_table(found: "Explanation") -> Any:
+    within = "" if found.reach is None else f" within {found.reach} edges"
+    table = _new_table(f"Locations: itself, and the largest of {found.reached - 1}{within}")
+    table.add_column("location")
+    for column in ("edges", "share %", "gradient", "ablation", "free", "city-wide"):
+        table.add_column(column, justify="right")
+    for place in (found.own, *found.neighbours[:SHOWN]):
+        table.add_row(*_place_cells(place, itself=place is found.own))
+    return table
+
+
+def _place_cells(place: "Place", *, itself: bool) -> list[str]:
+    sizes = (place.gradient, place.ablation, place.ablation_free, place.city_wide)
+    return [
+        f"{place.name} ({place.id})",
+        "–" if place.hops is None else str(place.hops),
+        "itself" if itself else f"{100 * place.share:.1f}",
+        *(_signed(size) for size in sizes),
+    ]
+
+
+def _new_table(title: str) -> Any:
+    from rich.box import SIMPLE
+    from rich.table import Table
+
+    return Table(box=SIMPLE, padding=(0, 1, 0, 0), title=title, title_justify="left")
+
+
+def _signed(size: float) -> str:
+    return f"{size:+.3g}".replace("-", "−")

@@ -1,0 +1,61 @@
+"""Why a forecast is what it is: which past hours and which neighbours carried it."""
+
+from forecaster.estimators.contract import Estimator
+from forecaster.estimators.table import local_texts
+from forecaster.evaluation.case import Case, open_case
+from forecaster.evaluation.explanation import Explanation, Step
+from forecaster.evaluation.neighbours import find_reach, measure_neighbours
+from forecaster.evaluation.past_hours import measure_hours, sum_groups
+from forecaster.panel.panel import Panel
+
+NOTES = (
+    "Usual is each location's training mean of that hour of the week; gradient and ablation "
+    "measure against it, in units of the forecast, as the mean over its steps.",
+    "Shares of hours are those of the decoder's attention to the encoded history, by the size of "
+    "what reaches this location. The encoder has mixed the hours before: rolled follows them back "
+    "through it. The last values and earlier forecasts also reach the decoder directly, which "
+    "gradient and ablation see and attention does not.",
+    "Ablation is what the forecast really does; an hour or a location that was as usual changes "
+    "nothing, however much it is attended to.",
+    "Along the value path attention weights and norms are held as they are. What comes through "
+    "them is city-wide: they see every location, whatever the graph says.",
+)
+
+
+def explain(estimator: Estimator, panel: Panel, at: str, location: str) -> Explanation:
+    """Return what carried the forecast of one location.
+
+    Args:
+        estimator: a fitted Forecaster or Transformer.
+        panel: what was observed up to `at` and what is known of the steps after it.
+        at: the last observed step, with its offset: 2014-06-01T08:00-04:00.
+        location: the id of a location.
+    """
+    case = open_case(estimator, panel, at, location)
+    measured, neighbours = measure_hours(case), measure_neighbours(case)
+    known, hours = case.known, measured.hours()
+    reach, reached = find_reach(case)
+    return Explanation(
+        estimator=case.run.estimator,
+        origin=f"{known.times[case.origin]}Z",
+        origin_local=local_texts(known, known.times[[case.origin]])[0],
+        location=location,
+        name=known.locations.names[case.window.place],
+        forecast=_steps(case),
+        hours=hours,
+        groups=sum_groups(hours),
+        own=neighbours.own,
+        neighbours=neighbours.others(),
+        reach=reach,
+        reached=reached,
+        city_wide=neighbours.city_wide(),
+        agreement=(*measured.agreement(), *neighbours.agreement()),
+        notes=NOTES,
+    )
+
+
+def _steps(case: Case) -> tuple[Step, ...]:
+    known, K = case.known, len(case.forecast)
+    times = known.clock.axis(known.times[case.origin], K + 1)[1:]
+    rows = zip(times, local_texts(known, times), case.forecast, case.usual, strict=True)
+    return tuple(Step(f"{time}Z", local, float(y), float(u)) for time, local, y, u in rows)

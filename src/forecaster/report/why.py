@@ -1,0 +1,124 @@
+"""Why a forecast is what it is, in words and as a figure."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from forecaster.evaluation.explanation import Explanation, Hour, Place
+from forecaster.report.canvas import (
+    BLUE,
+    FAINT,
+    GREEN,
+    INK,
+    ORANGE,
+    TEXT,
+    WIDTH,
+    new_figure,
+    style,
+)
+from forecaster.report.charts import shorten
+from forecaster.report.words import list_names, number, percent, with_minus
+
+TOP = 8  # neighbours that are drawn
+GAP = 1.5  # bars of room between hours that lie days apart
+
+
+def say_why(given: Explanation) -> list[str]:
+    """Return what carried a forecast as a few sentences, the most important first."""
+    return [with_minus(line) for line in (_amount(given), _hours(given), _places(given))]
+
+
+def say_city_wide(given: Explanation) -> str:
+    """Return what came through attention weights and norms, which see every location."""
+    apart = given.city_wide
+    named = [f"{place.name} ({place.gradient:+.3g})" for place in apart.places[:3]]
+    most = f", most from {list_names(named)}" if named else ""
+    return with_minus(
+        f"{percent(apart.share)} of what other locations do comes through attention "
+        f"weights and norms, which see all of them{most}; together they add "
+        f"{apart.ablation:+.3g} this way, by ablation."
+    )
+
+
+def draw_why(given: Explanation) -> Any:
+    """Return the past hours as bars over time, and below them the neighbours."""
+    rows = [given.own, *given.neighbours[:TOP]]
+    figure = new_figure(WIDTH, 2.6 + 0.9 + 0.24 * len(rows))
+    above, below = figure.subplots(2, 1, height_ratios=[2.2, 0.7 + 0.24 * len(rows)])
+    _draw_hours(above, given.hours)
+    _draw_places(below, rows)
+    return figure
+
+
+def _amount(given: Explanation) -> str:
+    """Say what is forecast, and what it had been with a usual history."""
+    forecast = " → ".join(number(step.y_hat) for step in given.forecast)
+    usual = " → ".join(number(step.usual) for step in given.forecast)
+    return f"Forecast {forecast}; with every past value as usual for its hour {usual}."
+
+
+def _hours(given: Explanation) -> str:
+    words = {"recent": "recent steps", "days": "days before", "weeks": "weeks before"}
+    parts = [f"{words.get(name, name)} ({percent(s)})" for name, s in given.groups.items()]
+    most = max(given.hours, key=lambda hour: hour.share)
+    what = f"most to {most.lag} ({percent(most.share)})"
+    return f"Attention goes to {list_names(parts)}, {what}."
+
+
+def _places(given: Explanation) -> str:
+    own = f"Its own past adds {given.own.gradient:+.3g}"
+    if not given.neighbours:
+        return f"{own}; that of no other location reaches it."
+    named = [f"{place.name} ({place.gradient:+.3g})" for place in given.neighbours[:3]]
+    return f"{own}; of others that of {list_names(named)} counts most."
+
+
+def _draw_hours(axes: Any, hours: Sequence[Hour]) -> None:
+    days = np.array([hour.days for hour in hours])
+    at = np.arange(len(hours)) + GAP * np.cumsum(np.diff(days, prepend=days[0]) != 0)
+    size = np.abs([hour.ablation for hour in hours])
+    share = np.array([hour.share for hour in hours])
+    axes.bar(at, 100 * share, width=0.9, color=BLUE, label="attention")
+    axes.plot(at, 100 * size / max(float(size.sum()), 1e-12), "o", color=ORANGE, markersize=4,
+              markeredgecolor="white", label="ablation")  # fmt: skip
+    ticks = {_earlier(hour): at[days == hour.days].mean() for hour in hours}
+    axes.set_xticks(list(ticks.values()), list(ticks), rotation=90 if len(ticks) > TOP else 0)
+    axes.set_ylabel("share of the past, %", color=INK, fontsize=TEXT)
+    _explain(axes, 2)
+    style(axes)
+
+
+def _draw_places(axes: Any, rows: Sequence[Place]) -> None:
+    at = np.arange(len(rows))
+    axes.barh(at, [row.gradient for row in rows], height=0.7, color=BLUE, label="gradient")
+    axes.plot([row.ablation for row in rows], at, "o", color=ORANGE, markersize=5,
+              markeredgecolor="white", label="ablation")  # fmt: skip
+    axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
+              markeredgecolor="white", label="nothing held")  # fmt: skip
+    axes.axvline(0, color=FAINT, linewidth=0.8)
+    names = [shorten(row.name) for row in rows]
+    axes.set_yticks(at, [f"{names[0]} (itself)", *names[1:]], parse_math=False)
+    axes.invert_yaxis()
+    _explain(axes, 3)
+    axes.set_xlabel("what its past adds to the forecast", color=INK, fontsize=TEXT)
+    style(axes)
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", color=FAINT, alpha=0.3, linewidth=0.6)
+
+
+def _explain(axes: Any, columns: int) -> None:
+    """Say above the axes which mark is which method."""
+    handles, labels = axes.get_legend_handles_labels()
+    order = np.argsort([label in ("ablation", "nothing held") for label in labels], kind="stable")
+    axes.legend([handles[n] for n in order], [labels[n] for n in order], frameon=False,
+                fontsize=TEXT - 1, labelcolor=INK, ncols=columns, borderpad=0, handlelength=1.2,
+                loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
+
+
+def _earlier(hour: Hour) -> str:
+    """Return how much earlier an hour lies, as short as can be: `now`, `2 d`, `3 w`."""
+    if not hour.days:
+        return "now"
+    weeks, rest = divmod(hour.days, 7)
+    return f"{hour.days} d" if rest else f"{weeks} w"

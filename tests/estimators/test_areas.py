@@ -1,0 +1,195 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.areas import (
+    Areas,
+    add_areas,
+    calibrate_area,
+    predict_areas,
+    read_areas,
+    sum_observed,
+)
+from forecaster.estimators.naive import HistoricalMean
+from forecaster.estimators.ridge import Ridge
+from forecaster.estimators.sample import HOURS, RECIPE, small_city
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.splits import Splits, cut_windows
+from forecaster.synthetic.city import make_city
+
+PLACES = Locations.of_ids(["a", "b", "c", "7"])
+ORIGINS = np.array([HOURS - 41, HOURS - 7])
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return small_city()
+
+
+@pytest.fixture(scope="module")
+def fitted(panel: Panel) -> Ridge:
+    return Ridge(RECIPE).fit(panel, Splits.by_share(panel, validation=0.15))
+
+
+def areas_of(**members: list[int]) -> Areas:
+    chosen = np.zeros((len(members), 5), dtype=bool)
+    for row, places in zip(chosen, members.values(), strict=True):
+        row[places] = True
+    return Areas(tuple(members), chosen)
+
+
+@pytest.mark.parametrize("column", ["id", "unique_id"])
+def test_areas_may_overlap(column: str, tmp_path: Path) -> None:
+    table = pd.DataFrame({"area": ["x", "w", "x", "1"], column: ["b", "b", "7", "a"]})
+    table.to_csv(tmp_path / "areas.csv", index=False)
+    for source in (table, tmp_path / "areas.csv"):
+        areas = read_areas(source, PLACES)
+        assert areas.names == ("x", "w", "1")
+        expected = [[0, 1, 0, 1], [0, 1, 0, 0], [1, 0, 0, 0]]
+        assert np.array_equal(areas.members, np.array(expected, dtype=bool))
+
+
+def test_all_faults_of_the_areas_are_named_at_once() -> None:
+    rows = [("x", "a"), ("x", "a"), ("w", "place c"), ("c", "b"), (" z", "nobody")]
+    with pytest.raises(DataError) as error:
+        read_areas(pd.DataFrame(rows, columns=["area", "id"]), PLACES)
+    for complaint in (
+        "table: 4 faults",
+        "1 area not usable: ' z'",
+        "1 area named like a location: c; give it another name",
+        "1 row given twice: row 2 (x, a)",
+        "2 unknown ids: place c, nobody; known: a, b, c, 7",
+    ):
+        assert complaint in str(error.value)
+
+
+def test_a_misspelt_id_has_a_hint() -> None:
+    table = pd.DataFrame({"area": ["x"], "id": ["plaza"]})
+    with pytest.raises(DataError, match="unknown id: plaza; did you mean 'plaza 1'"):
+        read_areas(table, Locations.of_ids(["plaza 1", "b"]))
+
+
+@pytest.mark.parametrize(
+    ("columns", "complaint"),
+    [
+        ({"area": ["x", "y"], "id": ["a", None]}, "1 row without an id: row 2"),
+        ({"area": [None, "y"], "id": ["a", "b"]}, "1 row without an id: row 1"),
+        ({"area": [], "id": []}, "no rows"),
+        ({"area": ["x"]}, "no column 'id'"),
+        ({"id": ["a"]}, "no column 'area'"),
+    ],
+)
+def test_an_empty_area_is_refused(columns: dict[str, list[str]], complaint: str) -> None:
+    with pytest.raises(DataError, match=complaint):
+        read_areas(pd.DataFrame(columns, dtype="string"), PLACES)
+
+
+def test_the_others_stand_for_a_few_missing_locations() -> None:
+    values = np.ones((3, 20), dtype=np.float32)
+    values[1, :2], values[2, :3] = np.nan, np.nan  # 10 % may be missing
+    np.testing.assert_allclose(sum_observed(values), [20, 20, np.nan])
+
+
+def test_the_only_location_of_a_panel_is_an_area_like_itself() -> None:
+    whole = small_city()
+    alone = replace(
+        whole.select(("place 3",)),
+        local_covariates=LocalCovariates((), np.empty((0, len(whole.known_times), 1), np.float32)),
+    )
+    estimator = HistoricalMean(RECIPE).fit(alone, Splits.by_share(alone))
+    area = Areas(("x",), np.array([[True]]))
+    for online in (False, True):
+        own = estimator.predict_quantiles(alone, ORIGINS, online=online)
+        assert np.array_equal(predict_areas(estimator, alone, ORIGINS, area, online=online), own)
+
+
+def test_an_area_does_not_depend_on_the_others(panel: Panel, fitted: Ridge) -> None:
+    both = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3], y=[1, 2, 3]))
+    alone = predict_areas(fitted, panel, ORIGINS, areas_of(y=[1, 2, 3]))
+    assert both.shape == (2, 3, 2, 2)  # [B, Q, K, A]
+    assert np.array_equal(both[..., 1:], alone)
+    assert (np.diff(both, axis=1) >= 0).all()
+
+
+def test_locations_are_found_in_any_order(panel: Panel, fitted: Ridge) -> None:
+    here = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3]))
+    turned = panel.select(panel.locations.ids[::-1])
+    there = predict_areas(fitted, turned, ORIGINS, areas_of(x=[4, 1]))
+    assert np.array_equal(here, there)
+
+
+def test_nothing_after_the_origin_is_seen(panel: Panel, fitted: Ridge) -> None:
+    values = panel.values.copy()
+    values[ORIGINS[0] + 1 :] = 977
+    later = replace(panel, values=values)
+    here, there = (
+        predict_areas(fitted, p, ORIGINS[:1], areas_of(x=[0, 3])) for p in (panel, later)
+    )
+    assert np.array_equal(here, there)
+
+
+def test_too_few_validation_windows_name_the_number_needed(fitted: Ridge) -> None:
+    run = fitted.run
+    assert run is not None
+    seen = run.arrays["intervals.observed"].copy()
+    seen[17:, :, 3] = False  # a location that fell silent
+    silent = replace(run, arrays={**run.arrays, "intervals.observed": seen})
+    with pytest.raises(
+        DataError, match=r"area 'x': .* validation windows .* need ≥ 18; leave out"
+    ):
+        calibrate_area(silent, "x", np.arange(5) == 3)
+    calibrate_area(silent, "y", np.arange(5) == 2)
+
+
+def test_a_run_from_before_intervals_has_to_be_trained_again(panel: Panel, fitted: Ridge) -> None:
+    run = fitted.run
+    assert run is not None
+    kept = {n: a for n, a in run.arrays.items() if not n.startswith("intervals.")}
+    old = Ridge.from_run(replace(run, arrays=kept))
+    with pytest.raises(ConfigError, match=r"keeps no validation residuals .* train it again"):
+        predict_areas(old, panel, ORIGINS, areas_of(x=[0]))
+
+
+def test_rows_of_areas_follow_those_of_locations(panel: Panel, fitted: Ridge) -> None:
+    given = {"weather": "persist", "what_if": "rain=1"}
+    table = fitted.forecast(panel, f"{panel.times[ORIGINS[1]]}Z", **given)  # type: ignore[arg-type]
+    areas = areas_of(x=[0, 3], whole=[0, 1, 2, 3, 4])
+    longer = add_areas(table, areas, fitted, panel, "persist")
+    assert longer.columns.tolist() == table.columns.tolist()
+    pd.testing.assert_frame_equal(longer.iloc[: len(table)], table)
+    rows = longer.iloc[len(table) :]
+    assert rows["unique_id"].tolist() == ["x", "x", "whole", "whole"]
+    for column in ("y_hat", "y_hat_what_if", "difference"):
+        sums = table.pivot_table(index="ds", columns="unique_id", values=column)
+        expected = [*sums[["place 0", "place 3"]].sum(axis=1), *sums.sum(axis=1)]
+        assert rows[column].tolist() == pytest.approx(expected, rel=1e-5)
+    assert longer.columns[-3:].tolist() == ["y_hat_what_if", "difference", "degraded"]
+    assert set(rows["degraded"]) == {"weather persist"}
+    assert rows["ds"].tolist() == table["ds"].tolist()[:2] * 2
+    quantiles = predict_areas(fitted, panel, ORIGINS[1:], areas, "persist")[0]
+    assert np.array_equal(rows["q10"], quantiles[0].T.reshape(-1))
+    assert np.array_equal(rows["q90"], quantiles[2].T.reshape(-1))
+
+
+@pytest.mark.slow
+def test_areas_hold_their_level_and_sums_of_quantiles_are_too_wide() -> None:
+    city = make_city(13, "2014-09-01", 24 * 160)
+    panel = replace(
+        city.panel, covariates=Covariates((), np.empty((24 * 160 + 72, 0), np.float32))
+    )
+    splits = Splits.by_share(panel, validation=0.25, test=0.3)
+    estimator = HistoricalMean().fit(panel, splits)
+    origins = cut_windows(panel, splits, estimator.lags).test
+    whole = np.ones(13, dtype=bool)
+    truth = panel.values[origins[:, None] + np.arange(1, 4)].sum(axis=2)
+    own = predict_areas(estimator, panel, origins, Areas(("x",), whole[None]))[..., 0]
+    sums = estimator.predict_quantiles(panel, origins).sum(axis=-1)
+    held, added = (np.mean((truth >= q[:, 0]) & (truth <= q[:, 2])) for q in (own, sums))
+    assert held == pytest.approx(0.8, abs=0.02)
+    assert added > 0.9
+    assert np.mean(sums[:, 2] - sums[:, 0]) > 1.4 * np.mean(own[:, 2] - own[:, 0])

@@ -1,0 +1,135 @@
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import softplus
+
+from forecaster.config import LagConfig, ModelConfig
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.dense import build_dense
+from forecaster.models.forecaster import build_forecaster
+from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.quantiles import QuantileHead
+from forecaster.models.sparse_linear import SparseLinear
+from forecaster.models.transformer import Transformer
+
+Draw = Callable[..., Tensor]
+States = Callable[[NeuronLayout, int], State]
+LEVELS = (0.05, 0.25, 0.4, 0.9)
+LAYOUT = NeuronLayout(7, 4, 6, 2)
+
+
+@pytest.fixture
+def head(pattern: BlockPattern, generator: Generator) -> QuantileHead:
+    linear = partial(SparseLinear, pattern=pattern, generator=generator)
+    return QuantileHead(LEVELS, LAYOUT, 7, linear).double()
+
+
+@pytest.fixture(params=["sparse", "dense"])
+def model(
+    request: pytest.FixtureRequest,
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+) -> Transformer:
+    return build(request.param, config, lags, inputs, pattern, LEVELS)
+
+
+def build(
+    kind: str,
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+    levels: tuple[float, ...],
+) -> Transformer:
+    fresh = Generator().manual_seed(31)
+    if kind == "dense":
+        return build_dense(config, lags, inputs, fresh, levels).double()
+    return build_forecaster(config, lags, inputs, pattern, fresh, levels).double()
+
+
+def test_quantiles_are_laid_out_location_first(
+    head: QuantileHead, states: States, draw: Draw
+) -> None:
+    assert head(states(LAYOUT, 3), draw(7, 5, 3)).shape == (7, 4, 5, 3)
+
+
+def test_quantiles_go_away_from_the_level_nearest_the_middle(
+    head: QuantileHead, states: States, draw: Draw
+) -> None:
+    x, forecast = states(LAYOUT, 3), draw(7, 5, 3)
+    h = head.outer(head.inner(x)).signal
+    found = head(x, forecast)
+    torch.testing.assert_close(found[:, 2], forecast + h[:, 2])  # 0.4
+    torch.testing.assert_close(found[:, 3] - found[:, 2], softplus(h[:, 3]))
+    torch.testing.assert_close(found[:, 2] - found[:, 1], softplus(h[:, 1]))
+    torch.testing.assert_close(found[:, 1] - found[:, 0], softplus(h[:, 0]))
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_quantiles_never_cross(
+    head: QuantileHead, states: States, draw: Draw, dtype: torch.dtype
+) -> None:
+    x = states(LAYOUT, 3).each(lambda part: (1e3 * part).to(dtype))
+    found = head.to(dtype)(x, draw(7, 5, 3).to(dtype))
+    assert (found.diff(dim=1) >= 0).all()
+
+
+def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
+    head: QuantileHead, states: States, draw: Draw
+) -> None:
+    x, forecast = states(LAYOUT, 3), draw(7, 5, 3)
+    other = State(x.signal.clone(), draw(6, 5, 3))
+    other.signal[3:5] += 1  # 0–1–2–3–4 and 0–5
+    same = (head(x, forecast) == head(other, forecast)).flatten(1).all(dim=1)
+    assert same.tolist() == [True, False, False, False, False, True, True]
+
+
+def test_nothing_flows_back_into_the_network(
+    model: Transformer, question: tuple[State, State], draw: Draw
+) -> None:
+    _, quantiles = model.teach(*question, draw(7, 5, 2))
+    quantiles.square().sum().backward()
+    moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
+    assert moved
+    assert all(name.startswith("quantiles.") for name in moved)
+
+
+def test_the_forecast_is_that_of_the_network_without(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+    question: tuple[State, State],
+    draw: Draw,
+) -> None:
+    truth = draw(7, 5, 2)
+    for kind in ("sparse", "dense"):
+        plain, with_head = (
+            build(kind, config, lags, inputs, pattern, levels) for levels in ((), LEVELS)
+        )
+        assert (plain.levels, with_head.levels) == ((), LEVELS)
+        forecast, _ = with_head.teach(*question, truth)
+        assert torch.equal(forecast, plain(*question, truth))
+        rolled, _ = with_head.spread_out(*question)
+        assert torch.equal(rolled, plain.roll_out(*question))
+        none = [plain.teach(*question, truth)[1], plain.spread_out(*question)[1]]
+        assert [tuple(q.shape) for q in none] == [(7, 0, 5, 3)] * 2
+
+
+def test_taught_and_rolled_out_quantiles_agree_on_the_same_values(
+    model: Transformer, question: tuple[State, State]
+) -> None:
+    forecast, rolled = model.spread_out(*question)
+    assert rolled.shape == (7, 4, 5, 3)
+    torch.testing.assert_close(model.teach(*question, forecast[..., :2])[1], rolled)
+
+
+def test_the_last_parameters_are_the_heads(model: Transformer) -> None:
+    own = [name.startswith("quantiles.") for name, _ in model.named_parameters()]
+    assert any(own)
+    assert own == sorted(own)
