@@ -8,7 +8,18 @@ from typing import Annotated
 
 import typer
 
-from forecaster.cli import compare, ingest, inspect, learn, report, screen, train, use
+from forecaster.cli import (
+    compare,
+    explain,
+    ingest,
+    inspect,
+    learn,
+    report,
+    screen,
+    serve,
+    train,
+    use,
+)
 from forecaster.errors import ForecasterError, RunError
 
 GLOBAL_OPTIONS = ("--quiet", "-q", "--debug")
@@ -23,7 +34,7 @@ app = typer.Typer(
 )
 for command in (
     use.demo, compare.run, inspect.doctor, learn.graph, train.train, compare.evaluate,
-    report.report, use.forecast, inspect.check,
+    report.report, use.forecast, explain.explain, serve.serve, inspect.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

@@ -1,0 +1,1 @@
+"""Forecasts over HTTP, fed with live observations, and a page to look at them."""

@@ -1,0 +1,100 @@
+"""The live data: what is safe on disk, laid over the panel, written by one thread."""
+
+import asyncio
+import hashlib
+import logging
+import sqlite3
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+from forecaster.panel.panel import Panel
+from forecaster.serve.overlay import Cell, Overlay
+from forecaster.serve.problems import Problem
+from forecaster.serve.store import (
+    Entry,
+    FullError,
+    KeyReusedError,
+    Receipt,
+    Store,
+    Table,
+    Ticket,
+)
+
+MAX_WRITES = 32  # that may wait for the disk
+log = logging.getLogger(__name__)
+
+
+class Live:
+    """One state of the data after another; `overlay` is always a whole one."""
+
+    def __init__(self, base: Panel, store: Store) -> None:
+        self._store = store
+        self._columns: dict[Table, dict[str, int]] = {
+            "observations": {name: n for n, name in enumerate(base.locations.ids)},
+            "covariates": {name: n for n, name in enumerate(base.covariates.names)},
+        }
+        self.overlay = Overlay(base, store.version)
+        for table in self._columns:
+            self.overlay = self._lay(table, list(store.read(table)), store.version)
+        self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
+        self._waiting = 0
+        self.broken: str | None = None  # why nothing can be written any more
+
+    async def write(
+        self, table: Table, entries: Sequence[Entry], received: int, ticket: Ticket | None
+    ) -> Receipt:
+        """Return the receipt of a batch that is safe on disk and seen by every later forecast."""
+        if self._waiting >= MAX_WRITES:
+            raise Problem(503, "busy", "too many writes wait for the disk; send it again")
+        self._waiting += 1
+        try:
+            loop = asyncio.get_running_loop()
+            work = loop.run_in_executor(
+                self._writer, self._write, table, entries, received, ticket
+            )
+            return await asyncio.shield(work)  # whoever leaves early does not stop it
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """Finish what is being written, and let go of the file."""
+        self._writer.shutdown()
+        self._store.close()
+
+    def _write(
+        self, table: Table, entries: Sequence[Entry], received: int, ticket: Ticket | None
+    ) -> Receipt:
+        try:
+            receipt, repeated = self._store.write(table, entries, received, ticket)
+        except KeyReusedError:
+            raise Problem(
+                422, "key_reused", "this Idempotency-Key came with another body before"
+            ) from None
+        except FullError as error:
+            log.error("observations: %s", error)
+            raise Problem(507, "disk_full", "the disk is full; nothing was written") from None
+        except sqlite3.Error as error:
+            self.broken = "observations cannot be written; the log says why"
+            log.error("observations: %s", error)
+            raise Problem(503, "store_broken", self.broken) from None
+        self.broken = None
+        if not repeated and receipt.accepted + receipt.revised:
+            self.overlay = self._lay(table, entries, receipt.data_version)
+        return receipt
+
+    def _lay(self, table: Table, entries: Sequence[Entry], version: int) -> Overlay:
+        columns, step_at = self._columns[table], self.overlay.step_at
+        cells: list[Cell] = []
+        for name, time, value in entries:
+            step = step_at(time)
+            if step is not None and name in columns:
+                cells.append((step, columns[name], value))
+        if table == "observations":
+            return self.overlay.with_cells(cells, version)
+        return self.overlay.with_covariates(cells, version)
+
+
+def identify(panel: Panel) -> str:
+    """Return what tells panels apart whose observations must not be mixed."""
+    parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *panel.locations.ids)
+    return hashlib.sha256("\n".join(parts).encode()).hexdigest()

@@ -1,0 +1,138 @@
+// One place: what is expected, what was, what it depends on, and why.
+
+import { ask, lastOnly } from "./api.js";
+import { readExplanation, readHistory } from "./answers.js";
+import { barRow } from "./bars.js";
+import { drawChart } from "./chart.js";
+import { changeOf } from "./list.js";
+import { joinSeries } from "./series.js";
+import { rangeText, tableOf } from "./table.js";
+import { clockOf, offsetOf } from "./time.js";
+import { showWeeks, WEEKS } from "./weeks.js";
+import { showWhy } from "./why.js";
+import { byId, element, figure, numberText, percentText, signedText } from "./words.js";
+
+const HOURS = 24 * 7 * WEEKS + 24; // of history: one day more, for a clock that changed
+const NEIGHBOURS = 8;
+
+export class PlacePanel {
+  constructor(chosen) {
+    Object.assign(this, { chosen, place: null, history: null, explanation: null });
+    Object.assign(this, {
+      chart: byId("chart"),
+      table: byId("table"),
+      weeks: byId("weeks"),
+      why: byId("why"),
+    });
+    this.newest = { history: lastOnly(), why: lastOnly() };
+    this.hours = 24;
+    byId("range").addEventListener("change", (event) => {
+      this.hours = Number(event.target.value);
+      this.#draw();
+    });
+    this.table.addEventListener("toggle", () => this.#tabulate());
+    new ResizeObserver(() => this.#draw()).observe(this.chart);
+  }
+
+  open(place) {
+    this.place = place;
+    byId("name").textContent = place.name;
+    byId("ident").textContent = place.name === place.id ? "" : place.id;
+    this.chart.replaceChildren(element("p", "quiet", "waiting for the history …"));
+    this.weeks.replaceChildren();
+    this.why.replaceChildren();
+  }
+
+  close() {
+    this.place = null;
+  }
+
+  // shown: { city, forecast, step }
+  show(shown) {
+    this.shown = shown;
+    if (!this.place) return;
+    this.row = shown.forecast.rows.get(this.place.id) ?? null;
+    this.#figures();
+    this.#neighbours();
+    this.#draw();
+    this.#explain();
+  }
+
+  // Ask for what only this place needs. What is still there of another origin is dimmed until then.
+  load() {
+    const id = encodeURIComponent(this.place.id);
+    this.history = this.explanation = null;
+    for (const node of [this.chart, this.weeks, this.why]) node.classList.add("waiting");
+    this.#ask("history", `v1/history?location=${id}&hours=${HOURS}`, this.chart, (body) => {
+      this.history = readHistory(body);
+      this.weeks.classList.remove("waiting");
+      this.#draw();
+    });
+    this.#ask("why", `v1/explanation?location=${id}`, this.why, (body) => {
+      this.explanation = readExplanation(body, this.shown.forecast.steps.length);
+      this.#explain();
+    });
+  }
+
+  async #ask(kind, path, node, use) {
+    try {
+      const answer = await this.newest[kind]((signal) => ask(path, { signal }));
+      if (!answer) return; // another place was asked for since
+      use(answer.body);
+    } catch (error) {
+      node.replaceChildren(element("p", "quiet", `Not known: ${error.message}.`));
+    }
+    node.classList.remove("waiting");
+  }
+
+  #figures() {
+    const { forecast, step, city } = this.shown;
+    const [row, time] = [this.row, forecast.steps[step].ds_local];
+    const likely = rangeText(row?.low?.[step], row?.high?.[step]);
+    const from = (basis) => signedText(changeOf(row, step, basis));
+    byId("now").replaceChildren(
+      figure(numberText(row?.expected[step]), `expected at ${clockOf(time)} ${offsetOf(time)}`, "main"),
+      ...(likely ? [figure(likely, `likely range (${percentText(city.share)})`)] : []),
+      figure(from("last"), `from now (${numberText(row?.last)})`),
+      figure(from("usual"), `from last week (${numberText(row?.usual?.[step])})`),
+    );
+  }
+
+  #draw() {
+    if (!this.place || !this.history) return;
+    const { forecast, city, step } = this.shown;
+    const steps = Math.round((60 * this.hours) / city.minutes) + forecast.steps.length;
+    this.drawn = joinSeries(this.history, forecast.steps, this.row).slice(-steps);
+    drawChart(this.chart, this.drawn, step);
+    showWeeks(this.weeks, this.history, forecast, this.row, step);
+    this.#tabulate();
+  }
+
+  #tabulate() {
+    if (this.table.open && this.drawn) this.table.lastElementChild.replaceChildren(tableOf(this.drawn));
+  }
+
+  #explain() {
+    if (this.explanation) showWhy(this.why, this.explanation, this.shown.step);
+  }
+
+  #neighbours() {
+    const { city, forecast, step } = this.shown;
+    const found = (city.neighbours.get(this.place.id) ?? []).slice(0, NEIGHBOURS);
+    const most = Math.abs(found[0]?.strength) || 1;
+    const rows = found.map(({ place, strength }) => {
+      const note = `expects ${numberText(forecast.rows.get(place.id)?.expected[step])}`;
+      const share = Math.abs(strength) / most;
+      const button = element(
+        "button",
+        "",
+        ...barRow({ name: place.name, note, size: strength.toFixed(2), share }),
+      );
+      button.type = "button";
+      button.addEventListener("click", () => this.chosen(place));
+      return element("li", "", button);
+    });
+    const none = element("li", "quiet", "No other place, given all the rest.");
+    byId("near").replaceChildren(...(rows.length ? rows : [none]));
+  }
+}

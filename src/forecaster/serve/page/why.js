@@ -1,0 +1,72 @@
+// Why: which past hours the network looked at, and which places moved the forecast. What came
+// through the whole city at once is no place's doing, and stands apart.
+
+import { barRow, kindOf } from "./bars.js";
+import { clockOf, dayOf } from "./time.js";
+import { element, numberText, percentText, signedText } from "./words.js";
+
+const SHOWN = 5;
+
+// told: what v1/explanation answers
+export function showWhy(node, told, step) {
+  const hours = strongest(merge(told.hours, step), (hour) => hour.share);
+  const places = strongest([told.own, ...told.neighbours], (place) => place.gradients[step]);
+  node.replaceChildren(
+    element("p", "quiet", summary(told.forecast[step])),
+    element("h4", "", "Past hours it looked at"),
+    bars(hours, hourText, percentText),
+    element("h4", "", "Places whose last hours moved it"),
+    bars(places, (place) => placeText(place, told.own), signedText, kindOf),
+    element("p", "apart", cityWide(told.city_wide)),
+    element("p", "quiet", told.sentence),
+  );
+}
+
+function summary({ usual, y_hat: expected }) {
+  const change = signedText(expected - usual);
+  return `With every past hour as usual it would be ${numberText(usual)}; what was different makes ${change}.`;
+}
+
+// A step may be looked at twice, as a recent one and as the same hour some days before.
+function merge(hours, step) {
+  const merged = new Map();
+  for (const { ds, shares, ...hour } of hours) {
+    const share = shares[step] + (merged.get(ds)?.share ?? 0);
+    merged.set(ds, { ...hour, share });
+  }
+  return [...merged.values()];
+}
+
+function strongest(entries, sizeOf) {
+  const found = entries.map((entry) => ({ entry, size: sizeOf(entry) }));
+  found.sort((one, other) => Math.abs(other.size) - Math.abs(one.size));
+  return found.slice(0, SHOWN);
+}
+
+function bars(found, describe, sizeText, kind = () => "") {
+  const most = Math.abs(found[0]?.size) || 1;
+  const rows = found.map(({ entry, size }) => {
+    const share = Math.abs(size) / most;
+    return element(
+      "li",
+      "",
+      ...barRow({ name: describe(entry), size: sizeText(size), share, kind: kind(size) }),
+    );
+  });
+  return element("ul", "rows", ...rows);
+}
+
+function hourText({ ds_local: time, value }) {
+  return `${dayOf(time)} ${clockOf(time)} · ${value === null ? "not observed" : numberText(value)}`;
+}
+
+function placeText(place, own) {
+  return place === own ? "this place itself" : place.name || place.id;
+}
+
+function cityWide({ share, gradient }) {
+  return (
+    `Apart from these: ${percentText(share)} of what other places do came through the whole city at once, ` +
+    `${signedText(gradient)} in all.`
+  );
+}

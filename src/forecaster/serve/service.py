@@ -1,0 +1,49 @@
+"""A service put together from its parts: a run, a panel, a store, a clock."""
+
+from functools import partial
+from pathlib import Path
+
+from forecaster.errors import ConfigError
+from forecaster.estimators.registry import load_estimator
+from forecaster.panel.panel import Panel
+from forecaster.serve.answer import Model
+from forecaster.serve.engine import Engine
+from forecaster.serve.live import Live, identify
+from forecaster.serve.moment import real_time
+from forecaster.serve.replay import Replay
+from forecaster.serve.store import Store
+
+MIN_TOKEN = 16  # characters
+
+
+def load_model(run: Path) -> Model:
+    """Return the run of a folder, ready to forecast."""
+    estimator = load_estimator(run)
+    digest = estimator.run.digest if estimator.run is not None else None
+    return Model(estimator, str(digest)[:12])
+
+
+def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
+    """Return what answers from a run and a panel; observations are kept in a file."""
+    live = Live(panel, Store(store, identify(panel)))
+    return Engine(partial(load_model, run), live, real_time)
+
+
+def open_replay(run: Path, replay: Replay) -> Engine:
+    """Return what answers as if a past were now; nothing is kept."""
+    live = Live(replay.base, Store(None, identify(replay.base)))
+    return Engine(partial(load_model, run), live, replay.now, replay.feed)
+
+
+def read_token(file: Path) -> str:
+    """Return the token that allows writing, from a file that only its owner may read."""
+    try:
+        mode, token = file.stat().st_mode, file.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{file}: no token can be read ({error})") from error
+    if mode & 0o077:
+        raise ConfigError(f"{file}: others may read the token; chmod 600 {file}")
+    if len(token) < MIN_TOKEN or not token.isascii() or not token.isprintable():
+        need = f"one line of at least {MIN_TOKEN} printable characters is needed"
+        raise ConfigError(f"{file}: not a token; {need}, as from `openssl rand -hex 32`")
+    return token

@@ -1,0 +1,251 @@
+"""Drives the service in processes of its own: killed, stopped, reloaded, and by the command."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from http.client import HTTPException
+from pathlib import Path
+from shutil import copytree
+
+import numpy as np
+import pytest
+
+from forecaster.panel.panel import Panel
+from forecaster.serve.live import identify
+from forecaster.serve.store import Store
+from forecaster.synthetic.city import make_city
+from tests.serve.asking import TOKEN, Asking
+from tests.serve.conftest import HOURS, fit
+from tests.serve.nursery import Child, Nursery
+
+COMMAND = Path(sys.executable).with_name("forecaster")
+Run = Callable[..., tuple[int, str, str]]
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    whole = make_city(5, "2015-09-25", HOURS + 240).panel
+    return replace(whole, values=whole.values[:HOURS])
+
+
+@pytest.fixture(scope="module")
+def run_folder(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fit(panel, 0, tmp_path_factory.mktemp("serve") / "run")
+
+
+@pytest.fixture(scope="module")
+def panel_folder(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("serve") / "panel"
+    panel.save(folder)
+    return folder
+
+
+@pytest.fixture
+def nursery(run_folder: Path, panel_folder: Path, tmp_path: Path) -> Iterator[Nursery]:
+    made = Nursery(run_folder, panel_folder, tmp_path)
+    yield made
+    made.close()
+
+
+class Writer(threading.Thread):
+    """A client that writes until the service is gone, and keeps a ledger."""
+
+    def __init__(self, child: Child, column: int, first: int, panel: Panel) -> None:
+        super().__init__()
+        self.child, self.column, self.next, self.panel = child, column, first, panel
+        self.acknowledged: dict[int, float] = {}  # by step
+        self.sent: dict[int, float] = {}
+
+    def run(self) -> None:
+        try:
+            while True:
+                step = self.next % HOURS
+                value = float(self.next)
+                self.sent[step] = value
+                row = {
+                    "location": self.panel.locations.ids[self.column],
+                    "ds": f"{self.panel.times[step]}Z",
+                    "value": value,
+                }
+                reply = self.child.post("/v1/observations", {"observations": [row]})
+                if reply.status == 200:
+                    self.acknowledged[step] = value
+                self.next += 1
+        except (OSError, HTTPException):
+            return
+
+
+@pytest.mark.slow
+def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
+    nursery: Nursery, panel: Panel, tmp_path: Path, rounds: Callable[[int, int], int]
+) -> None:
+    store = tmp_path / "store.sqlite"
+    generator = np.random.default_rng(0)
+    acknowledged: dict[tuple[str, int], float] = {}
+    perhaps: dict[tuple[str, int], set[float]] = {}
+    first = [1, 1, 1]
+    for _ in range(rounds(20, 1_000)):
+        child = nursery.start(store)
+        writers = [Writer(child, column, first[column], panel) for column in range(3)]
+        for writer in writers:
+            writer.start()
+        wanted = int(generator.integers(1, 30))
+        while sum(len(writer.acknowledged) for writer in writers) < wanted:
+            time.sleep(0.001)
+        time.sleep(float(generator.uniform(0, 0.005)))
+        child.end(signal.SIGKILL)
+        for writer in writers:
+            writer.join()
+            first[writer.column] = writer.next + 1
+            name = panel.locations.ids[writer.column]
+            for step, value in writer.sent.items():
+                perhaps.setdefault((name, step), set()).add(value)
+            acknowledged |= {(name, step): v for step, v in writer.acknowledged.items()}
+        assert nursery.wait(child) == -signal.SIGKILL
+    found = Store(store, identify(panel))
+    start = int(panel.start.astype(np.int64))
+    rows = [((name, (t - start) // 3600), value) for name, t, value in found.read("observations")]
+    assert len(dict(rows)) == len(rows)  # none twice
+    kept = dict(rows)
+    lost = {cell for cell, value in acknowledged.items() if kept.get(cell, -1.0) < value}
+    assert not lost
+    assert all(value in perhaps[cell] for cell, value in kept.items())
+    assert len(acknowledged) > rounds(20, 1_000)
+
+
+def test_V12_a_stop_finishes_what_was_begun(
+    nursery: Nursery, panel: Panel, tmp_path: Path
+) -> None:
+    child = nursery.start(tmp_path / "store.sqlite")
+    answers: list[int] = []
+    warned = threading.Event()
+
+    def ask(n: int) -> None:  # as a balancer does: until it is told that the service will go
+        while not warned.is_set():
+            n += 3
+            answers.append(child.get(f"/v1/forecast?at={panel.times[-1 - n % 90]}Z").status)
+
+    threads = [threading.Thread(target=ask, args=(n,)) for n in range(3)]
+    for thread in threads:
+        thread.start()
+    time.sleep(0.3)
+    child.end(signal.SIGTERM)
+    while child.get("/readyz").status == 200:
+        time.sleep(0.01)
+    assert child.get("/livez").status == 200  # not ready, and still there
+    warned.set()
+    for thread in threads:
+        thread.join(20)
+    assert set(answers) == {200}
+    assert nursery.wait(child) == 0
+
+
+def test_V13_a_hangup_loads_the_run_anew_or_leaves_the_old_one(
+    panel_folder: Path, panel: Panel, run_folder: Path, tmp_path: Path
+) -> None:
+    place = copytree(run_folder, tmp_path / "run")
+    nursery = Nursery(place, panel_folder, tmp_path)
+    child = nursery.start(tmp_path / "store.sqlite")
+    first = child.get("/v1/forecast").json["model"]
+    fit(panel, 53, place)
+    child.end(signal.SIGHUP)
+    assert _changed(child, first)
+    second = child.get("/v1/forecast").json["model"]
+    (place / "manifest.json").write_text("{}")
+    child.end(signal.SIGHUP)
+    for _ in range(200):
+        if "forecaster_reloads_failed_total 1" in child.get("/metrics").body.decode():
+            break
+        time.sleep(0.02)
+    assert child.get("/v1/forecast").json["model"] == second
+    child.end(signal.SIGKILL)
+    nursery.close()
+
+
+def _changed(child: Child, first: str) -> bool:
+    for _ in range(500):
+        if child.get("/v1/forecast").json["model"] != first:
+            return True
+        time.sleep(0.02)
+    return False
+
+
+def test_the_command_serves_a_panel(run_folder: Path, panel_folder: Path, tmp_path: Path) -> None:
+    token = tmp_path / "token"
+    token.write_text(TOKEN)
+    token.chmod(0o600)
+    words = [COMMAND, "serve", run_folder, "--panel", panel_folder, "--port", "0"]
+    words += ["--token-file", token, "--replay", "5"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        line = process.stdout.readline() if process.stdout is not None else ""
+        asking = Asking(line.split()[0].rpartition(":")[2])
+        told = asking.get("/v1/forecast").json
+        assert len(told["forecasts"]) == 5
+        assert asking.get("/").headers["content-type"].startswith("text/html")
+        process.send_signal(signal.SIGINT)
+        assert process.wait(30) == 0
+
+
+def test_V10_only_this_machine_is_listened_to(nursery: Nursery, tmp_path: Path) -> None:
+    child = nursery.start(tmp_path / "store.sqlite")
+    listening = Path(f"/proc/{child.pid}/net/tcp").read_text().splitlines()[1:]
+    port = f"{int(child.port):04X}"
+    addresses = {row.split()[1] for row in listening if row.split()[1].endswith(f":{port}")}
+    child.end(signal.SIGKILL)
+    assert addresses == {f"0100007F:{port}"}  # 127.0.0.1
+
+
+def test_serve_needs_to_know_what(run: Run) -> None:
+    code, _, errors = run("serve")
+    assert code == 2
+    assert "--demo" in errors
+
+
+def test_serve_says_which_extra_is_lacking(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "fastapi", None)
+    code, _, errors = run("serve", "--demo")
+    assert code == 2
+    assert "forecaster[serve]" in errors
+
+
+def test_a_port_in_use_is_told(run: Run, run_folder: Path, panel_folder: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        code, _, errors = run(
+            "serve", run_folder, "--panel", panel_folder, "--port", port, "--replay", 5
+        )
+    assert code == 5
+    assert f"cannot listen on 127.0.0.1:{port}" in errors
+
+
+def test_V16_the_command_refuses_a_damaged_store(
+    run: Run, run_folder: Path, panel_folder: Path, tmp_path: Path
+) -> None:
+    store = tmp_path / "store.sqlite"
+    store.write_bytes(os.urandom(9_999))
+    before = store.read_bytes()
+    code, _, errors = run("serve", run_folder, "--panel", panel_folder, "--store", store)
+    assert code == 4
+    assert "damaged" in errors
+    assert store.read_bytes() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "mode", "fault"),
+    [("x" * 32, 0o644, "chmod 600"), ("short", 0o600, "at least 16"), ("é" * 32, 0o600, "token")],
+)
+def test_a_token_that_protects_nothing_is_refused(
+    run: Run, tmp_path: Path, text: str, mode: int, fault: str
+) -> None:
+    token = tmp_path / "token"
+    token.write_text(text)
+    token.chmod(mode)
+    code, _, errors = run("serve", "--demo", "--token-file", token)
+    assert code == 2
+    assert fault in errors

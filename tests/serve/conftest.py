@@ -1,0 +1,140 @@
+"""A small city, a small model of it, and a service that runs in a thread of the test."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.config import LagConfig, Recipe, Season
+from forecaster.estimators.ridge import Ridge
+from forecaster.panel.panel import Panel
+from forecaster.serve.engine import Engine
+from forecaster.serve.live import Live, identify
+from forecaster.serve.server import Address, Server, make_server
+from forecaster.serve.service import load_model
+from forecaster.serve.store import Store
+from forecaster.splits import Splits
+from forecaster.synthetic.city import make_city
+from tests.serve.asking import TOKEN, Asking
+
+LAGS = LagConfig(recent=2, seasons=(Season(days=1, count=2), Season(days=7, count=1)), horizon=3)
+HOURS = 24 * 37 + 1  # the last is that before the clock goes back
+
+
+@pytest.fixture(scope="session")
+def whole() -> Panel:
+    """Return a city of five locations around the clock change of 2015-11-01, for seven weeks."""
+    return make_city(5, "2015-09-25", HOURS + 240).panel
+
+
+@pytest.fixture(scope="session")
+def panel(whole: Panel) -> Panel:
+    """Return what is known of it when the service starts; weather reaches ten days further."""
+    return replace(whole, values=whole.values[:HOURS])
+
+
+def fit(panel: Panel, later: int, folder: Path) -> Path:
+    """Save a model that has learned from some hours more than another."""
+    stamps = [f"{time}Z" for time in panel.times]
+    ends = [0, 500 + later, 800, HOURS]
+    ranges = [[(stamps[a], stamps[b - 1])] for a, b in pairwise(ends)]
+    Ridge(Recipe(lags=LAGS)).fit(panel, Splits(*ranges)).save(folder)
+    return folder
+
+
+@pytest.fixture(scope="session")
+def run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a model."""
+    return fit(panel, 0, tmp_path_factory.mktemp("serve") / "run")
+
+
+@pytest.fixture(scope="session")
+def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of another model of the same panel."""
+    return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
+
+
+@dataclass
+class Hands:
+    """A clock that a test sets."""
+
+    seconds: float
+
+    def __call__(self) -> float:
+        return self.seconds
+
+    def pass_hours(self, hours: float) -> None:
+        self.seconds += 3600 * hours
+
+
+@pytest.fixture
+def clock(panel: Panel) -> Hands:
+    """Return a clock that shows a minute after the last known hour was over."""
+    return Hands(float(int(panel.start.astype(np.int64)) + HOURS * 3600 + 60))
+
+
+@pytest.fixture
+def live(panel: Panel, tmp_path: Path) -> Iterator[Live]:
+    """Return the panel with an empty store."""
+    made = Live(panel, Store(tmp_path / "store.sqlite", identify(panel)))
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def engine(run: Path, live: Live, clock: Hands) -> Iterator[Engine]:
+    """Return what answers."""
+    made = Engine(partial(load_model, run), live, clock)
+    yield made
+    made.worker.close()
+    made.explainer.close()
+
+
+@dataclass
+class Running(Asking):
+    """A service that runs in a thread."""
+
+    engine: Engine
+    server: Server
+    loop: asyncio.AbstractEventLoop
+
+
+@contextmanager
+def running(engine: Engine, token: str | None = TOKEN) -> Iterator[Running]:
+    """Run a service for as long as the context lasts."""
+    server = make_server(engine, Address(port=0), token)
+    loops: list[asyncio.AbstractEventLoop] = []
+
+    async def run() -> None:
+        loops.append(asyncio.get_running_loop())
+        await server.serve()
+
+    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread.start()
+    while not server.started and thread.is_alive():
+        threading.Event().wait(0.01)
+    try:
+        yield Running(server.url.rpartition(":")[2], engine, server, loops[0])
+    finally:
+        server.should_exit = True
+        thread.join()
+
+
+@pytest.fixture
+def start() -> Iterator[Callable[..., Running]]:
+    """Return a function that runs a service until the test ends."""
+    with ExitStack() as stack:
+        yield lambda *args: stack.enter_context(running(*args))
+
+
+@pytest.fixture
+def service(engine: Engine, start: Callable[..., Running]) -> Running:
+    """Return a running service that may be written to."""
+    return start(engine)

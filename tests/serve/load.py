@@ -1,0 +1,198 @@
+"""How much the service bears: run as a program, it prints the figures of docs/reliability.md.
+
+    python -m tests.serve.load RUN PANEL [SECONDS]
+
+The service and this generator have one core each. Requests are sent at fixed moments whether or
+not earlier ones were answered (an open loop), each for an origin that is not in the cache.
+"""
+
+import asyncio
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from forecaster.panel.panel import Panel
+from tests.serve.nursery import Child, Nursery
+
+SERVICE_CORE, OWN_CORE = 0, 1
+ORIGINS = 320  # asked in turn: five times as many as the cache keeps
+MAX_PEERS = 1_000
+
+
+class Peer(asyncio.Protocol):
+    """One connection, one request at a time."""
+
+    def __init__(self) -> None:
+        self.waiter: asyncio.Future[int] | None = None
+        self._got = b""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._got += data
+        head, found, body = self._got.partition(b"\r\n\r\n")
+        if found and self.waiter is not None:
+            length = int(head.lower().partition(b"content-length: ")[2].split(b"\r\n")[0])
+            if len(body) >= length:
+                self._got = b""
+                if not self.waiter.done():
+                    self.waiter.set_result(int(head[9:12]))
+
+    def connection_lost(self, exc: Exception | None) -> None:  # noqa: ARG002 (asyncio's)
+        if self.waiter is not None and not self.waiter.done():
+            self.waiter.set_result(0)
+
+    async def ask(self, path: str) -> int:
+        """Return the status of one answer; 0: the connection was lost."""
+        self.waiter = asyncio.get_running_loop().create_future()
+        self.transport.write(f"GET {path} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        return await self.waiter
+
+
+@dataclass
+class Figures:
+    """What came of some seconds of load."""
+
+    seconds: float = 0.0
+    statuses: Counter[int] = field(default_factory=Counter)
+    latencies: dict[int, list[float]] = field(default_factory=dict)  # by status
+
+    def note(self, status: int, seconds: float) -> None:
+        self.statuses[status] += 1
+        self.latencies.setdefault(status, []).append(seconds)
+
+    def percentile(self, status: int, share: float) -> float:
+        """Return a percentile of the latency in milliseconds."""
+        found = self.latencies.get(status)
+        return 1e3 * float(np.percentile(found, share)) if found else float("nan")
+
+
+class Generator:
+    """Asks a service for forecasts from one origin after another."""
+
+    def __init__(self, child: Child, panel: Panel) -> None:
+        self._child = child
+        steps = range(len(panel.values) - 1 - ORIGINS, len(panel.values) - 1)
+        self._paths = [f"/v1/forecast?at={panel.times[step]}Z" for step in steps]
+        self._sent = 0
+        self._free: list[Peer] = []
+
+    def _next(self) -> str:
+        self._sent += 1
+        return self._paths[self._sent % len(self._paths)]
+
+    async def _peer(self) -> Peer:
+        while self._free:
+            peer = self._free.pop()
+            if not peer.transport.is_closing():
+                return peer
+        loop = asyncio.get_running_loop()
+        return (await loop.create_connection(Peer, "127.0.0.1", int(self._child.port)))[1]
+
+    async def _one(self, figures: Figures) -> None:
+        began = time.perf_counter()
+        peer = await self._peer()
+        status = await peer.ask(self._next())
+        figures.note(status, time.perf_counter() - began)
+        if status:
+            self._free.append(peer)
+
+    async def closed(self, clients: int, seconds: float) -> Figures:
+        """Ask again as soon as an answer came, with some clients at once."""
+        figures, ends = Figures(seconds), time.perf_counter() + seconds
+
+        async def client() -> None:
+            while time.perf_counter() < ends:
+                await self._one(figures)
+
+        await asyncio.gather(*(client() for _ in range(clients)))
+        return figures
+
+    async def open(self, rate: float, seconds: float) -> Figures:
+        """Ask at fixed moments."""
+        figures, tasks, began = Figures(seconds), set(), time.perf_counter()
+        for number in range(int(rate * seconds)):
+            delay = began + number / rate - time.perf_counter()
+            if delay > 0:
+                await asyncio.sleep(delay)
+            if len(tasks) < MAX_PEERS:
+                task = asyncio.create_task(self._one(figures))
+                tasks.add(task)
+                task.add_done_callback(tasks.discard)
+            else:
+                figures.note(-1, 0.0)  # the generator itself had no more connections
+        while tasks:
+            await asyncio.wait(tasks)
+        return figures
+
+
+async def measure(child: Child, panel: Panel, seconds: float) -> dict[str, float]:
+    """Return the figures of one service."""
+    generator = Generator(child, panel)
+    await generator.closed(1, 3 * seconds)  # everything is loaded, earlier origins are known
+    single = await generator.closed(1, seconds)
+    full = await generator.closed(8, seconds)
+    C = full.statuses[200] / seconds
+    calm = await generator.open(0.8 * C, seconds)
+    before = resident(child.pid)
+    flood = await generator.open(10 * C, seconds)
+    after = resident(child.pid)
+    await asyncio.sleep(1.0)
+    again = await generator.open(0.5 * C, seconds)
+    median = single.percentile(200, 50)
+    return {
+        "C": C,
+        "single_median_ms": median,
+        "calm_p99_ms": calm.percentile(200, 99),
+        "calm_errors": sum(calm.statuses.values()) - calm.statuses[200],
+        "flood_sent": sum(flood.statuses.values()),
+        "flood_goodput_of_C": flood.statuses[200] / seconds / C,
+        "flood_accepted_p99_ms": flood.percentile(200, 99),
+        "flood_refused": flood.statuses[503],
+        "flood_refused_p99_ms": flood.percentile(503, 99),
+        "flood_other": sum(n for s, n in flood.statuses.items() if s not in (200, 503)),
+        "flood_memory": after / before,
+        "again_p99_ms": again.percentile(200, 99),
+        "again_errors": sum(again.statuses.values()) - again.statuses[200],
+        "full_p99_ms": full.percentile(200, 99),
+        "full_spread_ms": 1e3 * statistics.pstdev(full.latencies[200]),
+    }
+
+
+def resident(pid: int) -> int:
+    """Return the memory of a process in bytes."""
+    return int(Path(f"/proc/{pid}/statm").read_text().split()[1]) * os.sysconf("SC_PAGESIZE")
+
+
+def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
+    """Start a service on one core, and load it from another."""
+    with tempfile.TemporaryDirectory() as folder:
+        nursery = Nursery(run, panel_folder, Path(folder))
+        child = nursery.start(Path(folder) / "store.sqlite")
+        cores = os.sched_getaffinity(0)
+        if len(cores) > 1:
+            for task in Path(f"/proc/{child.pid}/task").iterdir():
+                os.sched_setaffinity(int(task.name), {SERVICE_CORE})
+            os.sched_setaffinity(0, {OWN_CORE})
+        try:
+            return asyncio.run(measure(child, Panel.open(panel_folder), seconds))
+        finally:
+            os.sched_setaffinity(0, cores)
+            child.end(9)
+            nursery.wait(child)
+            nursery.close()
+
+
+if __name__ == "__main__":
+    length = float(sys.argv[3]) if len(sys.argv) > 3 else 10.0
+    figures = run_load(Path(sys.argv[1]), Path(sys.argv[2]), length)
+    print(json.dumps({name: round(value, 3) for name, value in figures.items()}, indent=1))  # noqa: T201

@@ -1,0 +1,141 @@
+"""A server on loopback that shows the page and answers as a test wishes."""
+
+import hashlib
+import json
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qsl, urlsplit
+
+import forecaster
+from forecaster.serve.limits import HEADERS
+from tests.serve.page.town import Town
+
+PAGE = Path(forecaster.__file__).parent / "serve" / "page"
+TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
+@dataclass
+class Answer:
+    """What is sent back, and after how long."""
+
+    body: Any = None  # JSON, unless it is bytes
+    status: int = 200
+    kind: str = "application/json"
+    delay_seconds: float = 0.0
+    headers: dict[str, str] = field(default_factory=dict)
+
+    def to_bytes(self) -> bytes:
+        return self.body if isinstance(self.body, bytes) else json.dumps(self.body).encode()
+
+
+Route = Callable[[Mapping[str, str]], Answer]
+
+
+class Stub:
+    """Answers from a town; a test replaces a route to make it late, broken or away."""
+
+    def __init__(self, town: Town) -> None:
+        self.town = town
+        self.asked: list[tuple[str, dict[str, str], int]] = []  # path, query, status
+        self.url = ""
+        self.ended = threading.Event()  # a late answer is not waited for once the test is over
+        self.routes: dict[str, Route] = {
+            "/v1/locations": lambda _: Answer(town.locations()),
+            "/v1/graph": lambda _: Answer(town.graph()),
+            "/v1/forecast": lambda _: Answer(town.forecast()),
+            "/v1/history": lambda query: Answer(town.history(query)),
+            "/v1/accuracy": lambda _: Answer(town.accuracy()),
+            "/v1/explanation": lambda _: problem(404, "this run gives no explanations"),
+        }
+
+    def answer(self, path: str, query: Mapping[str, str]) -> Answer:
+        if path in self.routes:
+            return self.routes[path](query)
+        name = "index.html" if path == "/" else path.removeprefix("/page/")
+        file = PAGE / name
+        if not file.is_file() or file.parent != PAGE:
+            return problem(404, f"no {path} here")
+        return Answer(file.read_bytes(), kind=TYPES.get(file.suffix, "text/plain"))
+
+    def hurry(self) -> None:
+        """Let pages ask every second for the forecast."""
+        usual = self.routes["/v1/forecast"]
+
+        def soon(query: Mapping[str, str]) -> Answer:
+            answer = usual(query)
+            answer.headers["Cache-Control"] = "max-age=1"
+            return answer
+
+        self.routes["/v1/forecast"] = soon
+
+    def count(self, path: str, status: int = 200) -> int:
+        """Return how often a path was answered with a status."""
+        return sum(asked[0] == path and asked[2] == status for asked in self.asked)
+
+
+def problem(status: int, detail: str, **headers: str) -> Answer:
+    """Return an error as the service tells it."""
+    body = {"type": "about:blank", "title": "refused", "status": status, "detail": detail}
+    return Answer(
+        body | {"code": "refused", "id": "0"}, status, "application/problem+json", headers=headers
+    )
+
+
+@contextmanager
+def serve(town: Town, port: int = 0) -> Iterator[Stub]:
+    """Run a stub until the block ends."""
+    stub = Stub(town)
+
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_GET(self) -> None:
+            url = urlsplit(self.path)
+            query = dict(parse_qsl(url.query))
+            answer = stub.answer(url.path, query)
+            body = answer.to_bytes()
+            etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
+            same = answer.status == 200 and self.headers.get("If-None-Match") == etag
+            status = 304 if same else answer.status
+            stub.asked.append((url.path, query, status))
+            stub.ended.wait(answer.delay_seconds)
+            try:
+                self._send(
+                    status, b"" if same else body, {"ETag": etag} | answer.headers, answer.kind
+                )
+            except (BrokenPipeError, ConnectionResetError):
+                self.close_connection = True  # the page gave up waiting
+
+        def _send(self, status: int, body: bytes, headers: dict[str, str], kind: str) -> None:
+            self.send_response(status)
+            described = {"Content-Type": kind, "Content-Length": str(len(body))}
+            for name, value in (
+                HEADERS | {"Cache-Control": "no-cache"} | described | headers
+            ).items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
+            """Stay silent: tests look at what was asked."""
+
+    server = ThreadingHTTPServer(("127.0.0.1", port), Handler)
+    server.daemon_threads = True
+    stub.url = f"http://127.0.0.1:{server.server_address[1]}/"
+    threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    try:
+        yield stub
+    finally:
+        stub.ended.set()
+        server.shutdown()
+        server.server_close()

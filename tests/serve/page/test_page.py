@@ -1,0 +1,231 @@
+"""The page in a real browser: what it shows, to whom, and what hostile data cannot do."""
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from tests.serve.page.stub import Answer, Stub, problem, serve
+from tests.serve.page.town import Town, make_town
+
+pytestmark = pytest.mark.browser
+
+WIDE, NARROW = {"width": 1280, "height": 800}, {"width": 400, "height": 800}
+HOSTILE = [
+    '<img src=x onerror="window.hurt = 1">',
+    '"><script>window.hurt = 1</script>',
+    "<svg onload=window.hurt=1>",
+    "__proto__",
+    "javascript:window.hurt=1",
+    "'; window.hurt = 1; //",
+    "=cmd()|' /C calc'!A0",
+    "\u202eleft to right\u202c \u0000 \U0001f695",
+    "x" * 3_000,
+    "long words " * 300,
+]
+PAINTED = """(() => {
+  const canvas = document.getElementById("dots");
+  const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  return data.filter((value, i) => i % 4 === 3 && value > 200).length;
+})()"""  # pixels of dots that cover the ground
+
+
+@pytest.mark.parametrize("color_scheme", ["light", "dark"])
+@pytest.mark.parametrize("viewport", [WIDE, NARROW])
+def test_the_page_fits_the_screen_and_draws_dots(
+    tab: Callable[..., Any], viewport: dict[str, int], color_scheme: str
+) -> None:
+    page = tab(viewport=viewport, color_scheme=color_scheme)
+    page.locator("#rows li").first.click()
+    page.wait_for_selector("rect.observed")
+    assert page.evaluate("document.documentElement.scrollWidth") <= viewport["width"]
+    assert page.evaluate(PAINTED) > 1_000
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert (sum(map(int, re.findall(r"\d+", ground))) < 200) is (color_scheme == "dark")
+
+
+def test_W1_markup_in_names_stays_text(tab: Callable[..., Any], town: Town) -> None:
+    town.names[: len(HOSTILE)] = HOSTILE
+    town.ids[: len(HOSTILE)] = HOSTILE
+    town.edges = [{"a": a, "b": b, "strength": 0.5} for a in HOSTILE for b in HOSTILE if a < b]
+    page = tab(viewport=NARROW)
+    for name in HOSTILE:
+        page.fill("#wanted", name.strip())
+        shown = page.locator("#rows li .name").first
+        assert shown.text_content() == name
+        shown.click()
+        page.wait_for_selector("rect.observed")
+        assert page.text_content("#name") == name
+        page.hover("#dots", position={"x": 200, "y": 200})
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main script, main img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
+
+
+def test_W1_markup_in_explanations_and_problems_stays_text(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    stub.routes["/v1/explanation"] = lambda _: Answer({"detail": HOSTILE[0]}, 400)
+    page = tab(path="#L0003")
+    page.locator(".why", has_text="onerror").wait_for()
+    assert page.evaluate("window.hurt") is None
+
+
+@pytest.mark.slow
+def test_W6_5464_locations_are_drawn_without_outside_hosts(browser: Any) -> None:
+    asked: list[str] = []
+    with serve(make_town(5_464)) as stub:
+        page = browser.new_page(viewport=WIDE)
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(stub.url)
+        page.wait_for_selector("body[data-state='current']")
+        page.fill("#wanted", "L5464")
+        page.locator("#rows li").first.click()
+        page.wait_for_selector("rect.observed")
+        assert page.evaluate(PAINTED) > 10_000
+        assert asked
+        assert [url for url in asked if not url.startswith(stub.url)] == []
+        page.context.close()
+
+
+def test_everything_can_be_reached_by_keyboard(tab: Callable[..., Any]) -> None:
+    page = tab(viewport=WIDE)
+    page.keyboard.press("/")
+    page.keyboard.type("avenue 1")
+    page.keyboard.press("Enter")
+    first = page.evaluate("document.activeElement.querySelector('.name').textContent")
+    page.keyboard.press("ArrowDown")
+    second = page.evaluate("document.activeElement.querySelector('.name').textContent")
+    assert first != second
+    page.keyboard.press("Enter")
+    assert page.text_content("#name") == second
+    assert page.evaluate("document.activeElement.id") == "name"
+    page.keyboard.press("Escape")
+    assert page.evaluate("document.activeElement.querySelector('.name').textContent") == second
+    page.focus("#dots")
+    page.keyboard.press("ArrowRight")
+    there = page.text_content("#tip strong")
+    page.keyboard.press("Enter")
+    assert page.text_content("#name") == there
+
+
+def test_every_stop_of_the_keyboard_shows_where_it_is(tab: Callable[..., Any]) -> None:
+    page = tab(viewport=WIDE, path="#L0003")
+    page.wait_for_selector("rect.observed")
+    seen = set()
+    for _ in range(30):
+        page.keyboard.press("Tab")
+        where = page.evaluate(
+            """(() => {
+              const node = document.activeElement;
+              const marked = node.matches(".choice input") ? node.nextSibling : node;
+              return [node.id || node.name || node.tagName, getComputedStyle(marked).outlineStyle];
+            })()"""
+        )
+        seen.add(where[0])
+        assert where[1] != "none" or where[0] in ("name", "BODY"), where
+    assert {"wanted", "dots", "play", "step", "colour", "back", "range", "csv"} <= seen
+
+
+def test_the_slider_moves_map_list_and_place_together(tab: Callable[..., Any], town: Town) -> None:
+    page = tab(path="#L0003")
+    expected = town.forecast()["forecasts"][2]["y_hat"]
+    page.focus("#step")
+    for k, clock in enumerate(["15:00", "16:00", "17:00"]):
+        assert page.text_content("#when") == f"{clock} UTC−4"
+        shown = page.text_content("#now .main dd").replace("−", "-")
+        assert float(shown) == pytest.approx(expected[k], abs=0.51)
+        page.keyboard.press("ArrowRight")
+
+
+def test_playing_goes_round(tab: Callable[..., Any]) -> None:
+    page = tab()
+    page.click("#play")
+    page.locator("#when", has_text="16:00").wait_for()
+    page.click("#play")
+    assert page.get_attribute("#play", "aria-pressed") == "false"
+
+
+@pytest.mark.parametrize(("unplaced", "said"), [(23, "No coordinates"), (5, "5 places without")])
+def test_places_without_coordinates_stand_in_a_grid_that_says_so(
+    tab: Callable[..., Any], town: Town, unplaced: int, said: str
+) -> None:
+    town.lat[:unplaced] = np.nan
+    page = tab()
+    assert said in page.text_content("#layout")
+    assert page.evaluate(PAINTED) > 500
+
+
+def test_a_place_with_no_forecast_shows_none(tab: Callable[..., Any], stub: Stub) -> None:
+    body = stub.town.forecast()
+    body["forecasts"][2] |= {name: [None] * 3 for name in ("y_hat", "q10", "q50", "q90")}
+    del body["forecasts"][3]
+    stub.routes["/v1/forecast"] = lambda _: Answer(body)
+    page = tab(path="#L0003")
+    assert page.text_content("#now .main dd") == "–"
+    page.goto(stub.url + "#L0004")
+    page.reload()
+    page.locator("#ident", has_text="L0004").wait_for()
+    assert page.text_content("#now .main dd") == "–"
+
+
+def test_a_run_without_quantiles_shows_no_range(tab: Callable[..., Any], stub: Stub) -> None:
+    stub.routes["/v1/locations"] = lambda _: Answer(stub.town.locations() | {"quantiles": []})
+    page = tab(path="#L0003")
+    page.wait_for_selector("path.expected")
+    assert "likely" not in page.text_content("#now")
+    assert page.locator("path.band").count() == 0
+
+
+def test_another_run_brings_its_own_places(tab: Callable[..., Any], stub: Stub) -> None:
+    town = stub.town
+    stub.hurry()
+    page = tab(path="#L0003")
+    town.names[2] = "Renamed by the new run"
+    stub.routes["/v1/forecast"] = lambda _: Answer(town.forecast() | {"model": "another"})
+    page.locator("#name", has_text="Renamed").wait_for()
+
+
+def test_what_is_not_known_of_a_place_is_said(tab: Callable[..., Any], stub: Stub) -> None:
+    stub.routes["/v1/history"] = lambda _: problem(503, "the disk is full")
+    page = tab(path="#L0003")
+    page.locator(
+        ".plot", has_text="Not known: the service answered 503: the disk is full."
+    ).wait_for()
+    page.locator(".why", has_text="Not known").wait_for()
+    assert page.locator("#now .main dd").text_content() != "–"
+
+
+def test_reasons_tell_hours_places_and_the_whole_city_apart(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query))
+    page = tab(path="#L0003")
+    why = page.locator(".why")
+    page.locator(".why .apart", has_text="37 % of what other places do").wait_for()
+    assert "this place itself" in why.text_content()
+    first = page.locator(".why .rows").first.locator("li")
+    assert (
+        first.first.locator(".change").text_content() == "60 %"
+    )  # 0.4 + 0.2: one hour, looked at twice
+    assert "rank correlation" in why.text_content()
+
+
+def test_measurements_below_zero_are_shown_as_they_are(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    town = stub.town
+    body = town.forecast()
+    town.values -= 1_000.0
+    stub.routes["/v1/locations"] = lambda _: Answer(town.locations() | {"kind": "measurement"})
+    for row in body["forecasts"]:
+        row |= {name: [-1_000.0, -900.0, -800.0] for name in ("y_hat", "q10", "q50", "q90")}
+    stub.routes["/v1/forecast"] = lambda _: Answer(body)
+    page = tab(path="#L0003")
+    page.wait_for_selector("rect.observed")
+    assert page.text_content("#totals dd") == "−1,000"
+    assert page.text_content("#totals dt") == "on average at 15:00"
+    assert page.text_content("#now .main dd") == "−1,000"
+    assert page.locator("text.label.end", has_text="−").count() > 0

@@ -1,0 +1,127 @@
+"""The application as a whole: its document, its page, its health, its figures."""
+
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from forecaster.serve.assets import load_assets
+from tests.serve.asking import TOKEN
+from tests.serve.conftest import Hands, Running
+
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
+
+
+@pytest.mark.slow
+def test_V4_whatever_the_document_allows_is_answered_as_it_says(
+    service: Running, rounds: Callable[[int, int], int]
+) -> None:
+    """Ten thousand requests in torture: no 5xx, and all answers conform to the document."""
+    schema = schemathesis.openapi.from_url(f"http://127.0.0.1:{service.port}/v1/openapi.json")
+    sent = 0
+    for result in schema.get_all_operations():
+        operation = result.ok()
+        share = rounds(6, 1_000)
+
+        @settings(
+            max_examples=share,
+            database=None,
+            suppress_health_check=list(HealthCheck),
+            deadline=None,
+        )
+        @given(
+            case=st.one_of(operation.as_strategy(), operation.as_strategy(GenerationMode.NEGATIVE))
+        )
+        def ask(case: schemathesis.Case) -> None:
+            nonlocal sent
+            sent += 1
+            headers = {"Authorization": f"Bearer {TOKEN}"}
+            case.call_and_validate(checks=CHECKS, headers=headers)
+
+        ask()
+    assert sent >= rounds(40, 10_000)
+
+
+def test_the_document_names_every_endpoint(service: Running) -> None:
+    document = service.get("/v1/openapi.json").json
+    assert set(document["paths"]) == {
+        "/v1/locations", "/v1/graph", "/v1/forecast", "/v1/history", "/v1/accuracy",
+        "/v1/explanation", "/v1/observations", "/v1/covariates", "/livez", "/readyz", "/metrics",
+    }  # fmt: skip
+    assert "ProblemDetails" in document["components"]["schemas"]
+
+
+def test_problems_have_one_form(service: Running) -> None:
+    for method, path, status in (
+        ("GET", "/nowhere", 404),
+        ("DELETE", "/v1/forecast", 405),
+        ("GET", "/v1/observations", 405),
+        ("GET", "/v1/history?hours=x", 422),
+        ("POST", "/v1/observations", 401),
+        ("GET", "/page/none.js", 404),
+    ):
+        reply = service.send(method, path, None)
+        assert reply.status == status
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert list(reply.json) == ["type", "title", "status", "detail", "code", "id"]
+        assert reply.json["id"] == reply.headers["x-request-id"]
+
+
+def test_the_page_is_served_by_name_alone(service: Running) -> None:
+    assets = load_assets()
+    assert service.get("/").body == assets["index.html"].body
+    for name, asset in assets.items():
+        reply = service.get(f"/page/{name}")
+        assert (reply.status, reply.body) == (200, asset.body)
+        assert reply.headers["content-type"].startswith(asset.media_type)
+        again = service.get(f"/page/{name}", If_None_Match=reply.headers["etag"])
+        assert again.status == 304
+
+
+def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands) -> None:
+    service.get("/v1/forecast")
+    clock.pass_hours(1)
+    lines = service.get("/metrics").body.decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert all(float(value) >= 0 for value in values.values())
+    label = '{method="GET",route="/v1/forecast",status="200"}'
+    assert values[f"forecaster_requests_total{label}"] == "1"
+    assert values["forecaster_data_age_seconds"] == "3660"
+    assert values["forecaster_ready"] == "1"
+    assert (
+        values['forecaster_request_seconds_bucket{le="+Inf"}']
+        == values["forecaster_request_seconds_count"]
+    )
+
+
+def test_unlikely_bytes_anywhere_are_no_fault_of_ours(service: Running) -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(st.text(max_size=40), st.text(max_size=40))
+    def ask(name: str, value: str) -> None:
+        for path in ("/v1/forecast", "/v1/history", "/page/" + quote(name, safe="")):
+            reply = service.get(f"{path}?{quote(name)}={quote(value)}")
+            assert reply.status < 500
+            if reply.headers["content-type"] == "application/problem+json":
+                json.loads(reply.body)
+
+    ask()

@@ -1,0 +1,64 @@
+"""What is safe on disk is what is seen."""
+
+import asyncio
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.panel.panel import Panel
+from forecaster.serve.live import MAX_WRITES, Live, identify
+from forecaster.serve.problems import Problem
+from forecaster.serve.store import Entry, Store
+
+
+def entry(panel: Panel, step: int, value: float | None) -> Entry:
+    return panel.locations.ids[0], int(panel.times[step].astype(np.int64)), value
+
+
+def test_a_new_start_sees_what_was_written(panel: Panel, tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    first = Live(panel, Store(path, identify(panel)))
+    asyncio.run(first.write("observations", [entry(panel, 5, 77.0)], 0, None))
+    asyncio.run(first.write("observations", [entry(panel, 6, None)], 0, None))
+    first.close()
+    again = Live(panel, Store(path, identify(panel)))
+    assert again.overlay.version == first.overlay.version == 2
+    assert np.array_equal(again.overlay.values(0, 9), first.overlay.values(0, 9), equal_nan=True)
+    again.close()
+
+
+def test_an_unchanged_value_is_no_new_state(live: Live, panel: Panel) -> None:
+    for _ in range(2):
+        asyncio.run(live.write("observations", [entry(panel, 5, 77.0)], 0, None))
+    assert live.overlay.version == 1
+
+
+def test_too_many_writes_are_refused(live: Live, panel: Panel) -> None:
+    async def send() -> list[object]:
+        writes = [
+            live.write("observations", [entry(panel, 5, float(n))], 0, None)
+            for n in range(MAX_WRITES + 5)
+        ]
+        return await asyncio.gather(*writes, return_exceptions=True)
+
+    refused = [one for one in asyncio.run(send()) if isinstance(one, Problem)]
+    assert [problem.status_code for problem in refused] == [503] * 5
+
+
+def test_whoever_leaves_does_not_stop_a_write(live: Live, panel: Panel) -> None:
+    async def leave() -> None:
+        task = asyncio.create_task(live.write("observations", [entry(panel, 5, 3.0)], 0, None))
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(leave())
+    live._writer.submit(lambda: None).result()
+    assert live.overlay.version == 1
+
+
+def test_panels_are_told_apart(panel: Panel) -> None:
+    other = panel.select(tuple(reversed(panel.locations.ids)))
+    assert identify(panel) != identify(other)

@@ -1,0 +1,34 @@
+"""A service put together from its parts."""
+
+from pathlib import Path
+
+import pytest
+
+from forecaster.errors import ConfigError
+from forecaster.panel.panel import Panel
+from forecaster.serve.replay import Replay
+from forecaster.serve.service import open_engine, open_replay, read_token
+from tests.serve.asking import TOKEN
+from tests.serve.conftest import HOURS
+
+
+def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_path: Path) -> None:
+    engine = open_engine(run, panel, tmp_path / "s.sqlite")
+    assert engine.feed().dead  # that was in 2015
+    engine.close()
+    replayed = open_replay(run, Replay(whole, HOURS, 1e9))
+    assert replayed.feed().newest == HOURS - 1
+    assert replayed.feeder is not None
+    replayed.close()
+
+
+def test_a_token_is_read_from_a_file_of_its_owner(tmp_path: Path) -> None:
+    file = tmp_path / "token"
+    with pytest.raises(ConfigError, match="no token can be read"):
+        read_token(file)
+    file.write_text(f"{TOKEN}\n")
+    file.chmod(0o600)
+    assert read_token(file) == TOKEN
+    file.chmod(0o640)
+    with pytest.raises(ConfigError, match="others may read"):
+        read_token(file)

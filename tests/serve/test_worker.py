@@ -1,0 +1,69 @@
+"""One thread, a bounded queue, a deadline."""
+
+import asyncio
+import threading
+
+import pytest
+
+from forecaster.serve.problems import Problem
+from forecaster.serve.worker import Worker
+
+
+def test_jobs_run_one_after_another() -> None:
+    async def ask() -> list[int]:
+        worker = Worker(limit=7, seconds=5.0)
+        return await asyncio.gather(*(worker.run(lambda n=n: n * n) for n in range(7)))
+
+    assert asyncio.run(ask()) == [0, 1, 4, 9, 16, 25, 36]
+
+
+def test_an_error_reaches_whoever_waits() -> None:
+    def fail() -> None:
+        raise ZeroDivisionError("a fault")
+
+    async def ask() -> int:
+        worker = Worker(limit=2, seconds=5.0)
+        with pytest.raises(ZeroDivisionError, match="a fault"):
+            await worker.run(fail)
+        return await worker.run(lambda: 5)
+
+    assert asyncio.run(ask()) == 5
+
+
+def test_V7_what_does_not_fit_the_queue_is_refused_at_once() -> None:
+    async def ask() -> tuple[list[object], int]:
+        worker, gate = Worker(limit=3, seconds=5.0), threading.Event()
+        waiting = [asyncio.create_task(worker.run(gate.wait)) for _ in range(3)]
+        await asyncio.sleep(0)
+        with pytest.raises(Problem) as refusal:
+            await worker.run(lambda: None)
+        headers = refusal.value.headers or {}
+        assert (refusal.value.status_code, headers["Retry-After"]) == (503, "1")
+        gate.set()
+        done = await asyncio.gather(*waiting)
+        return list(done), worker.pending
+
+    assert asyncio.run(ask()) == ([True, True, True], 0)
+
+
+def test_V14_a_job_that_hangs_is_left_behind() -> None:
+    async def ask() -> tuple[int, int, int, int]:
+        worker, gate = Worker(limit=5, seconds=0.2), threading.Event()
+        with pytest.raises(Problem) as refusal:
+            await worker.run(gate.wait)
+        answer = await worker.run(lambda: 7)  # by another thread
+        gate.set()
+        return refusal.value.status_code, answer, worker.replaced, worker.pending
+
+    assert asyncio.run(ask()) == (504, 7, 1, 0)
+
+
+def test_V14_what_never_began_is_refused_as_busy() -> None:
+    async def ask() -> list[int]:
+        worker, gate = Worker(limit=5, seconds=0.2), threading.Event()
+        tasks = [asyncio.create_task(worker.run(gate.wait)) for _ in range(2)]
+        done = await asyncio.gather(*tasks, return_exceptions=True)
+        gate.set()
+        return [one.status_code for one in done if isinstance(one, Problem)]
+
+    assert sorted(asyncio.run(ask())) == [503, 504]
