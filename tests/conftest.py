@@ -57,7 +57,8 @@ NAMED = pytest.StashKey[set[str]]()
 def pytest_testnodedown(node: Any) -> None:
     """Take in what a process of pytest-xdist has found."""
     known = node.config.stash.get(NAMED, set())
-    node.config.stash[NAMED] = known | set(node.workeroutput.get("named", ()))
+    output = getattr(node, "workeroutput", {})  # a process that died has none
+    node.config.stash[NAMED] = known | set(output.get("named", ()))
 
 
 def pytest_terminal_summary(

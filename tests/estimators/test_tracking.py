@@ -73,14 +73,19 @@ def test_a_forecast_counts_once_its_step_has_come(calibration: Calibration) -> N
     np.testing.assert_allclose(found[2, 1], 1 + GAMMA * 0.9, rtol=1e-6)
 
 
-def test_equal_values_are_on_neither_side(calibration: Calibration) -> None:
-    tracker, base = Tracker(calibration), flat_base(1).row(0)
-    tracker.issue(base, counts=True)
-    tracker.observe(np.full(PLACES, -1, np.float32))  # as the lowest quantile
-    found = tracker.issue(base, counts=True)
-    assert found is not None
-    expected = [-1, -GAMMA * (1 - 0.5), 1 - GAMMA * (1 - 0.9)]  # all below the others
-    np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
+def test_equal_values_are_on_neither_side_and_within_the_outermost(
+    calibration: Calibration,
+) -> None:
+    for value, expected in (
+        (0.0, [-1 + GAMMA * 0.1, 0, 1 - GAMMA * 0.1]),  # as the middle, which stays
+        (-1.0, [-1 + GAMMA * 0.1, -GAMMA * 0.5, 1 - GAMMA * 0.1]),  # as the lowest: not beyond
+    ):
+        tracker, base = Tracker(calibration), flat_base(1).row(0)
+        tracker.issue(base, counts=True)
+        tracker.observe(np.full(PLACES, value, np.float32))
+        found = tracker.issue(base, counts=True)
+        assert found is not None
+        np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
 
 
 def test_coverage_is_found_whatever_the_base(calibration: Calibration, noise: Panel) -> None:

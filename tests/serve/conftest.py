@@ -97,6 +97,9 @@ def engine(run: Path, live: Live, clock: Hands) -> Iterator[Engine]:
     made.explainer.close()
 
 
+STOP_SECONDS = 30  # more than its own limits for ending
+
+
 @dataclass
 class Running(Asking):
     """A service that runs in a thread."""
@@ -116,7 +119,7 @@ def running(engine: Engine, token: str | None = TOKEN) -> Iterator[Running]:
         loops.append(asyncio.get_running_loop())
         await server.serve()
 
-    thread = threading.Thread(target=lambda: asyncio.run(run()))
+    thread = threading.Thread(target=lambda: asyncio.run(run()), daemon=True)
     thread.start()
     while not server.started and thread.is_alive():
         threading.Event().wait(0.01)
@@ -124,7 +127,8 @@ def running(engine: Engine, token: str | None = TOKEN) -> Iterator[Running]:
         yield Running(server.url.rpartition(":")[2], engine, server, loops[0])
     finally:
         server.should_exit = True
-        thread.join()
+        thread.join(STOP_SECONDS)
+        assert not thread.is_alive(), "the service did not stop"
 
 
 @pytest.fixture

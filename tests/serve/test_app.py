@@ -1,11 +1,13 @@
 """The application as a whole: its document, its page, its health, its figures."""
 
+import asyncio
 import json
 from collections.abc import Callable
 from urllib.parse import quote
 
 import pytest
 import schemathesis
+from fastapi import FastAPI
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis.checks import not_a_server_error
@@ -18,7 +20,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+from forecaster.serve.app import _live
 from forecaster.serve.assets import load_assets
+from forecaster.serve.engine import Engine
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import Hands, Running
 
@@ -125,3 +129,23 @@ def test_unlikely_bytes_anywhere_are_no_fault_of_ours(service: Running) -> None:
                 json.loads(reply.body)
 
     ask()
+
+
+def test_a_feed_that_failed_does_not_keep_the_service_from_ending(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("no more to come")
+
+    async def live() -> None:
+        app = FastAPI()
+        app.state.engine = engine
+        async with _live(app):
+            await asyncio.sleep(0.01)
+
+    closed: list[bool] = []
+    monkeypatch.setattr(engine, "feeder", fail)
+    monkeypatch.setattr(engine, "close", lambda: closed.append(True))
+    asyncio.run(live())
+    assert closed == [True]
+    assert "no more to come" in caplog.text

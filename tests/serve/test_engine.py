@@ -1,6 +1,7 @@
 """Forecasts are computed once each, and belong to one model and one state of the data."""
 
 import asyncio
+import sys
 import threading
 import time
 from collections.abc import Callable
@@ -8,25 +9,33 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copytree
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import ArtifactError
+from forecaster.errors import ArtifactError, DataError
+from forecaster.estimators.question import refuse_unknown_future
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
-from forecaster.serve.engine import Engine
+from forecaster.serve.answer import Model, cut
+from forecaster.serve.engine import ACCURACY_HOURS, Engine, _explain
 from forecaster.serve.forecasts import UNADJUSTED
 from forecaster.serve.live import Live, identify
+from forecaster.serve.overlay import Overlay
 from forecaster.serve.service import load_model
 from forecaster.serve.store import Store
 from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS, Hands, Running, fit
 
 
-def test_the_same_question_is_computed_once(engine: Engine) -> None:
+def test_the_same_question_is_computed_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forecaster.serve.engine.PREPARE_SECONDS", 10.0)
+
     async def ask() -> None:
         await asyncio.gather(*(engine.forecast(HOURS - 5) for _ in range(7)))
         await engine.forecast(HOURS - 5)
@@ -208,3 +217,132 @@ def test_a_past_that_needs_long_is_told_without_adjusted_intervals_first(
     static = estimator.predict_quantiles(panel, origin, online=False)[0]
     assert np.allclose(first.quantiles, static)
     assert not np.allclose(last.quantiles, static)
+
+
+def without_weather_ahead(panel: Panel) -> Panel:
+    """Return the panel with covariates that are unknown from two hours before its end."""
+    own, world = panel.local_covariates, panel.covariates.values[:HOURS].copy()
+    world[-2:] = np.nan
+    return replace(
+        panel,
+        covariates=replace(panel.covariates, values=world),
+        local_covariates=replace(own, values=own.values[:, :HOURS]),
+    )
+
+
+def test_an_explanation_needs_no_weather_ahead(
+    run: Path, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Panel] = []
+
+    def explain(_: object, part: Panel, *__: object) -> Any:
+        seen.append(part)
+        return SimpleNamespace(to_dict=dict)
+
+    module = SimpleNamespace(explain=explain)  # whose import takes seconds
+    monkeypatch.setitem(sys.modules, "forecaster.evaluation.explain", module)
+    blind = without_weather_ahead(panel)
+    model, overlay = load_model(run), Overlay(blind)
+    _explain(model, overlay, HOURS - 1, panel.locations.ids[0])
+    refuse_unknown_future(seen[0], len(seen[0].values) - 1, 3)  # nothing is unknown any more
+    part, own = cut(model, overlay, HOURS - 1)
+    origins = np.array([own])
+    told = model.estimator.predict(part, origins, "persist")
+    assert np.array_equal(model.estimator.predict(seen[0], origins, "observed"), told)
+
+
+def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
+    engine: Engine, run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise DataError("history too short")
+
+    def load() -> Model:
+        model = load_model(run)
+        monkeypatch.setattr(model.estimator, "predict", refuse)
+        return model
+
+    before, engine._load = engine.model, load
+    asyncio.run(engine.reload())
+    assert (engine.model, engine.reloads) == (before, {"done": 0, "failed": 1})
+    monkeypatch.setattr(before.estimator, "predict", refuse)
+    asyncio.run(engine.reload())  # the present one cannot forecast either
+    assert engine.reloads == {"done": 1, "failed": 1}
+
+
+def test_V13_whatever_a_run_raises_is_counted_and_one_is_loaded_at_a_time(engine: Engine) -> None:
+    loading: list[int] = []
+
+    def load() -> Model:
+        loading.append(1)
+        assert len(loading) == 1
+        time.sleep(0.01)
+        loading.pop()
+        raise RuntimeError("not one of ours")
+
+    async def reload_often() -> None:
+        await asyncio.gather(*(engine.reload() for _ in range(3)))
+
+    engine._load = load
+    asyncio.run(reload_often())
+    assert (loading, engine.reloads) == ([], {"done": 0, "failed": 3})
+
+
+def test_the_ledger_holds_all_origins_of_short_steps(
+    run: Path, panel: Panel, clock: Hands, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Engine, "_loaded", lambda *_: load_model(run))
+    short = replace(panel, clock=replace(panel.clock, step_minutes=5))
+    engine = Engine(partial(load_model, run), Live(short, Store(None, identify(short))), clock)
+    steps = engine._count_steps(ACCURACY_HOURS)
+    for origin in engine.ledger.lacking(engine.model, 5_000, steps):
+        engine.ledger.skip(engine.model, origin)
+    assert steps == 2_016
+    assert engine.ledger.lacking(engine.model, 5_000, steps) == []
+    engine.close()
+
+
+def test_the_age_of_data_is_that_of_the_state_asked_for(engine: Engine) -> None:
+    before = engine.overlay
+    cells = [(HOURS - 1, n, None) for n in range(5)]
+    engine.live.overlay = before.with_cells(cells, 1)
+    assert engine.feed().newest == HOURS - 2
+    assert engine.feed(before).newest == HOURS - 1
+
+
+def test_an_explanation_is_of_the_data_it_began_with(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, explained = engine.overlay, list[Overlay]()
+
+    async def change(*_: object) -> Any:
+        engine.live.overlay = began.with_cells([(HOURS - 1, 0, 500.0)], 1)
+        return await forecast(*_)
+
+    forecast = engine._forecast
+    monkeypatch.setattr(engine, "_forecast", change)
+    monkeypatch.setattr(
+        "forecaster.serve.engine._explain", lambda _, overlay, *__: explained.append(overlay) or {}
+    )
+    answer, _, _ = asyncio.run(engine.explain("any", None))
+    assert (answer.key.version, explained) == (0, [began])
+
+
+def test_a_model_that_keeps_failing_is_logged_once(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    asked: list[float] = []
+
+    def fail(*_: object) -> None:
+        asked.append(time.monotonic())
+        raise RuntimeError("a fault")
+
+    async def watch() -> None:
+        with pytest.raises(TimeoutError):
+            await asyncio.wait_for(engine.watch(), 1.0)
+
+    monkeypatch.setattr(engine._forecasts, "answer", fail)
+    monkeypatch.setattr("forecaster.serve.engine.WATCH_SECONDS", 0.01)
+    asyncio.run(watch())
+    assert 2 <= len(asked) <= 8  # 0.02 s, 0.04 s, … later
+    assert caplog.text.count("no forecast from") == 1

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
+from forecaster.serve.intake import AHEAD_SECONDS
 from forecaster.serve.live import MAX_WRITES, Live, identify
 from forecaster.serve.problems import Problem
 from forecaster.serve.store import Entry, Store
@@ -62,3 +63,24 @@ def test_whoever_leaves_does_not_stop_a_write(live: Live, panel: Panel) -> None:
 def test_panels_are_told_apart(panel: Panel) -> None:
     other = panel.select(tuple(reversed(panel.locations.ids)))
     assert identify(panel) != identify(other)
+
+
+def test_a_partial_hour_is_final_once_it_comes_again_even_unchanged(
+    live: Live, panel: Panel
+) -> None:
+    end = len(panel.values)
+    begin = live.overlay.start_seconds + end * 3600
+    entries: list[Entry] = [(name, begin, 0.0) for name in panel.locations.ids]
+    asyncio.run(live.write("observations", entries, begin + 1800, None))
+    assert live.overlay.newest(end + 1) == end - 1
+    asyncio.run(live.write("observations", entries, begin + 3600, None))
+    assert live.overlay.newest(end + 1) == end
+    assert live.overlay.version == 1  # no value is another
+
+
+def test_a_clock_that_is_a_little_ahead_sends_final_values(live: Live, panel: Panel) -> None:
+    end = len(panel.values)
+    begin = live.overlay.start_seconds + end * 3600
+    entries: list[Entry] = [(name, begin, 0.0) for name in panel.locations.ids]
+    asyncio.run(live.write("observations", entries, begin + 3600 - AHEAD_SECONDS, None))
+    assert live.overlay.newest(end + 1) == end

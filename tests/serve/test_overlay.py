@@ -93,3 +93,21 @@ def test_a_panel_is_not_touched(panel: Panel) -> None:
     before = panel.values.copy()
     Overlay(panel).with_cells([(3, 1, 99.0)], 1)
     assert np.array_equal(panel.values, before)
+
+
+def test_steps_before_the_panel_are_unknown_and_shift_nothing() -> None:
+    values = Overlay(PANEL).values(-3, 2)
+    assert np.isnan(values[:3]).all()
+    assert np.array_equal(values[3:], PANEL.values[:2])
+
+
+def test_what_came_before_its_step_was_over_is_not_final_until_it_comes_again() -> None:
+    cells = [(HOURS, n, 1.0) for n in range(11)]
+    early = Overlay(PANEL).with_cells(cells, 1, {HOURS})
+    assert early.newest(HOURS + 1) == HOURS - 1
+    assert early.values(HOURS, HOURS + 1)[0, 0] == 1.0
+    assert np.isnan(early.final(HOURS, HOURS + 1)).all()
+    most = early.with_cells(cells[:10], 2)
+    assert most.newest(HOURS + 1) == HOURS
+    assert np.isnan(most.final(HOURS, HOURS + 1)).sum() == 1
+    assert not early.with_cells(cells, 2).early

@@ -1,5 +1,6 @@
 """Connections end in time, and refusals cost little."""
 
+import json
 import socket
 import threading
 import time
@@ -86,7 +87,7 @@ def test_V6_a_connection_that_is_kept_gets_a_deadline_for_each_request(service: 
 def test_a_silent_connection_makes_room_for_a_new_one(
     service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(protocol, "MAX_CONNECTIONS", 5)
+    monkeypatch.setattr(service.server.config.http_protocol_class, "room", 5)
     silent = [socket.create_connection(("127.0.0.1", int(service.port)), 5) for _ in range(9)]
     for _ in range(5):
         assert service.get("/livez").status == 200
@@ -121,6 +122,28 @@ def test_a_refused_connection_goes_on(service: Running, panel: Panel) -> None:
         assert peer.recv(65536).startswith(b"HTTP/1.1 200")
 
 
+HALF = b"GET /livez HTTP/1.1\r\nX-A: "  # what follows is the header's value
+COSTLY = b"GET /v1/forecast?at= HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+
+def test_V19_a_refusal_answers_no_half_of_a_request(service: Running) -> None:
+    service.engine.worker.limit = 0
+    with socket.create_connection(("127.0.0.1", int(service.port)), 5) as peer:
+        peer.sendall(HALF)
+        time.sleep(0.2)  # for two packets
+        peer.sendall(COSTLY)
+        answer = b"".join(iter(lambda: peer.recv(65536), b""))
+    assert answer.count(b"HTTP/1.1 ") == 1
+    assert answer.endswith(b'{"status":"alive"}')
+
+
+def test_V19_lines_that_end_otherwise_hide_no_request(service: Running) -> None:
+    service.engine.worker.limit = 0
+    first = b"GET /v1/forecast?at= HTTP/1.1\nHost: x\n\n"
+    last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+    assert service.raw(first + last, 5.0).count(b"HTTP/1.1 ") == 2
+
+
 def test_two_requests_in_one_packet_are_both_answered(service: Running) -> None:
     one = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
@@ -150,18 +173,27 @@ ODD = [
 @pytest.mark.parametrize("raw", ODD, ids=range(len(ODD)))
 def test_V19_what_is_no_request_is_refused(service: Running, raw: bytes) -> None:
     answer = service.raw(raw, 5.0)
-    assert answer[:10] == b"HTTP/1.1 4" or answer[:12] == b"HTTP/1.1 501", answer[:99]
+    assert answer[:10] == b"HTTP/1.1 4", answer[:99]
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert b"content-type: application/problem+json" in head.lower()
+    told, _ = json.JSONDecoder().raw_decode(body.decode())  # another refusal may follow
+    assert told["code"]
+    assert told["status"] == int(answer[9:12])
     assert service.get("/livez").status == 200
 
 
 def test_V19_length_and_chunks_cannot_smuggle_a_request(service: Running) -> None:
-    raw = (
-        f"POST /v1/observations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
-        "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
-        "0\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
-    ).encode()
-    answer = service.raw(raw, 3.0)
-    assert b'"alive"' not in answer
+    for method, path in (("GET", "/livez"), ("POST", "/v1/observations")):
+        raw = (
+            f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
+            "Content-Type: application/json\r\n"
+            "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
+            "2\r\n{}\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
+        ).encode()
+        answer = service.raw(raw, 3.0)
+        assert answer.startswith(b"HTTP/1.1 400")
+        assert b'"two_lengths"' in answer
+        assert answer.count(b"HTTP/1.1 ") == 1
 
 
 def test_V19_ranges_are_ignored(service: Running) -> None:

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import threading
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -14,6 +15,9 @@ import pytest
 
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
+from forecaster.serve import reading, render, views
+from forecaster.serve.answer import Answer
+from forecaster.serve.engine import Feed
 from tests.serve.conftest import HOURS, Hands, Running
 
 
@@ -97,7 +101,9 @@ def test_csv_is_the_long_table(service: Running, panel: Panel) -> None:
     reply = service.get("/v1/forecast?format=csv")
     rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
     assert reply.headers["content-type"].startswith("text/csv")
-    assert list(rows[0]) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat", "q10", "q50", "q90"]
+    numbers = ["y_hat", "q10", "q50", "q90"]
+    carried = ["model", "data_version", "stale", "degraded"]
+    assert list(rows[0]) == ["unique_id", "ds", "ds_local", "cutoff", *numbers, *carried]
     assert len(rows) == 15
     assert reply.headers["x-forecast-origin"] == f"{panel.times[-1]}Z"
 
@@ -123,6 +129,34 @@ def test_history_ends_with_the_last_whole_hour(service: Running, panel: Panel) -
     told = service.get(f"/v1/history?location={panel.locations.ids[1]}&hours=5").json
     assert told["values"] == panel.values[-5:, 1].tolist()
     assert told["steps"][-1]["ds"] == f"{panel.times[-1]}Z"
+
+
+def test_a_history_of_too_many_steps_is_refused(
+    service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(reading, "MAX_HISTORY_STEPS", 7)
+    path = f"/v1/history?location={panel.locations.ids[1]}&hours="
+    assert service.get(f"{path}7").status == 200
+    reply = service.get(f"{path}8")
+    assert (reply.status, reply.json["code"]) == (422, "too_long")
+
+
+@pytest.mark.parametrize("path", ["forecast?format=csv", "forecast?format=geojson", "history?"])
+def test_what_takes_long_to_write_holds_up_nobody_else(
+    service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch, path: str
+) -> None:
+    threads: list[str] = []
+    describe = render.describe_steps
+
+    def noted(*args: Any) -> Any:
+        threads.append(threading.current_thread().name)
+        return describe(*args)
+
+    service.get("/v1/forecast")  # from now on it is computed no more
+    monkeypatch.setattr(render, "describe_steps", noted)
+    monkeypatch.setattr(views, "describe_steps", noted)
+    assert service.get(f"/v1/{path}&location={panel.locations.ids[1]}").status == 200
+    assert set(threads) == {"forecasts"}
 
 
 def test_hours_without_data_are_null_not_zero(
@@ -158,6 +192,47 @@ def test_W7_a_tab_that_asks_again_gets_nothing_twice(service: Running) -> None:
         assert (again.status, again.body) == (304, b"")
 
 
+def test_W7_a_provisional_forecast_is_not_taken_for_the_final_one(
+    service: Running, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    final = service.engine.forecast
+
+    async def provisional(origin: int | None = None) -> tuple[Answer, Feed]:
+        answer, feed = await final(origin)
+        return replace(answer, degraded="intervals: not yet adjusted"), feed
+
+    monkeypatch.setattr(service.engine, "forecast", provisional)
+    first = service.get("/v1/forecast")
+    monkeypatch.setattr(service.engine, "forecast", final)
+    again = service.get("/v1/forecast", If_None_Match=first.headers["etag"])
+    assert (again.status, again.json["degraded"]) == (200, None)
+
+
+@pytest.mark.parametrize(("seconds", "told"), [(0.3, 1), (2.1, 3), (3600.0, 15)])
+def test_W7_a_page_is_told_how_fast_a_replay_goes(
+    service: Running, seconds: float, told: int
+) -> None:
+    assert service.get("/v1/forecast").headers["cache-control"] == "no-cache"
+    service.engine.replay_step_seconds = seconds
+    first = service.get("/v1/forecast")
+    again = service.get("/v1/forecast", If_None_Match=first.headers["etag"])
+    assert again.status == 304
+    for reply in (first, again):
+        assert reply.headers["cache-control"] == f"no-cache, max-age={told}"
+
+
+def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: Hands) -> None:
+    calm = service.get("/v1/forecast").headers
+    assert (calm["x-forecast-stale"], calm["x-forecast-data-age-seconds"]) == ("false", "60")
+    assert "x-forecast-degraded" not in calm
+    clock.pass_hours(3)
+    late = service.get("/v1/forecast?format=csv")
+    assert late.headers["x-forecast-stale"] == "true"
+    assert late.headers["x-forecast-degraded"].startswith("data:")
+    (row, *_) = csv.DictReader(io.StringIO(late.body.decode()))
+    assert (row["stale"], row["degraded"]) == ("true", late.headers["x-forecast-degraded"])
+
+
 def test_without_weather_ahead_the_forecast_says_so(service: Running, panel: Panel) -> None:
     ahead = f"{panel.times[-1] + np.timedelta64(2, 'h')}Z"
     lost = [{"ds": ahead, "values": {panel.covariates.names[0]: None}}]
@@ -168,11 +243,11 @@ def test_without_weather_ahead_the_forecast_says_so(service: Running, panel: Pan
 
 
 def test_accuracy_stands_beside_the_value_a_week_before(service: Running, whole: Panel) -> None:
-    for _ in range(200):  # earlier origins are made up for in the background
+    for _ in range(100):  # earlier origins are made up for while nobody asks
         told = service.get("/v1/accuracy?hours=48").json
         if told["terms"] >= 5 * (48 * 3 - 3):
             break
-        time.sleep(0.05)
+        time.sleep(0.5)
     assert told["terms"] == 5 * (48 * 3 - 3)  # of the last two hours not all is known yet
     origins = np.arange(HOURS - 49, HOURS - 1)
     ahead = origins[:, None] + np.arange(1, 4)

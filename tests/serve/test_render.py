@@ -13,10 +13,19 @@ from hypothesis.extra.numpy import arrays
 
 from forecaster.panel.parts import Locations
 from forecaster.serve.answer import Answer, Key
-from forecaster.serve.render import harmless, numbers, quantile_name, to_csv, to_geojson, to_json
+from forecaster.serve.render import (
+    CARRIED,
+    harmless,
+    numbers,
+    quantile_name,
+    to_csv,
+    to_geojson,
+    to_json,
+)
 from forecaster.synthetic.city import make_city
 
 NAMES = ("=cmd()", "+1", "-2+3", "@SUM(A1)", "<script>", "plain, quoted", "'")
+SHARED = {"model": "0123456789ab", "data_version": 3, "stale": False, "degraded": None}
 
 
 @pytest.fixture
@@ -39,7 +48,7 @@ def answer() -> Answer:
 
 
 def test_W5_no_cell_begins_a_formula(answer: Answer) -> None:
-    rows = list(csv.reader(io.StringIO(to_csv(answer).decode())))
+    rows = list(csv.reader(io.StringIO(to_csv(answer, SHARED).decode())))
     assert rows[0][:1] == ["unique_id"]
     assert {row[0] for row in rows[1:]} == {
         "'=cmd()", "'+1", "'-2+3", "'@SUM(A1)", "<script>", "plain, quoted", "'",
@@ -55,8 +64,19 @@ def test_W5_text_stays_readable(text: str) -> None:
 
 def test_W5_negative_numbers_stay_numbers(answer: Answer) -> None:
     below = replace(answer, y_hat=-answer.y_hat)
-    rows = list(csv.DictReader(io.StringIO(to_csv(below).decode())))
+    rows = list(csv.DictReader(io.StringIO(to_csv(below, SHARED).decode())))
     assert float(rows[0]["y_hat"]) == pytest.approx(-answer.y_hat[0, 0], rel=1e-5)
+
+
+def test_a_csv_tells_in_every_row_what_it_rests_on(answer: Answer) -> None:
+    for shared, cells in (
+        (SHARED, {"0123456789ab", "3", "false", ""}),
+        ({**SHARED, "stale": True, "degraded": "=late"}, {"0123456789ab", "3", "true", "'=late"}),
+    ):
+        rows = list(csv.DictReader(io.StringIO(to_csv(answer, shared, [2]).decode())))
+        assert len(rows) == 3
+        for row in rows:
+            assert {row[name] for name in CARRIED} == cells
 
 
 def test_json_has_null_for_what_is_missing(answer: Answer) -> None:

@@ -19,6 +19,7 @@ def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_pa
     replayed = open_replay(run, Replay(whole, HOURS, 1e9))
     assert replayed.feed().newest == HOURS - 1
     assert replayed.feeder is not None
+    assert (engine.replay_step_seconds, replayed.replay_step_seconds) == (None, 1e9)
     replayed.close()
 
 

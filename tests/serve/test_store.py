@@ -117,6 +117,28 @@ def test_V16_a_second_service_is_refused(tmp_path: Path) -> None:
     Store(tmp_path / "s.sqlite", "panel").close()
 
 
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_file_of_another_program_is_left_as_it_was(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "foreign.sqlite"
+    foreign = sqlite3.connect(path, isolation_level=None)
+    foreign.execute(f"PRAGMA journal_mode = {mode}")
+    foreign.execute("CREATE TABLE t (x)")
+    foreign.close()
+    before = path.read_bytes()
+    with pytest.raises(ArtifactError, match="not a store of this program"):
+        Store(path, "panel")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_that_another_program_has_marked_is_refused(tmp_path: Path) -> None:
+    foreign = sqlite3.connect(tmp_path / "foreign.sqlite", isolation_level=None)
+    foreign.execute("PRAGMA application_id = 7")
+    foreign.close()
+    with pytest.raises(ArtifactError, match="not a store of this program"):
+        Store(tmp_path / "foreign.sqlite", "panel")
+
+
 def test_another_file_or_panel_is_refused(tmp_path: Path) -> None:
     with sqlite3.connect(tmp_path / "foreign.sqlite") as foreign:
         foreign.execute("CREATE TABLE t (x)")

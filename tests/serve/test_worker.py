@@ -2,6 +2,7 @@
 
 import asyncio
 import threading
+import time
 
 import pytest
 
@@ -67,3 +68,36 @@ def test_V14_what_never_began_is_refused_as_busy() -> None:
         return [one.status_code for one in done if isinstance(one, Problem)]
 
     assert sorted(asyncio.run(ask())) == [503, 504]
+
+
+def test_what_waits_when_the_service_stops_is_refused() -> None:
+    async def ask() -> tuple[list[object], float]:
+        worker, gate = Worker(limit=5, seconds=5.0), threading.Event()
+        tasks = [asyncio.create_task(worker.run(gate.wait)) for _ in range(3)]
+        while worker._queue.qsize() != 2:  # the first has begun
+            await asyncio.sleep(0.001)
+        began = time.monotonic()
+        worker.close(0.01)
+        took = time.monotonic() - began
+        gate.set()
+        return await asyncio.gather(*tasks, return_exceptions=True), took
+
+    found, took = asyncio.run(ask())
+    assert [getattr(one, "code", one) for one in found] == [True, "stopping", "stopping"]
+    assert took < 5.0  # a job may take as long
+
+
+def test_whoever_is_cancelled_just_as_the_answer_comes_ends() -> None:
+    async def ask() -> None:
+        worker, gate = Worker(limit=2, seconds=5.0), threading.Event()
+        task = asyncio.create_task(worker.run(gate.wait))
+        while worker._busy_since is None:
+            await asyncio.sleep(0.001)
+        gate.set()
+        worker.close(5.0)  # the answer is there, and the loop has not seen it
+        await asyncio.sleep(0)
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+
+    asyncio.run(ask())

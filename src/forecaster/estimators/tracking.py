@@ -3,8 +3,10 @@
 After every step, what came is compared with the quantiles issued for it. A level α moves up by
 γ · (share above − (1 − α)) spreads where too many outcomes lay above it, and down by
 γ · (share below − α) where too many lay below: the quantile tracking of adaptive conformal
-inference. Outcomes that equal a quantile, as zeros of quiet places do, are on neither side. A
-forecast made at s for s + k counts only once s + k is observed.
+inference. Outcomes that equal a quantile, as zeros of quiet places do, are on neither side; the
+two outermost levels move by those beyond them alone, so that the interval between them, ends
+included, holds as much as it says. A forecast made at s for s + k counts only once s + k is
+observed.
 
 The pass begins with the static corrections, at the start of the cycle before the origin's own.
 Cycles are counted from 1970, so that an origin's quantiles depend on the run, the panel and the
@@ -19,6 +21,7 @@ from jaxtyping import Bool, Float32, Int64
 from forecaster.config import LagConfig, Weather
 from forecaster.estimators.intervals import Base, Calibration
 from forecaster.estimators.question import DAY_MINUTES, look_ahead, look_back
+from forecaster.estimators.residuals import MIDDLE
 from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps, is_poor
 
@@ -48,10 +51,15 @@ class Tracker:
         made = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[made, :, self._ahead]  # [K, Q, N]; NaN: none
         if count:
-            above, below = (values > due).sum(axis=2) / count, (values < due).sum(axis=2) / count
-            up = np.maximum(above - (1 - self._levels), 0)
-            down = np.maximum(below - self._levels, 0)
-            self._corrections += GAMMA * (up - down).T  # [Q, K]; a NaN is on neither side
+            high = (values > due).sum(axis=2) / count - (1 - self._levels)  # [K, Q]
+            low = (values < due).sum(axis=2) / count - self._levels
+            push = np.maximum(high, 0) - np.maximum(low, 0)
+            if self._levels[0] < MIDDLE:
+                push[:, 0] = -low[:, 0]
+            if self._levels[-1] > MIDDLE:
+                push[:, -1] = high[:, -1]
+            came = ~np.isnan(due[:, :1, 0])  # a forecast was made for this step
+            self._corrections += GAMMA * (push * came).T
 
     def issue(self, base: Base | None, counts: bool) -> Float32[np.ndarray, "Q K N"] | None:
         """Return the quantiles at the step observed last, if there are any.

@@ -11,8 +11,6 @@ from forecaster.metrics import Errors, Metric, measure
 from forecaster.serve.answer import WEEK_DAYS, Answer, Model
 from forecaster.serve.overlay import Overlay
 
-KEPT = 168 + 24  # origins that are remembered of a model
-
 
 @dataclass(frozen=True, eq=False)
 class Record:
@@ -26,10 +24,17 @@ class Record:
 class Ledger:
     """The forecasts of the last origins, by model.
 
-    Nothing after an origin is seen, so that one made up for later is what would have been said.
+    Nothing after an origin is seen, so that one made up for later is what would have been said;
+    of the weather ahead nobody remembers what was known, so that of the origin is taken to stay.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, kept: int) -> None:
+        """Begin empty.
+
+        Args:
+            kept: how many origins of a model are remembered.
+        """
+        self._kept = kept
         self._records: OrderedDict[tuple[str, int], Record | None] = OrderedDict()
 
     def note(self, answer: Answer) -> None:
@@ -37,19 +42,19 @@ class Ledger:
         ends = answer.quantiles[[0, -1]] if len(answer.levels) > 1 else _no_ends(answer.y_hat)
         self._keep((answer.key.model, answer.key.origin), Record(answer.y_hat, *ends))
 
-    def lacking(self, model: Model, newest: int, hours: int) -> list[int]:
-        """Return the origins of the last hours that were not forecast, oldest first."""
-        wanted = range(max(newest - hours, 0), newest)
+    def lacking(self, model: Model, newest: int, steps: int) -> list[int]:
+        """Return the origins of the last steps that were not forecast, oldest first."""
+        wanted = range(max(newest - steps, 0), newest)
         return [origin for origin in wanted if (model.digest, origin) not in self._records]
 
     def skip(self, model: Model, origin: int) -> None:
         """Remember that there is no forecast from an origin."""
         self._keep((model.digest, origin), None)
 
-    def find(self, model: Model, newest: int, hours: int) -> dict[int, Record]:
-        """Return what was forecast from the last hours' origins."""
+    def find(self, model: Model, newest: int, steps: int) -> dict[int, Record]:
+        """Return what was forecast from the last origins."""
         found = {}
-        for origin in range(max(newest - hours, 0), newest):
+        for origin in range(max(newest - steps, 0), newest):
             record = self._records.get((model.digest, origin))
             if record is not None:
                 found[origin] = record
@@ -57,16 +62,26 @@ class Ledger:
 
     def _keep(self, key: tuple[str, int], record: Record | None) -> None:
         self._records.setdefault(key, record)
-        while len(self._records) > 2 * KEPT:  # those of a model before this one go first
+        while len(self._records) > 2 * self._kept:  # those of a model before this one go first
             self._records.popitem(last=False)
 
 
-def assess(model: Model, overlay: Overlay, records: dict[int, Record]) -> dict[str, Any]:
-    """Return the errors of recorded forecasts beside those of the value a week before."""
+def assess(
+    model: Model, overlay: Overlay, records: dict[int, Record], closed: int
+) -> dict[str, Any]:
+    """Return the errors of recorded forecasts beside those of the value a week before.
+
+    Args:
+        model: made them.
+        overlay: what was observed.
+        records: what was forecast, by origin.
+        closed: how many steps are over; what is known of others may yet grow.
+    """
     K, cut_at = model.horizon, model.estimator.recipe.metrics.mape_cut
     origins = np.array(sorted(records), dtype=np.int64)
     N = len(overlay.base.locations)
-    truth = _values(overlay, origins[:, None] + np.arange(1, K + 1))
+    steps = origins[:, None] + np.arange(1, K + 1)
+    truth = np.where((steps < closed)[..., None], _values(overlay, steps), np.float32(np.nan))
     y_hat = _stack([records[o].y_hat for o in origins.tolist()], K, N)
     low = _stack([records[o].low for o in origins.tolist()], K, N)
     high = _stack([records[o].high for o in origins.tolist()], K, N)
@@ -102,7 +117,7 @@ def _values(overlay: Overlay, steps: Int64[np.ndarray, "B K"]) -> Float32[np.nda
     if not steps.size:
         return np.empty((*steps.shape, N), dtype=np.float32)
     first = max(int(steps.min()), 0)
-    values = overlay.values(first, int(steps.max()) + 1)
+    values = overlay.final(first, int(steps.max()) + 1)
     found = values[np.maximum(steps - first, 0)]
     return np.where((steps < 0)[..., None], np.float32(np.nan), found)
 

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -66,12 +66,15 @@ async def _live(app: FastAPI) -> AsyncIterator[None]:
     engine: Engine = app.state.engine
     jobs = [engine.watch(), *([engine.feeder(engine.live)] if engine.feeder is not None else [])]
     tasks = [asyncio.create_task(job) for job in jobs]
-    yield
-    for task in tasks:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
-    engine.close()
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for end in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(end, Exception):
+                log.error("what runs in the background had failed", exc_info=end)
+        engine.close()
 
 
 def _add_health(app: FastAPI) -> None:

@@ -1,5 +1,6 @@
 """Forecasts from the data of a moment, with intervals that follow what was observed."""
 
+import threading
 from collections import OrderedDict
 
 import numpy as np
@@ -12,34 +13,50 @@ from forecaster.serve.overlay import Overlay
 from forecaster.serve.track import Track
 
 KEPT_TRACKS = 2
+Tracks = OrderedDict[tuple[str, Weather], Track]
 UNADJUSTED = "intervals: not yet adjusted to what was observed lately"
 
 
 class Forecasts:
-    """Computes answers; for one thread."""
+    """Computes answers; every thread has tracks of its own.
+
+    So one that hangs and is given up cannot spoil those of the thread that goes on.
+    """
 
     def __init__(self) -> None:
-        self._tracks: OrderedDict[tuple[str, Weather], Track] = OrderedDict()
+        self._own = threading.local()
 
     def answer(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
         """Return the forecast from a step; a history with holes is a DataError.
 
         None: ask again, what it rests on is on the way; others may have their turn before.
         """
-        return self._answer(model, overlay, origin, provisional=False)
+        return self._answer(model, overlay, origin)
+
+    def in_hindsight(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
+        """Return the same from a step long past: weather observed since was not known then."""
+        return self._answer(model, overlay, origin, past=True)
 
     def provisional(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
         """Return the same with intervals as they were calibrated, and say so."""
         return self._answer(model, overlay, origin, provisional=True)
 
     def _answer(
-        self, model: Model, overlay: Overlay, origin: int, *, provisional: bool
+        self,
+        model: Model,
+        overlay: Overlay,
+        origin: int,
+        *,
+        provisional: bool = False,
+        past: bool = False,
     ) -> Answer | None:
         part, own = cut(model, overlay, origin)
         for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
             refuse_missing(part, lags, own)
         origins = np.array([own])
-        weather, degraded = choose_weather(part, origins, model.horizon)
+        weather, worse = choose_weather(part, origins, model.horizon)
+        if past and (part.covariates.names or part.local_covariates.names):
+            weather = "persist"
         quantiles: Float32[np.ndarray, "Q K N"] = np.empty(
             (0, model.horizon, len(part.locations)), dtype=np.float32
         )
@@ -50,10 +67,10 @@ class Forecasts:
             y_hat, quantiles = asked
         else:
             y_hat = model.estimator.predict(part, origins, weather)[0]
-        if provisional:
+        if model.levels and provisional:
             predict = model.estimator.predict_quantiles
             quantiles = predict(part, origins, weather, online=False)[0]
-            degraded = "; ".join(filter(None, (degraded, UNADJUSTED)))
+        reasons = worse, _tell_missing(overlay, origin), UNADJUSTED if provisional else None
         return Answer(
             key=Key(model.digest, overlay.version, origin),
             panel=overlay.base,
@@ -63,14 +80,24 @@ class Forecasts:
             quantiles=quantiles,
             last=part.values[own],
             usual=week_before(part, own, model.horizon),
-            degraded=degraded,
+            degraded="; ".join(filter(None, reasons)) or None,
         )
 
     def _track(self, model: Model, weather: Weather) -> Track:
+        tracks: Tracks = self._own.__dict__.setdefault("tracks", OrderedDict())
         key = model.digest, weather
-        if key not in self._tracks:
-            self._tracks[key] = Track(model, weather)
-        self._tracks.move_to_end(key)
-        while len(self._tracks) > KEPT_TRACKS:
-            self._tracks.popitem(last=False)
-        return self._tracks[key]
+        if key not in tracks:
+            tracks[key] = Track(model, weather)
+        tracks.move_to_end(key)
+        while len(tracks) > KEPT_TRACKS:
+            tracks.popitem(last=False)
+        return tracks[key]
+
+
+def _tell_missing(overlay: Overlay, origin: int) -> str | None:
+    """Return of how many locations the value at the origin is filled in, or may yet grow."""
+    row = overlay.final(origin, origin + 1)[0]
+    missing = int(np.isnan(row).sum())
+    if not missing:
+        return None
+    return f"data: {missing} of {len(row)} locations missing or not final at the origin"

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from forecaster.panel.panel import Panel
+from forecaster.serve.intake import AHEAD_SECONDS
 from forecaster.serve.overlay import Cell, Overlay
 from forecaster.serve.problems import Problem
 from forecaster.serve.store import (
@@ -78,11 +79,18 @@ class Live:
             log.error("observations: %s", error)
             raise Problem(503, "store_broken", self.broken) from None
         self.broken = None
-        if not repeated and receipt.accepted + receipt.revised:
-            self.overlay = self._lay(table, entries, receipt.data_version)
+        changed = receipt.accepted + receipt.revised > 0
+        if not repeated and (changed or self.overlay.early):  # the same may now be final
+            self.overlay = self._lay(table, entries, receipt.data_version, received)
         return receipt
 
-    def _lay(self, table: Table, entries: Sequence[Entry], version: int) -> Overlay:
+    def _lay(
+        self,
+        table: Table,
+        entries: Sequence[Entry],
+        version: int,
+        received: int | None = None,
+    ) -> Overlay:
         columns, step_at = self._columns[table], self.overlay.step_at
         cells: list[Cell] = []
         for name, time, value in entries:
@@ -90,8 +98,15 @@ class Live:
             if step is not None and name in columns:
                 cells.append((step, columns[name], value))
         if table == "observations":
-            return self.overlay.with_cells(cells, version)
+            unfinished = set() if received is None else self._find_unfinished(cells, received)
+            return self.overlay.with_cells(cells, version, unfinished)
         return self.overlay.with_covariates(cells, version)
+
+    def _find_unfinished(self, cells: Sequence[Cell], received: int) -> set[int]:
+        """Return the steps that were not over when their values came."""
+        start, length = self.overlay.start_seconds, self.overlay.step_seconds
+        latest = received + min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
+        return {step for step, _, _ in cells if start + (step + 1) * length > latest}
 
 
 def identify(panel: Panel) -> str:

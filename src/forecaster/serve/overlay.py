@@ -1,6 +1,6 @@
 """The immutable panel with live observations laid over it: one state of the data, one version."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
@@ -34,12 +34,25 @@ class Overlay:
     rows: Rows = field(default_factory=dict)  # step → [N] values that stand for the panel's
     world: Rows = field(default_factory=dict)  # step → [P] covariates
     changes: tuple[Change, ...] = ()  # the last ones, oldest first
+    early: Rows = field(default_factory=dict)  # step → [N], 1 where a value came before its end
 
-    def with_cells(self, cells: Sequence[Cell], version: int) -> "Overlay":
-        """Return the state after some observations; null is missing, not zero."""
-        rows = _lay_cells(self.rows, cells, self._row)
+    def with_cells(
+        self, cells: Sequence[Cell], version: int, unfinished: Collection[int] = ()
+    ) -> "Overlay":
+        """Return the state after some observations; null is missing, not zero.
+
+        Args:
+            cells: what was observed.
+            version: of the state.
+            unfinished: steps that were not over when it came, so that it may yet grow.
+        """
+        rows, early = _lay_cells(self.rows, cells, self._row), self.early
+        if unfinished or early:
+            marks = [(step, n, float(step in unfinished)) for step, n, _ in cells]
+            early = _lay_cells(early, marks, self._early)
+            early = {step: row for step, row in early.items() if row.any()}
         changes = self._noted(Change(version, _first(cells), ahead=False))
-        return replace(self, rows=rows, version=version, changes=changes)
+        return replace(self, rows=rows, version=version, changes=changes, early=early)
 
     def with_covariates(self, cells: Sequence[Cell], version: int) -> "Overlay":
         """Return the state after some covariates."""
@@ -79,19 +92,27 @@ class Overlay:
     def newest(self, end: int) -> int | None:
         """Return the last step before `end` at which a forecast may begin.
 
-        At more than a tenth of the locations nothing may be missing, as everywhere.
+        At more than a tenth of the locations nothing may be missing, as everywhere; what came
+        before its step was over is no more than a part.
         """
         for step in sorted((s for s in self.rows if s < end), reverse=True):
-            if step >= len(self.base.values) and _is_whole(self.rows[step]):
+            if step >= len(self.base.values) and _is_whole(self.final(step, step + 1)[0]):
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if _is_whole(self._row(step)):
+            if _is_whole(self.final(step, step + 1)[0]):
                 return step
         return None
 
     def values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
         """Return the values of some steps, NaN where nothing is known."""
         return _lay(self.base.values, self.rows, first, end)
+
+    def final(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
+        """Return the same, NaN also where a value came before its step was over."""
+        values = self.values(first, end)
+        for step in self.early.keys() & set(range(first, end)):
+            values[step - first, self.early[step] > 0] = np.nan
+        return values
 
     def panel(self, first: int, end: int, known_end: int) -> Panel:
         """Return a part of the panel: values of first…end−1, covariates to known_end−1."""
@@ -111,6 +132,9 @@ class Overlay:
 
     def _row(self, step: int) -> Float32[np.ndarray, " N"]:
         return np.asarray(self.values(step, step + 1)[0])
+
+    def _early(self, step: int) -> Float32[np.ndarray, " N"]:
+        return np.asarray(self.early.get(step, np.zeros(self.base.values.shape[1], np.float32)))
 
     def _covariates(self, step: int) -> Float32[np.ndarray, " P"]:
         return np.asarray(_lay(self.base.covariates.values, self.world, step, step + 1)[0])
@@ -139,7 +163,8 @@ def _lay(
     """Return rows first…end−1: those that came since, else the panel's, else NaN."""
     laid = np.full((end - first, base.shape[1]), np.nan, dtype=np.float32)
     given = base[max(first, 0) : max(end, 0)]
-    laid[: len(given)] = given
+    before = max(-first, 0)  # steps before the panel's
+    laid[before : before + len(given)] = given
     for step in rows.keys() & set(range(first, end)):
         laid[step - first] = rows[step]
     return laid

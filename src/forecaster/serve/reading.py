@@ -2,6 +2,8 @@
 
 import hashlib
 import json
+import math
+from functools import partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -19,6 +21,8 @@ Asked = Annotated[Engine, Depends(engine_of)]
 Place = Annotated[str, Query(min_length=1, max_length=200, description="the id of a location")]
 At = Annotated[str, Query(max_length=40, description="a step by its beginning, with its offset")]
 MAX_HISTORY_HOURS = 24 * 7 * 12
+MAX_HISTORY_STEPS = 10_000
+LONGEST_SECONDS = 15  # until a page asks again
 JSON = "application/json"
 FORMS = {
     JSON: {"schema": {"$ref": "#/components/schemas/Forecast"}},
@@ -53,12 +57,15 @@ async def forecast(
     columns = None if location is None else [find_column(engine, location)]
     answer, feed = await engine.forecast(None if at is None else find_origin(engine, at))
     shared = views.common(answer, feed)
-    minutes = shared["data_age_seconds"] // 60  # else no two answers were alike
+    minutes = shared["data_age_seconds"] // 60  # else no two would be alike
     tag = make_tag(repr(({**shared, "data_age_seconds": minutes}, columns, format)).encode())
+    headers = {"ETag": tag, "Cache-Control": tell_haste(engine)}
     if is_known(request, tag):
-        return Response(status_code=304, headers={"ETag": tag})
-    body, media = show(answer, shared, columns, format)
-    return Response(body, media_type=media, headers={"ETag": tag, **describe(shared)})
+        return Response(status_code=304, headers=headers)
+    shown = partial(show, answer, shared, columns, format)
+    # The JSON of all locations is there already; what takes longer must not hold up the loop.
+    body, media = shown() if format == "json" else await engine.worker.run(shown)
+    return Response(body, media_type=media, headers=headers | describe(shared))
 
 
 @router.get("/history", response_model=schemas.History)
@@ -73,7 +80,12 @@ async def history(
     column = find_column(engine, location)
     end = engine.closed() if until is None else find_origin(engine, until) + 1
     steps = max(hours * 60 // engine.overlay.base.clock.step_minutes, 1)
-    return tagged(request, to_json(views.history(engine.overlay, column, end - steps, end)))
+    if steps > MAX_HISTORY_STEPS:
+        raise Problem(
+            422, "too_long", f"{steps:,} steps are asked for, {MAX_HISTORY_STEPS:,} told"
+        )
+    told = partial(views.history, engine.overlay, column, end - steps, end)
+    return tagged(request, await engine.worker.run(lambda: to_json(told())))
 
 
 @router.get("/accuracy", response_model=schemas.Accuracy)
@@ -125,6 +137,13 @@ def show(
         return to_json({**render.to_geojson(answer, columns), **shared}), "application/geo+json"
     inside = answer.json if columns is None else render.to_json(answer, columns)
     return to_json(shared)[:-1] + b"," + inside + b"}", JSON
+
+
+def tell_haste(engine: Engine) -> str:
+    """Return how a forecast may be kept: not unasked, and in a replay not longer than a step."""
+    if engine.replay_step_seconds is None:
+        return "no-cache"
+    return f"no-cache, max-age={min(math.ceil(engine.replay_step_seconds), LONGEST_SECONDS)}"
 
 
 def describe(shared: dict[str, Any]) -> dict[str, str]:

@@ -111,7 +111,9 @@ def to_geojson(answer: Answer, columns: Sequence[int] | None = None) -> dict[str
 
 def plain(value: object) -> str:
     """Return a value as text outside JSON: true, false, nothing for null."""
-    return "" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
+    if value is None:
+        return ""
+    return str(value).lower() if isinstance(value, bool) else str(value)
 
 
 def harmless(text: str) -> str:

@@ -8,8 +8,10 @@ import numpy as np
 from forecaster.panel.panel import Panel
 from forecaster.serve.live import Live
 from forecaster.serve.moment import Now, replayed_time
+from forecaster.serve.problems import Problem
 
 POLL_SECONDS = 0.1
+RETRY_SECONDS = 1.0  # after a write that was refused
 
 
 class Replay:
@@ -23,7 +25,7 @@ class Replay:
             shown: how many steps are known at the beginning.
             step_seconds: how many seconds a step takes.
         """
-        self._panel, self._sent = panel, shown
+        self._panel, self._sent, self.step_seconds = panel, shown, step_seconds
         self.base = replace(panel, values=panel.values[:shown], digest=None)
         length = panel.clock.step_minutes * 60
         start = float(panel.start.astype(np.int64))
@@ -42,5 +44,8 @@ class Replay:
             values = [None if np.isnan(value) else value for value in row.tolist()]
             ids = self._panel.locations.ids
             entries = [(i, time, value) for i, value in zip(ids, values, strict=True)]
-            await live.write("observations", entries, int(self.now()), None)
-            self._sent += 1
+            try:
+                await live.write("observations", entries, int(self.now()), None)
+                self._sent += 1
+            except Problem:  # its cause is in the log, and may pass
+                await asyncio.sleep(RETRY_SECONDS)

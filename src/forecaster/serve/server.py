@@ -17,7 +17,9 @@ from forecaster.serve.engine import Engine
 from forecaster.serve.protocol import bind_protocol
 
 NOTICE_SECONDS = 1.0  # between "not ready" and the end of listening
-DRAIN_SECONDS = 9  # for requests that are being answered; with the notice at most 10
+DRAIN_SECONDS = (
+    7  # for requests that are being answered; with the notice and what computes at most 10
+)
 KEEP_ALIVE_SECONDS = 5
 MAX_HEADER_BYTES = 32 << 10
 BACKLOG = 128  # connections that the system takes before we do

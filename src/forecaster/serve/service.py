@@ -32,7 +32,9 @@ def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
 def open_replay(run: Path, replay: Replay) -> Engine:
     """Return what answers as if a past were now; nothing is kept."""
     live = Live(replay.base, Store(None, identify(replay.base)))
-    return Engine(partial(load_model, run), live, replay.now, replay.feed)
+    engine = Engine(partial(load_model, run), live, replay.now, replay.feed)
+    engine.replay_step_seconds = replay.step_seconds
+    return engine
 
 
 def read_token(file: Path) -> str:

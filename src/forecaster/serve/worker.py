@@ -12,6 +12,7 @@ from forecaster.serve.problems import Problem
 
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
+CLOSE_SECONDS = 2.0  # for what runs when the service stops
 MAX_STUCK = 8  # threads that hang; beyond, nothing more is tried
 
 
@@ -28,6 +29,7 @@ class Worker:
         self.limit, self.seconds = limit, seconds
         self.pending = 0
         self.replaced = 0  # threads that were left behind
+        self._closed = False
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._busy_since: float | None = None
         self._start()
@@ -39,25 +41,35 @@ class Worker:
 
     async def run(self, job: Callable[[], T]) -> T:
         """Return what the job returns; refuse it with 503 or 504 where that takes too long."""
+        if self._closed:
+            raise _stopping()
         if self.full:
             raise Problem(503, "busy", "too many forecasts are asked for at once; ask again")
         future: Future[T] = Future()
         self.pending += 1
         self._queue.put((future, job))
         try:
-            return await asyncio.wait_for(asyncio.wrap_future(future), self.seconds)
+            # Not wait_for, which before Python 3.12 may swallow that its task was cancelled.
+            async with asyncio.timeout(self.seconds):
+                return await asyncio.wrap_future(future)
         except TimeoutError:
             if not future.running():  # it never began
                 raise Problem(503, "busy", "no time was left to begin it; ask again") from None
-            self._replace_stuck()
+            # Soon: others whose time is over now must not be begun by the new thread.
+            asyncio.get_running_loop().call_soon(self._replace_stuck)
             raise Problem(504, "too_slow", f"it took over {self.seconds:g} s") from None
         finally:
             self.pending -= 1
 
-    def close(self) -> None:
-        """Let the thread end after what it does now, and wait for that."""
+    def close(self, seconds: float = CLOSE_SECONDS) -> None:
+        """Refuse what waits, let the thread end after what it does now, and wait for that."""
+        self._closed = True
+        while not self._queue.empty():
+            job = self._queue.get()
+            if job is not None and job[0].set_running_or_notify_cancel():
+                job[0].set_exception(_stopping())
         self._queue.put(None)
-        self._thread.join(self.seconds)  # a thread that is torn out of torch takes all down
+        self._thread.join(seconds)  # a thread that is torn out of torch takes all down
 
     def _start(self) -> None:
         self._busy_since = None
@@ -84,3 +96,7 @@ class Worker:
         if stuck and self.replaced < MAX_STUCK:
             self.replaced += 1
             self._start()
+
+
+def _stopping() -> Problem:
+    return Problem(503, "stopping", "the service stops; ask again")

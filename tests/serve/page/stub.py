@@ -45,10 +45,16 @@ class Stub:
     """Answers from a town; a test replaces a route to make it late, broken or away."""
 
     def __init__(self, town: Town) -> None:
+        self.url = ""
+        self.ended = threading.Event()
+        self.show(town)
+
+    def show(self, town: Town) -> None:
+        """Answer from this town as if nothing had been asked before."""
         self.town = town
         self.asked: list[tuple[str, dict[str, str], int]] = []  # path, query, status
-        self.url = ""
-        self.ended = threading.Event()  # a late answer is not waited for once the test is over
+        self.ended.set()  # late answers to an earlier test are not waited for
+        self.ended = threading.Event()
         self.routes: dict[str, Route] = {
             "/v1/locations": lambda _: Answer(town.locations()),
             "/v1/graph": lambda _: Answer(town.graph()),
@@ -65,7 +71,8 @@ class Stub:
         file = PAGE / name
         if not file.is_file() or file.parent != PAGE:
             return problem(404, f"no {path} here")
-        return Answer(file.read_bytes(), kind=TYPES.get(file.suffix, "text/plain"))
+        kept = {"Cache-Control": "max-age=600"}  # the page is the same for all tests of a file
+        return Answer(file.read_bytes(), kind=TYPES.get(file.suffix, "text/plain"), headers=kept)
 
     def hurry(self) -> None:
         """Let pages ask every second for the forecast."""
@@ -98,8 +105,11 @@ def serve(town: Town, port: int = 0) -> Iterator[Stub]:
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
+        disable_nagle_algorithm = True  # or head and body wait for each other
+        wbufsize = -1
 
         def do_GET(self) -> None:
+            asked, ended = stub.asked, stub.ended  # of this test, however late the answer is
             url = urlsplit(self.path)
             query = dict(parse_qsl(url.query))
             answer = stub.answer(url.path, query)
@@ -107,8 +117,8 @@ def serve(town: Town, port: int = 0) -> Iterator[Stub]:
             etag = f'"{hashlib.sha256(body).hexdigest()[:16]}"'
             same = answer.status == 200 and self.headers.get("If-None-Match") == etag
             status = 304 if same else answer.status
-            stub.asked.append((url.path, query, status))
-            stub.ended.wait(answer.delay_seconds)
+            asked.append((url.path, query, status))
+            ended.wait(answer.delay_seconds)
             try:
                 self._send(
                     status, b"" if same else body, {"ETag": etag} | answer.headers, answer.kind
@@ -125,6 +135,7 @@ def serve(town: Town, port: int = 0) -> Iterator[Stub]:
                 self.send_header(name, value)
             self.end_headers()
             self.wfile.write(body)
+            self.wfile.flush()
 
         def log_message(self, format: str, *args: Any) -> None:  # noqa: A002
             """Stay silent: tests look at what was asked."""

@@ -1,24 +1,38 @@
 """When the service is late, broken or away: old numbers are never shown as new."""
 
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Mapping
 from time import monotonic
 from typing import Any
 
 import pytest
 
+from tests.serve.page.conftest import CURRENT, HASTE
 from tests.serve.page.stub import Answer, Stub, problem
 from tests.serve.page.town import Town
 
 pytestmark = pytest.mark.browser
 
 OLD = "body[data-state='old']"
-CURRENT = "body[data-state='current']"
 NONE = "#banner:not([hidden])"
 ONLINE = "dispatchEvent(new Event('online'))"  # the page asks at once when the network is back
 IMPATIENT = """
   const wait = AbortSignal.timeout.bind(AbortSignal);
-  AbortSignal.timeout = (ms) => wait(ms / 5);  // two seconds, not ten
+  AbortSignal.timeout = (ms) => wait(document.body.dataset.impatient ? 100 : ms);
 """
+PAUSES = """
+  const later = setTimeout;
+  window.pauses = [];
+  window.setTimeout = (act, ms) => later(act, window.pauses.push(ms) < 3 ? 0 : ms);
+"""  # the first pauses are remembered, not made
+SEEN = """
+  const tenth = setTimeout;
+  window.setTimeout = (act, ms) =>
+    tenth(() => {
+      act();
+      if (document.hidden) document.documentElement.dataset.due = "";
+    }, ms);
+"""  # tells that a question came due while nobody saw the page
 
 
 TROUBLES = {
@@ -41,26 +55,29 @@ TROUBLES = {
 }
 
 
-@pytest.mark.parametrize("trouble", TROUBLES)
 def test_W2_trouble_marks_the_forecast_as_old_until_it_is_over(
-    tab: Callable[..., Any], stub: Stub, trouble: str
+    tab: Callable[..., Any], stub: Stub
 ) -> None:
     stub.town.age_seconds = 7_200
     page = tab(script=IMPATIENT)
     fine = stub.routes["/v1/forecast"]
-    stub.routes["/v1/forecast"], reason = TROUBLES[trouble]
-    page.evaluate(ONLINE)
-    page.wait_for_selector(OLD)
-    said = page.text_content("#trouble")
-    assert said.startswith("No current forecast, last from 14:00 (2 h old): ")
-    assert reason in said
-    assert page.text_content("#age") == "old: from 14:00 (2 h old)"
-    for shown in ("#totals", "#rows", "#dots"):
-        assert float(page.eval_on_selector(shown, "node => getComputedStyle(node).opacity")) < 1
-    stub.routes["/v1/forecast"] = fine
-    page.click("#retry")
-    page.wait_for_selector(CURRENT)
-    assert page.is_hidden("#banner")
+    for trouble, (route, reason) in TROUBLES.items():
+        stub.routes["/v1/forecast"] = route
+        if reason == "too long":
+            page.evaluate("document.body.dataset.impatient = 'yes'")
+        page.evaluate(ONLINE)
+        page.wait_for_selector(OLD)
+        said = page.text_content("#trouble")
+        assert said.startswith("No current forecast, last from 14:00 (2 h old): "), trouble
+        assert reason in said, trouble
+        assert page.text_content("#age") == "old: from 14:00 (2 h old)", trouble
+        faded = "nodes => nodes.every((node) => getComputedStyle(node).opacity < 1)"
+        assert page.eval_on_selector_all("#totals, #rows, #dots", faded), trouble
+        stub.routes["/v1/forecast"] = fine
+        page.evaluate("delete document.body.dataset.impatient")
+        page.click("#retry")
+        page.wait_for_selector(CURRENT)
+        assert page.is_hidden("#banner"), trouble
 
 
 @pytest.mark.parametrize(
@@ -71,6 +88,7 @@ def test_W2_trouble_marks_the_forecast_as_old_until_it_is_over(
         {"forecasts": [{"id": "L0001", "y_hat": [1.0]}]},
         {"data_age_seconds": None},
         {"origin_local": "14:00"},
+        {"origin": None},
     ],
 )
 def test_W2_half_an_answer_is_none(
@@ -122,7 +140,7 @@ def test_W2_a_degraded_forecast_is_shown_with_its_reason(
 def test_W2_a_computer_that_slept_calls_nothing_current(
     tab: Callable[..., Any], stub: Stub
 ) -> None:
-    page = tab()
+    page = tab(script=HASTE)
     stub.routes["/v1/forecast"] = lambda _: Answer({}, delay_seconds=30)
     page.evaluate("const now = Date.now; Date.now = () => now() + 3_600_000")
     page.wait_for_selector(OLD)
@@ -144,54 +162,151 @@ def test_W2_pauses_double_with_jitter_and_heed_the_service(tab: Callable[..., An
     assert pauses == [[15, 30, 60, 150], [30, 60, 120, 300], [120]]
 
 
+def test_W2_a_provisional_forecast_gives_way_to_the_final_one(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    final = stub.town.forecast()
+    rows = [row | {"y_hat": [500.0] * 3} for row in final["forecasts"]]
+    first = final | {"degraded": "intervals: not yet adjusted", "forecasts": rows}
+    stub.routes["/v1/forecast"] = lambda _: Answer(first)
+    page = tab(path="#L0003", ready="body[data-state='noted']")
+    assert page.text_content("#now .main dd") == "500"
+    stub.routes["/v1/forecast"] = lambda _: Answer(final)
+    page.evaluate(ONLINE)
+    page.wait_for_selector(CURRENT)
+    shown = float(page.text_content("#now .main dd"))
+    assert shown == pytest.approx(final["forecasts"][2]["y_hat"][0], abs=0.51)
+
+
+def test_W2_the_page_asks_as_often_as_the_service_says(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    fresh = {"Cache-Control": "max-age=7"}
+
+    def first_only(_: Mapping[str, str]) -> Answer:
+        again = stub.count("/v1/forecast") > 0  # "as it was" need not say it again
+        return Answer(stub.town.forecast(), headers={} if again else fresh)
+
+    stub.routes["/v1/forecast"] = first_only
+    page = tab(script=PAUSES)
+    while stub.count("/v1/forecast", 304) < 2:
+        page.wait_for_timeout(10)
+    page.evaluate("fetch('v1/locations')")
+    pauses = page.evaluate("window.pauses")
+    assert len(pauses) >= 2
+    assert all(6_300 <= pause <= 7_700 for pause in pauses)
+
+
 def test_W3_the_last_of_quick_clicks_wins(tab: Callable[..., Any], stub: Stub) -> None:
     slow, quick = stub.town.ids[2], stub.town.ids[3]
-    history = stub.routes["/v1/history"]
-    stub.routes["/v1/history"] = lambda query: Answer(
-        history(query).body, delay_seconds=0.8 if query["location"] == slow else 0.0
-    )
+    history, released = stub.routes["/v1/history"], threading.Event()
+
+    def slow_first(query: Mapping[str, str]) -> Answer:
+        if query["location"] == slow:
+            released.wait(15)
+        return history(query)
+
+    stub.routes["/v1/history"] = slow_first
     page = tab()
-    for place in (slow, quick):
-        page.fill("#wanted", place)
-        page.locator("#rows li").first.click()
+    page.fill("#wanted", slow)
+    page.locator("#rows li").first.click()
+    page.fill("#wanted", quick)
+    with page.expect_event("requestfailed", lambda asked: f"location={slow}" in asked.url):
+        page.locator("#rows li").first.click()  # ends the first transfer
     page.click("summary")
     page.wait_for_selector("details td")
-    page.wait_for_timeout(1_200)  # the first answer has come by now
-    asked = [query["location"] for path, query, _ in stub.asked if path == "/v1/history"]
-    assert asked == [slow, quick]
+    released.set()
+    while stub.count("/v1/history") < 2:
+        page.wait_for_timeout(10)
+    page.evaluate("fetch('v1/locations')")  # what was sent before this has come
     assert page.text_content("#ident") == quick
     last = stub.town.values[stub.town.origin, 3]
     row = page.locator("details tr", has_text="Wed 15 Oct 14:00")
     assert float(row.locator("td").nth(1).text_content()) == pytest.approx(last, abs=0.51)
 
 
-@pytest.mark.slow
+def test_W3_one_places_numbers_never_stand_under_anothers_name(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    released = threading.Event()
+    stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query))
+    page = tab(path="#L0003")
+    page.click("summary")
+    page.wait_for_selector("details td")
+    page.wait_for_selector(".why .apart")
+
+    def late(_: Mapping[str, str]) -> Answer:
+        released.wait(15)
+        return problem(503, "busy")
+
+    stub.routes["/v1/history"] = stub.routes["/v1/explanation"] = late
+    page.click("#back")
+    page.locator("#rows li", has_text=stub.town.names[3]).first.click()
+    page.wait_for_selector("#table div.waiting", state="attached")
+    assert page.text_content("#ident") == "L0004"
+    left = "#chart rect, #table td, #weeks .week, #why *"
+    assert page.locator(left).count() == 0
+    page.check("#range input[value='72']", force=True)  # draws what is there
+    assert page.locator(left).count() == 0
+    released.set()
+    page.locator("#chart", has_text="Not known: the service answered 503: busy.").wait_for()
+    assert page.locator("#table td, #weeks .week").count() == 0
+    assert page.locator("#chart.waiting, #weeks.waiting, #table .waiting").count() == 0
+
+
+def test_W3_a_history_that_fails_takes_the_older_one_away(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    page = tab(path="#L0003")
+    page.click("summary")
+    page.wait_for_selector("details td")
+    stub.routes["/v1/history"] = lambda _: problem(503, "busy")
+    stub.town.data_version += 1
+    page.evaluate(ONLINE)
+    page.locator("#chart", has_text="Not known").wait_for()
+    assert page.locator("#table td, #weeks .week").count() == 0
+    assert page.locator("#chart.waiting, #weeks.waiting, #table .waiting").count() == 0
+
+
+def test_W3_reasons_and_the_file_are_of_the_forecast_shown(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    origin = stub.town.forecast()["origin"]
+    page = tab(path="#L0003")
+    page.locator(".why", has_text="Not known").wait_for()
+    asked = [query for path, query, _ in stub.asked if path == "/v1/explanation"]
+    assert asked == [{"location": "L0003", "at": origin}]
+    with page.expect_request("**/v1/forecast?*") as file:
+        page.evaluate("fetch(document.getElementById('csv').href)")
+    assert file.value.url.endswith("?format=csv&at=" + origin.replace(":", "%3A"))
+
+
 def test_W7_many_tabs_ask_once_per_interval_and_get_304(
     tab: Callable[..., Any], stub: Stub
 ) -> None:
     stub.hurry()
-    tabs = [tab(ready="#scores dd") for _ in range(3)]
+    tabs = [tab(script=HASTE, ready="#scores dd") for _ in range(3)]
     stub.asked.clear()
     began = monotonic()
-    while len(stub.asked) < 6:
-        tabs[0].wait_for_timeout(100)
-    most = (monotonic() - began) / 0.9 + 1  # polls of one tab: one every 0.9 … 1.1 s
+    while len(stub.asked) < 12:
+        tabs[0].wait_for_timeout(10)
+    most = (monotonic() - began) / 0.09 + 1  # polls of one tab: one every 0.09 … 0.11 s
     assert stub.count("/v1/forecast", 304) <= 3 * most
     assert stub.count("/v1/forecast", 200) == 0
     assert stub.count("/v1/locations") == stub.count("/v1/accuracy") == 0
 
 
-@pytest.mark.slow
 def test_W7_a_hidden_tab_asks_nothing_until_it_is_seen(
     tab: Callable[..., Any], stub: Stub
 ) -> None:
     stub.hurry()
-    page = tab()
+    page = tab(script=HASTE + SEEN)
+    asked: list[str] = []
     page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
-    page.wait_for_timeout(1_300)  # a question may have been under way
-    stub.asked.clear()
-    page.wait_for_timeout(1_500)
-    assert stub.asked == []
+    page.on("request", lambda request: asked.append(request.url))
+    page.wait_for_selector("html[data-due]")
+    page.evaluate("fetch('v1/locations')")
+    assert asked == [stub.url + "v1/locations"]
     page.evaluate("Object.defineProperty(document, 'hidden', {value: false})")
     with page.expect_response("**/v1/forecast") as answer:
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")

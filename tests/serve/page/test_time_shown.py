@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from tests.serve.page.stub import Stub, serve
+from tests.serve.page.stub import Stub
 from tests.serve.page.town import make_town
 
 pytestmark = pytest.mark.browser
@@ -13,10 +13,8 @@ pytestmark = pytest.mark.browser
 ZONES = ["America/New_York", "Asia/Kolkata", "Pacific/Auckland"]
 
 
-def open_place(browser: Any, stub: Stub, zone: str) -> Any:
-    page = browser.new_context(timezone_id=zone).new_page()
-    page.goto(stub.url + "#L0003")
-    page.wait_for_selector("rect.observed")
+def open_place(tab: Callable[..., Any], zone: str) -> Any:
+    page = tab(path="#L0003", ready="rect.observed", timezone_id=zone)
     page.check("#range input[value='72']", force=True)
     page.click("summary")
     page.wait_for_selector("details td")
@@ -31,45 +29,42 @@ def open_place(browser: Any, stub: Stub, zone: str) -> Any:
     ],
 )
 def test_W4_the_day_of_a_clock_change_has_all_its_hours_in_every_zone(
-    browser: Any, origin: str, day: str, bars: int, twice: list[str]
+    tab: Callable[..., Any], stub: Stub, origin: str, day: str, bars: int, twice: list[str]
 ) -> None:
-    with serve(make_town(23, origin)) as stub:
-        shown = []
-        for zone in ZONES:
-            page = open_place(browser, stub, zone)
-            times = page.locator("details td:first-child").all_text_contents()
-            assert sum(time.startswith(day) for time in times) == bars
-            assert {f"{day} {clock}" for clock in twice} <= set(times)
-            assert f"{day} 02:00 UTC−4" not in times or bars == 25
-            assert page.locator("rect.observed").count() == 72
-            shown.append((times, page.text_content("#origin"), page.text_content("#when")))
-            page.context.close()
+    stub.show(make_town(23, origin))
+    shown = []
+    for zone in ZONES:
+        page = open_place(tab, zone)
+        times = page.locator("details td:first-child").all_text_contents()
+        assert sum(time.startswith(day) for time in times) == bars
+        assert {f"{day} {clock}" for clock in twice} <= set(times)
+        assert f"{day} 02:00 UTC−4" not in times or bars == 25
+        assert page.locator("rect.observed").count() == 72
+        shown.append((times, page.text_content("#origin"), page.text_content("#when")))
     assert shown[0] == shown[1] == shown[2]
 
 
-def test_W4_last_week_is_the_same_reading_of_the_clock(browser: Any) -> None:
-    town = make_town(23, "2014-11-03T14:00:00-05:00")
-    with serve(town) as stub:
-        page = open_place(browser, stub, "Asia/Tokyo")
-        said = page.locator(".week").first.get_attribute("aria-label")
-        hours = [168 * week + 1 for week in (1, 2, 3, 4)]  # one more: New York fell back between
-        values = [town.values[town.origin + 1 - hour, 2] for hour in hours]
-        assert said.endswith("weeks before " + ", ".join(f"{value:.0f}" for value in values))
-        page.context.close()
-
-
-@pytest.mark.parametrize(
-    ("local", "shown"),
-    [
-        ("2014-10-15T15:00:00-04:00", "Wed 15 Oct 15:00 UTC−4"),
-        ("2014-12-31T23:30:00+05:30", "Wed 31 Dec 23:30 UTC+5:30"),
-        ("2016-02-29T00:00:00+00:00", "Mon 29 Feb 00:00 UTC"),
-        ("2016-02-29T00:00:00Z", "Mon 29 Feb 00:00 UTC"),
-    ],
-)
-def test_W4_times_are_read_as_they_are_written(
-    tab: Callable[..., Any], local: str, shown: str
+def test_W4_last_week_is_the_same_reading_of_the_clock(
+    tab: Callable[..., Any], stub: Stub
 ) -> None:
-    page = tab(timezone_id="Pacific/Apia")
-    read = "async (text) => (await import('/page/time.js')).momentOf(text)"
-    assert page.evaluate(read, local) == shown
+    town = make_town(23, "2014-11-03T14:00:00-05:00")
+    stub.show(town)
+    page = open_place(tab, ZONES[1])
+    said = page.locator(".week").first.get_attribute("aria-label")
+    hours = [168 * week + 1 for week in (1, 2, 3, 4)]  # one more: New York fell back between
+    values = [town.values[town.origin + 1 - hour, 2] for hour in hours]
+    assert said.endswith("weeks before " + ", ".join(f"{value:.0f}" for value in values))
+
+
+TIMES = {
+    "2014-10-15T15:00:00-04:00": "Wed 15 Oct 15:00 UTC−4",
+    "2014-12-31T23:30:00+05:30": "Wed 31 Dec 23:30 UTC+5:30",
+    "2016-02-29T00:00:00+00:00": "Mon 29 Feb 00:00 UTC",
+    "2016-02-29T00:00:00Z": "Mon 29 Feb 00:00 UTC",
+}
+
+
+def test_W4_times_are_read_as_they_are_written(tab: Callable[..., Any]) -> None:
+    page = tab(timezone_id="Pacific/Auckland")
+    read = "async (texts) => texts.map((await import('/page/time.js')).momentOf)"
+    assert page.evaluate(read, list(TIMES)) == list(TIMES.values())

@@ -38,7 +38,7 @@ function columnOf(level) {
 
 export function readForecast(body, city) {
   need(areTimes(body?.steps) && body.steps.length > 0, "steps");
-  need(isTime(body.origin_local) && Number.isFinite(body.data_age_seconds), "origin");
+  need(isTime(body.origin) && isTime(body.origin_local) && Number.isFinite(body.data_age_seconds), "origin");
   need(Array.isArray(body.forecasts), "forecasts");
   const length = body.steps.length;
   const rows = new Map();

@@ -23,6 +23,11 @@ export function showSteps({ steps }, { minutes }) {
   byId("stops").replaceChildren(...stops);
 }
 
+// The file holds what the page shows, not what is newest by the time of the click.
+export function showLink({ origin }) {
+  byId("csv").href = `v1/forecast?format=csv&at=${encodeURIComponent(origin)}`;
+}
+
 export function showWhen({ steps }, { minutes }, step) {
   const time = steps[step].ds_local;
   const ahead = `${spanOf(step + 1, minutes)} ahead`;

@@ -3,7 +3,7 @@
 import { ask, lastOnly } from "./api.js";
 import { readForecast } from "./answers.js";
 import { accuracyAway, showAccuracy } from "./accuracy.js";
-import { showCity, showLegend, showRuler, showSteps, showTip, showTotals, showWhen } from "./around.js";
+import { showCity, showLegend, showLink, showRuler, showSteps, showTip, showTotals, showWhen } from "./around.js";
 import { loadCity } from "./city.js";
 import { listen } from "./controls.js";
 import { encode } from "./encode.js";
@@ -60,9 +60,10 @@ function heard({ same, body, city }) {
   if (news) showNews();
 }
 
-// Model, data and origin make a forecast; the service may send it again to tell its age.
+// Model, data and origin make a forecast, and what it lacks: a provisional one is replaced. The
+// service may send it again to tell its age.
 function identity(forecast) {
-  return forecast && [forecast.model, forecast.data_version, forecast.origin].join();
+  return forecast && [forecast.model, forecast.data_version, forecast.origin, forecast.degraded].join();
 }
 
 function failed(error) {
@@ -74,6 +75,7 @@ function showNews() {
   state.step = Math.min(state.step, state.forecast.steps.length - 1);
   showCity(state.city);
   showSteps(state.forecast, state.city);
+  showLink(state.forecast);
   showAll();
   keepChosen();
   loadAccuracy();

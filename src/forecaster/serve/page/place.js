@@ -17,13 +17,15 @@ const NEIGHBOURS = 8;
 
 export class PlacePanel {
   constructor(chosen) {
-    Object.assign(this, { chosen, place: null, history: null, explanation: null });
+    Object.assign(this, { chosen, place: null });
     Object.assign(this, {
       chart: byId("chart"),
       table: byId("table"),
+      cells: byId("table").lastElementChild,
       weeks: byId("weeks"),
       why: byId("why"),
     });
+    this.#forget();
     this.newest = { history: lastOnly(), why: lastOnly() };
     this.hours = 24;
     byId("range").addEventListener("change", (event) => {
@@ -38,9 +40,13 @@ export class PlacePanel {
     this.place = place;
     byId("name").textContent = place.name;
     byId("ident").textContent = place.name === place.id ? "" : place.id;
+    this.#forget(); // or one place's numbers would stand under another's name
     this.chart.replaceChildren(element("p", "quiet", "waiting for the history …"));
-    this.weeks.replaceChildren();
-    this.why.replaceChildren();
+    for (const node of [this.cells, this.weeks, this.why]) node.replaceChildren();
+  }
+
+  #forget() {
+    Object.assign(this, { history: null, explanation: null, drawn: null });
   }
 
   close() {
@@ -60,29 +66,38 @@ export class PlacePanel {
 
   // Ask for what only this place needs. What is still there of another origin is dimmed until then.
   load() {
+    const { steps, origin } = this.shown.forecast;
     const id = encodeURIComponent(this.place.id);
-    this.history = this.explanation = null;
-    for (const node of [this.chart, this.weeks, this.why]) node.classList.add("waiting");
-    this.#ask("history", `v1/history?location=${id}&hours=${HOURS}`, this.chart, (body) => {
-      this.history = readHistory(body);
-      this.weeks.classList.remove("waiting");
-      this.#draw();
-    });
-    this.#ask("why", `v1/explanation?location=${id}`, this.why, (body) => {
-      this.explanation = readExplanation(body, this.shown.forecast.steps.length);
+    this.#forget();
+    this.#ask(
+      "history",
+      `v1/history?location=${id}&hours=${HOURS}`,
+      [this.chart, this.cells, this.weeks],
+      (body) => {
+        this.history = readHistory(body);
+        this.#draw();
+      },
+    );
+    // Of this origin: the service may have a newer one by now.
+    const at = encodeURIComponent(origin);
+    this.#ask("why", `v1/explanation?location=${id}&at=${at}`, [this.why], (body) => {
+      this.explanation = readExplanation(body, steps.length);
       this.#explain();
     });
   }
 
-  async #ask(kind, path, node, use) {
+  // The nodes that show an answer are dimmed until it comes; without one the first says why.
+  async #ask(kind, path, nodes, use) {
+    for (const node of nodes) node.classList.add("waiting");
     try {
       const answer = await this.newest[kind]((signal) => ask(path, { signal }));
       if (!answer) return; // another place was asked for since
       use(answer.body);
     } catch (error) {
-      node.replaceChildren(element("p", "quiet", `Not known: ${error.message}.`));
+      for (const node of nodes) node.replaceChildren();
+      nodes[0].append(element("p", "quiet", `Not known: ${error.message}.`));
     }
-    node.classList.remove("waiting");
+    for (const node of nodes) node.classList.remove("waiting");
   }
 
   #figures() {
@@ -109,7 +124,7 @@ export class PlacePanel {
   }
 
   #tabulate() {
-    if (this.table.open && this.drawn) this.table.lastElementChild.replaceChildren(tableOf(this.drawn));
+    if (this.table.open && this.drawn) this.cells.replaceChildren(tableOf(this.drawn));
   }
 
   #explain() {

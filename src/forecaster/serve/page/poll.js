@@ -36,7 +36,8 @@ export class Poll {
   async #turn() {
     try {
       const answer = await this.question(this.etag);
-      this.interval = answer.seconds ?? USUAL_SECONDS;
+      // "As it was" need not repeat how long that holds.
+      this.interval = answer.seconds ?? (answer.same ? this.interval : USUAL_SECONDS);
       this.heard(answer);
       this.etag = answer.etag; // only now: an answer that could not be read is asked for again
       this.failures = 0;
