@@ -14,14 +14,13 @@ from torch.profiler import ProfilerActivity, profile
 from benchmarks.gpu_clock import free_memory, peak_gib
 from benchmarks.gpu_linear import Found, random_pattern
 from benchmarks.measure import Result, at_least, at_most
-from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
+from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
+from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig, ModelConfig, Precision, TrainingConfig
 from forecaster.kernels import norm, product
 from forecaster.models.dense import build_dense
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
-from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.splits import fit_fill
 from forecaster.training.determinism import reproducible
 from forecaster.training.distributed import Team
@@ -33,7 +32,6 @@ from forecaster.windows.scaling import fit_scaler
 
 PAPER, SMALL = 996, 57  # locations: the paper's, Manhattan's zones
 SIZES = (250, 996, 2_000, 4_000, 8_600)
-HISTORY, HOURS, WEATHER = 700, 1_300, 7
 WARM_UPS, STEPS, BLOCKS, SHOWN = 5, 10, 5, 25  # the first block of steps is not counted
 CUDA = torch.device("cuda", 0)
 
@@ -171,7 +169,7 @@ def _begin(locations: int, kind: str, precision: Precision) -> tuple[Task, Learn
 
 def make_task(locations: int, kind: str, precision: Precision) -> Task:
     """Return a task on the GPU: random counts, the paper's lags and sizes."""
-    panel, lags, generator = _panel(locations), LagConfig(), torch.Generator().manual_seed(0)
+    panel, lags, generator = random_rides(locations), LagConfig(), torch.Generator().manual_seed(0)
     known = np.ones(HOURS, dtype=bool)
     scaler, fill = fit_scaler(panel, known), fit_fill(panel, known)
     inputs = NeuronLayout(locations, 1, WEATHER + len(CALENDAR_COLUMNS))
@@ -186,20 +184,4 @@ def make_task(locations: int, kind: str, precision: Precision) -> Task:
     config = TrainingConfig(epochs=2, precision=precision)
     return Task(
         network.to(CUDA), batches, scaler.values, origins, origins[:64], config, mape_cut=10.0
-    )
-
-
-def _panel(locations: int) -> Panel:
-    generator = np.random.default_rng(0)
-    return Panel(
-        values=generator.poisson(20, (HOURS, locations)).astype(np.float32),
-        start=np.datetime64("2009-01-01T05", "s"),
-        clock=Clock("America/New_York"),
-        kind="count",
-        locations=Locations.of_ids(str(i) for i in range(locations)),
-        covariates=Covariates(
-            tuple(f"w{i}" for i in range(WEATHER)),
-            generator.normal(size=(HOURS, WEATHER)).astype(np.float32),
-        ),
-        local_covariates=LocalCovariates((), np.empty((0, HOURS, locations), dtype=np.float32)),
     )

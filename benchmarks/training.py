@@ -18,14 +18,12 @@ OPTIONS = read_options(__doc__)
 import numpy as np  # noqa: E402 (after the number of threads is set)
 import torch  # noqa: E402
 
-from forecaster.clock.clock import Clock  # noqa: E402
+from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides  # noqa: E402
 from forecaster.config import LagConfig, ModelConfig, TrainingConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
 from forecaster.models.dense import build_dense  # noqa: E402
 from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout  # noqa: E402
-from forecaster.panel.panel import Panel  # noqa: E402
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations  # noqa: E402
 from forecaster.splits import fit_fill  # noqa: E402
 from forecaster.training.distributed import Team  # noqa: E402
 from forecaster.training.learner import Learner  # noqa: E402
@@ -36,7 +34,6 @@ from forecaster.windows.batches import Batches  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 
 THREADS = 2
-HISTORY, HOURS, WEATHER = 700, 1_300, 7  # 7 + 32 calendar columns = 39 auxiliary
 EDGES = 1.25  # per location: an average degree of 2.5, as in the paper
 SMALL, PAPER = 57, 996  # locations: Manhattan's zones, the paper's
 STEPS = 30
@@ -135,7 +132,7 @@ def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, floa
 
 def _task(locations: int, kind: str, steps: int) -> Task:
     """Return a task of the paper's network, of which one epoch has so many steps."""
-    panel, lags, generator = _panel(locations), LagConfig(), torch.Generator().manual_seed(0)
+    panel, lags, generator = random_rides(locations), LagConfig(), torch.Generator().manual_seed(0)
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     fill = fit_fill(panel, np.ones(HOURS, dtype=bool))
     inputs = NeuronLayout(locations, 1, WEATHER + 32)
@@ -149,22 +146,6 @@ def _task(locations: int, kind: str, steps: int) -> Task:
     origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, steps * config.batch)
     batches = Batches(panel, scaler, fill, lags)
     return Task(network, batches, scaler.values, origins, origins[:64], config, mape_cut=10.0)
-
-
-def _panel(locations: int) -> Panel:
-    generator = np.random.default_rng(0)
-    return Panel(
-        values=generator.poisson(20, (HOURS, locations)).astype(np.float32),
-        start=np.datetime64("2009-01-01T05", "s"),
-        clock=Clock("America/New_York"),
-        kind="count",
-        locations=Locations.of_ids(str(i) for i in range(locations)),
-        covariates=Covariates(
-            tuple(f"w{i}" for i in range(WEATHER)),
-            generator.normal(size=(HOURS, WEATHER)).astype(np.float32),
-        ),
-        local_covariates=LocalCovariates((), np.empty((0, HOURS, locations), dtype=np.float32)),
-    )
 
 
 if __name__ == "__main__":

@@ -122,7 +122,7 @@ def test_a_run_without_the_extra_still_gives_its_table(
 
 
 @pytest.mark.browser
-@pytest.mark.skipif(CHROMIUM is None, reason="chromium is not installed")
+@pytest.mark.skipif(CHROMIUM is None, reason="chromium is missing: apt-get install chromium")
 @pytest.mark.parametrize("width", [400, 1280])
 def test_a_browser_shows_the_page_without_scrolling_sideways(
     made: Path, tmp_path: Path, width: int

@@ -283,7 +283,9 @@ def test_T2_an_interrupted_training_exits_5_and_the_same_command_finishes_it(
 
 @pytest.mark.data
 @pytest.mark.slow
-@pytest.mark.skipif(DATA is None, reason="FORECASTER_DATA is not set")
+@pytest.mark.skipif(
+    DATA is None, reason="FORECASTER_DATA is not set; this test needs the taxi zones"
+)
 def test_the_recipe_of_the_zones_trains_on_real_rides(run: Run, tmp_path: Path) -> None:
     small = ("model.per_location=2", "model.auxiliary=4", "model.heads=2", "training.batch=512")
     settings = [word for text in ("training.epochs=1", *small) for word in ("--set", text)]

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="triton is not installed: pip install triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 

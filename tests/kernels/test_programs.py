@@ -3,7 +3,7 @@ import torch
 
 from forecaster.kernels.pattern import BlockPattern
 
-pytest.importorskip("triton")
+pytest.importorskip("triton", reason="triton is not installed: pip install triton")
 pytestmark = pytest.mark.usefixtures("interpreted")
 
 
