@@ -29,6 +29,21 @@ def test_a_new_start_sees_what_was_written(panel: Panel, tmp_path: Path) -> None
     again.close()
 
 
+def test_V3_what_came_in_an_open_hour_is_a_part_after_a_new_start_too(
+    panel: Panel, tmp_path: Path
+) -> None:
+    path, step = tmp_path / "s.sqlite", len(panel.values) - 2
+    _, begins, _ = one = entry(panel, step, 7.0)
+    for received, final in ((begins + 60, False), (begins + 3600, True)):  # the same value again
+        live = Live(panel, Store(path, identify(panel)))
+        asyncio.run(live.write("observations", [one], received, None))
+        live.close()
+        again = Live(panel, Store(path, identify(panel)))
+        found = again.overlay.final(step, step + 1)[0, 0]
+        assert found == 7.0 if final else np.isnan(found)
+        again.close()
+
+
 def test_an_unchanged_value_is_no_new_state(live: Live, panel: Panel) -> None:
     for _ in range(2):
         asyncio.run(live.write("observations", [entry(panel, 5, 77.0)], 0, None))

@@ -103,7 +103,7 @@ def test_steps_before_the_panel_are_unknown_and_shift_nothing() -> None:
 
 def test_what_came_before_its_step_was_over_is_not_final_until_it_comes_again() -> None:
     cells = [(HOURS, n, 1.0) for n in range(11)]
-    early = Overlay(PANEL).with_cells(cells, 1, {HOURS})
+    early = Overlay(PANEL).with_cells(cells, 1, {(step, n) for step, n, _ in cells})
     assert early.newest(HOURS + 1) == HOURS - 1
     assert early.values(HOURS, HOURS + 1)[0, 0] == 1.0
     assert np.isnan(early.final(HOURS, HOURS + 1)).all()

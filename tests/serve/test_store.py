@@ -14,7 +14,7 @@ ENTRIES: list[Entry] = [("a", 3600, 5.0), ("b", 3600, None), ("a", 7200, 0.0)]
 
 
 def content(store: Store) -> list[Entry]:
-    return sorted(store.read("observations"), key=lambda entry: entry[:2])
+    return sorted((row for row, _ in store.read("observations")), key=lambda row: row[:2])
 
 
 def test_what_was_written_is_there_after_a_new_start(tmp_path: Path) -> None:

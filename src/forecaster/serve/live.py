@@ -81,32 +81,25 @@ class Live:
         self.broken = None
         changed = receipt.accepted + receipt.revised > 0
         if not repeated and (changed or self.overlay.early):  # the same may now be final
-            self.overlay = self._lay(table, entries, receipt.data_version, received)
+            rows = [(entry, received) for entry in entries]
+            self.overlay = self._lay(table, rows, receipt.data_version)
         return receipt
 
-    def _lay(
-        self,
-        table: Table,
-        entries: Sequence[Entry],
-        version: int,
-        received: int | None = None,
-    ) -> Overlay:
-        columns, step_at = self._columns[table], self.overlay.step_at
+    def _lay(self, table: Table, rows: Sequence[tuple[Entry, int]], version: int) -> Overlay:
+        """Return the state with entries laid over it, each with when it came."""
+        columns, length = self._columns[table], self.overlay.step_seconds
+        slack = min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
         cells: list[Cell] = []
-        for name, time, value in entries:
-            step = step_at(time)
+        unfinished: set[tuple[int, int]] = set()
+        for (name, time, value), received in rows:
+            step = self.overlay.step_at(time)
             if step is not None and name in columns:
                 cells.append((step, columns[name], value))
+                if time + length > received + slack:
+                    unfinished.add((step, columns[name]))
         if table == "observations":
-            unfinished = set() if received is None else self._find_unfinished(cells, received)
             return self.overlay.with_cells(cells, version, unfinished)
         return self.overlay.with_covariates(cells, version)
-
-    def _find_unfinished(self, cells: Sequence[Cell], received: int) -> set[int]:
-        """Return the steps that were not over when their values came."""
-        start, length = self.overlay.start_seconds, self.overlay.step_seconds
-        latest = received + min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
-        return {step for step, _, _ in cells if start + (step + 1) * length > latest}
 
 
 def identify(panel: Panel) -> str:

@@ -37,18 +37,18 @@ class Overlay:
     early: Rows = field(default_factory=dict)  # step → [N], 1 where a value came before its end
 
     def with_cells(
-        self, cells: Sequence[Cell], version: int, unfinished: Collection[int] = ()
+        self, cells: Sequence[Cell], version: int, unfinished: Collection[tuple[int, int]] = ()
     ) -> "Overlay":
         """Return the state after some observations; null is missing, not zero.
 
         Args:
             cells: what was observed.
             version: of the state.
-            unfinished: steps that were not over when it came, so that it may yet grow.
+            unfinished: steps and columns of what came before its step was over: it may yet grow.
         """
         rows, early = _lay_cells(self.rows, cells, self._row), self.early
         if unfinished or early:
-            marks = [(step, n, float(step in unfinished)) for step, n, _ in cells]
+            marks = [(step, n, float((step, n) in unfinished)) for step, n, _ in cells]
             early = _lay_cells(early, marks, self._early)
             early = {step: row for step, row in early.items() if row.any()}
         changes = self._noted(Change(version, _first(cells), ahead=False))

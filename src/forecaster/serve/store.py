@@ -101,9 +101,11 @@ class Store:
                 self._remember(ticket, receipt, received)
         return receipt, False
 
-    def read(self, table: Table) -> Iterator[Entry]:
-        """Yield everything that is known, the latest revision of each."""
-        yield from self._base.execute(f"SELECT name, time, value FROM {table}")  # noqa: S608 (ours)
+    def read(self, table: Table) -> Iterator[tuple[Entry, int]]:
+        """Yield everything that is known, the latest revision of each, and when it came last."""
+        rows = self._base.execute(f"SELECT name, time, value, received FROM {table}")  # noqa: S608 (ours)
+        for name, time, value, received in rows:
+            yield (name, time, value), received
 
     @property
     def version(self) -> int:
@@ -172,6 +174,10 @@ class Store:
             (name, time),
         ).fetchone()
         if found is not None and found[0] == value:
+            self._base.execute(  # what came before its hour was over may be final now
+                f"UPDATE {table} SET received = ? WHERE name = ? AND time = ?",  # noqa: S608 (ours)
+                (received, name, time),
+            )
             return "unchanged"
         revision = 1 if found is None else found[1] + 1
         self._base.execute(
