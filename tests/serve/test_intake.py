@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.intake import AHEAD_SECONDS, take_covariates, take_observations
+from forecaster.serve.intake import take_covariates, take_observations
+from forecaster.serve.moment import AHEAD_SECONDS
 from forecaster.serve.overlay import Overlay
 from forecaster.serve.problems import Problem
 from forecaster.serve.schemas import Covariate, Observation

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.intake import AHEAD_SECONDS
 from forecaster.serve.live import MAX_WRITES, Live, identify
+from forecaster.serve.moment import AHEAD_SECONDS
 from forecaster.serve.problems import Problem
 from forecaster.serve.store import Entry, Store
 

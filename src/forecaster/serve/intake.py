@@ -3,12 +3,12 @@
 from collections.abc import Sequence
 
 from forecaster.errors import name_some
+from forecaster.serve.moment import AHEAD_SECONDS
 from forecaster.serve.overlay import Overlay
 from forecaster.serve.problems import Problem
 from forecaster.serve.schemas import Covariate, Observation, read_time
 from forecaster.serve.store import Entry
 
-AHEAD_SECONDS = 300  # that a client's clock may be ahead of ours
 COVARIATES_AHEAD_SECONDS = 31 * 24 * 3600  # no weather forecast reaches further
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.intake import AHEAD_SECONDS
+from forecaster.serve.moment import AHEAD_SECONDS
 from forecaster.serve.overlay import Cell, Overlay
 from forecaster.serve.problems import Problem
 from forecaster.serve.store import (

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 
 Now = Callable[[], float]  # seconds since 1970, UTC
+AHEAD_SECONDS = 300  # that a client's clock may be ahead of ours
 
 
 def real_time() -> float:
