@@ -110,7 +110,7 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
         assert nursery.wait(child) == -signal.SIGKILL
     found = Store(store, identify(panel))
     start = int(panel.start.astype(np.int64))
-    rows = [((name, (t - start) // 3600), value) for name, t, value in found.read("observations")]
+    rows = [((name, (t - start) // 3600), v) for (name, t, v), _ in found.read("observations")]
     assert len(dict(rows)) == len(rows)  # none twice
     kept = dict(rows)
     lost = {cell for cell, value in acknowledged.items() if kept.get(cell, -1.0) < value}
@@ -205,6 +205,12 @@ def test_serve_needs_to_know_what(run: Run) -> None:
     code, _, errors = run("serve")
     assert code == 2
     assert "--demo" in errors
+
+
+def test_serve_refuses_a_run_that_is_not_there(run: Run, panel_folder: Path) -> None:
+    code, _, errors = run("serve", "nowhere", "--panel", panel_folder)
+    assert code == 4
+    assert "nowhere: no such folder" in errors
 
 
 def test_serve_says_which_extra_is_lacking(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:

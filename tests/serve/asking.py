@@ -2,8 +2,9 @@
 
 import json
 import socket
+from contextlib import suppress
 from dataclasses import dataclass
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
 TOKEN = "correct-horse-battery-staple"  # noqa: S105 (of these tests alone)
@@ -48,6 +49,16 @@ class Asking:
             return Reply(answer.status, found, answer.read())
         finally:
             connection.close()
+
+    def first(self, data: bytes) -> Reply:
+        """Return the first answer to some bytes, which need not all be taken."""
+        with socket.create_connection(("127.0.0.1", int(self.port)), 30) as peer:
+            with suppress(ConnectionError):
+                peer.sendall(data)
+            answer = HTTPResponse(peer)
+            answer.begin()
+            found = {name.lower(): value for name, value in answer.getheaders()}
+            return Reply(answer.status, found, answer.read())
 
     def raw(self, data: bytes, seconds: float = 10.0) -> bytes:
         """Return all that comes back for some bytes, until the other side closes or is silent."""

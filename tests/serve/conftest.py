@@ -17,6 +17,7 @@ from forecaster.estimators.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.serve.engine import Engine
 from forecaster.serve.live import Live, identify
+from forecaster.serve.present import Present
 from forecaster.serve.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.serve.store import Store
@@ -24,8 +25,14 @@ from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
 from tests.serve.asking import TOKEN, Asking
 
+PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
 LAGS = LagConfig(recent=2, seasons=(Season(days=1, count=2), Season(days=7, count=1)), horizon=3)
 HOURS = 24 * 37 + 1  # the last is that before the clock goes back
+
+
+@pytest.fixture(autouse=True)
+def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("forecaster.serve.engine.PREPARE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")
@@ -89,9 +96,15 @@ def live(panel: Panel, tmp_path: Path) -> Iterator[Live]:
 
 
 @pytest.fixture
-def engine(run: Path, live: Live, clock: Hands) -> Iterator[Engine]:
+def present(live: Live, clock: Hands) -> Present:
+    """Return the data as that clock shows it."""
+    return Present(live, clock)
+
+
+@pytest.fixture
+def engine(run: Path, present: Present) -> Iterator[Engine]:
     """Return what answers."""
-    made = Engine(partial(load_model, run), live, clock)
+    made = Engine(partial(load_model, run), present)
     yield made
     made.worker.close()
     made.explainer.close()

@@ -45,7 +45,7 @@ def test_an_hour_that_is_not_over_does_not_count(model: Model, panel: Panel) -> 
 
 
 def test_what_came_before_its_hour_was_over_does_not_count(model: Model, panel: Panel) -> None:
-    overlay = Overlay(panel).with_cells([(HOURS - 1, 3, 1.0)], 1, {HOURS - 1})
+    overlay = Overlay(panel).with_cells([(HOURS - 1, 3, 1.0)], 1, {(HOURS - 1, 3)})
     figures = assess(model, overlay, {HOURS - 4: record(7.0, 0.0, 1e6)}, HOURS)
     assert figures["terms"] == 3 * 5 - 1
 

@@ -24,6 +24,8 @@ def test_the_demo_keeps_its_model_in_a_folder_of_the_users_own(
         demo.own_folder("link")
 
 
+@pytest.mark.slow
+@pytest.mark.usefixtures("one_thread")
 def test_the_demo_learns_a_small_city_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,15 +1,16 @@
 """Connections end in time, and refusals cost little."""
 
-import json
 import socket
 import threading
 import time
 from collections.abc import Callable
+from unittest.mock import MagicMock
 
 import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.serve import protocol
+from forecaster.serve.protocol import ADMITTED
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import Running
 
@@ -96,30 +97,60 @@ def test_a_silent_connection_makes_room_for_a_new_one(
 
 
 def test_V7_a_full_queue_refuses_at_once_and_recovers(service: Running, panel: Panel) -> None:
-    worker = service.engine.worker
-    original, worker.limit = worker.limit, 0
+    service.server.protocol.limit = 0
     at = f"/v1/forecast?at={panel.times[-30]}Z"
     reply = service.get(at)
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert reply.json["code"] == "busy"
     assert service.get("/v1/forecast").status in (200, 503)
     assert service.get("/livez").status == 200
-    worker.limit = original
+    service.server.protocol.limit = ADMITTED
     assert service.get(at).status == 200
     assert "forecaster_refused_total 1" in service.get("/metrics").body.decode()
 
 
 def test_a_refused_connection_goes_on(service: Running, panel: Panel) -> None:
-    worker = service.engine.worker
-    original, worker.limit = worker.limit, 0
+    service.server.protocol.limit = 0
     ask = f"GET /v1/forecast?at={panel.times[-31]}Z HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", int(service.port)), 20) as peer:
         for _ in range(3):
             peer.sendall(ask)
             assert peer.recv(4096).startswith(b"HTTP/1.1 503")
-        worker.limit = original
+        service.server.protocol.limit = ADMITTED
         peer.sendall(ask)
         assert peer.recv(65536).startswith(b"HTTP/1.1 200")
+
+
+class Hour:
+    """A loop whose time a test sets, and whose timers it rings."""
+
+    def __init__(self) -> None:
+        self.now, self.timers = 0.0, list[tuple[float, Callable[[], None]]]()
+
+    def time(self) -> float:
+        return self.now
+
+    def call_later(self, seconds: float, act: Callable[[], None]) -> MagicMock:
+        self.timers.append((self.now + seconds, act))
+        return MagicMock()
+
+
+def test_a_refused_connection_is_kept_for_as_long_as_it_asks(service: Running) -> None:
+    server, hour = service.server, Hour()
+    peer = server.protocol(server.config, server.server_state, {}, hour)  # type: ignore[arg-type]
+    peer.transport = MagicMock()
+    peer.transport.is_closing.return_value = False
+    for hour.now in (0.0, 1.0, 4.0):
+        peer._refuse()
+    assert peer.transport.write.call_count == 3
+    ((rings, act),) = hour.timers  # one for all three
+    hour.now = rings
+    act()
+    assert not peer.transport.close.called
+    hour.now, act = hour.timers[1]
+    assert hour.now == 4.0 + server.config.timeout_keep_alive
+    act()
+    assert peer.transport.close.called
 
 
 HALF = b"GET /livez HTTP/1.1\r\nX-A: "  # what follows is the header's value
@@ -127,7 +158,7 @@ COSTLY = b"GET /v1/forecast?at= HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 
 
 def test_V19_a_refusal_answers_no_half_of_a_request(service: Running) -> None:
-    service.engine.worker.limit = 0
+    service.server.protocol.limit = 0
     with socket.create_connection(("127.0.0.1", int(service.port)), 5) as peer:
         peer.sendall(HALF)
         time.sleep(0.2)  # for two packets
@@ -138,7 +169,7 @@ def test_V19_a_refusal_answers_no_half_of_a_request(service: Running) -> None:
 
 
 def test_V19_lines_that_end_otherwise_hide_no_request(service: Running) -> None:
-    service.engine.worker.limit = 0
+    service.server.protocol.limit = 0
     first = b"GET /v1/forecast?at= HTTP/1.1\nHost: x\n\n"
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert service.raw(first + last, 5.0).count(b"HTTP/1.1 ") == 2
@@ -172,13 +203,11 @@ ODD = [
 
 @pytest.mark.parametrize("raw", ODD, ids=range(len(ODD)))
 def test_V19_what_is_no_request_is_refused(service: Running, raw: bytes) -> None:
-    answer = service.raw(raw, 5.0)
-    assert answer[:10] == b"HTTP/1.1 4", answer[:99]
-    head, _, body = answer.partition(b"\r\n\r\n")
-    assert b"content-type: application/problem+json" in head.lower()
-    told, _ = json.JSONDecoder().raw_decode(body.decode())  # another refusal may follow
-    assert told["code"]
-    assert told["status"] == int(answer[9:12])
+    reply = service.first(raw)  # another refusal may follow
+    assert 400 <= reply.status < 500
+    assert reply.headers["content-type"] == "application/problem+json"
+    assert reply.json["code"]
+    assert reply.json["status"] == reply.status
     assert service.get("/livez").status == 200
 
 

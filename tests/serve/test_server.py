@@ -1,11 +1,18 @@
-"""Room for connections."""
+"""Room for connections, and patience with what must be refused."""
 
 import resource
 from collections.abc import Callable
 
 import pytest
 
-from forecaster.serve.server import MAX_CONNECTIONS, SPARE_FILES, make_room
+from forecaster.serve import server
+from forecaster.serve.server import (
+    MAX_CONNECTIONS,
+    PAUSE_SECONDS,
+    SPARE_FILES,
+    PatientSelector,
+    make_room,
+)
 
 WANTED = MAX_CONNECTIONS + SPARE_FILES
 ENDLESS = resource.RLIM_INFINITY
@@ -52,3 +59,15 @@ def test_a_limit_that_cannot_be_raised_is_kept_to(
     files(1021, ENDLESS)
     monkeypatch.setattr(resource, "setrlimit", refuse)
     assert make_room() == 1021 - 510
+
+
+def test_V7_requests_are_looked_for_less_often_while_they_must_be_refused(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    pauses: list[float] = []
+    monkeypatch.setattr(server.time, "sleep", pauses.append)
+    states = iter([False, True, True, False])
+    with PatientSelector(lambda: next(states)) as selector:
+        for _ in range(4):
+            assert selector.select(0.0) == []
+    assert pauses == [PAUSE_SECONDS] * 2

@@ -14,10 +14,10 @@ from tests.serve.conftest import HOURS
 
 def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_path: Path) -> None:
     engine = open_engine(run, panel, tmp_path / "s.sqlite")
-    assert engine.feed().dead  # that was in 2015
+    assert engine.present.feed().fault  # that was in 2015
     engine.close()
     replayed = open_replay(run, Replay(whole, HOURS, 1e9))
-    assert replayed.feed().newest == HOURS - 1
+    assert replayed.present.feed().newest == HOURS - 1
     assert replayed.feeder is not None
     assert (engine.replay_step_seconds, replayed.replay_step_seconds) == (None, 1e9)
     replayed.close()

@@ -1,16 +1,13 @@
 """Intervals step by step are those of the estimator at once."""
 
-from concurrent.futures import ThreadPoolExecutor
-
 import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Answer, Model
-from forecaster.serve.forecasts import Forecasts, _tell_missing
+from forecaster.serve.forecasts import Forecasts
 from forecaster.serve.overlay import Overlay
 from forecaster.serve.service import load_model
-from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS
 
 
@@ -61,6 +58,24 @@ def test_an_earlier_state_may_be_asked_after_a_later_one(model: Model, panel: Pa
         check(ask(forecasts, model, overlay, HOURS - 1), model, overlay, HOURS - 1)
 
 
+def test_two_states_in_turn_do_not_spoil_each_others_work(
+    model: Model, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forecaster.serve.track.VALUES_AT_ONCE", 5 * 7)  # seven origins
+    forecasts, first = Forecasts(), Overlay(panel)
+    states = [first, first.with_cells([(HOURS - 2, 1, 88.0)], 1)]
+    found: dict[int, Answer] = {}
+    for turn in range(200):
+        if len(found) == len(states):
+            break
+        overlay = states[turn % 2]
+        if answer := forecasts.answer(model, overlay, HOURS - 1):
+            found[overlay.version] = answer
+    assert sorted(found) == [0, 1]
+    for overlay in states:
+        check(found[overlay.version], model, overlay, HOURS - 1)
+
+
 def test_the_next_origin_costs_one_answer(model: Model, panel: Panel) -> None:
     forecasts, overlay = Forecasts(), Overlay(panel)
     ask(forecasts, model, overlay, HOURS - 2)
@@ -71,30 +86,3 @@ def test_the_next_origin_costs_one_answer(model: Model, panel: Panel) -> None:
     )
     ask(forecasts, model, overlay, HOURS - 1)
     assert asked == [1]
-
-
-def test_every_thread_has_tracks_of_its_own(model: Model) -> None:
-    forecasts = Forecasts()
-    with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(forecasts._track, model, "observed").result()
-        assert other.submit(forecasts._track, model, "observed").result() is theirs
-    assert forecasts._track(model, "observed") is not theirs
-
-
-def test_a_past_is_forecast_without_the_weather_that_came(model: Model, panel: Panel) -> None:
-    forecasts, overlay, origin = Forecasts(), Overlay(panel), HOURS - 9
-    while (answer := forecasts.in_hindsight(model, overlay, origin)) is None:
-        pass
-    knowing, persisting = (
-        model.estimator.predict(panel, np.array([origin]), weather)[0]
-        for weather in ("observed", "persist")
-    )
-    assert np.allclose(answer.y_hat, persisting, rtol=1e-5, atol=1e-5)
-    assert not np.allclose(answer.y_hat, knowing)
-
-
-def test_locations_that_are_missing_at_the_origin_are_told() -> None:
-    overlay = Overlay(make_city(11, "2015-09-25", 53).panel)
-    assert _tell_missing(overlay, 52) is None
-    found = _tell_missing(overlay.with_cells([(52, 3, None)], 1), 52)
-    assert found == "data: 1 of 11 locations missing or not final at the origin"

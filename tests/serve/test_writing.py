@@ -97,7 +97,7 @@ def test_V3_random_orders_come_to_one_state(
     for batch in batches:
         generator.shuffle(batch["observations"])
         assert service.post("/v1/observations", batch).status == 200
-    values = service.engine.overlay.values(HOURS, HOURS + 7)
+    values = service.engine.present.overlay.values(HOURS, HOURS + 7)
     assert np.array_equal(values, whole.values[HOURS : HOURS + 7])
 
 
@@ -118,7 +118,7 @@ def test_V2_a_retry_writes_nothing_twice(
         earlier = str(generator.choice(list(answers)))  # a retry that comes late, out of order
         old = dict(sent)[earlier]
         assert service.post("/v1/observations", old, Idempotency_Key=earlier).status == 200
-    values = {ds: service.engine.overlay.values(HOURS - 1 - n, HOURS - n)[0, 0]
+    values = {ds: service.engine.present.overlay.values(HOURS - 1 - n, HOURS - n)[0, 0]
               for n in range(3) for ds in [hour(panel, HOURS - 1 - n)]}  # fmt: skip
     assert values == expected
 
@@ -202,7 +202,7 @@ def test_V10_nobody_writes_without_the_token(service: Running, panel: Panel) -> 
             assert reply.headers["www-authenticate"] == "Bearer"
     basic = service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
     assert basic.status == 401
-    assert service.engine.overlay.version == 0
+    assert service.engine.present.overlay.version == 0
 
 
 def test_V10_without_a_token_writing_is_off(
@@ -222,7 +222,7 @@ def test_V10_a_wrong_token_is_refused_before_the_body_is_read(service: Running) 
 def test_V15_a_full_disk_is_told_and_questions_go_on(
     service: Running, panel: Panel, whole: Panel
 ) -> None:
-    store = service.engine.live._store
+    store = service.engine.present.live._store
     store._base.execute("PRAGMA max_page_count = 1")
     rows = [row for step in range(300) for row in observed(panel, whole, step)["observations"]]
     reply = service.post("/v1/observations", {"observations": rows})
@@ -233,7 +233,7 @@ def test_V15_a_full_disk_is_told_and_questions_go_on(
 
 
 def test_V9_a_store_that_breaks_is_told(service: Running, panel: Panel) -> None:
-    service.engine.live._store._base.execute("DROP TABLE observations")
+    service.engine.present.live._store._base.execute("DROP TABLE observations")
     reply = service.post("/v1/observations", one(panel, 1.0))
     assert (reply.status, reply.json["code"]) == (503, "store_broken")
     ready = service.get("/readyz")
@@ -252,8 +252,8 @@ def test_many_writers_lose_nothing(service: Running, panel: Panel) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert service.engine.overlay.version == 55
-    assert np.array_equal(service.engine.overlay.values(0, 11)[:, 3], np.arange(11.0))
+    assert service.engine.present.overlay.version == 55
+    assert np.array_equal(service.engine.present.overlay.values(0, 11)[:, 3], np.arange(11.0))
 
 
 def test_covariates_change_the_forecast(service: Running, panel: Panel) -> None:

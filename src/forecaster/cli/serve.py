@@ -8,7 +8,7 @@ import typer
 
 from forecaster.cli import screen
 from forecaster.cli.inspect import open_panel
-from forecaster.errors import ConfigError, need_extra
+from forecaster.errors import ArtifactError, ConfigError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.serve.engine import Engine
@@ -46,6 +46,8 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         engine = _demo(replay)
     elif run is None or panel is None:
         raise ConfigError("serve what? Give RUN and --panel PANEL, or --demo")
+    elif not run.is_dir():  # a damaged one is waited for; this is a slip of the pen
+        raise ArtifactError(f"{run}: no such folder; give that of a saved estimator")
     elif replay is not None:
         engine = _replay(run, panel, replay)
     else:

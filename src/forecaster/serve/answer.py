@@ -1,6 +1,6 @@
 """A forecast of all locations from one origin, with what it rests on."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -10,9 +10,8 @@ from forecaster.config import Weather
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.question import look_ahead
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.panel.parts import Locations
 from forecaster.serve.overlay import Overlay
-from forecaster.splits import Fill, fill_missing
 
 WEEK_DAYS = 7
 DAY_STEPS_BACK = 2  # days beyond the oldest lag, which clock changes and short seasons may need
@@ -58,6 +57,7 @@ class Answer:
     last: Float32[np.ndarray, " N"]  # the value at the origin
     usual: Float32[np.ndarray, "K N"]  # a week before each step
     degraded: str | None
+    provisional: bool = False  # its intervals are as they were calibrated; ask again
     json: bytes = b""  # all of it as JSON, where somebody will ask for that
 
     @cached_property
@@ -109,22 +109,3 @@ def choose_weather(
     if np.isfinite(world).all() and np.isfinite(local).all():
         return "observed", None
     return "persist", "weather: none is known ahead, so that of the origin is taken to stay"
-
-
-def persist(panel: Panel, origin: int, fill: Fill) -> Panel:
-    """Return the panel as if the covariates of a step stayed from then on.
-
-    Args:
-        panel: what is known.
-        origin: the step.
-        fill: what is taken for covariates that are missing there.
-    """
-    filled, own = fill_missing(panel, fill), panel.local_covariates
-    world, local = panel.covariates.values.copy(), own.values.copy()
-    world[origin + 1 :] = filled.covariates.values[origin]
-    local[:, origin + 1 :] = filled.local_covariates.values[:, [origin]]
-    return replace(
-        panel,
-        covariates=Covariates(panel.covariates.names, world),
-        local_covariates=LocalCovariates(own.names, local),
-    )

@@ -20,8 +20,9 @@ from forecaster.serve.limits import Gate
 from forecaster.serve.metrics import Metrics
 from forecaster.serve.problems import Problem, fault, to_response
 from forecaster.serve.reading import is_known
-from forecaster.serve.routes import StrictRoute, engine_of, problems
+from forecaster.serve.routes import REFUSED, StrictRoute, engine_of, problems
 from forecaster.serve.schemas import Forecast, ProblemDetails
+from forecaster.serve.watch import Watch
 
 log = logging.getLogger(__name__)
 CODES = {404: "not_found", 405: "wrong_method"}
@@ -64,7 +65,9 @@ def _complete(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, A
 @asynccontextmanager
 async def _live(app: FastAPI) -> AsyncIterator[None]:
     engine: Engine = app.state.engine
-    jobs = [engine.watch(), *([engine.feeder(engine.live)] if engine.feeder is not None else [])]
+    jobs = [Watch(engine).run()]
+    if engine.feeder is not None:
+        jobs.append(engine.feeder(engine.present.live))
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         yield
@@ -78,12 +81,12 @@ async def _live(app: FastAPI) -> AsyncIterator[None]:
 
 
 def _add_health(app: FastAPI) -> None:
-    @app.get("/livez")
+    @app.get("/livez", responses=problems(REFUSED))
     async def livez() -> dict[str, str]:
         """Tell that the service runs."""
         return {"status": "alive"}
 
-    @app.get("/readyz", responses=problems((503,)))
+    @app.get("/readyz", responses=problems(REFUSED))
     async def readyz(request: Request) -> dict[str, str]:
         """Tell whether forecasts of the moment can be had, or why not."""
         reason = (await engine_of(request)).why_not_ready()
@@ -91,7 +94,7 @@ def _add_health(app: FastAPI) -> None:
             raise Problem(503, "not_ready", reason)
         return {"status": "ready"}
 
-    @app.get("/metrics", response_class=Response)
+    @app.get("/metrics", responses=problems(REFUSED), response_class=Response)
     async def metrics(request: Request) -> Response:
         """Return figures for Prometheus."""
         state = request.app.state

@@ -4,10 +4,11 @@ import threading
 from collections import OrderedDict
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from forecaster.config import Weather
 from forecaster.estimators.question import refuse_missing
+from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Answer, Key, Model, choose_weather, cut, week_before
 from forecaster.serve.overlay import Overlay
 from forecaster.serve.track import Track
@@ -57,19 +58,13 @@ class Forecasts:
         weather, worse = choose_weather(part, origins, model.horizon)
         if past and (part.covariates.names or part.local_covariates.names):
             weather = "persist"
-        quantiles: Float32[np.ndarray, "Q K N"] = np.empty(
-            (0, model.horizon, len(part.locations)), dtype=np.float32
-        )
         if model.levels and not provisional:
             asked = self._track(model, weather).ask(overlay, origin)
-            if asked is None:
-                return None
-            y_hat, quantiles = asked
         else:
-            y_hat = model.estimator.predict(part, origins, weather)[0]
-        if model.levels and provisional:
-            predict = model.estimator.predict_quantiles
-            quantiles = predict(part, origins, weather, online=False)[0]
+            asked = _predict(model, part, origins, weather)
+        if asked is None:
+            return None
+        y_hat, quantiles = asked
         reasons = worse, _tell_missing(overlay, origin), UNADJUSTED if provisional else None
         return Answer(
             key=Key(model.digest, overlay.version, origin),
@@ -81,6 +76,7 @@ class Forecasts:
             last=part.values[own],
             usual=week_before(part, own, model.horizon),
             degraded="; ".join(filter(None, reasons)) or None,
+            provisional=provisional,
         )
 
     def _track(self, model: Model, weather: Weather) -> Track:
@@ -92,6 +88,16 @@ class Forecasts:
         while len(tracks) > KEPT_TRACKS:
             tracks.popitem(last=False)
         return tracks[key]
+
+
+def _predict(
+    model: Model, part: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]:
+    """Return the forecast from the first origin, with quantiles as they were calibrated."""
+    y_hat = model.estimator.predict(part, origins, weather)[0]
+    if not model.levels:
+        return y_hat, np.empty((0, *y_hat.shape), dtype=np.float32)
+    return y_hat, model.estimator.predict_quantiles(part, origins, weather, online=False)[0]
 
 
 def _tell_missing(overlay: Overlay, origin: int) -> str | None:

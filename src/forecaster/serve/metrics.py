@@ -29,7 +29,7 @@ class Metrics:
 
     def render(self, engine: Engine) -> str:
         """Return everything as text."""
-        feed, model = engine.feed(), (("model", engine.model.digest),)
+        feed, model = engine.present.feed(), engine.loader.model
         lines = [
             *_lines("forecaster_requests_total", "counter", self.requests),
             *self._histogram(),
@@ -40,10 +40,11 @@ class Metrics:
             *_lines("forecaster_queue", "gauge", {(): engine.worker.pending}),
             *_lines("forecaster_workers_replaced_total", "counter", {(): engine.worker.replaced}),
             *_lines("forecaster_ready", "gauge", {(): int(engine.why_not_ready() is None)}),
-            *_lines("forecaster_data_version", "gauge", {(): engine.overlay.version}),
-            *_lines("forecaster_run", "gauge", {model: 1}),
+            *_lines("forecaster_data_version", "gauge", {(): engine.present.overlay.version}),
         ]
-        for outcome, count in engine.reloads.items():
+        if model is not None:
+            lines += _lines("forecaster_run", "gauge", {(("model", model.digest),): 1})
+        for outcome, count in engine.loader.reloads.items():
             lines += _lines(f"forecaster_reloads_{outcome}_total", "counter", {(): count})
         if feed.age_seconds is not None:
             lines += _lines("forecaster_data_age_seconds", "gauge", {(): feed.age_seconds})

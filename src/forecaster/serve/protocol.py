@@ -1,6 +1,8 @@
 """Connections with a deadline: uvicorn has none for a client that sends slowly, or not at all."""
 
 import asyncio
+import math
+import re
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -9,10 +11,11 @@ from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 from forecaster.serve.metrics import Metrics
 from forecaster.serve.problems import MEDIA_TYPE, RETRY_SECONDS
-from forecaster.serve.worker import Worker
 
 RECEIVE_SECONDS = 10.0  # for a whole request, headers and body, from its first byte
 ANSWER_SECONDS = 30.0  # for computing the answer and for the client to take it
+ADMITTED = 24  # forecasts of other than the newest step that are computed at once or wait
+BODY = re.compile(rb"content-length|transfer-encoding", re.IGNORECASE)
 
 
 class Protocol(H11Protocol):
@@ -21,7 +24,7 @@ class Protocol(H11Protocol):
     A subclass of uvicorn's, since only there are bytes seen before they are a request.
     """
 
-    worker: ClassVar[Worker]  # whose limit is that of forecasts under way
+    limit: ClassVar[int] = ADMITTED
     metrics: ClassVar[Metrics]
     room: ClassVar[int]  # for so many connections
     admitted: ClassVar[set["Protocol"]]  # those that such a forecast is computed for
@@ -30,6 +33,12 @@ class Protocol(H11Protocol):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
+        self._refused = -math.inf  # when a request was refused last
+
+    @classmethod
+    def is_full(cls) -> bool:
+        """Tell whether the next forecast that has to be computed is refused."""
+        return len(cls.admitted) >= cls.limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Take a connection; where there are too many, the oldest that says nothing goes."""
@@ -51,16 +60,15 @@ class Protocol(H11Protocol):
     def data_received(self, data: bytes) -> None:
         """Take bytes of a request, and see to it that its end comes in time."""
         idle = not self._is_answering
+        costly = idle and self._is_between and _is_costly(data)
+        if costly and self.is_full():  # here, since the app would see it too late
+            self._refuse()
+            return
+        if costly:
+            self.admitted.add(self)
         if idle and self._deadline is None:
             self._give(RECEIVE_SECONDS)
             self.waiting[self] = None
-        if (
-            idle and self._is_between and _is_costly(data)
-        ):  # counted here: the app would see it too late
-            if len(self.admitted) >= self.worker.limit:
-                self._refuse()
-                return
-            self.admitted.add(self)
         super().data_received(data)
         self._note_progress()
 
@@ -112,25 +120,35 @@ class Protocol(H11Protocol):
 
     def _refuse(self) -> None:
         """Answer a complete request that nothing can be done for, at a tenth of the usual cost."""
-        self.metrics.refused += 1
-        self._give(None)
-        self.waiting.pop(self, None)
-        self._unset_keepalive_if_required()
         self.transport.write(BUSY)
-        self.timeout_keep_alive_task = self.loop.call_later(
-            self.timeout_keep_alive, self.timeout_keep_alive_handler
-        )
+        self.metrics.refused += 1
+        self.waiting.pop(self, None)
+        self._give(None)
+        self._refused = self.loop.time()
+        if self.timeout_keep_alive_task is None:
+            self._keep_alive(float(self.timeout_keep_alive))
+
+    def timeout_keep_alive_handler(self) -> None:
+        """Close, unless a request was refused since: a timer for each would cost too much."""
+        left = self._refused + self.timeout_keep_alive - self.loop.time()
+        if left > 0:
+            self._keep_alive(left)
+        else:
+            super().timeout_keep_alive_handler()
+
+    def _keep_alive(self, seconds: float) -> None:
+        later = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = later
 
 
-def bind_protocol(worker: Worker, metrics: Metrics, room: int) -> type[Protocol]:
+def bind_protocol(metrics: Metrics, room: int) -> type[Protocol]:
     """Return the connections of one service.
 
     Args:
-        worker: computes; what it would refuse is refused here already.
         metrics: told of connections and refusals.
         room: for so many connections.
     """
-    shared = {"worker": worker, "metrics": metrics, "room": room, "waiting": {}, "admitted": set()}
+    shared = {"metrics": metrics, "room": room, "waiting": {}, "admitted": set()}
     return type("BoundProtocol", (Protocol,), shared)
 
 
@@ -143,8 +161,7 @@ def _is_costly(data: bytes) -> bool:
         and data.endswith(b"\r\n\r\n")
         and data.count(b"\r\n\r\n") == 1
         and data.count(b"\n") == data.count(b"\r\n")  # a bare one ends a line too, for h11
-        and b"content-length" not in data.lower()
-        and b"transfer-encoding" not in data.lower()
+        and not BODY.search(data)
     )
 
 

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import math
+import time
 from functools import partial
 from typing import Annotated, Any, Literal
 
@@ -36,7 +37,7 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problems(ASK
 @router.get("/locations", response_model=schemas.Places)
 async def locations(request: Request, engine: Asked) -> Response:
     """Return the locations, and what the numbers mean."""
-    return tagged(request, to_json(views.places(engine.model, engine.overlay.base)))
+    return tagged(request, to_json(views.places(engine.model, engine.present.overlay.base)))
 
 
 @router.get("/graph", response_model=schemas.Graph)
@@ -54,6 +55,7 @@ async def forecast(
     format: Form = "json",  # noqa: A002 (its name in the URL)
 ) -> Response:
     """Return the coming steps, from the newest step or from `at`."""
+    ends = time.monotonic() + engine.worker.seconds
     columns = None if location is None else [find_column(engine, location)]
     answer, feed = await engine.forecast(None if at is None else find_origin(engine, at))
     shared = views.common(answer, feed)
@@ -64,7 +66,7 @@ async def forecast(
         return Response(status_code=304, headers=headers)
     shown = partial(show, answer, shared, columns, format)
     # The JSON of all locations is there already; what takes longer must not hold up the loop.
-    body, media = shown() if format == "json" else await engine.worker.run(shown)
+    body, media = shown() if format == "json" else await engine.worker.run(shown, ends)
     return Response(body, media_type=media, headers=headers | describe(shared))
 
 
@@ -78,13 +80,13 @@ async def history(
 ) -> Response:
     """Return what was observed in the last hours, or in those up to `until`."""
     column = find_column(engine, location)
-    end = engine.closed() if until is None else find_origin(engine, until) + 1
-    steps = max(hours * 60 // engine.overlay.base.clock.step_minutes, 1)
+    end = engine.present.closed() if until is None else find_origin(engine, until) + 1
+    steps = engine.present.count_steps(hours)
     if steps > MAX_HISTORY_STEPS:
         raise Problem(
             422, "too_long", f"{steps:,} steps are asked for, {MAX_HISTORY_STEPS:,} told"
         )
-    told = partial(views.history, engine.overlay, column, end - steps, end)
+    told = partial(views.history, engine.present.overlay, column, end - steps, end)
     return tagged(request, await engine.worker.run(lambda: to_json(told())))
 
 
@@ -112,7 +114,7 @@ async def explanation(engine: Asked, location: Place, at: At | None = None) -> R
 
 def find_column(engine: Engine, location: str) -> int:
     """Return the place of a location among all."""
-    ids = engine.overlay.base.locations.ids
+    ids = engine.present.overlay.base.locations.ids
     try:
         return ids.index(location)
     except ValueError:
@@ -122,7 +124,7 @@ def find_column(engine: Engine, location: str) -> int:
 def find_origin(engine: Engine, at: str) -> int:
     """Return the step that a parameter names."""
     try:
-        return engine.find_origin(read_time(at))
+        return engine.present.find_origin(read_time(at))
     except ValueError as error:
         raise Problem(422, "bad_time", str(error)) from None
 

@@ -14,8 +14,9 @@ from forecaster.serve.problems import MEDIA_TYPE, Problem
 from forecaster.serve.schemas import ProblemDetails, read_json
 
 Handler = Callable[[Request], Coroutine[Any, Any, Response]]
-ASKED = (413, 415, 422, 500, 503, 504)  # what can go wrong with any question
-WRITTEN = (401, 403, 413, 415, 422, 500, 503, 507)
+REFUSED = (400, 408, 413, 414, 415, 422, 431, 500, 503)  # what can go wrong with any request
+ASKED = (*REFUSED, 504)
+WRITTEN = (401, 403, *REFUSED, 507)
 
 
 class StrictRequest(Request):

@@ -1,9 +1,12 @@
 """The running service: its socket, its signals, its end."""
 
 import asyncio
+import gc
 import resource
+import selectors
 import signal
 import sys
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -14,12 +17,10 @@ import uvicorn
 from forecaster.errors import RunError
 from forecaster.serve.app import create_app
 from forecaster.serve.engine import Engine
-from forecaster.serve.protocol import bind_protocol
+from forecaster.serve.protocol import Protocol, bind_protocol
 
 NOTICE_SECONDS = 1.0  # between "not ready" and the end of listening
-DRAIN_SECONDS = (
-    7  # for requests that are being answered; with the notice and what computes at most 10
-)
+DRAIN_SECONDS = 7  # for requests under way; with the notice and what computes at most 10
 KEEP_ALIVE_SECONDS = 5
 MAX_HEADER_BYTES = 32 << 10
 BACKLOG = 128  # connections that the system takes before we do
@@ -27,7 +28,9 @@ MAX_CONNECTIONS = 10_000
 # Files kept free: our own, and connections that were taken while others are being closed; asyncio
 # takes a backlog at once, and some rounds pass before a connection is closed.
 SPARE_FILES = 100 + 4 * BACKLOG
-SWITCH_SECONDS = 2e-4  # the loop must not wait long for the thread that computes
+SWITCH_SECONDS = 5e-5  # the loop must not wait long for the thread that computes
+PAUSE_SECONDS = 2e-3  # between two looks for requests while all would be refused
+Ready = list[tuple[selectors.SelectorKey, int]]
 
 
 @dataclass(frozen=True)
@@ -38,12 +41,29 @@ class Address:
     port: int = 8000  # 0: any that is free
 
 
+class PatientSelector(selectors.DefaultSelector):
+    """Looks for requests less often while they would be refused, so that each costs less.
+
+    Every look takes the core from the thread that computes.
+    """
+
+    def __init__(self, is_full: Callable[[], bool]) -> None:
+        super().__init__()
+        self._is_full = is_full
+
+    def select(self, timeout: float | int | None = None) -> Ready:  # asyncio gives 0, not 0.0
+        """Return what is ready."""
+        if self._is_full():
+            time.sleep(PAUSE_SECONDS)
+        return super().select(timeout)
+
+
 class Server(uvicorn.Server):
     """Ends in order: first not ready, then no new connection, then the last answer."""
 
-    def __init__(self, config: uvicorn.Config, engine: Engine) -> None:
+    def __init__(self, config: uvicorn.Config, engine: Engine, protocol: type[Protocol]) -> None:
         super().__init__(config)
-        self._engine = engine
+        self._engine, self.protocol = engine, protocol
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 (uvicorn's)
         """Begin to end; Ctrl-C, or a second signal, ends without notice."""
@@ -67,14 +87,15 @@ class Server(uvicorn.Server):
 def make_server(engine: Engine, address: Address, token: str | None) -> Server:
     """Return the service, ready to be run."""
     app = create_app(engine, token)
-    protocol = bind_protocol(engine.worker, app.metrics, make_room())
+    protocol = bind_protocol(app.metrics, make_room())
     config = uvicorn.Config(
         app, host=address.host, port=address.port, http=protocol, ws="none", lifespan="on",
+        proxy_headers=False,
         log_config=None, access_log=False, server_header=False, backlog=BACKLOG,
         timeout_keep_alive=KEEP_ALIVE_SECONDS, timeout_graceful_shutdown=DRAIN_SECONDS,
         h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )  # fmt: skip
-    return Server(config, engine)
+    return Server(config, engine, protocol)
 
 
 def make_room() -> int:
@@ -102,8 +123,11 @@ def serve(
         on_start: told the URL once the service listens.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
+    server = make_server(engine, address, token)
+    selector = PatientSelector(server.protocol.is_full)
     try:
-        asyncio.run(_serve(make_server(engine, address, token), engine, on_start))
+        with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
+            runner.run(_serve(server, engine, on_start))
     except SystemExit as left:  # uvicorn's way to say that it cannot listen
         message = f"cannot listen on {address.host}:{address.port}"
         raise RunError(f"{message}; is another service there? --port names another") from left
@@ -114,13 +138,15 @@ async def _serve(server: Server, engine: Engine, on_start: Callable[[str], None]
     tasks: set[asyncio.Task[None]] = set()  # a task that nobody holds may vanish
 
     def reload() -> None:
-        task = loop.create_task(engine.reload())
+        task = loop.create_task(engine.loader.reload())
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
     async def tell() -> None:
         while not server.started:
             await asyncio.sleep(0.01)
+        gc.collect()
+        gc.freeze()  # what is loaded stays: to look through it takes a tenth of a second each time
         on_start(server.url)
 
     loop.add_signal_handler(signal.SIGHUP, reload)

@@ -10,6 +10,7 @@ from forecaster.serve.answer import Model
 from forecaster.serve.engine import Engine
 from forecaster.serve.live import Live, identify
 from forecaster.serve.moment import real_time
+from forecaster.serve.present import Present
 from forecaster.serve.replay import Replay
 from forecaster.serve.store import Store
 
@@ -26,13 +27,13 @@ def load_model(run: Path) -> Model:
 def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
     """Return what answers from a run and a panel; observations are kept in a file."""
     live = Live(panel, Store(store, identify(panel)))
-    return Engine(partial(load_model, run), live, real_time)
+    return Engine(partial(load_model, run), Present(live, real_time))
 
 
 def open_replay(run: Path, replay: Replay) -> Engine:
     """Return what answers as if a past were now; nothing is kept."""
     live = Live(replay.base, Store(None, identify(replay.base)))
-    engine = Engine(partial(load_model, run), live, replay.now, replay.feed)
+    engine = Engine(partial(load_model, run), Present(live, replay.now), replay.feed)
     engine.replay_step_seconds = replay.step_seconds
     return engine
 

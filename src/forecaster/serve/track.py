@@ -56,7 +56,7 @@ class Track:
         self._calibration = Calibration.from_arrays(self._run.arrays, self._run.about["kind"])
         self._rows: dict[int, Row] = {}  # by step
         self._passes: OrderedDict[int, Pass] = OrderedDict()  # by cycle
-        self._version = 0
+        self._seen: Overlay | None = None  # the state of the data that was asked for last
 
     def ask(
         self, overlay: Overlay, origin: int
@@ -84,14 +84,15 @@ class Track:
         return y_hat[:, order], run.issued[origin][..., order]
 
     def _forget(self, overlay: Overlay) -> None:
-        """Drop what saw data that has changed since."""
-        if overlay.version == self._version:
+        """Drop what saw data that is another now; an earlier state may come after a later one."""
+        earlier, later = sorted((self._seen or overlay, overlay), key=lambda one: one.version)
+        self._seen = overlay
+        if earlier.version == later.version:
             return
-        first = overlay.changed_since(self._version, self._model.horizon)
+        first = later.changed_since(earlier.version, self._model.horizon)
         self._rows = {step: row for step, row in self._rows.items() if step < first}
         for cycle in [c for c, run in self._passes.items() if run.next > first]:
             del self._passes[cycle]
-        self._version = overlay.version
 
     def _pass(self, overlay: Overlay, origin: int) -> Pass:
         """Return the pass that an origin belongs to, before or at it."""

@@ -7,8 +7,8 @@ import numpy as np
 
 from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Answer, Model
-from forecaster.serve.engine import Feed
 from forecaster.serve.overlay import Overlay
+from forecaster.serve.present import Feed
 from forecaster.serve.render import describe_steps, local_text, numbers, utc_text
 
 

@@ -13,7 +13,8 @@ from forecaster.serve.problems import Problem
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
 CLOSE_SECONDS = 2.0  # for what runs when the service stops
-MAX_STUCK = 8  # threads that hang; beyond, nothing more is tried
+MAX_STUCK = 8  # threads that hang at once; beyond, nothing more is tried
+STUCK_SHARE = 0.5  # of its time that a job must have run, not waited, to be given up as hung
 
 
 class Worker:
@@ -29,6 +30,7 @@ class Worker:
         self.limit, self.seconds = limit, seconds
         self.pending = 0
         self.replaced = 0  # threads that were left behind
+        self._left: list[threading.Thread] = []  # those of them that may hang still
         self._closed = False
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._busy_since: float | None = None
@@ -39,8 +41,13 @@ class Worker:
         """Tell whether the next job would be refused."""
         return self.pending >= self.limit
 
-    async def run(self, job: Callable[[], T]) -> T:
-        """Return what the job returns; refuse it with 503 or 504 where that takes too long."""
+    async def run(self, job: Callable[[], T], ends: float | None = None) -> T:
+        """Return what the job returns; refuse it with 503 or 504 where that takes too long.
+
+        Args:
+            job: is run.
+            ends: its deadline by time.monotonic(), where others share it; None: its own.
+        """
         if self._closed:
             raise _stopping()
         if self.full:
@@ -48,16 +55,17 @@ class Worker:
         future: Future[T] = Future()
         self.pending += 1
         self._queue.put((future, job))
+        left = self.seconds if ends is None else ends - time.monotonic()
         try:
             # Not wait_for, which before Python 3.12 may swallow that its task was cancelled.
-            async with asyncio.timeout(self.seconds):
+            async with asyncio.timeout(left):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            if not future.running():  # it never began
-                raise Problem(503, "busy", "no time was left to begin it; ask again") from None
             # Soon: others whose time is over now must not be begun by the new thread.
             asyncio.get_running_loop().call_soon(self._replace_stuck)
-            raise Problem(504, "too_slow", f"it took over {self.seconds:g} s") from None
+            if not future.running():  # it never began
+                raise Problem(503, "busy", "no time was left to begin it; ask again") from None
+            raise Problem(504, "too_slow", "it took too long; ask again later") from None
         finally:
             self.pending -= 1
 
@@ -92,8 +100,11 @@ class Worker:
 
     def _replace_stuck(self) -> None:
         since = self._busy_since
-        stuck = since is not None and time.monotonic() - since >= self.seconds * 0.9
-        if stuck and self.replaced < MAX_STUCK:
+        if since is None or time.monotonic() - since < STUCK_SHARE * self.seconds:
+            return
+        self._left = [thread for thread in self._left if thread.is_alive()]
+        if len(self._left) < MAX_STUCK:
+            self._left.append(self._thread)
             self.replaced += 1
             self._start()
 

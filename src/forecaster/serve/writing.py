@@ -36,7 +36,7 @@ async def observations(
     request: Request, engine: Asked, batch: schemas.Observations, key: Key = None
 ) -> Receipt:
     """Write what was observed; answered once it is safe on disk."""
-    entries = take_observations(batch.observations, engine.overlay, engine.now())
+    entries = take_observations(batch.observations, engine.present.overlay, engine.present.now())
     return await _write(request, engine, "observations", entries, key)
 
 
@@ -45,7 +45,7 @@ async def covariates(
     request: Request, engine: Asked, batch: schemas.CovariateBatch, key: Key = None
 ) -> Receipt:
     """Write what is known of past and coming steps, such as a weather forecast."""
-    entries = take_covariates(batch.covariates, engine.overlay, engine.now())
+    entries = take_covariates(batch.covariates, engine.present.overlay, engine.present.now())
     return await _write(request, engine, "covariates", entries, key)
 
 
@@ -54,4 +54,4 @@ async def _write(
 ) -> Receipt:
     digest = hashlib.sha256(request.url.path.encode() + b"\n" + await request.body()).hexdigest()
     ticket = Ticket(key, digest) if key is not None else None
-    return await engine.live.write(table, entries, int(engine.now()), ticket)
+    return await engine.present.live.write(table, entries, int(engine.present.now()), ticket)
