@@ -26,7 +26,7 @@ def given() -> Explanation:
     """Return an explanation whose numbers are easily told apart."""
     hours = [
         Hour("", "", f"t−{n}", "recent" if n < 3 else "days", 0 if n < 3 else 1, 7.0, share,
-             (share, share), share, 0.5, -0.25)
+             (share, share), share, 0.5, -1.5 if n == 4 else -0.25)
         for n, share in zip(range(5), (0.5, 0.2, 0.1, 0.15, 0.05), strict=True)
     ][::-1]  # fmt: skip
     return Explanation(
@@ -36,6 +36,8 @@ def given() -> Explanation:
         location="a",
         name="$at_a",
         forecast=(Step("", "", 123.4, 99.6), Step("", "", 5.25, 4.0)),
+        step="hour",
+        shares_by="attention",
         hours=tuple(hours),
         groups={"recent": 0.8, "days": 0.2},
         own=place("a", 11.0),
@@ -50,16 +52,31 @@ def given() -> Explanation:
 
 def test_it_is_said_in_words(given: Explanation) -> None:
     assert say_why(given) == [
-        "Forecast 123 → 5.25; with every past value as usual for its hour 99.6 → 4.",
-        "Attention goes to recent steps (80 %) and days before (20 %), most to t−0 (50 %).",
+        "Forecast 123 → 5.25; with every past value as usual for its time of week 99.6 → 4.",
+        "Attention goes to recent steps (80 %) and days before (20 %), most to t−0 (50 %); "
+        "by ablation t−4 does most (60 %).",
         "Its own past adds +11; of others that of $at_b (−7) and $at_c (+3) counts most.",
     ]
 
 
 def test_what_sees_all_locations_is_said_apart(given: Explanation) -> None:
     said = say_city_wide(given)
-    assert said.startswith("25 % of what other locations do comes through attention")
+    assert said.startswith("25 % of what other locations do comes through parts that see")
     assert "most from Delta (−0.5); together they add −2.5 this way" in said
+
+
+def test_a_network_without_attention_says_what_it_rests_on(given: Explanation) -> None:
+    nothing = CityWide(0.0, 0.0, 0.0, ())
+    plain = replace(given, shares_by="ablation", city_wide=nothing)
+    assert say_why(plain)[1] == (
+        "By ablation it rests on recent steps (80 %) and days before (20 %), most on t−0 (50 %)."
+    )
+    assert say_city_wide(plain) == (
+        "Nothing of other locations comes through the whole city at once."
+    )
+    above, below = draw_why(plain).axes
+    labels = [[text.get_text() for text in a.get_legend().get_texts()] for a in (above, below)]
+    assert labels == [["ablation", "gradient"], ["gradient", "ablation"]]
 
 
 def test_a_location_that_no_other_reaches_is_said_to_be_alone(given: Explanation) -> None:
@@ -76,6 +93,12 @@ def test_the_figure_has_a_bar_for_each_hour_and_each_location(given: Explanation
     assert names == ["$at_a (itself)", "$at_b", "$at_c"]
     labels = [text.get_text() for text in below.get_legend().get_texts()]
     assert labels == ["gradient", "ablation", "nothing held"]
+
+
+def test_recent_steps_alone_are_named_one_by_one(given: Explanation) -> None:
+    recent = replace(given, hours=given.hours[-3:])
+    labels = [text.get_text() for text in draw_why(recent).axes[0].get_xticklabels()]
+    assert labels == ["t−2", "t−1", "t−0"]
 
 
 def test_the_figure_can_be_written(given: Explanation) -> None:

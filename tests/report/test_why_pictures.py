@@ -31,10 +31,12 @@ def test_every_picture_says_what_is_in_it(section: Section) -> None:
 def test_agreement_and_the_city_wide_part_are_said_of_each(section: Section) -> None:
     titles = [picture.title for picture in section.pictures]
     assert list(section.facts) == ["City-wide", "How far the methods agree"]
-    for known in section.facts.values():
-        assert list(known) == titles
-    for text in section.facts["How far the methods agree"].values():
-        assert "In brackets: rank correlation" in text
+    assert list(section.facts["City-wide"]) == titles
+    explained, *pairs = section.facts["How far the methods agree"].items()
+    assert explained[0] == "rank correlation"
+    assert "hours: attention and ablation" in dict(pairs)
+    for _, values in pairs:
+        assert len(values.split(" · ")) == len(titles)
 
 
 def test_the_busiest_location_is_the_busiest(section: Section, material: Material) -> None:

@@ -2,8 +2,11 @@
 
 import io
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
+
+import numpy as np
+from jaxtyping import Float64
 
 from forecaster.errors import need_extra
 
@@ -12,16 +15,38 @@ MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
 BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart by every eye
 WIDTH, TEXT = 5.0, 10  # inches and points: two fit beside each other on a page, one on a phone
 PAPER_DPI = 200  # of files to print
+GRID: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "linewidth": 0.6}
 
 
-def style(axes: Any) -> None:
-    """Give axes the look of all pictures: few lines, and those faint."""
+def style(axes: Any, across: str = "", up: str = "") -> None:
+    """Give axes the look of all pictures, few lines and those faint, and say what lies along."""
+    axes.set_xlabel(across, color=INK, fontsize=TEXT)
+    axes.set_ylabel(up, color=INK, fontsize=TEXT)
     axes.tick_params(which="both", colors=INK, labelsize=TEXT - 1, color=FAINT)
-    axes.grid(axis="y", color=FAINT, alpha=0.3, linewidth=0.6)
+    axes.grid(axis="y", **GRID)
     axes.set_axisbelow(True)
     for name, side in axes.spines.items():
         side.set_color(FAINT)
         side.set_visible(name in ("left", "bottom"))
+
+
+def style_rows(
+    axes: Any, at: Float64[np.ndarray, " R"], names: Sequence[str], across: str
+) -> None:
+    """Give axes of rows that look: a name before each, the first on top."""
+    style(axes, across)
+    axes.set_yticks(at, names, parse_math=False)
+    axes.invert_yaxis()
+    axes.grid(visible=False, axis="y")
+    axes.grid(axis="x", **GRID)
+
+
+def write_legend(
+    figure: Any, handles: Sequence[Any], columns: int, where: str = "upper left"
+) -> None:
+    """Say outside the axes which mark is what."""
+    figure.legend(handles=handles, loc=f"outside {where}", ncols=columns, frameon=False,
+                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
 
 
 def new_figure(width: float, height: float) -> Any:

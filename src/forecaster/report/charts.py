@@ -7,24 +7,14 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.panel.parts import Locations
+from forecaster.report import canvas
 from forecaster.report.breakdown import Breakdown
-from forecaster.report.canvas import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    TEXT,
-    WIDTH,
-    new_figure,
-    style,
-)
+from forecaster.report.canvas import BLUE, FAINT, GREEN, ORANGE, WIDTH
 from forecaster.report.maps import map_values
 from forecaster.report.material import NAIVE
 
 CROWDED = 8  # labels below an axis that can all be read
 MOST_PLACES = 20  # bars in one chart: the worst and the best
-NAMED = 3  # locations with the largest errors, by name on the map
 LONGEST_NAME = 28  # letters
 
 
@@ -55,7 +45,7 @@ def draw_breakdown(given: Breakdown, what: str, figure_name: str = "RMSE") -> An
         what: what the groups are.
         figure_name: what the figures are.
     """
-    figure = new_figure(WIDTH, 3.0)
+    figure = canvas.new_figure(WIDTH, 3.0)
     axes = figure.subplots()
     for name, look in looks(list(given.values)).items():
         axes.plot(given.values[name], color=look.colour, linestyle=look.line, marker=look.mark,
@@ -64,10 +54,8 @@ def draw_breakdown(given: Breakdown, what: str, figure_name: str = "RMSE") -> An
     ticks = np.arange(0, len(given.labels), every)
     axes.set_xticks(ticks, [given.labels[n][:3] if every == 1 else given.labels[n] for n in ticks])
     axes.set_ylim(0, 1.08 * max(float(np.nanmax(values)) for values in given.values.values()) or 1)
-    axes.set_xlabel(what, color=INK, fontsize=TEXT)
-    axes.set_ylabel(figure_name, color=INK, fontsize=TEXT)
-    style(axes)
-    _explain(figure, axes)
+    canvas.style(axes, what, figure_name)
+    canvas.write_legend(figure, axes.get_lines(), columns=2)
     return figure
 
 
@@ -76,19 +64,16 @@ def draw_weather(given: Mapping[str, Breakdown]) -> Any:
     lines = [(name, g) for name, parted in given.items() for g in range(len(parted.labels))]
     gaps = np.cumsum([g == 0 for _, g in lines])  # room between covariates
     at = np.arange(len(lines)) + 0.6 * gaps
-    figure = new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
+    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
     axes = figure.subplots()
     models = list(next(iter(given.values())).values)
     for model, look in looks(models).items():
         values = [given[name].values[model][g] for name, g in lines]
         axes.scatter(values, at, s=26, color=look.colour, marker=look.mark, label=model, zorder=3)
-    axes.set_yticks(at, [_kind(given[name], name, g) for name, g in lines], parse_math=False)
-    axes.invert_yaxis()
     axes.set_xlim(left=0)
-    axes.set_xlabel("RMSE", color=INK, fontsize=TEXT)
-    style(axes)
-    axes.grid(axis="both", color=FAINT, alpha=0.3, linewidth=0.6)
-    _explain(figure, axes)
+    canvas.style_rows(axes, at, [_kind(given[name], name, g) for name, g in lines], "RMSE")
+    axes.grid(axis="y", **canvas.GRID)  # from a dot to its name
+    canvas.write_legend(figure, axes.collections, columns=2)
     return figure
 
 
@@ -99,13 +84,10 @@ def draw_place_errors(
     label: str,
 ) -> Any:
     """Return the errors of all locations on a map, or as bars if none has coordinates."""
-    ranked = rank(errors)
+    ranked = rank(errors).tolist()
     if locations.placed.any():
-        worst = [n for n in ranked.tolist() if locations.placed[n]][:NAMED]
-        return map_values(locations, errors, sizes, label, worst)
-    shown = ranked.tolist()
-    if len(shown) > MOST_PLACES:
-        shown = shown[: MOST_PLACES // 2] + shown[-MOST_PLACES // 2 :]
+        return map_values(locations, errors, sizes, label, ranked)
+    shown = both_ends(ranked)
     return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
@@ -115,6 +97,12 @@ def rank(errors: Float64[np.ndarray, " N"]) -> Int64[np.ndarray, " K"]:
     return np.asarray(order[np.isfinite(errors[order])])
 
 
+def both_ends(ranked: list[int]) -> list[int]:
+    """Return as many of the first and of the last as bars have room for."""
+    half = MOST_PLACES // 2
+    return ranked if len(ranked) <= MOST_PLACES else ranked[:half] + ranked[-half:]
+
+
 def shorten(name: str) -> str:
     """Return a name that leaves room for what it names."""
     return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
@@ -122,25 +110,14 @@ def shorten(name: str) -> str:
 
 def draw_bars(names: Sequence[str], values: Float64[np.ndarray, " K"], label: str) -> Any:
     """Return a bar for each name, from above to below."""
-    figure = new_figure(WIDTH, 0.8 + 0.21 * len(names))
+    figure = canvas.new_figure(WIDTH, 0.8 + 0.21 * len(names))
     axes = figure.subplots()
-    axes.barh(np.arange(len(names)), values, height=0.7, color=BLUE)
-    axes.set_yticks(np.arange(len(names)), names, parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlabel(label, color=INK, fontsize=TEXT)
-    style(axes)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x", color=FAINT, alpha=0.3, linewidth=0.6)
+    at = np.arange(len(names), dtype=np.float64)
+    axes.barh(at, values, height=0.7, color=BLUE)
+    canvas.style_rows(axes, at, names, label)
     return figure
 
 
 def _kind(given: Breakdown, name: str, group: int) -> str:
     """Return a kind of weather in words: `rain: yes (120)`."""
     return f"{shorten(name)}: {given.labels[group]} ({given.steps[group]:,})"
-
-
-def _explain(figure: Any, axes: Any) -> None:
-    """Say which model is which."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=2, frameon=False,
-                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip

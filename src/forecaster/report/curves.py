@@ -14,6 +14,7 @@ from forecaster.report.canvas import (
     new_figure,
     style,
     to_png,
+    write_legend,
 )
 
 COLUMNS = 2  # of panels beside each other
@@ -52,9 +53,10 @@ def best_epoch(epochs: Epochs) -> Mapping[str, Any]:
 
 def draw_learning(networks: Mapping[str, Sequence[Epochs]]) -> Any:
     """Return the losses of every training of some networks, a panel for each network."""
-    rows = -(-len(networks) // COLUMNS)
+    columns = min(len(networks), COLUMNS)
+    rows = -(-len(networks) // columns)
     figure = new_figure(WIDTH, 0.5 + 1.9 * rows)
-    panels = figure.subplots(rows, COLUMNS, squeeze=False).ravel()
+    panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes, (name, trainings) in zip(panels, networks.items(), strict=False):
         for epochs in trainings:
             _draw_losses(axes, epochs)
@@ -64,9 +66,7 @@ def draw_learning(networks: Mapping[str, Sequence[Epochs]]) -> Any:
     for axes in panels[len(networks) :]:
         axes.set_visible(False)
     figure.supxlabel("epoch", color=INK, fontsize=TEXT)
-    handles = panels[0].get_lines()[:3]
-    figure.legend(handles=handles, loc="outside upper left", ncols=3, frameon=False,
-                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
+    write_legend(figure, panels[0].get_lines()[:3], columns=3)
     return figure
 
 

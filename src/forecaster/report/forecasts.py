@@ -14,7 +14,7 @@ from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.table import interval_name
 from forecaster.metrics import Errors
 from forecaster.panel.panel import Panel
-from forecaster.report.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style
+from forecaster.report.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style, write_legend
 from forecaster.report.groups import DAY_MINUTES, target_times
 
 WEEK_STEPS, DAY_STEPS = 28, 7  # at least so many in a normal stretch and in the worst one
@@ -141,8 +141,7 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
         style(axes)
     _label_times(panels[-1].xaxis, excerpt)
     handles = [*panels[0].get_lines(), *panels[0].collections]
-    figure.legend(handles=handles, loc="outside lower left", ncols=2, frameon=False,
-                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
+    write_legend(figure, handles, columns=2, where="lower left")
     return figure
 
 

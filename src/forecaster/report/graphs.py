@@ -8,19 +8,9 @@ from jaxtyping import Float64, Int64, Shaped
 from forecaster.errors import count_of
 from forecaster.graph.dependency import About, DependencyGraph
 from forecaster.graph.edges import distance_km
-from forecaster.report.canvas import (
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    PAPER_DPI,
-    TEXT,
-    WIDTH,
-    new_figure,
-    style,
-    to_png,
-)
-from forecaster.report.maps import new_map, write_name
+from forecaster.report import canvas
+from forecaster.report.canvas import BLUE, FAINT, INK, ORANGE, PAPER_DPI, TEXT, WIDTH, new_figure
+from forecaster.report.maps import new_map, write_names
 
 POSITIVE, NEGATIVE = BLUE, ORANGE
 TOP = 400  # dependencies on the map, as in the paper's figure
@@ -41,7 +31,7 @@ def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
             words[name].replace("; ", "\n"), color=INK, fontsize=TEXT, loc="left",
             parse_math=False,
         )  # fmt: skip
-    return {name: to_png(figure, PAPER_DPI) for name, figure in drawn.items()}
+    return {name: canvas.to_png(figure, PAPER_DPI) for name, figure in drawn.items()}
 
 
 def describe_graph(graph: DependencyGraph) -> dict[str, str]:
@@ -113,7 +103,9 @@ def draw_map(graph: DependencyGraph) -> Any:
     )
     size = (3 + 3 * graph.degrees[placed]) * min(1.0, 10 / placed.sum() ** 0.5)  # many need room
     axes.scatter(*at[placed].T, s=size, c=INK, linewidths=0, zorder=1)  # below the lines
-    _name_hubs(axes, graph)
+    hubs = np.argsort(-graph.degrees, kind="stable")[: np.count_nonzero(graph.degrees)].tolist()
+    names = {n: f"{places.names[n]} ({graph.degrees[n]})" for n in hubs}
+    write_names(axes, places, names, NAMED_HUBS)
     _legend(figure, strengths)
     return figure
 
@@ -155,9 +147,7 @@ def draw_path(about: About) -> Any:
     axes.xaxis.set_major_formatter(lambda penalty, _: f"{penalty:g}")
     axes.xaxis.set_minor_locator(NullLocator())
     score = "held-out log likelihood" if about.chosen_by == "likelihood" else "score (EBIC)"
-    axes.set_xlabel("penalty λ, from few edges to many", color=INK, fontsize=TEXT)
-    axes.set_ylabel(score, color=INK, fontsize=TEXT)
-    style(axes)
+    canvas.style(axes, "penalty λ, from few edges to many", score)
     return figure
 
 
@@ -204,23 +194,6 @@ def _usual_km(graph: DependencyGraph) -> float:
     return float(np.median(distance_km(graph.locations, *apart)))
 
 
-def _name_hubs(axes: Any, graph: DependencyGraph) -> None:
-    """Write the names of the locations that most others depend on where none hides another."""
-    places, named = graph.locations, list[int]()
-    room = np.array(
-        [0.4 * np.ptp(places.lon[places.placed]), 0.03 * np.ptp(places.lat[places.placed])]
-    )
-    at = np.column_stack([places.lon, places.lat])
-    for n in np.argsort(-graph.degrees, kind="stable").tolist():
-        hidden = (np.abs(at[named] - at[n]) < room).all(axis=1).any()
-        if len(named) == NAMED_HUBS or not graph.degrees[n]:
-            break
-        if hidden or not places.placed[n]:
-            continue
-        named.append(n)
-        write_name(axes, f"{places.names[n]} ({graph.degrees[n]})", at[n])
-
-
 def _dependencies(graph: DependencyGraph) -> str:
     return "1 dependency" if len(graph) == 1 else f"{len(graph):,} dependencies"
 
@@ -254,9 +227,7 @@ def _rule(graph: DependencyGraph) -> str:
 def _finish(axes: Any, labels: tuple[str, str], integers: bool = False) -> None:
     from matplotlib.ticker import MaxNLocator  # noqa: PLC0415 (an extra)
 
-    style(axes)
-    axes.set_xlabel(labels[0], color=INK, fontsize=TEXT)
-    axes.set_ylabel(labels[1], color=INK, fontsize=TEXT)
+    canvas.style(axes, *labels)
     for axis in (axes.xaxis, axes.yaxis):
         axis.set_major_locator(MaxNLocator(6, integer=integers, steps=[1, 2, 5, 10]))
 
@@ -268,5 +239,4 @@ def _legend(figure: Any, strengths: Float64[np.ndarray, " K"]) -> None:
     less = int((strengths < 0).sum())
     counts = ((POSITIVE, "positive", len(strengths) - less), (NEGATIVE, "negative", less))
     patches = [Patch(color=c, label=f"{sign} ({count:,})") for c, sign, count in counts]
-    figure.legend(handles=patches, loc="outside lower center", ncols=2, frameon=False,
-                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
+    canvas.write_legend(figure, patches, columns=2, where="lower center")

@@ -8,17 +8,9 @@ from jaxtyping import Float64
 
 from forecaster.evaluation.backtest import Form
 from forecaster.panel.parts import Locations
-from forecaster.report.canvas import (
-    BLUE,
-    FAINT,
-    INK,
-    ORANGE,
-    TEXT,
-    WIDTH,
-    new_figure,
-    style,
-)
-from forecaster.report.charts import CROWDED, MOST_PLACES, NAMED, shorten
+from forecaster.report import canvas
+from forecaster.report.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
+from forecaster.report.charts import CROWDED, both_ends, shorten
 from forecaster.report.intervals import Held
 from forecaster.report.maps import map_values
 
@@ -39,7 +31,7 @@ def draw_held(given: Held, wanted: float, what: str) -> Any:
         wanted: the share that should lie within.
         what: what the groups are.
     """
-    figure = new_figure(WIDTH, 3.0)
+    figure = canvas.new_figure(WIDTH, 3.0)
     axes = figure.subplots()
     at = np.arange(len(given.labels))
     thick = BAR / len(given.shares)
@@ -51,9 +43,7 @@ def draw_held(given: Held, wanted: float, what: str) -> Any:
     axes.set_ylim(*_limits(given.shares, wanted))
     every = 1 if len(at) <= CROWDED else 3
     axes.set_xticks(at[::every], given.labels[::every])
-    axes.set_xlabel(what, color=INK, fontsize=TEXT)
-    axes.set_ylabel(LABEL, color=INK, fontsize=TEXT)
-    style(axes)
+    canvas.style(axes, what, LABEL)
     _explain(figure, axes)
     return figure
 
@@ -88,11 +78,8 @@ def draw_held_at_places(
     known = np.flatnonzero(np.isfinite(shares))
     order = known[np.argsort(shares[known], kind="stable")].tolist()  # too sure first
     if locations.placed.any():
-        named = [n for n in order if locations.placed[n]][:NAMED]
-        return map_values(locations, 100 * shares, sizes, LABEL, named, around=100 * wanted)
-    shown = order
-    if len(order) > MOST_PLACES:
-        shown = order[: MOST_PLACES // 2] + order[-MOST_PLACES // 2 :]
+        return map_values(locations, 100 * shares, sizes, LABEL, order, around=100 * wanted)
+    shown = both_ends(order)
     names = [shorten(locations.names[n]) for n in shown]
     at = np.arange(len(shown), dtype=np.float64)
     return _draw_lying(names, at, {"online": shares[shown]}, wanted)
@@ -101,7 +88,7 @@ def draw_held_at_places(
 def _draw_lying(
     names: Sequence[str], at: Float64[np.ndarray, " G"], shares: Shares, wanted: float
 ) -> Any:
-    figure = new_figure(WIDTH, 1.1 + 0.24 * (float(at[-1]) + 1))
+    figure = canvas.new_figure(WIDTH, 1.1 + 0.24 * (float(at[-1]) + 1))
     axes = figure.subplots()
     thick = BAR / len(shares)
     for number, (form, held) in enumerate(shares.items()):
@@ -110,12 +97,7 @@ def _draw_lying(
         axes.barh(place, more, thick, left=100 * wanted, color=COLOURS[form], label=form)
     _mark_wanted(axes.axvspan, axes.axvline, wanted)
     axes.set_xlim(*_limits(shares, wanted))
-    axes.set_yticks(at, names, parse_math=False)
-    axes.invert_yaxis()
-    axes.set_xlabel(LABEL, color=INK, fontsize=TEXT)
-    style(axes)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x", color=FAINT, alpha=0.3, linewidth=0.6)
+    canvas.style_rows(axes, at, names, LABEL)
     _explain(figure, axes)
     return figure
 
@@ -137,6 +119,5 @@ def _limits(shares: Shares, wanted: float) -> tuple[float, float]:
 
 def _explain(figure: Any, axes: Any) -> None:
     """Say which bar is which, and what the line is."""
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside upper left", ncols=3, frameon=False,
-                  fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
+    handles, _ = axes.get_legend_handles_labels()
+    canvas.write_legend(figure, handles, columns=3)

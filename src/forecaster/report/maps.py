@@ -1,6 +1,6 @@
 """Maps: dots where the locations are, coloured by what is known of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,6 +13,8 @@ from forecaster.report.canvas import FAINT, INK, TEXT, WIDTH, new_figure
 DEGREE_KM = 111.2  # of latitude
 SIDES = ("#0b6ead", "#c9cfd4", "#d1600f")  # less, alike, more; none that the dark page changes
 SHADES = (0.15, 0.97)  # of a range of colours: what is seen on white and on black
+NAMED = 3  # locations that have their names beside them
+NAME_ROOM = (0.4, 0.04)  # that a name takes, as shares of the map's width and height
 
 
 def map_places(panel: Panel) -> Any | None:
@@ -35,7 +37,7 @@ def map_values(
     values: Float64[np.ndarray, " N"],
     sizes: Float64[np.ndarray, " N"],
     label: str,
-    named: Sequence[int] = (),
+    ranked: Sequence[int] = (),
     around: float | None = None,
 ) -> Any:
     """Return a map of a figure of each location.
@@ -45,7 +47,7 @@ def map_values(
         values: what the colours say; NaN is not drawn.
         sizes: how large the dots are, from 0 on.
         label: what the values are.
-        named: locations to write the names of.
+        ranked: locations, the most telling first: the names of the first few are written.
         around: what two colours lie on either side of; None: one range of colours.
     """
     figure, axes = new_map(locations)
@@ -67,9 +69,7 @@ def map_values(
     bar.outline.set_visible(False)
     bar.ax.tick_params(colors=INK, labelsize=TEXT - 1, color=FAINT)
     bar.set_label(label, color=INK, fontsize=TEXT)
-    for n in named:
-        if shown[n]:
-            write_name(axes, locations.names[n], np.array([locations.lon[n], locations.lat[n]]))
+    write_names(axes, locations, {n: locations.names[n] for n in ranked if shown[n]}, NAMED)
     return figure
 
 
@@ -87,11 +87,33 @@ def new_map(locations: Locations) -> tuple[Any, Any]:
     return figure, axes
 
 
-def write_name(axes: Any, name: str, at: Float64[np.ndarray, " 2"]) -> None:
-    """Write the name of a location beside it, on a ground that keeps it readable."""
+def write_names(axes: Any, locations: Locations, names: Mapping[int, str], most: int) -> None:
+    """Write the first few names beside their locations, without any that would hide another."""
+    at = np.column_stack([locations.lon, locations.lat])
+    room = NAME_ROOM * np.ptp(at[locations.placed], axis=0)
+    written: list[int] = []
+    for n, name in names.items():
+        hidden = (np.abs(at[written] - at[n]) < room).all(axis=1).any()
+        if locations.placed[n] and not hidden and len(written) < most:
+            _write_name(axes, name, at[n], _is_freer_left(at - at[n], room))
+            written.append(n)
+
+
+def _is_freer_left(apart: Float64[np.ndarray, "N 2"], room: Float64[np.ndarray, " 2"]) -> bool:
+    """Tell whether a name is better to the left: it ends on the map, or else hides fewer dots."""
+    level = np.abs(apart[:, 1]) < room[1]
+    right, left = (
+        (bool(np.nanmax(x) < room[0] / 2), int(((x > 0) & (x < room[0]) & level).sum()))
+        for x in (apart[:, 0], -apart[:, 0])
+    )
+    return left < right
+
+
+def _write_name(axes: Any, name: str, at: Float64[np.ndarray, " 2"], left: bool) -> None:
+    """Write a name beside a place, on a ground that keeps it readable."""
     words = axes.annotate(
-        name, at, (5, 4), color=INK, fontsize=TEXT - 2, textcoords="offset points", zorder=4,
-        parse_math=False,
+        name, at, (-5 if left else 5, 4), color=INK, fontsize=TEXT - 2, zorder=4,
+        textcoords="offset points", ha="right" if left else "left", parse_math=False,
         bbox={"boxstyle": "round,pad=0.15", "fc": "white", "ec": "none", "alpha": 0.75},
     )  # fmt: skip
     words.set_in_layout(False)  # a long name must not make the map small

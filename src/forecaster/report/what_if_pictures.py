@@ -7,7 +7,7 @@ from jaxtyping import Float64
 
 from forecaster.evaluation.comparison import Row
 from forecaster.panel.parts import Locations
-from forecaster.report.charts import MOST_PLACES, NAMED, draw_bars, rank, shorten
+from forecaster.report.charts import MOST_PLACES, draw_bars, rank, shorten
 from forecaster.report.maps import map_values
 from forecaster.report.material import Material
 from forecaster.report.picture import Picture, Section
@@ -46,8 +46,7 @@ def draw_change(
     """
     ranked = rank(np.abs(change)).tolist()
     if locations.placed.any():
-        named = [n for n in ranked if locations.placed[n]][:NAMED]
-        return map_values(locations, change, sizes, label, named, around=0.0)
+        return map_values(locations, change, sizes, label, ranked, around=0.0)
     shown = ranked[:MOST_PLACES]
     return draw_bars([shorten(locations.names[n]) for n in shown], change[shown], label)
 

@@ -6,21 +6,13 @@ from typing import Any
 import numpy as np
 
 from forecaster.evaluation.explanation import Explanation, Hour, Place
-from forecaster.report.canvas import (
-    BLUE,
-    FAINT,
-    GREEN,
-    INK,
-    ORANGE,
-    TEXT,
-    WIDTH,
-    new_figure,
-    style,
-)
+from forecaster.report import canvas
+from forecaster.report.canvas import BLUE, FAINT, GREEN, INK, ORANGE, TEXT, WIDTH
 from forecaster.report.charts import shorten
 from forecaster.report.words import list_names, number, percent, with_minus
 
 TOP = 8  # neighbours that are drawn
+CROWDED = 12  # labels below the past that can all be read
 GAP = 1.5  # bars of room between hours that lie days apart
 
 
@@ -30,24 +22,26 @@ def say_why(given: Explanation) -> list[str]:
 
 
 def say_city_wide(given: Explanation) -> str:
-    """Return what came through attention weights and norms, which see every location."""
+    """Return what came through what sees every location at once."""
     apart = given.city_wide
+    if not apart.places:
+        return "Nothing of other locations comes through the whole city at once."
     named = [f"{place.name} ({place.gradient:+.3g})" for place in apart.places[:3]]
     most = f", most from {list_names(named)}" if named else ""
     return with_minus(
-        f"{percent(apart.share)} of what other locations do comes through attention "
-        f"weights and norms, which see all of them{most}; together they add "
+        f"{percent(apart.share)} of what other locations do comes through parts that see all of "
+        f"them at once{most}; together they add "
         f"{apart.ablation:+.3g} this way, by ablation."
     )
 
 
 def draw_why(given: Explanation) -> Any:
-    """Return the past hours as bars over time, and below them the neighbours."""
+    """Return the past steps as bars over time, and below them the neighbours."""
     rows = [given.own, *given.neighbours[:TOP]]
-    figure = new_figure(WIDTH, 2.6 + 0.9 + 0.24 * len(rows))
-    above, below = figure.subplots(2, 1, height_ratios=[2.2, 0.7 + 0.24 * len(rows)])
-    _draw_hours(above, given.hours)
-    _draw_places(below, rows)
+    figure = canvas.new_figure(WIDTH, 2.6 + 0.9 + 0.24 * len(rows))
+    above, below = figure.subfigures(2, 1, height_ratios=[2.2, 0.7 + 0.24 * len(rows)])
+    _draw_hours(above.subplots(), given)  # as wide as it can be, whatever places are called
+    _draw_places(below.subplots(), rows, apart=bool(given.city_wide.places))
     return figure
 
 
@@ -55,15 +49,20 @@ def _amount(given: Explanation) -> str:
     """Say what is forecast, and what it had been with a usual history."""
     forecast = " → ".join(number(step.y_hat) for step in given.forecast)
     usual = " → ".join(number(step.usual) for step in given.forecast)
-    return f"Forecast {forecast}; with every past value as usual for its hour {usual}."
+    return f"Forecast {forecast}; with every past value as usual for its time of week {usual}."
 
 
 def _hours(given: Explanation) -> str:
     words = {"recent": "recent steps", "days": "days before", "weeks": "weeks before"}
     parts = [f"{words.get(name, name)} ({percent(s)})" for name, s in given.groups.items()]
     most = max(given.hours, key=lambda hour: hour.share)
-    what = f"most to {most.lag} ({percent(most.share)})"
-    return f"Attention goes to {list_names(parts)}, {what}."
+    what = f"{list_names(parts)}, most {{}} {most.lag} ({percent(most.share)})"
+    if given.shares_by != "attention":
+        return f"By ablation it rests on {what.format('on')}."
+    share, lag = max(zip(given.ablation_shares, (h.lag for h in given.hours), strict=True))
+    return (
+        f"Attention goes to {what.format('to')}; by ablation {lag} does most ({percent(share)})."
+    )
 
 
 def _places(given: Explanation) -> str:
@@ -74,43 +73,45 @@ def _places(given: Explanation) -> str:
     return f"{own}; of others that of {list_names(named)} counts most."
 
 
-def _draw_hours(axes: Any, hours: Sequence[Hour]) -> None:
+def _draw_hours(axes: Any, given: Explanation) -> None:
+    """Draw shares as bars, and as dots what they are best held against: what really happens."""
+    hours, by = given.hours, given.shares_by
     days = np.array([hour.days for hour in hours])
     at = np.arange(len(hours)) + GAP * np.cumsum(np.diff(days, prepend=days[0]) != 0)
-    size = np.abs([hour.ablation for hour in hours])
+    other = "ablation" if by == "attention" else "gradient"
+    size = np.abs([getattr(hour, other) for hour in hours])
     share = np.array([hour.share for hour in hours])
-    axes.bar(at, 100 * share, width=0.9, color=BLUE, label="attention")
+    axes.bar(at, 100 * share, width=0.9, color=BLUE, label=by)
     axes.plot(at, 100 * size / max(float(size.sum()), 1e-12), "o", color=ORANGE, markersize=4,
-              markeredgecolor="white", label="ablation")  # fmt: skip
+              markeredgecolor="white", label=other)  # fmt: skip
     ticks = {_earlier(hour): at[days == hour.days].mean() for hour in hours}
-    axes.set_xticks(list(ticks.values()), list(ticks), rotation=90 if len(ticks) > TOP else 0)
-    axes.set_ylabel("share of the past, %", color=INK, fontsize=TEXT)
+    if len(ticks) == 1:  # of recent steps alone each has its name
+        ticks = {hour.lag: place for hour, place in zip(hours, at, strict=True)}
+    axes.set_xticks(list(ticks.values()), list(ticks), rotation=90 if len(ticks) > CROWDED else 0)
+    canvas.style(axes, up="share of the past, %")
     _explain(axes, 2)
-    style(axes)
 
 
-def _draw_places(axes: Any, rows: Sequence[Place]) -> None:
-    at = np.arange(len(rows))
+def _draw_places(axes: Any, rows: Sequence[Place], *, apart: bool) -> None:
+    """Draw what locations add; apart from it what they really do, where the two differ."""
+    at = np.arange(len(rows), dtype=np.float64)
     axes.barh(at, [row.gradient for row in rows], height=0.7, color=BLUE, label="gradient")
     axes.plot([row.ablation for row in rows], at, "o", color=ORANGE, markersize=5,
               markeredgecolor="white", label="ablation")  # fmt: skip
-    axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
-              markeredgecolor="white", label="nothing held")  # fmt: skip
+    if apart:
+        axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
+                  markeredgecolor="white", label="nothing held")  # fmt: skip
     axes.axvline(0, color=FAINT, linewidth=0.8)
     names = [shorten(row.name) for row in rows]
-    axes.set_yticks(at, [f"{names[0]} (itself)", *names[1:]], parse_math=False)
-    axes.invert_yaxis()
+    names[0] += " (itself)"
+    canvas.style_rows(axes, at, names, "what its past adds to the forecast")
     _explain(axes, 3)
-    axes.set_xlabel("what its past adds to the forecast", color=INK, fontsize=TEXT)
-    style(axes)
-    axes.grid(visible=False, axis="y")
-    axes.grid(axis="x", color=FAINT, alpha=0.3, linewidth=0.6)
 
 
 def _explain(axes: Any, columns: int) -> None:
     """Say above the axes which mark is which method."""
     handles, labels = axes.get_legend_handles_labels()
-    order = np.argsort([label in ("ablation", "nothing held") for label in labels], kind="stable")
+    order = np.argsort([not hasattr(handle, "patches") for handle in handles], kind="stable")
     axes.legend([handles[n] for n in order], [labels[n] for n in order], frameon=False,
                 fontsize=TEXT - 1, labelcolor=INK, ncols=columns, borderpad=0, handlelength=1.2,
                 loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip

@@ -17,7 +17,9 @@ from forecaster.report.charts import shorten
 from forecaster.report.forecasts import Span, normal_span, worst_span
 from forecaster.report.material import Material
 from forecaster.report.picture import Picture, Section
+from forecaster.report.tables import NOTHING
 from forecaster.report.why import draw_why, say_city_wide, say_why
+from forecaster.report.words import with_minus
 
 
 @dataclass(frozen=True)
@@ -33,8 +35,8 @@ class Chosen:
 def why_section(material: Material) -> Section:
     """Return the explanation of a few forecasts by the first model that can be explained."""
     text = (
-        "Which past hours and which locations carried a forecast, against what is usual for the "
-        "hour of the week: by attention and by gradient, and by ablation beside them."
+        "Which past steps and which locations carried a forecast, against what is usual for the "
+        "time of the week: by attention, if the model has any, by gradient and by ablation."
     )
     row = next((row for row in material.drawn if row.estimator in EXPLAINED), None)
     if row is None:
@@ -47,7 +49,7 @@ def why_section(material: Material) -> Section:
     pictures = [_draw(chosen, why) for chosen, why in found.items()]
     facts = {
         "City-wide": {chosen.title: say_city_wide(why) for chosen, why in found.items()},
-        "How far the methods agree": {chosen.title: why.sentence for chosen, why in found.items()},
+        "How far the methods agree": _list_agreement(list(found.values())),
     }
     return Section("why", f"Why {row.name} says so", text, pictures, facts)
 
@@ -98,9 +100,19 @@ def _worst_miss(panel: Panel, estimator: Estimator, found: Assessment) -> Chosen
     return Chosen("32-why-worst", title, int(origin[0]), place)
 
 
+def _list_agreement(found: Sequence[Explanation]) -> dict[str, str]:
+    """Return how alike each two methods put things in order, for one forecast after another."""
+    lines: dict[str, list[str]] = {}
+    for one in (one for why in found for one in why.agreement):
+        value = NOTHING if one.correlation is None else with_minus(f"{one.correlation:.2f}")
+        lines.setdefault(f"{one.of}: {' and '.join(one.methods)}", []).append(value)
+    known = {methods: " · ".join(values) for methods, values in lines.items()}
+    return {"rank correlation": "1: the same order, 0: none; by forecast, as above"} | known
+
+
 def _draw(chosen: Chosen, why: Explanation) -> Picture:
     text = f"At {why.origin_local[:16].replace('T', ' ')}. {' '.join(say_why(why))}"
-    kind = "Bars of past hours by their share, and of locations by what their past adds"
+    kind = f"Bars of past {why.step}s by their share, and of locations by what their past adds"
     return Picture(chosen.name, chosen.title, text, kind, draw_why(why))
 
 
