@@ -16,7 +16,8 @@ from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
-from forecaster.splits import SPLITS, Splits, assign_splits, cut_windows, fit_fill
+from forecaster.panel.fill import fit_fill
+from forecaster.splits import SPLITS, Splits, assign_splits, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.training.loop import train
 from forecaster.training.progress import Moment, Outcome

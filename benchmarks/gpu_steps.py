@@ -21,7 +21,7 @@ from forecaster.kernels import norm, product
 from forecaster.models.dense import build_dense
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
-from forecaster.splits import fit_fill
+from forecaster.panel.fill import fit_fill
 from forecaster.training.determinism import reproducible
 from forecaster.training.distributed import Team
 from forecaster.training.learner import Learner

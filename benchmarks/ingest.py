@@ -26,7 +26,8 @@ import pyarrow.parquet as pq  # noqa: E402
 from forecaster.config import PanelConfig, TripsConfig  # noqa: E402
 from forecaster.ingest.engine import open_engine  # noqa: E402
 from forecaster.ingest.files import Covered, Input, parse_span  # noqa: E402
-from forecaster.ingest.locations import Cells, select_hot  # noqa: E402
+from forecaster.ingest.ground import Cells  # noqa: E402
+from forecaster.ingest.locations import select_hot  # noqa: E402
 from forecaster.ingest.trips import Trips, ingest_trips  # noqa: E402
 from forecaster.panel.parts import Locations  # noqa: E402
 

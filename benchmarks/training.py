@@ -24,7 +24,7 @@ from forecaster.kernels.pattern import BlockPattern  # noqa: E402
 from forecaster.models.dense import build_dense  # noqa: E402
 from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout  # noqa: E402
-from forecaster.splits import fit_fill  # noqa: E402
+from forecaster.panel.fill import fit_fill  # noqa: E402
 from forecaster.training.distributed import Team  # noqa: E402
 from forecaster.training.learner import Learner  # noqa: E402
 from forecaster.training.loop import train  # noqa: E402

@@ -12,9 +12,10 @@ import torch  # noqa: E402
 
 from forecaster.clock.clock import Clock  # noqa: E402
 from forecaster.config import LagConfig  # noqa: E402
+from forecaster.panel.fill import fit_fill  # noqa: E402
 from forecaster.panel.panel import Panel  # noqa: E402
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations  # noqa: E402
-from forecaster.splits import fit_fill, history_steps  # noqa: E402
+from forecaster.splits import history_steps  # noqa: E402
 from forecaster.windows.batches import Batches  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 

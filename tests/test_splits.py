@@ -1,33 +1,21 @@
 import inspect
 import math
-from collections import Counter, defaultdict
+from collections import Counter
 from datetime import UTC, datetime
-from importlib.resources import files
 from itertools import pairwise
 from types import SimpleNamespace
 from typing import Any
-from zoneinfo import ZoneInfo
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season, SplitsConfig
 from forecaster.errors import ConfigError, DataError
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.splits import (
-    SPLITS,
-    Splits,
-    Windows,
-    cut_windows,
-    fill_missing,
-    fit_fill,
-    history_steps,
-    is_poor,
-)
+from forecaster.splits import SPLITS, Splits, Windows, cut_windows, history_steps, is_poor
+from tests.panel.panels import numbers, panel_of, zone_of
 
 NAN = np.float32(np.nan)
 NEW_YORK = "America/New_York"
@@ -51,29 +39,6 @@ LAGS = LagConfig(
 LAG_HOURS = [0, 1, *(24 * j - i for j in (1, 2) for i in (-1, 0, 1)), *(72 - i for i in range(3))]
 
 
-def panel_of(
-    values: np.ndarray, start: str = "2013-01-01", zone: str = "UTC", **parts: Any
-) -> Panel:
-    """Return a panel of these values, and of the covariates that are given."""
-    values = np.array(values, dtype=np.float32)
-    M, N = values.shape
-    world = np.array(parts.get("world", np.empty((M, 0))), dtype=np.float32)
-    own = np.array(parts.get("own", np.empty((0, len(world), N))), dtype=np.float32)
-    return Panel(
-        values=values,
-        start=np.datetime64(start, "s"),
-        clock=Clock(zone, parts.get("step_minutes", 60)),
-        kind="measurement",
-        locations=Locations.of_ids(f"p{n}" for n in range(N)),
-        covariates=Covariates(tuple(f"w{p}" for p in range(world.shape[1])), world),
-        local_covariates=LocalCovariates(tuple(f"o{q}" for q in range(len(own))), own),
-    )
-
-
-def numbers(*shape: int) -> np.ndarray:
-    return np.random.default_rng(0).normal(5, 3, shape)
-
-
 def stretch(panel: Panel, first: int, last: int) -> tuple[str, str]:
     """Return the range of steps from `first` to `last`, both included."""
     return f"{panel.times[first]}Z", f"{panel.times[last]}Z"
@@ -88,11 +53,6 @@ def stamps(panel: Panel, ranges: list[tuple[str, str]]) -> list[str]:
     splits = Splits(train=ranges, validation=ranges, test=ranges)
     inside = panel.times[splits.mask("validation", panel.clock, panel.times)]
     return [str(inside[0])[:16], str(inside[-1])[:16], str(len(inside))]
-
-
-def zone_of(name: str) -> ZoneInfo:
-    with files("tzdata.zoneinfo").joinpath(*name.split("/")).open("rb") as file:
-        return ZoneInfo.from_file(file, key=name)
 
 
 @pytest.fixture(scope="module")
@@ -636,154 +596,6 @@ def test_history_is_oldest_first_and_ends_at_the_origin() -> None:
 def test_no_origins_have_no_history() -> None:
     panel = panel_of(np.ones((3, 1)))
     assert history_steps(panel, LAGS, np.array([], dtype=np.int64)).shape == (0, 11)
-
-
-# -------------------------------------------------------------------------------- the fill
-
-
-def slot_means(panel: Panel, layer: np.ndarray, train: np.ndarray) -> list[list[float]]:
-    """Return the means of 168 local hours of the week, one value at a time."""
-    place = zone_of(panel.clock.zone)
-    means = []
-    for column in layer.T[:, : len(train)].tolist():
-        found: dict[int, list[float]] = defaultdict(list)
-        for time, value, inside in zip(
-            panel.times.astype(int).tolist(), column, train, strict=True
-        ):
-            if inside and not math.isnan(value):
-                local = datetime.fromtimestamp(time, place)
-                found[local.weekday() * 24 + local.hour].append(value)
-        everything = [value for values in found.values() for value in values]
-        overall = math.fsum(everything) / len(everything) if everything else 0.0
-        means.append(
-            [math.fsum(found[s]) / len(found[s]) if s in found else overall for s in range(168)]
-        )
-    return np.array(means).T.tolist()
-
-
-@pytest.fixture(scope="module")
-def holed() -> Panel:
-    """Return five weeks across a clock change with holes in all that a panel can hold."""
-    M, S, N, P, Q = 839, 853, 5, 3, 2
-    generator = np.random.default_rng(7)
-    values, world = generator.normal(40, 9, (M, N)), generator.normal(8, 4, (S, P))
-    own = generator.normal(0, 2, (Q, S, N))
-    for array in (values, world, own):
-        array[generator.random(array.shape) < 0.2] = NAN
-    values[:, 3] = NAN  # never observed
-    world[:M, 2] = NAN  # known only ahead
-    return panel_of(values, "2015-10-13T00", NEW_YORK, world=world, own=own)
-
-
-@pytest.fixture(scope="module")
-def train(holed: Panel) -> np.ndarray:
-    """Return a training set with a hole, which begins and ends inside a week."""
-    inside = np.zeros(len(holed.values), dtype=bool)
-    inside[17:401] = inside[499:701] = True
-    return inside
-
-
-def test_the_fill_is_the_training_mean_of_each_hour_of_the_week(
-    holed: Panel, train: np.ndarray
-) -> None:
-    fill = fit_fill(holed, train)
-    layers = [
-        (fill.values, holed.values),
-        (fill.covariates, holed.covariates.values),
-        *zip(fill.local_covariates, holed.local_covariates.values, strict=True),
-    ]
-    for means, layer in layers:
-        np.testing.assert_allclose(means, slot_means(holed, layer, train), rtol=1e-5, atol=1e-5)
-    assert fill.values.shape == (168, 5)
-    assert fill.local_covariates.shape == (2, 168, 5)
-
-
-def test_a_location_never_observed_in_training_is_filled_with_zero(
-    holed: Panel, train: np.ndarray
-) -> None:
-    fill = fit_fill(holed, train)
-    assert (fill.values[:, 3] == 0).all()
-    assert (fill.covariates[:, 2] == 0).all()
-
-
-def test_an_hour_of_the_week_without_training_is_filled_with_the_mean_of_all() -> None:
-    panel = panel_of(np.arange(47.0)[:, None], "2013-01-07")  # a Monday, from midnight
-    train = np.arange(47) < 30
-    fill = fit_fill(panel, train)
-    assert fill.values[:30, 0].tolist() == list(range(30))
-    assert (fill.values[30:, 0] == 14.5).all()
-
-
-def test_both_showings_of_a_doubled_hour_count_for_one_hour_of_the_week() -> None:
-    values = np.zeros((25, 1))
-    values[1], values[2] = 3.0, 5.0  # 01:00 −04:00 and 01:00 −05:00 of a Sunday
-    panel = panel_of(values, "2015-11-01T04", NEW_YORK)
-    assert fit_fill(panel, np.ones(25, dtype=bool)).values[6 * 24 + 1, 0] == 4.0
-
-
-@given(st.integers(0, 2**32 - 1))
-def test_held_out_hours_never_change_the_fill(seed: int) -> None:
-    M, S, N = 239, 251, 3
-    generator = np.random.default_rng(seed)
-    values, world, own = (generator.normal(size=s) for s in ((M, N), (S, 2), (2, S, N)))
-    train = generator.random(S) < 0.6
-    train[M:] = False
-    known = train[:, None]
-
-    def change(array: np.ndarray, kept: np.ndarray) -> np.ndarray:
-        return np.where(kept, array, generator.choice([np.nan, 0.0, 1e30], array.shape))
-
-    before = panel_of(values, world=world, own=own)
-    after = panel_of(change(values, known[:M]), world=change(world, known), own=change(own, known))
-    for name in ("values", "covariates", "local_covariates"):
-        first, second = (getattr(fit_fill(panel, train[:M]), name) for panel in (before, after))
-        np.testing.assert_array_equal(first, second)
-
-
-def test_filling_replaces_every_hole_by_its_mean_and_nothing_else(
-    holed: Panel, train: np.ndarray
-) -> None:
-    fill = fit_fill(holed, train)
-    whole = fill_missing(holed, fill)
-    slots = holed.clock.slot_of_week(holed.known_times)
-    layers = [
-        (holed.values, whole.values, fill.values),
-        (holed.covariates.values, whole.covariates.values, fill.covariates),
-        *zip(
-            holed.local_covariates.values,
-            whole.local_covariates.values,
-            fill.local_covariates,
-            strict=True,
-        ),
-    ]
-    for before, after, means in layers:
-        assert np.isnan(before).any()
-        np.testing.assert_array_equal(
-            after, np.where(np.isnan(before), means[slots[: len(before)]], before)
-        )
-
-
-def test_filling_leaves_the_panel_itself_alone(holed: Panel, train: np.ndarray) -> None:
-    holes = [int(np.isnan(a).sum()) for a in (holed.values, holed.covariates.values)]
-    whole = fill_missing(holed, fit_fill(holed, train))
-    assert [int(np.isnan(a).sum()) for a in (holed.values, holed.covariates.values)] == holes
-    assert whole.locations is holed.locations
-    assert (whole.start, whole.clock, whole.kind) == (holed.start, holed.clock, holed.kind)
-    assert whole.covariates.names == holed.covariates.names
-
-
-def test_a_filled_panel_is_no_longer_the_one_that_was_saved() -> None:
-    panel = panel_of(np.ones((29, 2)))
-    saved = Panel(**{**vars(panel), "digest": "0" * 64})
-    assert fill_missing(saved, fit_fill(saved, np.ones(29, dtype=bool))).digest is None
-
-
-def test_a_panel_without_holes_or_covariates_is_filled_to_itself() -> None:
-    panel = panel_of(numbers(29, 2))
-    whole = fill_missing(panel, fit_fill(panel, np.ones(29, dtype=bool)))
-    np.testing.assert_array_equal(whole.values, panel.values)
-    assert whole.covariates.values.shape == (29, 0)
-    assert whole.local_covariates.values.shape == (0, 29, 2)
 
 
 def test_the_splits_of_a_recipe_are_its_ranges() -> None:

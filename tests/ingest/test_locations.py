@@ -8,14 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest import locations
-from forecaster.ingest.locations import (
-    Cells,
-    Selection,
-    candidates_from_cells,
-    cells_near,
-    select_hot,
-)
+from forecaster.ingest import ground
+from forecaster.ingest.ground import Cells
+from forecaster.ingest.locations import Selection, candidates_from_cells, cells_near, select_hot
 from forecaster.panel.parts import Locations
 
 SOUTH, WEST = 407_500, -739_900  # Manhattan, degrees × 10⁴
@@ -115,7 +110,7 @@ def cases(draw: st.DrawFn) -> tuple[Cells, Locations, float, float]:
 
 @given(case=cases(), block=st.sampled_from([1, 2, 5, 128]))
 def test_the_selection_is_the_literal_procedure(case, block) -> None:
-    with patch.object(locations, "BLOCK", block):
+    with patch.object(ground, "BLOCK", block):
         assert_literal(*case)
 
 
@@ -133,7 +128,7 @@ def test_hundreds_of_random_cities_are_selected_as_by_the_literal_procedure(roun
         count, spots, side = generator.integers((1, 1, 2), (61, 14, 20)).tolist()
         cells, places = random_case(generator, count, spots, side)
         min_rides = cells.rides.sum() / generator.choice([1, 2, 5, 11])
-        with patch.object(locations, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
+        with patch.object(ground, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
             assert_literal(cells, places, min_rides, float(generator.choice([5.0, 30.0, 1e4])))
 
 

@@ -12,9 +12,9 @@ import torch
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
 from forecaster.config import LagConfig, Season
+from forecaster.panel.fill import Fill, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.splits import Fill, fit_fill
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 

@@ -12,8 +12,9 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.config import Subtract
 from forecaster.errors import DataError, count_of, name_some
+from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
-from forecaster.splits import MAX_FILLED, slot_means
+from forecaster.splits import MAX_FILLED
 
 ROUNDING = 1e-6  # a deviation below this share of the level is float32's rounding, not variance
 COLLINEAR = 1.0 - 1e-9  # correlation from which two locations say the same

@@ -1,13 +1,12 @@
 """From a panel to its dependency graph (section 2.2), or to one to compare it with."""
 
-from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float64
+from jaxtyping import Float64
 
 from forecaster.config import GraphConfig
-from forecaster.errors import DataError, RunError, count_of, name_some
+from forecaster.errors import DataError, RunError, count_of
 from forecaster.graph.alternatives import (
     complete,
     distance_kernel,
@@ -15,16 +14,7 @@ from forecaster.graph.alternatives import (
     own_only,
     random_edges,
 )
-from forecaster.graph.covariance import (
-    BLOCK_STEPS,
-    Sample,
-    Scale,
-    collinear_pairs,
-    correlate,
-    find_scale,
-    measure,
-    take_sample,
-)
+from forecaster.graph.covariance import BLOCK_STEPS
 from forecaster.graph.dependency import About, Beside, DependencyGraph, bare
 from forecaster.graph.edges import (
     Edges,
@@ -32,13 +22,13 @@ from forecaster.graph.edges import (
     keep_above,
     threshold_for_degree,
 )
+from forecaster.graph.evidence import Evidence, describe, gather
 from forecaster.graph.lasso import LassoResult, graphical_lasso
 from forecaster.graph.selection import (
     Choice,
     Tell,
     choose_by_ebic,
     choose_by_likelihood,
-    hold_out,
 )
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, assign_splits
@@ -54,16 +44,6 @@ class Estimate(NamedTuple):
 
     memory_bytes: int
     seconds: float
-
-
-@dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the training steps say of every pair of locations."""
-
-    sample: Sample
-    correlation: Float64[np.ndarray, "N N"]
-    parts: tuple[Float64[np.ndarray, "N N"], ...]  # of the steps to fit on and to judge by
-    notes: tuple[str, ...]
 
 
 class Found(NamedTuple):
@@ -113,7 +93,7 @@ def learn_graph(
             return _threshold(panel, config, Found(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
-    evidence = _gather(panel, train, config)
+    evidence = gather(panel, train, config)
     match config.kind:
         case "pearson":
             found = Found(evidence.correlation, {})
@@ -121,7 +101,7 @@ def learn_graph(
             found = _inverse(evidence)
         case _:
             found = _lasso(evidence, config, allow_unconverged, tell)
-    facts = {**_describe(evidence, train), **found.facts}
+    facts = {**describe(evidence, train), **found.facts}
     return _threshold(panel, config, Found(found.strengths, facts, evidence.notes + found.notes))
 
 
@@ -136,23 +116,6 @@ def _random(
             panel, splits, like, allow_unconverged=allow_unconverged, progress=tell
         ).average_degree
     return random_edges(N, round(degree * N / 2), np.random.default_rng(config.seed))
-
-
-def _gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> Evidence:
-    """Return the correlations of the training steps (Eq. 5), and of parts of them to choose by."""
-    sample = take_sample(panel, train, config.subtract)
-    moments = []
-    if config.kind == "lasso" and config.penalty is None and config.choose == "likelihood":
-        chosen = hold_out(sample.steps, panel.clock.slots_per_week)
-        moments = [measure(sample, steps) for steps in chosen]
-    whole = moments[0] + moments[1] if moments else measure(sample, sample.steps)
-    covariance = whole.covariance()
-    scale = find_scale(sample, covariance)
-    correlation = correlate(covariance, scale)
-    # Each part on its own scale: a place that is busy in one of them alone must not rule.
-    parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
-    notes = _degeneracies(sample, scale, correlation, config)
-    return Evidence(sample, correlation, parts, notes)
 
 
 def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tell: Tell) -> Found:
@@ -265,40 +228,3 @@ def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGra
 def _graph(panel: Panel, config: GraphConfig, edges: Edges, **facts: Any) -> DependencyGraph:
     about = About(kind=config.kind, panel=panel.digest, **facts)
     return DependencyGraph(bare(panel.locations), edges.pairs, edges.strengths, about)
-
-
-def _describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any]:
-    """Return what the graph must remember of the steps that it was learned from."""
-    sample = evidence.sample
-    times = sample.panel.times
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
-    hours = tuple((f"{times[a]}Z", f"{times[b - 1]}Z") for a, b in edges.reshape(-1, 2))
-    return {
-        "subtracted": sample.subtracted,
-        "steps": len(sample.steps),
-        "dropped_steps": sample.dropped,
-        "filled_values": sample.filled,
-        "hours": hours,
-    }
-
-
-def _degeneracies(
-    sample: Sample, scale: Scale, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
-) -> tuple[str, ...]:
-    """Say what is degenerate in the training steps, by the locations' ids, and what was done."""
-    ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)
-    notes = []
-    if scale.constant.any():
-        names = name_some(ids[n] for n in np.flatnonzero(scale.constant))
-        notes.append(
-            f"locations [{names}] have zero variance in the training steps: kept isolated"
-        )
-    pairs = collinear_pairs(correlation)
-    if len(pairs):
-        names = name_some(f"{ids[i]} – {ids[j]}" for i, j in pairs)
-        notes.append(f"{count_of(len(pairs), 'collinear pair')}: {names}; each says the same")
-    if N > M:
-        notes.append(f"N = {N} locations > M = {M} steps: the penalty alone makes Q unique")
-    if sample.subtracted != config.subtract:
-        notes.append("less than two weeks of steps: no mean by the hour of the week subtracted")
-    return tuple(notes)

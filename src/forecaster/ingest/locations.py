@@ -9,32 +9,27 @@ it starved, has no more of them later. One pass over the candidates suffices.
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float64, Int64
+from jaxtyping import Float64, Int64
 
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import DataError, count_of
+from forecaster.ingest.ground import (
+    CELLS_PER_DEGREE,
+    UNITS_PER_DEGREE,
+    Cells,
+    Claim,
+    Ground,
+    Places,
+    id_order,
+)
 from forecaster.panel.parts import Locations
-from forecaster.panel.tables import sort_ids
 
-CELLS_PER_DEGREE = 10_000
-UNITS_PER_CELL = 1_000  # of 1e-7°, about 1 cm: whole numbers, so that equal distances are equal
-UNITS_PER_DEGREE = CELLS_PER_DEGREE * UNITS_PER_CELL
 METRES_PER_UNIT = math.radians(6_371_008.8) / UNITS_PER_DEGREE  # the earth's mean radius
-BLOCK = 128  # cells that share one bound: with fewer, fewer are touched and more bounds computed
 _COARSE = 10  # cells along a side of a 0.001° square
 
 Progress = Callable[[int], None]  # called with the number of candidates just tried
-
-
-@dataclass(frozen=True, eq=False)
-class Cells:
-    """Squares of 1e-4° with their rides; their order changes no result."""
-
-    lat: Int64[np.ndarray, " C"]  # of the centre, degrees × 10⁴
-    lon: Int64[np.ndarray, " C"]  # nothing wraps around: the date line is a border
-    rides: Int64[np.ndarray, " C"]  # within the demand hours; may be zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -54,7 +49,7 @@ def cells_near(
 
     Of candidates at the same distance the one with the lowest id is taken.
     """
-    places = _Places.of(candidates)
+    places = Places.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     return np.asarray(np.append(places.index, -1)[nearest])  # rank −1 is the last
 
@@ -71,7 +66,7 @@ def select_hot(
     Rides farther than the distance from every candidate are left out first; all others count at
     the nearest selected location, however far. Differs: one pass, as a second changes nothing.
     """
-    places = _Places.of(candidates)
+    places = Places.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     near = np.flatnonzero(nearest >= 0)
     initial = np.zeros(len(places), dtype=np.int64)
@@ -79,7 +74,7 @@ def select_hot(
     if initial.sum() < min_rides:  # else whoever is first has enough, being alone
         raise DataError(_no_location(initial, min_rides, max_distance_m))
 
-    ground = _Ground.of(Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf)
+    ground = Ground.of(Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf)
     demand = np.zeros(len(places), dtype=np.int64)  # of the pool's members
     pool: list[int] = []
     for rank in np.lexsort((np.arange(len(places)), -initial)).tolist():
@@ -122,149 +117,13 @@ def candidates_from_cells(cells: Cells) -> Locations:
     corners = zip(*(corner.tolist() for corner in south_west), strict=True)
     ids = tuple(f"{y / 1_000:.3f}_{x / 1_000:.3f}" for y, x in corners)
     found = Locations(ids, ids, centre(south_west[0], lat), centre(south_west[1], lon))
-    return found.take(_id_order(ids))
+    return found.take(id_order(ids))
 
 
-@dataclass(frozen=True, eq=False)
-class _Places:
-    """Candidates in the order of their ids (their rank), in whole units of 1e-7°."""
-
-    index: Int64[np.ndarray, " M"]  # where the candidate stood when it was given
-    y: Float64[np.ndarray, " M"]
-    x: Float64[np.ndarray, " M"]
-
-    @staticmethod
-    def of(candidates: Locations) -> "_Places":
-        """Return the candidates; refuse those that have no place or not their own."""
-        faults = Faults("candidates")
-        if not len(candidates):
-            faults.add("0 locations; at least one is needed")
-        nowhere = [candidates.ids[n] for n in np.flatnonzero(~candidates.placed)]
-        if nowhere:
-            what = f"{count_of(len(nowhere), 'location')} without coordinates"
-            faults.add(f"{what}: {name_some(nowhere)}; give lat and lon or drop them")
-        index = np.array(_id_order(candidates.ids), dtype=np.int64)
-        y, x = (np.rint(c[index] * UNITS_PER_DEGREE) for c in (candidates.lat, candidates.lon))
-        doubled = _doubled([candidates.ids[n] for n in index], y, x)
-        if doubled:
-            what = f"{count_of(len(doubled), 'location')} at the coordinates of another"
-            faults.add(f"{what}: {name_some(doubled)}; keep one of each")
-        faults.raise_any(DataError)
-        return _Places(index, y, x)
-
-    def __len__(self) -> int:
-        return len(self.index)
-
-
-@dataclass(frozen=True, eq=False)
-class _Claim:
-    """The cells to which a newcomer is nearer than their owner."""
-
-    rank: int
-    place: tuple[float, float]
-    whole: Int64[np.ndarray, " whole"]  # blocks it takes from one owner without a look inside
-    parts: Int64[np.ndarray, " parts"]  # blocks that were looked into
-    where: tuple[Int64[np.ndarray, " won"], Int64[np.ndarray, " won"]]  # of them: block, cell
-    squares: Float64[np.ndarray, " won"]
-    losers: Int64[np.ndarray, " lost"]  # owners of the whole blocks, then of the cells
-    rides: Int64[np.ndarray, " lost"]
-
-
-@dataclass(eq=False)
-class _Ground:
-    """Cells in blocks of neighbours, each with its owner: the nearest of the pool so far."""
-
-    cell: Int64[np.ndarray, "blocks size"]  # its place among all cells; −1 fills the last block
-    y: Float64[np.ndarray, "blocks size"]
-    x: Float64[np.ndarray, "blocks size"]
-    weight: Float64[np.ndarray, "blocks size"]  # cos² of the latitude
-    rides: Int64[np.ndarray, "blocks size"]
-    square: Float64[np.ndarray, "blocks size"]  # of the distance to the owner; −1 for fillers
-    owner: Int64[np.ndarray, "blocks size"]  # rank of a candidate; −1: nobody yet
-    box: Float64[np.ndarray, "6 blocks"] = field(init=False)  # ends of y, x and weight
-    total: Int64[np.ndarray, " blocks"] = field(init=False)  # of `rides`
-    best: Float64[np.ndarray, " blocks"] = field(init=False)  # least of `square`
-    worst: Float64[np.ndarray, " blocks"] = field(init=False)
-    alike: Bool[np.ndarray, " blocks"] = field(init=False)  # one owner has all cells
-    touched: int = 0
-
-    def __post_init__(self) -> None:
-        ends = [(a.min(axis=1), a.max(axis=1)) for a in (self.y, self.x, self.weight)]
-        self.box = np.array(ends).reshape(6, len(self.cell))
-        self.total = self.rides.sum(axis=1)
-        self.best, self.worst = self.square.min(axis=1), self.square.max(axis=1)
-        self.alike = np.ones(len(self.cell), dtype=bool)
-
-    @staticmethod
-    def of(cells: Cells, below: float) -> "_Ground":
-        """Return strips from south to north, each cut from west to east, that nobody owns.
-
-        Only someone whose squared distance is less than `below` can get a cell.
-        """
-        C = len(cells.lat)
-        height = BLOCK * max(math.isqrt(C // BLOCK), 1)
-        strip = np.empty(C, dtype=np.int64)
-        strip[np.argsort(cells.lat, kind="stable")] = np.arange(C) // height
-        order = np.lexsort((cells.lon, strip))
-        cell = np.pad(order, (0, -C % BLOCK), constant_values=-1).reshape(-1, BLOCK)
-        filled = np.where(cell >= 0, cell, cell[:, :1])
-        y, x = (c.astype(np.float64)[filled] * UNITS_PER_CELL for c in (cells.lat, cells.lon))
-        square = np.where(cell >= 0, below, -1.0)
-        owner = np.full(cell.shape, -1, dtype=np.int64)
-        weight = _weights(cells.lat)[filled]
-        return _Ground(cell, y, x, weight, cells.rides[filled], square, owner)
-
-    def claim(self, rank: int, places: _Places) -> _Claim:
-        """Return what a newcomer would take, having looked only into blocks it may share."""
-        y, x = place = float(places.y[rank]), float(places.x[rank])
-        south, north, west, east, least, _ = self.box
-        dy = np.maximum(np.maximum(south - y, y - north), 0.0)
-        dx = np.maximum(np.maximum(west - x, x - east), 0.0)
-        # rounding is monotone, so both bounds hold to the last bit for every cell of a block
-        reach = np.flatnonzero(dy * dy + dx * dx * least <= self.worst)
-        south, north, west, east, _, most = self.box[:, reach]
-        dy, dx = np.maximum(y - south, north - y), np.maximum(x - west, east - x)
-        all_won = (dy * dy + dx * dx * most < self.best[reach]) & self.alike[reach]
-        whole, parts = reach[all_won], reach[~all_won]
-
-        square, best = self._squares(parts, place), self.square[parts]
-        won = (square < best) | ((square == best) & (rank < self.owner[parts]))
-        row, column = np.nonzero(won)
-        where = (parts[row], column)
-        losers = np.concatenate([self.owner[whole, 0], self.owner[where]])
-        rides = np.concatenate([self.total[whole], self.rides[where]])
-        return _Claim(rank, place, whole, parts, where, square[won], losers, rides)
-
-    def grant(self, claim: _Claim) -> None:
-        """Give the claimed cells to the newcomer."""
-        self.square[claim.whole] = self._squares(claim.whole, claim.place)
-        self.owner[claim.whole] = claim.rank
-        self.square[claim.where] = claim.squares
-        self.owner[claim.where] = claim.rank
-        blocks = np.concatenate([claim.whole, claim.parts])
-        square, owner = self.square[blocks], self.owner[blocks]
-        self.best[blocks], self.worst[blocks] = square.min(axis=1), square.max(axis=1)
-        self.alike[blocks] = (owner == owner[:, :1]).all(axis=1)
-
-    def owners(self) -> Int64[np.ndarray, " C"]:
-        """Return the owner of every cell, in the order in which the cells were given."""
-        real = self.cell >= 0
-        given = np.empty(np.count_nonzero(real), dtype=np.int64)
-        given[self.cell[real]] = self.owner[real]
-        return given
-
-    def _squares(
-        self, blocks: Int64[np.ndarray, " some"], place: tuple[float, float]
-    ) -> Float64[np.ndarray, "some size"]:
-        self.touched += blocks.size * BLOCK
-        dy, dx = self.y[blocks] - place[0], self.x[blocks] - place[1]
-        return np.asarray(dy * dy + dx * dx * self.weight[blocks])
-
-
-def _nearest(cells: Cells, places: _Places, max_distance_m: float) -> Int64[np.ndarray, " C"]:
+def _nearest(cells: Cells, places: Places, max_distance_m: float) -> Int64[np.ndarray, " C"]:
     """Return the rank of the candidate nearest to every cell, −1 where it is too far."""
     units = max_distance_m / METRES_PER_UNIT * (1.0 + 1e-9) + 1.0  # surely enough; exact below
-    ground = _Ground.of(cells, units * units)
+    ground = Ground.of(cells, units * units)
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     # neighbours in id are often neighbours in space: spread them, so that distances shrink soon
     for rank in np.argsort(np.arange(len(places)) * golden % 1.0, kind="stable").tolist():
@@ -274,7 +133,7 @@ def _nearest(cells: Cells, places: _Places, max_distance_m: float) -> Int64[np.n
     return ground.owners()
 
 
-def _remap(demand: Int64[np.ndarray, " M"], claim: _Claim, min_rides: float) -> bool:
+def _remap(demand: Int64[np.ndarray, " M"], claim: Claim, min_rides: float) -> bool:
     """Take the claimed rides from their owners if they, and the newcomer, have enough then."""
     if claim.rides.sum() < min_rides:
         return False
@@ -283,25 +142,6 @@ def _remap(demand: Int64[np.ndarray, " M"], claim: _Claim, min_rides: float) -> 
         return True
     np.add.at(demand, claim.losers, claim.rides)
     return False
-
-
-def _weights(lat: Int64[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
-    rows, row = np.unique(lat, return_inverse=True)
-    # one by one: the last bit of numpy's vector code may depend on a number's place in the array
-    cosines = [math.cos(math.radians(y / CELLS_PER_DEGREE)) for y in rows.tolist()]
-    return np.asarray(np.square(cosines)[row])
-
-
-def _id_order(ids: tuple[str, ...]) -> list[int]:
-    position = {identity: n for n, identity in enumerate(ids)}
-    return [position[identity] for identity in sort_ids(list(ids))]
-
-
-def _doubled(ids: list[str], *coordinates: Float64[np.ndarray, " M"]) -> list[str]:
-    first: dict[tuple[float, ...], str] = {}
-    places = zip(*(c.tolist() for c in coordinates), strict=True)
-    found = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
-    return [f"{identity} = {other}" for identity, other in found if identity != other]
 
 
 def _no_location(initial: Int64[np.ndarray, " M"], min_rides: float, max_distance_m: float) -> str:

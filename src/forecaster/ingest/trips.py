@@ -12,10 +12,10 @@ from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.ingest.engine import Engine, stored_columns
 from forecaster.ingest.files import Input, parse_span
+from forecaster.ingest.ground import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.ledger import Ledger
-from forecaster.ingest.locations import Cells, candidates_from_cells, select_hot
+from forecaster.ingest.locations import candidates_from_cells, select_hot
 from forecaster.ingest.plan import (
-    CELLS_PER_DEGREE,
     HOUR,
     Area,
     Grid,

@@ -3,23 +3,23 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float32, Shaped
 
 from forecaster.clock.clock import LAG_CLOCK, Clock
-from forecaster.clock.holidays import Holidays
 from forecaster.clock.zone import tz_version
 from forecaster.config import Kind, PanelConfig, Recipe, check_stage, read_recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel import storage
 from forecaster.panel.assemble import Beside, assemble
 from forecaster.panel.columns import Table
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, read_only, stack_layers
+from forecaster.panel.folder import read_parts
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations, read_only
 from forecaster.panel.tables import read_long, read_wide
-from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
+from forecaster.publish.manifest import Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # in every CSV that we write
@@ -233,7 +233,10 @@ class Panel:
         manifest = read_manifest(folder, kind="panel", reads=FORMAT)
         if verify:
             verify_files(folder, manifest, progress)
-        return _open(folder, manifest)
+        try:
+            return Panel(**vars(read_parts(folder, manifest)), digest=manifest.digest)
+        except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
+            raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
 
     def _about(self) -> dict[str, Any]:
         holidays = self.clock.holidays
@@ -271,46 +274,3 @@ def write_table(frame: pd.DataFrame, path: Path | str) -> None:
         replace_file(path, lambda sink: frame.to_parquet(sink, index=False))
     else:
         raise ConfigError(f"{path}: a table is written as .csv or .parquet; give such a name")
-
-
-def _open(folder: Path, manifest: Manifest) -> Panel:
-    """Read what a manifest names, refusing whatever does not fit together."""
-    about = manifest.about
-    try:
-        start = np.datetime64(about["start"], "s")
-        holidays = about["holidays"] and Holidays.from_json(about["holidays"])
-        clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
-        names = tuple(map(str, about["local_covariates"]))
-        kind, counts = about["kind"], dict(about["counts"])
-        steps, known_steps = int(about["steps"]), int(about["known_steps"])
-        if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
-            message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program has"
-            raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-        given = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
-        check_stage(PanelConfig, given, source="manifest")
-        path = file_path(folder, manifest, "locations.parquet")
-        places = storage.read_locations(path, int(about["locations"]))
-
-        def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
-            path = file_path(folder, manifest, file)
-            return storage.read_matrix(path, clock, start, length, columns)
-
-        _, values = matrix("values.parquet", places.ids, steps)
-        world, covariates = matrix("covariates.parquet", None, known_steps)
-        own = [
-            matrix(f"local_covariates_{i}.parquet", places.ids, known_steps)[1]
-            for i in range(len(names))
-        ]
-        return Panel(
-            values=values,
-            start=start,
-            clock=clock,
-            kind=kind,
-            locations=places,
-            covariates=Covariates(world, covariates),
-            local_covariates=LocalCovariates(names, stack_layers(own, known_steps, len(places))),
-            counts=counts,
-            digest=manifest.digest,
-        )
-    except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
-        raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error

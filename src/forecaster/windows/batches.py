@@ -11,8 +11,8 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 from torch import Tensor
 
 from forecaster.config import LagConfig
+from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.splits import Fill, fill_missing
 from forecaster.windows.scaling import Scaler
 
 _PART = 512  # steps turned at a time on a CPU: about what its cache holds

@@ -1,0 +1,78 @@
+"""What stands for a missing value: the training mean of its hour of the week."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+from jaxtyping import Bool, Float, Float32, Int64
+from scipy.sparse import csr_array
+
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
+
+_BLOCK = 128  # columns at a time
+
+
+@dataclass(frozen=True, eq=False)
+class Fill:
+    """What stands for a missing value: the training mean of its hour of the week."""
+
+    values: Float32[np.ndarray, "W N"]
+    covariates: Float32[np.ndarray, "W P"]
+    local_covariates: Float32[np.ndarray, "Q W N"]
+
+
+def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
+    """Return the hour-of-week means of the training steps."""
+    slots = panel.clock.slot_of_week(panel.times)[train]
+    M, W = len(panel.values), panel.clock.slots_per_week
+    local = [slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
+    return Fill(
+        values=slot_means(panel.values[train], slots, W),
+        covariates=slot_means(panel.covariates.values[:M][train], slots, W),
+        local_covariates=stack_layers(local, W, len(panel.locations)),
+    )
+
+
+def fill_missing(panel: Panel, fill: Fill) -> Panel:
+    """Return the panel with every missing value and covariate replaced by its mean."""
+    slots = panel.clock.slot_of_week(panel.known_times)
+    layers = panel.local_covariates.values
+    local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
+    return replace(
+        panel,
+        values=_filled(panel.values, fill.values, slots),
+        covariates=Covariates(
+            panel.covariates.names, _filled(panel.covariates.values, fill.covariates, slots)
+        ),
+        local_covariates=LocalCovariates(
+            panel.local_covariates.names, stack_layers(local, len(slots), len(panel.locations))
+        ),
+        digest=None,
+    )
+
+
+def slot_means(
+    values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
+) -> Float32[np.ndarray, "W n"]:
+    """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
+    pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
+    parts = []
+    for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
+        block = values[:, start : start + _BLOCK]
+        seen = np.isfinite(block)
+        sums: Float[np.ndarray, "W k"] = pick @ np.where(seen, block, 0).astype(np.float64)
+        counts: Float[np.ndarray, "W k"] = pick @ seen.astype(np.float64)
+        overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+        parts.append(np.where(counts > 0, sums / np.maximum(counts, 1), overall))
+    return np.concatenate(parts, axis=1).astype(np.float32)
+
+
+def _filled(
+    values: Float32[np.ndarray, "T n"],
+    means: Float32[np.ndarray, "W n"],
+    slots: Int64[np.ndarray, " S"],
+) -> Float32[np.ndarray, "T n"]:
+    filled = values.copy(order="K")
+    steps, columns = np.nonzero(np.isnan(filled))
+    filled[steps, columns] = means[slots[steps], columns]
+    return filled
