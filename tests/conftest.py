@@ -15,11 +15,18 @@ from multiprocessing.process import BaseProcess
 from pathlib import Path
 from typing import Any
 
+import jaxtyping
 import pytest
 from hypothesis import settings
 
+from tests.shapes import checked
+
 FAULTS = tomllib.loads((Path(__file__).parent / "faults.toml").read_text(encoding="utf-8"))
 FAULT_ID = re.compile(r"test_([A-Z]\d+)_")
+THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+
+# The import hook that the Makefile asks for wraps what is imported from here on in this.
+jaxtyping.jaxtyped = checked
 
 settings.register_profile("test", deadline=None, max_examples=50, derandomize=True)
 settings.register_profile("torture", deadline=None, max_examples=2_000)
@@ -31,6 +38,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 def pytest_configure(config: pytest.Config) -> None:
     settings.load_profile("torture" if config.getoption("--torture") else "test")
+    if config.getoption("numprocesses", None):  # of pytest-xdist
+        for name in THREADS:  # of each process: more would wait for those of the others
+            os.environ.setdefault(name, "1")
+        os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each would compile all that it imports
+        config.option.loadscopereorder = False  # else the order below is lost
+
+
+def _put_slow_files_first(items: list[pytest.Item]) -> None:
+    """Begin with the files of long tests: at the end, short ones keep all processes busy."""
+    slow = Counter(item.path for item in items if item.get_closest_marker("slow"))
+    items.sort(key=lambda item: -slow[item.path])
 
 
 @pytest.fixture
@@ -41,6 +59,7 @@ def rounds(request: pytest.FixtureRequest) -> Callable[[int, int], int]:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    _put_slow_files_first(items)
     named = {found[1] for item in items if (found := FAULT_ID.match(item.name))}
     unknown = named - FAULTS.keys()
     if unknown:

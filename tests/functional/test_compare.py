@@ -1,38 +1,75 @@
 """`forecaster evaluate` and `forecaster run` as users call them."""
 
+import io
 import json
+import shutil
 from collections.abc import Callable
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.cli.app import main
+
 Run = Callable[..., tuple[int, str, str]]
 SMALL = (
     "lags.recent=3", "lags.seasons=[{days=1, count=2, before=0, after=2}]", "lags.horizon=2",
     "model.per_location=2", "model.auxiliary=4", "model.heads=2", "training.epochs=1",
-    "training.batch=256", 'graph.kind="inverse"',
+    "training.batch=256", 'graph.kind="inverse"', "evaluation.seeds=1",
 )  # fmt: skip
 SETTINGS = [word for text in SMALL for word in ("--set", text)]
 
 
-@pytest.fixture
-def table(tmp_path: Path) -> Path:
-    """Return a table of 43 days at three places, with a daily cycle."""
+def write_table(folder: Path) -> Path:
+    """Write a table of 43 days at three places, with a daily cycle."""
     generator = np.random.default_rng(0)
     times = pd.date_range("2021-03-01", periods=24 * 43, freq="h", tz="UTC")
     level = 20 + 15 * np.sin(np.arange(len(times)) / 24 * 2 * np.pi)
     counts = generator.poisson(level[:, None], (len(times), 3))
     frame = pd.DataFrame(counts, columns=["a", "b", "c"]).assign(time=times)
-    frame.to_csv(tmp_path / "rides.csv", index=False)
-    return tmp_path / "rides.csv"
+    frame.to_csv(folder / "rides.csv", index=False)
+    return folder / "rides.csv"
 
 
-def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, table: Path) -> None:
-    out = table.parent / "out"
-    code, text, errors = run("run", table, "--out", out, *SETTINGS)
-    assert code == 0, errors
+@pytest.fixture
+def table(tmp_path: Path) -> Path:
+    return write_table(tmp_path)
+
+
+@dataclass(frozen=True)
+class Made:
+    """What `forecaster run` made of the table, and said."""
+
+    table: Path
+    out: Path
+    text: str
+    errors: str
+
+
+@pytest.fixture(scope="module")
+def first(tmp_path_factory: pytest.TempPathFactory) -> Made:
+    """Return what a run made, not to be changed."""
+    table = write_table(tmp_path_factory.mktemp("compare"))
+    out, text, errors = table.parent / "out", io.StringIO(), io.StringIO()
+    words = [str(word) for word in ("run", table, "--out", out, *SETTINGS)]
+    with redirect_stdout(text), redirect_stderr(errors), pytest.raises(SystemExit) as left:
+        main(words)
+    assert not left.value.code, errors.getvalue()
+    return Made(table, out, text.getvalue(), errors.getvalue())
+
+
+@pytest.fixture
+def made(first: Made, tmp_path: Path) -> Made:
+    """Return a copy of the same, to go on with."""
+    shutil.copytree(first.table.parent, tmp_path, dirs_exist_ok=True)
+    return Made(tmp_path / first.table.name, tmp_path / "out", first.text, first.errors)
+
+
+def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> None:
+    out, text, errors = made.out, made.text, made.errors
     assert 'columns = "time=time"' in errors  # the recipe it used
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
@@ -42,16 +79,14 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, table: Path) ->
     assert {path.name for path in out.iterdir()} >= {
         "panel", "graphs", "cells", "recipe.toml", "table.md", "table.csv", "table.json",
     }  # fmt: skip
-    again = run("run", table, "--out", out, *SETTINGS)
+    again = run("run", made.table, "--out", out, *SETTINGS)
     assert (again[0], again[1]) == (0, text)
     assert "the panel is there already" in again[2]
     assert "training" not in again[2].split("the panel is there already")[1]
 
 
-def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, table: Path) -> None:
-    out = table.parent / "out"
-    models = ("--set", 'evaluation.models=["SeasonalNaive", "Ridge"]')
-    run("run", table, "--out", out, *SETTINGS, *models)
+def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, made: Made) -> None:
+    out = made.out
     words = ("--out", out, "--panel", out / "panel", "--models", "SeasonalNaive,Ridge")
     days = ("--test", "2021-04-08:2021-04-11")
     code, text, errors = run("evaluate", out / "recipe.toml", *words, *days)
@@ -68,17 +103,16 @@ def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, tabl
     assert content["windows"] < json.loads((out / "table.json").read_text())["windows"]
 
 
-def test_the_recipe_that_was_used_does_the_same(run: Run, table: Path) -> None:
-    out = table.parent / "out"
-    first = run("run", table, "--out", out, "--json", *SETTINGS)
-    code, text, _ = run("run", out / "recipe.toml", "--data", table.parent, "--out", out, "--json")
+def test_the_recipe_that_was_used_does_the_same(run: Run, made: Made) -> None:
+    first = (made.out / "table.json").read_text()
+    words = ("--data", made.table.parent, "--out", made.out, "--json")
+    code, text, _ = run("run", made.out / "recipe.toml", *words)
     assert code == 0
-    assert json.loads(text) == json.loads(first[1])
+    assert json.loads(text) == json.loads(first)
 
 
-def test_evaluate_names_its_models_seeds_and_ablations(run: Run, table: Path) -> None:
-    out = table.parent / "out"
-    run("run", table, "--out", out, *SETTINGS)
+def test_evaluate_names_its_models_seeds_and_ablations(run: Run, made: Made) -> None:
+    out = made.out
     words = ("--models", "Ridge,Forecaster", "--seeds", "2", "--graph", "own,distance")
     words += ("--threshold", "0.05,0.2", "--weather", "persist,observed")
     code, text, errors = run(

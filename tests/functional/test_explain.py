@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.sample import RECIPE, small_city
@@ -16,13 +17,14 @@ AT = "2021-04-07T10:00+02:00"
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Return a folder with a panel and the runs of two models."""
+    """Return a folder with a panel and the runs of three models."""
     place = tmp_path_factory.mktemp("explain")
     panel = small_city().save(place / "panel")
     splits = Splits.by_share(panel, validation=0.15, test=0.2)
     graph = DependencyGraph.from_edges([("place 0", "place 3"), ("place 3", "place 1")], panel)
     Forecaster(graph, RECIPE).fit(panel, splits).save(place / "run")
     SeasonalNaive(RECIPE).fit(panel, splits).save(place / "naive")
+    DCRNN(RECIPE).fit(panel, splits).save(place / "dcrnn")
     return place
 
 
@@ -40,6 +42,16 @@ def test_a_page_says_why(run: Run, folder: Path) -> None:
         assert part in words
     assert "place 0 (place 0)" in words
     assert "place 4 (place 4)" not in words.split("City-wide:")[0]  # no edge leads there
+
+
+def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path) -> None:
+    code, text, errors = ask(run, folder, "--at", AT, "--location", "place 3", model="dcrnn")
+    assert code == 0, errors
+    words = " ".join(text.split())
+    assert "By ablation it rests on recent steps" in words
+    assert "Past hours with the largest share of ablation" in words
+    assert not {"rolled", "free", "city-wide"} & set(words.split("City-wide:")[0].split())
+    assert "City-wide: Nothing of other locations comes through the whole city" in words
 
 
 def test_data_is_printed_if_asked_for(run: Run, folder: Path) -> None:
@@ -73,7 +85,7 @@ def test_wrong_questions_are_refused_with_what_is_right(run: Run, folder: Path) 
     for words, model, part in (
         (("--at", AT, "--location", "place 33"), "run", "near to it: place 3 (place 3)"),
         (("--at", "2021-04-07T10:00", "--location", "place 3"), "run", "has no offset"),
-        (("--at", AT, "--location", "place 3"), "naive", "a Forecaster or a Transformer"),
+        (("--at", AT, "--location", "place 3"), "naive", "Forecaster, Transformer or DCRNN"),
     ):
         code, text, errors = ask(run, folder, *words, model=model)
         assert (code, text) == (2, "")

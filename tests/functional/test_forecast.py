@@ -82,6 +82,17 @@ def test_what_if_adds_the_changed_forecast_and_its_difference(forecast: Run) -> 
     )
 
 
+def test_what_if_says_how_sure_it_is_of_the_changed_forecast(forecast: Run) -> None:
+    code, output, _ = forecast("Ridge", "--what-if", "temp=30")
+    assert code == 0
+    table = read(output)
+    ends = ["y_hat_what_if", "q10_what_if", "q50_what_if", "q90_what_if", "difference"]
+    assert table.columns.tolist()[-5:] == ends
+    assert (table["q10_what_if"] <= table["q50_what_if"]).all()
+    assert (table["q50_what_if"] <= table["q90_what_if"]).all()
+    assert not np.allclose(table["q90_what_if"], table["q90"])
+
+
 def test_what_if_may_be_a_table(forecast: Run, made: Path, tmp_path: Path) -> None:
     panel = Panel.open(made / "panel")
     soon = {"ds": [f"{panel.times[-4]}Z"], "rain": [1 - panel.covariates.values[-8, 1]]}
@@ -127,6 +138,8 @@ def test_areas_are_rows_below_with_their_own_intervals(forecast: Run, made: Path
     assert ((whole["q90"] - whole["q10"]).to_numpy() < widths).all()
     assert (whole["q10"] < whole["y_hat"]).all()
     assert (whole["q90"] > whole["y_hat"]).all()
+    moved = whole[["q10_what_if", "q90_what_if"]].to_numpy() - whole[["q10", "q90"]].to_numpy()
+    assert moved == pytest.approx(np.stack([whole["difference"]] * 2, axis=1), abs=1e-2)
 
 
 def test_areas_have_no_place_on_a_map(forecast: Run, made: Path, tmp_path: Path) -> None:
@@ -144,6 +157,7 @@ def test_areas_have_no_place_on_a_map(forecast: Run, made: Path, tmp_path: Path)
     [
         (["--what-if", "rian=1,temp=x"], 2, "what if: 2 faults"),
         (["--what-if", "rian=1"], 2, "did you mean 'rain'?"),
+        (["--what-if", "holiday=1"], 2, "holiday: the run knows of no holidays"),
         (["--what-if", "nowhere.csv"], 3, "nowhere.csv: no such file"),
         (["--area", "nowhere.csv"], 3, "nowhere.csv: no such file"),
         (["--map", "map.png"], 2, "--map draws the difference of a --what-if"),

@@ -22,9 +22,9 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNN
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
+from forecaster.panel.fill import fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.splits import fit_fill
 from forecaster.training.loop import LOG, train
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batches

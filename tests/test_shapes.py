@@ -1,0 +1,72 @@
+"""The checks that guard all other tests find what is wrong."""
+
+from dataclasses import dataclass
+
+import jaxtyping
+import numpy as np
+import pytest
+from jaxtyping import Float64, Int64, TypeCheckError
+
+from forecaster.panel.fill import slot_means
+from tests.shapes import checked
+
+
+@checked(typechecker=None)
+def add(a: Float64[np.ndarray, "M N"], b: Float64[np.ndarray, " N"]) -> Float64[np.ndarray, "M N"]:
+    return a + b
+
+
+@checked
+def double(number: int) -> int:
+    return number * 2 if number < 7 else "many"  # type: ignore[return-value]
+
+
+@checked
+def pick(rows: list[tuple[str, Int64[np.ndarray, " N"]]]) -> Int64[np.ndarray, " N"]:
+    return rows[0][1][:3]
+
+
+@checked
+@dataclass(frozen=True)
+class Pair:
+    one: Float64[np.ndarray, " N"]
+    two: Float64[np.ndarray, " N"]
+
+
+def test_what_fits_passes() -> None:
+    assert add(np.ones((2, 3)), np.ones(3)).tolist() == [[2.0] * 3] * 2
+    assert add(np.ones((5, 7)), np.ones(7)).shape == (5, 7)  # each call has its own sizes
+    assert double(2) == 4
+    assert Pair(np.ones(3), np.ones(3)).one.sum() == 3
+
+
+def test_sizes_are_compared_within_a_call() -> None:
+    with pytest.raises(TypeCheckError):
+        add(np.ones((2, 3)), np.ones(2))
+    with pytest.raises(TypeCheckError):
+        Pair(np.ones(3), np.ones(2))
+    with pytest.raises(TypeCheckError):
+        pick([("a", np.arange(5))])  # of what comes back, too
+
+
+def test_types_are_checked_where_there_is_no_array() -> None:
+    with pytest.raises(TypeCheckError):
+        double(2.0)  # type: ignore[arg-type]
+    with pytest.raises(TypeCheckError):
+        double(11)
+
+
+def test_checks_can_be_left_out() -> None:
+    jaxtyping.config.update("jaxtyping_disable", True)
+    try:
+        with pytest.raises(ValueError, match="broadcast"):
+            add(np.ones((2, 3)), np.ones(2))
+    finally:
+        jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_the_package_is_checked(request: pytest.FixtureRequest) -> None:
+    if not request.config.getoption("--jaxtyping-packages"):
+        pytest.skip("--jaxtyping-packages is not given; `make test` gives it")
+    with pytest.raises(TypeCheckError):
+        slot_means(np.ones((5, 3), np.float32), np.arange(7), 7)  # 5 rows, 7 slots
