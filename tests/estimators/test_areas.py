@@ -5,15 +5,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.answers import Prediction
 from forecaster.estimators.areas import (
     Areas,
     add_areas,
+    answer_areas,
     calibrate_area,
-    predict_areas,
     read_areas,
     sum_observed,
 )
+from forecaster.estimators.contract import Estimator
 from forecaster.estimators.naive import HistoricalMean
 from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import HOURS, RECIPE, small_city
@@ -34,6 +37,18 @@ def panel() -> Panel:
 @pytest.fixture(scope="module")
 def fitted(panel: Panel) -> Ridge:
     return Ridge(RECIPE).fit(panel, Splits.by_share(panel, validation=0.15))
+
+
+def predict_areas(
+    estimator: Estimator,
+    panel: Panel,
+    origins: np.ndarray,
+    areas: Areas,
+    weather: Weather = "observed",
+) -> list[Prediction]:
+    """Return what is forecast of each area."""
+    answers = estimator.answers(panel, weather)
+    return [area.predict(origins) for area in answer_areas(estimator, answers, panel, areas)]
 
 
 def areas_of(**members: list[int]) -> Areas:
@@ -103,34 +118,38 @@ def test_the_only_location_of_a_panel_is_an_area_like_itself() -> None:
     )
     estimator = HistoricalMean(RECIPE).fit(alone, Splits.by_share(alone))
     area = Areas(("x",), np.array([[True]]))
-    for online in (False, True):
-        own = estimator.predict_quantiles(alone, ORIGINS, online=online)
-        assert np.array_equal(predict_areas(estimator, alone, ORIGINS, area, online=online), own)
+    (found,), own = (
+        predict_areas(estimator, alone, ORIGINS, area),
+        estimator.predict_all(alone, ORIGINS),
+    )
+    assert np.array_equal(found.forecast, own.forecast)
+    assert np.array_equal(found.static, own.static)
+    assert np.array_equal(found.online, own.online)
 
 
 def test_an_area_does_not_depend_on_the_others(panel: Panel, fitted: Ridge) -> None:
-    both = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3], y=[1, 2, 3]))
-    alone = predict_areas(fitted, panel, ORIGINS, areas_of(y=[1, 2, 3]))
-    assert both.shape == (2, 3, 2, 2)  # [B, Q, K, A]
-    assert np.array_equal(both[..., 1:], alone)
-    assert (np.diff(both, axis=1) >= 0).all()
+    _, both = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3], y=[1, 2, 3]))
+    (alone,) = predict_areas(fitted, panel, ORIGINS, areas_of(y=[1, 2, 3]))
+    assert both.online.shape == (2, 3, 2, 1)  # [B, Q, K, 1]
+    assert np.array_equal(both.online, alone.online)
+    assert (np.diff(both.online, axis=1) >= 0).all()
 
 
 def test_locations_are_found_in_any_order(panel: Panel, fitted: Ridge) -> None:
-    here = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3]))
+    (here,) = predict_areas(fitted, panel, ORIGINS, areas_of(x=[0, 3]))
     turned = panel.select(panel.locations.ids[::-1])
-    there = predict_areas(fitted, turned, ORIGINS, areas_of(x=[4, 1]))
-    assert np.array_equal(here, there)
+    (there,) = predict_areas(fitted, turned, ORIGINS, areas_of(x=[4, 1]))
+    assert np.array_equal(here.online, there.online)
 
 
 def test_nothing_after_the_origin_is_seen(panel: Panel, fitted: Ridge) -> None:
     values = panel.values.copy()
     values[ORIGINS[0] + 1 :] = 977
     later = replace(panel, values=values)
-    here, there = (
+    (here,), (there,) = (
         predict_areas(fitted, p, ORIGINS[:1], areas_of(x=[0, 3])) for p in (panel, later)
     )
-    assert np.array_equal(here, there)
+    assert np.array_equal(here.online, there.online)
 
 
 def test_too_few_validation_windows_name_the_number_needed(fitted: Ridge) -> None:
@@ -156,10 +175,10 @@ def test_a_run_from_before_intervals_has_to_be_trained_again(panel: Panel, fitte
 
 
 def test_rows_of_areas_follow_those_of_locations(panel: Panel, fitted: Ridge) -> None:
-    given = {"weather": "persist", "what_if": "rain=1"}
-    table = fitted.forecast(panel, f"{panel.times[ORIGINS[1]]}Z", **given)  # type: ignore[arg-type]
+    at = f"{panel.times[ORIGINS[1]]}Z"
+    table = fitted.forecast(panel, at, weather="persist", what_if="rain=1")
     areas = areas_of(x=[0, 3], whole=[0, 1, 2, 3, 4])
-    longer = add_areas(table, areas, fitted, panel, "persist")
+    longer = add_areas(table, areas, fitted, panel, "persist", "rain=1")
     assert longer.columns.tolist() == table.columns.tolist()
     pd.testing.assert_frame_equal(longer.iloc[: len(table)], table)
     rows = longer.iloc[len(table) :]
@@ -168,12 +187,23 @@ def test_rows_of_areas_follow_those_of_locations(panel: Panel, fitted: Ridge) ->
         sums = table.pivot_table(index="ds", columns="unique_id", values=column)
         expected = [*sums[["place 0", "place 3"]].sum(axis=1), *sums.sum(axis=1)]
         assert rows[column].tolist() == pytest.approx(expected, rel=1e-5)
-    assert longer.columns[-3:].tolist() == ["y_hat_what_if", "difference", "degraded"]
+    assert longer.columns[-2:].tolist() == ["difference", "degraded"]
     assert set(rows["degraded"]) == {"weather persist"}
     assert rows["ds"].tolist() == table["ds"].tolist()[:2] * 2
-    quantiles = predict_areas(fitted, panel, ORIGINS[1:], areas, "persist")[0]
-    assert np.array_equal(rows["q10"], quantiles[0].T.reshape(-1))
-    assert np.array_equal(rows["q90"], quantiles[2].T.reshape(-1))
+    found = predict_areas(fitted, panel, ORIGINS[1:], areas, "persist")
+    for number, column in ((0, "q10"), (2, "q90")):
+        expected = [q for area in found for q in area.online[0, number, :, 0]]
+        assert rows[column].tolist() == expected
+
+
+def test_areas_have_intervals_of_what_is_supposed_too(panel: Panel, fitted: Ridge) -> None:
+    at = f"{panel.times[ORIGINS[1]]}Z"
+    table = fitted.forecast(panel, at, what_if="rain=1")
+    rows = add_areas(table, areas_of(x=[0, 3]), fitted, panel, what_if="rain=1").iloc[-2:]
+    assert rows["difference"].any()
+    for level in ("q10", "q50", "q90"):  # a Ridge is as sure in rain as without
+        moved = (rows[f"{level}_what_if"] - rows[level]).tolist()
+        assert moved == pytest.approx(rows["difference"].tolist(), abs=1e-3)
 
 
 @pytest.mark.slow
@@ -187,7 +217,8 @@ def test_areas_hold_their_level_and_sums_of_quantiles_are_too_wide() -> None:
     origins = cut_windows(panel, splits, estimator.lags).test
     whole = np.ones(13, dtype=bool)
     truth = panel.values[origins[:, None] + np.arange(1, 4)].sum(axis=2)
-    own = predict_areas(estimator, panel, origins, Areas(("x",), whole[None]))[..., 0]
+    (found,) = predict_areas(estimator, panel, origins, Areas(("x",), whole[None]))
+    own = found.online[..., 0]
     sums = estimator.predict_quantiles(panel, origins).sum(axis=-1)
     held, added = (np.mean((truth >= q[:, 0]) & (truth <= q[:, 2])) for q in (own, sums))
     assert held == pytest.approx(0.8, abs=0.02)

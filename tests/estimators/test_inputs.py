@@ -1,15 +1,17 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from forecaster.config import Recipe
+from forecaster.clock.holidays import Holidays
+from forecaster.config import LagConfig, Recipe
 from forecaster.estimators.inputs import coming, past, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question, look_ahead, look_back
+from forecaster.panel.fill import fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.splits import fill_missing, fit_fill
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -67,6 +69,32 @@ def test_what_is_asked_for_ahead_stands_in_place_of_the_panels(
     assert np.array_equal(auxiliary[..., 2:], before[..., 2:])  # the calendar
     deviation = scaler.local_covariates.deviation[:, None]
     assert ((local - local_before) * deviation)[0, 1] == pytest.approx(-5, rel=1e-4)
+
+
+def test_a_supposed_holiday_is_a_whole_local_day(panel: Panel, scaler: Scaler) -> None:
+    # 2015-11-07T22:00 in New York: the steps ahead are 23:00 of that day and 0:00 of the next.
+    origins, lags = np.array([24 * 37 + 23]), LagConfig(recent=30, seasons=(), horizon=2)
+    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    for given, seen, ahead in (
+        ([1, np.nan], [0] * 7 + [1] * 23, [1, 0]),
+        ([np.nan, 1], [0] * 30, [0, 1]),
+        ([1, 1], [0] * 7 + [1] * 23, [1, 1]),
+    ):
+        supposed = replace(question, holiday=np.array(given, np.float32))
+        (_, history), (usual, _) = past(supposed, scaler, lags), coming(question, scaler)
+        auxiliary, _ = coming(supposed, scaler)
+        assert history[0, :, -1].tolist() == seen
+        assert auxiliary[0, :, -1].tolist() == ahead
+        assert np.array_equal(auxiliary[..., :-1], usual[..., :-1])
+
+
+def test_a_holiday_may_be_supposed_to_be_none(panel: Panel, scaler: Scaler) -> None:
+    clock = replace(panel.clock, holidays=Holidays("US", 2015, 2025, ("2015-11-08",)))
+    origins = np.array([24 * 38 + 3, 24 * 40])
+    question = Question(replace(panel, clock=clock), origins, *look_ahead(panel, origins, 2))
+    none = replace(question, holiday=np.zeros(2, np.float32))
+    assert coming(question, scaler)[0][..., -1].tolist() == [[1, 1], [0, 0]]
+    assert not coming(none, scaler)[0][..., -1].any()
 
 
 def test_scales_come_back_from_the_arrays_of_a_run(scaler: Scaler) -> None:

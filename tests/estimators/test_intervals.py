@@ -115,13 +115,31 @@ def test_a_forecast_that_is_always_right_needs_no_correction() -> None:
 
 def test_corrected_quantiles_rise_and_counts_are_never_negative() -> None:
     calibration = calibration_of(make_outcomes(60), kind="count")
-    base = Base(
-        np.array([3.0, 1.0, 2.0], np.float32)[:, None, None] * np.ones((3, 2, 5), np.float32),
-        np.ones((2, 5), np.float32),
-    )
+    quantiles = np.array([3.0, 1.0, 2.0], np.float32)[:, None, None] * np.ones((2, 5), np.float32)
+    base = Base(quantiles[1], quantiles, np.ones((2, 5), np.float32))
     found = calibration.correct(base, np.array([[-9.0, 0.0], [0.0, 0.0], [0.0, 0.0]]))
     np.testing.assert_array_equal(found[:, 0, 0], [0, 1, 2])  # −6, 1, 2
     np.testing.assert_array_equal(found[:, 1, 0], [1, 2, 3])
+
+
+def test_each_origin_may_have_its_own_correction() -> None:
+    calibration = calibration_of(make_outcomes(60), kind="measurement")
+    generator = np.random.default_rng(0)
+    quantiles = np.sort(generator.normal(size=(7, 3, 2, 5)).astype(np.float32), axis=1)
+    spread = generator.random((7, 2, 5)).astype(np.float32)
+    base, corrections = Base(quantiles[:, 1], quantiles, spread), generator.normal(size=(7, 3, 2))
+    found = calibration.correct(base, corrections)
+    for row in range(7):
+        alone = calibration.correct(base.row(row), corrections[row])
+        np.testing.assert_array_equal(found[row], alone)
+
+
+def test_locations_of_a_base_are_put_in_order() -> None:
+    spread = np.arange(10, dtype=np.float32).reshape(2, 5)
+    turned = Base(spread, spread[None] + 100, spread + 200).at([4, 0, 2])
+    assert turned.forecast[0].tolist() == [4, 0, 2]
+    assert turned.quantiles[0, 1].tolist() == [109, 105, 107]
+    assert turned.spread[1].tolist() == [209, 205, 207]
 
 
 @pytest.mark.parametrize("windows", [0, 17])

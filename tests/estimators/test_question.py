@@ -16,6 +16,7 @@ from forecaster.estimators.question import (
     refuse_missing,
     refuse_unknown_future,
     select_covariates,
+    tell_missing,
     with_changes,
     with_weather,
 )
@@ -125,6 +126,21 @@ def test_a_missing_hour_outside_the_lags_does_not_matter(panel: Panel) -> None:
     refuse_missing(gap, LAGS, 400)
     with pytest.raises(DataError, match="history incomplete"):
         refuse_missing(gap, LAGS, 391)  # which does look at it
+
+
+def test_what_is_filled_is_told_if_it_is_allowed(panel: Panel) -> None:
+    values = panel.values.copy()
+    values[500, :3] = np.nan
+    holed = replace(panel, values=values)
+    assert tell_missing(panel, (LAGS,), 500, allowed=False) == []
+    assert tell_missing(holed, (LAGS,), 500, allowed=True) == ["3 missing values filled"]
+    with pytest.raises(DataError, match="history incomplete"):
+        tell_missing(holed, (LAGS,), 500, allowed=False)
+    other = LagConfig(recent=1, seasons=(), horizon=2)
+    assert tell_missing(holed, (LAGS, other), 501, allowed=True) == []  # one step of nine
+    narrow = LagConfig(recent=2, seasons=(), horizon=2)
+    with pytest.raises(DataError, match="history incomplete"):  # that a network looks at
+        tell_missing(holed, (LAGS, narrow), 501, allowed=False)
 
 
 @pytest.mark.parametrize("absent", [1, 2, 3])

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forecaster.clock.holidays import Holidays
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.ridge import Ridge
@@ -240,9 +241,97 @@ def test_the_columns_follow_the_locations_of_the_table(fitted: Ridge) -> None:
     assert run is not None
     changed = np.arange(6, dtype=np.float32).reshape(2, 3)  # [K, N]
     table = pd.DataFrame({"y_hat": np.float32([0, 3, 1, 4, 2, 7])})  # location by location
-    with_it = add_changed(table, changed, run, {})
+    with_it = add_changed(table.assign(degraded="so"), changed, {0.025: changed + 7}, run, {})
+    columns = ["y_hat", "y_hat_what_if", "q2.5_what_if", "difference", "degraded"]
+    assert with_it.columns.tolist() == columns
     assert with_it["y_hat_what_if"].tolist() == [0, 3, 1, 4, 2, 5]
+    assert with_it["q2.5_what_if"].tolist() == [7, 10, 8, 11, 9, 12]
     assert with_it["difference"].tolist() == [0, 0, 0, 0, 0, -2]
+
+
+def test_what_is_supposed_has_quantiles_of_the_same_calibration(
+    panel: Panel, fitted: Ridge
+) -> None:
+    ahead = panel.covariates.values[ORIGIN + 1 : ORIGIN + 1 + HORIZON]
+    times = [f"{time}Z" for time in panel.times[ORIGIN + 1 : ORIGIN + 1 + HORIZON]]
+    same = pd.DataFrame(ahead, columns=list(NAMES)).assign(ds=times)
+    table = fitted.forecast(panel, at(panel), what_if=same)
+    for level in ("q10", "q50", "q90"):
+        assert np.array_equal(table[f"{level}_what_if"], table[level])
+    wet = fitted.forecast(panel, at(panel), what_if="rain=1")
+    truth = fitted.forecast(with_rain(panel), at(panel))  # rain that is known of ahead
+    for level in ("y_hat", "q10", "q50", "q90"):
+        assert wet[f"{level}_what_if"].to_numpy() == pytest.approx(truth[level].to_numpy())
+
+
+def with_rain(panel: Panel) -> Panel:
+    """Return the panel with rain after the origin."""
+    world = panel.covariates.values.copy()
+    world[ORIGIN + 1 :, 4] = 1
+    return replace(panel, covariates=Covariates(NAMES, world))
+
+
+# --------------------------------------------------------------------------------- holidays
+
+FREE = Holidays("DE", 2021, 2031, ("2021-03-08", "2021-03-17", "2021-04-13"))
+
+
+@pytest.fixture(scope="module")
+def feasts() -> tuple[Panel, Ridge]:
+    """Return counts that are half as large on holidays, and who has learned from them."""
+    generator = np.random.default_rng(0)
+    bare = bare_panel(np.zeros((HOURS, PLACES)))
+    clock = replace(bare.clock, holidays=FREE)
+    free = clock.calendar(bare.times)[:, -1] > 0
+    values = generator.poisson(np.where(free, 20, 40)[:, None], (HOURS, PLACES))
+    panel = replace(bare, values=values.astype(np.float32), clock=clock)
+    return panel, Ridge(RECIPE).fit(panel, Splits.by_share(panel))
+
+
+@pytest.mark.parametrize("text", ["holiday=1", "holi=1.0", "Holiday=1"])
+def test_a_day_may_be_supposed_to_be_a_holiday(feasts: tuple[Panel, Ridge], text: str) -> None:
+    panel, ridge = feasts
+    table = ridge.forecast(panel, at(panel, 1000), what_if=text)
+    share = float((table["y_hat_what_if"] / table["y_hat"]).mean())
+    assert share == pytest.approx(0.5, abs=0.2)  # made above; the penalty takes some of it
+    assert (table["q90_what_if"] < table["q90"]).all()
+
+
+def test_a_holiday_may_be_supposed_to_be_a_plain_day(feasts: tuple[Panel, Ridge]) -> None:
+    panel, ridge = feasts
+    origin = 24 * 43 - 2  # 2021-04-13T00:00 in Berlin
+    table = ridge.forecast(panel, at(panel, origin), what_if="holiday=0")
+    assert (table["difference"] > 0).all()
+
+
+def test_a_holiday_is_one_or_not(feasts: tuple[Panel, Ridge]) -> None:
+    panel, _ = feasts
+    for text in ("holiday=2", "holiday=0.5", "holiday=-1"):
+        with pytest.raises(ConfigError, match="holiday: 1 if it is one, 0 if not is needed"):
+            read_changes(text, panel, ORIGIN, HORIZON)
+    table = pd.DataFrame({"ds": [f"{panel.times[ORIGIN + 1]}Z"], "holiday": [7.0]})
+    with pytest.raises(DataError, match="holiday: 1 if it is one"):
+        read_changes(table, panel, ORIGIN, HORIZON)
+
+
+def test_a_run_without_holidays_says_what_to_do(panel: Panel) -> None:
+    with pytest.raises(ConfigError, match=r"no holidays; make its panel with a country and train"):
+        read_changes("holiday=1", panel, ORIGIN, HORIZON)
+
+
+def test_a_training_without_any_holiday_is_warned_of(
+    feasts: tuple[Panel, Ridge], caplog: pytest.LogCaptureFixture
+) -> None:
+    panel, ridge = feasts
+    ridge.forecast(panel, at(panel, 1000), what_if="holiday=1")
+    assert not caplog.text
+    late = replace(FREE, dates=("2021-04-13",))
+    plain = replace(panel, clock=replace(panel.clock, holidays=late))
+    other = Ridge(RECIPE).fit(plain, Splits.by_share(plain))
+    other.forecast(plain, at(plain, 1000), what_if="holiday=0")
+    assert "no day of training was a holiday" not in caplog.text
+    other.forecast(plain, at(plain, 1000), what_if="holiday=1")
+    assert "no day of training was a holiday; what holiday says is a guess" in caplog.text
 
 
 @pytest.fixture(autouse=True)

@@ -5,7 +5,6 @@ from functools import cache
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.sample import RECIPE, small_city
-from forecaster.estimators.transformer import Transformer
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.splits import Splits
 
@@ -21,4 +20,4 @@ def fitted(kind: type[Neural]) -> Neural:
     if kind is Forecaster:
         graph = DependencyGraph.from_edges(EDGES, PANEL)
         return Forecaster(graph, RECIPE).fit(PANEL, SPLITS)
-    return Transformer(RECIPE).fit(PANEL, SPLITS)
+    return kind(RECIPE).fit(PANEL, SPLITS)

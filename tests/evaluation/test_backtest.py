@@ -4,11 +4,13 @@ import pytest
 from forecaster.artifact import Run
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.dcrnn import DCRNN
+from forecaster.estimators.lesson import Arrays
 from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.question import Question
 from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.estimators.transformer import Transformer
-from forecaster.evaluation.backtest import assess, backtest, count_parameters, targets
+from forecaster.evaluation.backtest import TIMED, assess, backtest, count_parameters, targets
 from forecaster.metrics import evaluate_forecasts, measure
 from forecaster.splits import Splits, cut_windows
 
@@ -84,6 +86,29 @@ def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
         np.testing.assert_allclose(found.places[form].widths, width, rtol=1e-6)
     static, online_sums = found.windows["static"], found.windows["online"]
     assert not np.array_equal(static.widths, online_sums.widths)
+
+
+def test_each_origin_is_answered_once_for_all_that_is_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    fitted = Ridge(RECIPE).fit(panel, splits)
+    origins = cut_windows(panel, splits, RECIPE.lags).test
+    answered: list[int] = []
+    answer = Ridge.answer
+
+    def counted(self: Ridge, arrays: Arrays, question: Question) -> np.ndarray:
+        first = question.panel.times[question.origins]
+        answered.extend(np.searchsorted(panel.times, first).tolist())
+        return answer(self, arrays, question)
+
+    monkeypatch.setattr(Ridge, "answer", counted)
+    assess(fitted, panel, origins)
+    times = [answered.count(step) for step in origins.tolist()]
+    timed = len(answered) - len(set(answered))  # how long a forecast takes is seen by itself
+    assert timed <= TIMED + 1
+    assert sum(times) == len(origins) + timed
 
 
 def test_days_are_those_of_the_first_target_on_the_local_clock() -> None:

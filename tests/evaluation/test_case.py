@@ -5,18 +5,19 @@ import pytest
 
 from forecaster.errors import ConfigError, DataError, RunError
 from forecaster.estimators.asking import fill_of
+from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.sample import RECIPE
 from forecaster.estimators.transformer import Transformer
 from forecaster.evaluation.case import open_case
+from forecaster.panel.fill import fill_missing
 from forecaster.panel.parts import Locations
-from forecaster.splits import fill_missing
 from tests.evaluation.fitted import AT, PANEL, SPLITS, STEP, fitted
 
 
-@pytest.mark.parametrize("kind", [Forecaster, Transformer])
+@pytest.mark.parametrize("kind", [Forecaster, Transformer, DCRNN])
 def test_the_forecast_is_the_one_that_is_given_out(kind: type[Neural]) -> None:
     case = open_case(fitted(kind), PANEL, AT, "place 3")
     table = fitted(kind).forecast(PANEL, AT)
@@ -44,7 +45,7 @@ def test_locations_are_those_of_the_run_in_whatever_order_they_come() -> None:
 
 def test_other_estimators_are_refused_with_those_that_are_not() -> None:
     naive = SeasonalNaive(RECIPE).fit(PANEL, SPLITS)
-    with pytest.raises(ConfigError, match=r"a SeasonalNaive .* a Forecaster or a Transformer"):
+    with pytest.raises(ConfigError, match=r"SeasonalNaive .* Forecaster, Transformer or DCRNN"):
         open_case(naive, PANEL, AT, "place 1")
 
 

@@ -1,6 +1,6 @@
 import json
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 import numpy as np
@@ -8,16 +8,55 @@ import pytest
 from scipy.stats import rankdata
 
 from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
+from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.neural import Neural
+from forecaster.estimators.sample import RECIPE
 from forecaster.estimators.transformer import Transformer
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.explain import explain
 from forecaster.evaluation.value_path import ablate
 from forecaster.graph.dependency import DependencyGraph
+from forecaster.panel.panel import Panel
 from forecaster.splits import Splits
 from forecaster.synthetic.city import City, make_city
 from tests.evaluation.fitted import AT, PANEL, fitted
+
+
+def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> None:
+    found = explain(fitted(DCRNN), PANEL, AT, "place 3")
+    known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert (known["estimator"], known["shares_by"]) == ("DCRNN", "ablation")
+    size = np.abs([hour["ablation"] for hour in known["hours"]])
+    assert len(size) == RECIPE.dcrnn.recent  # the steps that it sees, not the recipe's lags
+    assert known["hours"][-1]["ds"] == known["origin"]
+    assert sum(hour["share"] for hour in known["hours"]) == pytest.approx(1)
+    assert np.argmax(size) == np.argmax([hour["share"] for hour in known["hours"]])
+    assert all(hour["rolled"] is None for hour in known["hours"])
+    assert [one["methods"] for one in known["agreement"]] == [["gradient", "ablation"]] * 2
+    assert (known["city_wide"]["share"], known["city_wide"]["places"]) == (0, [])
+    assert (known["reach"], known["reached"]) == (None, 5)
+    said = " ".join(known["notes"])
+    assert "no attention: shares of hours are of the sizes of their ablation" in said
+    assert "nothing is city-wide" in said
+
+
+def test_steps_that_are_no_hours_are_not_called_so() -> None:
+    hourly = explain(fitted(Forecaster), PANEL, AT, "place 3")
+    assert hourly.step == "hour"
+    assert hourly.notes[1].startswith("Shares of hours are those of the decoder's attention")
+    half = halved(PANEL)
+    network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
+    found = explain(network, half, "2021-03-18T10:30+01:00", "place 3")
+    assert found.step == "step"
+    words = " ".join((found.sentence, *found.notes))
+    assert "Steps: attention and ablation" in words
+    assert "hour" not in words
+
+
+def halved(panel: Panel) -> Panel:
+    """Return the same values every half hour."""
+    return replace(panel, clock=replace(panel.clock, step_minutes=30))
 
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer])

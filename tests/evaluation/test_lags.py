@@ -3,7 +3,7 @@ import pytest
 
 from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season
-from forecaster.evaluation.lags import Lag, name_lags
+from forecaster.evaluation.lags import Lag, name_lags, name_step
 
 
 @pytest.mark.parametrize("origin", ["2014-03-09T07", "2014-06-01T12", "2014-11-02T06"])
@@ -33,3 +33,11 @@ def test_other_seasons_have_a_name_too() -> None:
     named = name_lags(Clock("UTC"), lags, np.datetime64("2014-06-01T12", "s"))
     assert named == [Lag("every 3 days", 3, 0), Lag("recent", 0, 0)]
     assert str(named[0]) == "t, 3 days back"
+
+
+@pytest.mark.parametrize(
+    ("minutes", "name"),
+    [(60, "hour"), (1440, "day"), (1, "minute"), (10080, "week"), (15, "step"), (120, "step")],
+)
+def test_a_step_is_called_by_its_length(minutes: int, name: str) -> None:
+    assert name_step(Clock("UTC", minutes)) == name

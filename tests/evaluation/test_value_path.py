@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from forecaster.evaluation import value_path
-from forecaster.evaluation.value_path import ablate, credit, hops_from, reach
+from forecaster.evaluation.value_path import ablate, credit, hops_from
 from forecaster.models.neurons import State
 from tests.evaluation.windows import K, L, make_window, path
 
@@ -15,17 +15,12 @@ def test_held_values_come_from_within_reach_and_from_nowhere_else(n_layers: int)
     window = make_window(path(PLACES), PLACES, place=0, n_layers=n_layers)
     held = np.abs(credit(window, window.held.roll_out)).sum(axis=2)  # [K, N]
     for k in range(K):
-        edges = reach(n_layers, k + 1)
+        edges = window.network.reach(k + 1)
+        assert edges is not None
         assert (held[k, : edges + 1] > 0).all()
         assert (held[k, edges + 1 :] == 0).all()
     free = np.abs(credit(window, window.free.roll_out)).sum(axis=2)
     assert (free > 0).all()  # weights and norms see every location
-
-
-def test_one_layer_reaches_ten_edges_and_six_more_with_each_step() -> None:
-    # embedding 1, encoder 4, attention to the history 2, feed-forward 2, output 1; then
-    # embedding 1, attention among steps 2, feed-forward 2, output 1
-    assert [reach(1, step) for step in (1, 2, 3)] == [10, 16, 22]
 
 
 def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:

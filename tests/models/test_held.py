@@ -11,6 +11,7 @@ from forecaster.models.dense import build_dense
 from forecaster.models.forecaster import build_forecaster
 from forecaster.models.held import HeldAttention, HeldNorm, hold, without_gradients
 from forecaster.models.layers import AddNorm
+from forecaster.models.network import CityWide, Network
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.sparse_linear import SparseLinear
 from forecaster.models.transformer import Transformer
@@ -98,7 +99,7 @@ def test_held_attention_mixes_new_values_by_the_weights_of_before(
     attention = HeldAttention(Attention(LAYOUT, linear).double())
     x, source = states(LAYOUT, 2), states(LAYOUT, 13)
     first = attention(x, attention.remember(source))
-    attention.hold()
+    attention.tape.hold()
     twice = attention(states(LAYOUT, 2), attention.remember(source.each(lambda part: 2 * part)))
     torch.testing.assert_close(twice.join(), 2 * first.join())
     (asked,) = attention.asked
@@ -111,7 +112,48 @@ def test_a_held_norm_is_torchs_at_first_and_linear_later(states: States) -> None
     x, y = states(LAYOUT, 3), states(LAYOUT, 3)
     first = held(x, y)
     torch.testing.assert_close(first.join(), norm(x, y).join())
-    held.hold()
+    held.tape.hold()
     nothing = x.each(torch.zeros_like)
     zero, half = held(nothing, nothing), held(x.each(lambda p: p / 2), y.each(lambda p: p / 2))
     torch.testing.assert_close(half.join(), (zero.join() + first.join()) / 2)
+
+
+class Mean(CityWide):
+    """The mean over locations."""
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        return signal.mean(dim=0, keepdim=True)
+
+
+class Plain(Network):
+    """Forecasts the last value, and twice the mean of the city if it looks at that."""
+
+    def __init__(self, inputs: NeuronLayout, lags: LagConfig, *, city: bool) -> None:
+        super().__init__(inputs, lags)
+        self.city = Mean() if city else None
+
+    def roll_out(self, history: State, ahead: State) -> torch.Tensor:
+        del ahead
+        last = history.signal[:, 0, :, -1:]
+        return (last + 2 * self.city(last) if self.city is not None else last).expand(-1, -1, 3)
+
+
+@pytest.mark.parametrize("city", [True, False])
+def test_any_network_is_held_by_its_city_wide_parts(
+    inputs: NeuronLayout, lags: LagConfig, question: Question, city: bool
+) -> None:
+    network = Plain(inputs, lags, city=city)
+    held = hold(network, *(window(part, 0) for part in question))
+    assert (held.parts, held.attends) == (int(city), False)
+    last = question[0].signal[:, 0, :, -1]
+    of_city = 2 * last[:, :1].mean() if city else torch.tensor(0.0)
+    for _ in range(2):
+        torch.testing.assert_close(held.roll_out(*question)[..., 2], last + of_city)
+
+
+def test_a_transformer_attends(network: Transformer, question: Question) -> None:
+    held = hold(network, *(window(part, 0) for part in question))
+    assert held.attends
+    layers = len(network.encoder)
+    assert held.parts == layers * (1 + 2 + 2 + 3)  # attention and norms of encoder and decoder
+    assert (len(held.encoder), len(held.histories)) == (layers, layers)

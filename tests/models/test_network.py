@@ -27,3 +27,11 @@ def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
         "  history.signal: 2 values not finite, the first at [3, 2, 4, 12]\n"
         "  ahead.auxiliary: 1 value not finite, the first at [10, 1, 2]"
     )
+
+
+def test_nothing_is_said_of_how_far_values_come(inputs: NeuronLayout, lags: LagConfig) -> None:
+    class Silent(Network):
+        def roll_out(self, history: State, ahead: State) -> torch.Tensor:
+            raise NotImplementedError
+
+    assert Silent(inputs, lags).reach(1) is None

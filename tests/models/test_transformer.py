@@ -130,6 +130,8 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
     found = torch.stack(rows).abs().sum(dim=(2, 3, 4)) > 0
     apart = (torch.arange(13)[:, None] - torch.arange(13)).abs()
     assert torch.equal(found, apart <= 10)
+    # Then embedding 1, attention among steps 2, feed-forward 2, output 1.
+    assert [model.reach(step) for step in (1, 2, 3)] == [10, 16, 22]
 
 
 # ------------------------------------------------------------------------- what it is made of

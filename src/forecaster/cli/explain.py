@@ -15,11 +15,13 @@ if TYPE_CHECKING:
     from forecaster.evaluation.explanation import Explanation, Place
 
 FORMS = (".json", ".png", ".svg")
-SHOWN = 10  # hours and neighbours in the tables
+SHOWN = 10  # past steps and neighbours in the tables
 
 
 def explain(
-    run: Annotated[Path, typer.Argument(help="The folder of a Forecaster or a Transformer.")],
+    run: Annotated[
+        Path, typer.Argument(help="The folder of a network: Forecaster, Transformer or DCRNN.")
+    ],
     panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
     at: Annotated[
         str, typer.Option(help="Last observed step with its offset, 2014-06-01T08:00-04:00.")
@@ -28,7 +30,7 @@ def explain(
     out: Annotated[Path | None, typer.Option(help="FILE.json, .png or .svg.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which past hours and which neighbours carried the forecast of one location."""
+    """Say which past steps and which neighbours carried the forecast of one location."""
     if out is not None and out.suffix not in FORMS:
         forms = ", ".join(FORMS)
         raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
@@ -83,14 +85,20 @@ def _print(found: "Explanation") -> None:
 
 
 def _hours_table(found: "Explanation") -> Any:
-    table = _new_table(f"Past hours with the largest share of attention, of {len(found.hours)}")
-    table.add_column("hour", no_wrap=True)
+    methods = " or ".join(dict.fromkeys((found.shares_by, "ablation")))
+    largest = f"Past {found.step}s with the largest share of {methods}"
+    table = _new_table(f"{largest}, of {len(found.hours)}")
+    table.add_column("when", no_wrap=True)
     table.add_column("which", no_wrap=True)
-    for column in ("value", "attention %", "rolled %", "gradient", "ablation"):
+    rolled = ("rolled %",) if found.shares_by == "attention" else ()
+    for column in ("value", f"{found.shares_by} %", *rolled, "gradient", "ablation"):
         table.add_column(column, justify="right")
-    for hour in sorted(found.hours, key=lambda hour: -hour.share)[:SHOWN]:
+    pairs = zip(found.hours, found.ablation_shares, strict=True)
+    ranked = sorted(pairs, key=lambda pair: -max(pair[0].share, pair[1]))
+    for hour, _ in ranked[:SHOWN]:
         value = "–" if hour.value is None else f"{hour.value:.4g}"
-        shares = (f"{100 * share:.1f}" for share in (hour.share, hour.rolled))
+        known = (share for share in (hour.share, hour.rolled) if share is not None)
+        shares = (f"{100 * share:.1f}" for share in known)
         sizes = _signed(hour.gradient), _signed(hour.ablation)
         table.add_row(hour.ds_local[5:16].replace("T", " "), hour.lag, value, *shares, *sizes)
     return table
@@ -100,10 +108,13 @@ def _places_table(found: "Explanation") -> Any:
     within = "" if found.reach is None else f" within {found.reach} edges"
     table = _new_table(f"Locations: itself, and the largest of {found.reached - 1}{within}")
     table.add_column("location")
-    for column in ("edges", "share %", "gradient", "ablation", "free", "city-wide"):
+    apart = ("free", "city-wide") if found.city_wide.places else ()
+    columns = ("edges", "share %", "gradient", "ablation", *apart)
+    for column in columns:
         table.add_column(column, justify="right")
     for place in (found.own, *found.neighbours[:SHOWN]):
-        table.add_row(*_place_cells(place, itself=place is found.own))
+        cells = _place_cells(place, itself=place is found.own)
+        table.add_row(*cells[: 1 + len(columns)])
     return table
 
 

@@ -80,7 +80,7 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     if what_if_map is not None:
         _write_map(table, data, what_if_map)
     if areas is not None:
-        table = add_areas(table, areas, estimator, data, weather)
+        table = add_areas(table, areas, estimator, data, weather, what_if)
     if out is not None:
         write_forecast(table, data, out)
         screen.say(f"{count_of(len(table), 'row')} in {out}")

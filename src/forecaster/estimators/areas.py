@@ -9,6 +9,7 @@ share that a history may miss, the area's is missing. Values of a location are n
 of another: online, a step at which any is missing does not count.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -20,7 +21,8 @@ from jaxtyping import Bool, Float32, Int64
 from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
-from forecaster.estimators.asking import learned_steps
+from forecaster.estimators.answers import Answers, Give, Given
+from forecaster.estimators.asking import find_places
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.intervals import (
     DAYS,
@@ -28,17 +30,14 @@ from forecaster.estimators.intervals import (
     LEVELS,
     OBSERVED,
     RESIDUALS,
-    Base,
     Calibration,
     Outcomes,
     calibrate,
-    local_hours,
 )
-from forecaster.estimators.match import match
-from forecaster.estimators.question import find_origin
+from forecaster.estimators.question import Changes, find_origin
 from forecaster.estimators.residuals import count_needed
 from forecaster.estimators.table import name_quantile
-from forecaster.estimators.tracking import can_count, follow
+from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations, check_names
@@ -90,6 +89,7 @@ def add_areas(
     estimator: Estimator,
     panel: Panel,
     weather: Weather = "observed",
+    what_if: WhatIf | None = None,
 ) -> pd.DataFrame:
     """Return a forecast's table with a row for each area and coming step below its own.
 
@@ -99,61 +99,51 @@ def add_areas(
         estimator: for the intervals of the sums.
         panel: as for the forecast.
         weather: as for the forecast.
+        what_if: as for the forecast.
     """
+    answers = estimator.answers(panel, weather)
     origin = np.array([find_origin(panel, table["cutoff"].iloc[0].isoformat())])
-    quantiles = predict_areas(estimator, panel, origin, areas, weather)[0]  # [Q, K, A]
+    horizon = answers.calibration.corrections.shape[1]
+    changes = None
+    if what_if is not None:
+        changes = read_changes(what_if, answers.panel, int(origin[0]), horizon)
     summed = [name for name in SUMMED if name in table.columns]
     place = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
     rows = [table]
-    for number, name in enumerate(areas.names):
+    for number, area in enumerate(answer_areas(estimator, answers, panel, areas)):
         own = table[areas.members[number][place.to_numpy()]]
         first = own[own["unique_id"] == own["unique_id"].iloc[0]].reset_index(drop=True)
         sums = own.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
-        levels = {name_quantile(level): q[:, number]
-                  for level, q in zip(estimator.levels, quantiles, strict=True)}  # fmt: skip
-        rows.append(first.assign(unique_id=name, **sums, **levels))
+        quantiles = _quantile_columns(area, origin, changes)
+        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles))
     return pd.concat(rows, ignore_index=True)
 
 
-def predict_areas(
-    estimator: Estimator,
-    panel: Panel,
-    origins: Int64[np.ndarray, " B"],
-    areas: Areas,
-    weather: Weather = "observed",
-    *,
-    online: bool = True,
-) -> Float32[np.ndarray, "B Q K A"]:
-    """Return the quantiles of the sums over areas, as `Estimator.predict_quantiles` does.
+def answer_areas(
+    estimator: Estimator, answers: Answers, panel: Panel, areas: Areas
+) -> Iterator[Answers]:
+    """Yield what is answered about each area, as about a panel of one location.
 
     Args:
         estimator: fitted.
-        panel: what was observed, and what is known of the steps after each origin.
-        origins: the last observed steps.
-        areas: what to sum, by the panel's locations.
-        weather: what to take for covariates ahead.
-        online: correct them by the outcomes that were observed up to each origin.
+        answers: what it answers about the panel.
+        panel: whose locations the areas are made of.
+        areas: what to sum.
     """
     run = estimator.run
     if run is None or RESIDUALS not in run.arrays:
         raise ConfigError(
             "the run keeps no validation residuals to calibrate sums; train it again"
         )
-    known = match(run, panel)
-    place = {identity: n for n, identity in enumerate(panel.locations.ids)}
-    members = areas.members[:, [place[identity] for identity in known.locations.ids]]
-    memory = _Memory(estimator, known, members, weather)
-    judge = partial(can_count, known, run.recipe.lags, weather, learned_steps(run, known))
-    quantiles = []
-    for number, (name, own) in enumerate(zip(areas.names, members, strict=True)):
-        calibration = calibrate_area(run, name, own)
-        ask = partial(memory.ask, calibration, number)
-        if online:
-            found = follow(calibration, _as_panel(known, own), origins, judge, ask)
-        else:
-            found = calibration.correct(ask(origins), calibration.corrections)
-        quantiles.append(found[..., 0])
-    return np.stack(quantiles, axis=-1)
+    members = areas.members[:, find_places(panel, answers.panel)]
+    memory = _Memory(answers.give)
+    for name, own in zip(areas.names, members, strict=True):
+        yield replace(
+            answers,
+            panel=_as_panel(answers.panel, own),
+            give=partial(memory.give, own),
+            calibration=calibrate_area(run, name, own),
+        )
 
 
 def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Calibration:
@@ -180,29 +170,45 @@ def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, 
     return np.where(share >= 1 - MAX_FILLED, total, np.nan).astype(np.float32)
 
 
+def _quantile_columns(
+    area: Answers, origin: Int64[np.ndarray, " 1"], changes: Changes | None
+) -> dict[str, Float32[np.ndarray, " K"]]:
+    """Return the quantiles of an area by the names of their columns."""
+    found = area.predict(origin)
+    ends = {"": found}
+    if changes is not None:
+        ends[CHANGED] = area.suppose(found, origin, changes)
+    return {
+        f"{name_quantile(level)}{end}": q[:, 0]
+        for end, one in ends.items()
+        for level, q in zip(area.calibration.levels, one.online[0], strict=True)
+    }
+
+
 class _Memory:
-    """Forecasts of areas, each step asked once for all of them."""
+    """Forecasts of locations, each step asked once for all areas."""
 
-    def __init__(
+    def __init__(self, give: Give) -> None:
+        self._give = give
+        self._forecasts: dict[int, np.ndarray] = {}  # [K, N] by step
+
+    def give(
         self,
-        estimator: Estimator,
-        panel: Panel,
-        members: Bool[np.ndarray, "A N"],
-        weather: Weather,
-    ) -> None:
-        self._estimator, self._panel, self._weather = estimator, panel, weather
-        self._members = members.astype(np.float32)
-        self._sums: dict[int, np.ndarray] = {}  # [K, A] by step
-
-    def ask(self, calibration: Calibration, area: int, steps: Int64[np.ndarray, " S"]) -> Base:
-        """Return the quantiles of an area at some steps, before any correction."""
-        new = np.array([s for s in steps.tolist() if s not in self._sums], dtype=np.int64)
-        forecast = self._estimator.predict(self._panel, new, self._weather) @ self._members.T
-        self._sums |= dict(zip(new.tolist(), forecast, strict=True))
-        sums = np.stack([self._sums[s][:, area] for s in steps.tolist()])[..., None]  # [S, K, 1]
+        members: Bool[np.ndarray, " N"],
+        steps: Int64[np.ndarray, " S"],
+        changes: Changes | None = None,
+    ) -> Given:
+        """Return the forecasts of an area [S K 1], and no quantiles."""
+        forecast = self._remember(steps) if changes is None else self._give(steps, changes)[0]
+        sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
-        hours = local_hours(self._panel, steps[:, None] + np.arange(1, K + 1))
-        return calibration.base(sums, np.empty((S, 0, K, 1), dtype=np.float32), hours)
+        return sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32)
+
+    def _remember(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S K N"]:
+        new = np.array([s for s in steps.tolist() if s not in self._forecasts], dtype=np.int64)
+        if len(new):
+            self._forecasts |= dict(zip(new.tolist(), self._give(new, None)[0], strict=True))
+        return np.stack([self._forecasts[s] for s in steps.tolist()])
 
 
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:

@@ -1,6 +1,7 @@
 """From a run and a panel to a question, and from answers to what is forecast."""
 
 import logging
+from collections.abc import Iterator
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -26,9 +27,11 @@ from forecaster.estimators.question import (
     with_weather,
 )
 from forecaster.estimators.what_if import training_ranges
+from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.splits import SPLITS, Fill, Splits, fill_missing
+from forecaster.splits import SPLITS, Splits
 
+BLOCK = 512  # origins answered at a time, to bound memory
 log = logging.getLogger(__name__)
 
 
@@ -48,6 +51,18 @@ def ask(
     if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return question
+
+
+def ask_in_blocks(
+    run: Run,
+    panel: Panel,
+    origins: Int64[np.ndarray, " B"],
+    weather: Weather,
+    changes: Changes | None = None,
+) -> Iterator[Question]:
+    """Yield what is asked at many origins, some of them at a time."""
+    for first in range(0, len(origins), BLOCK):
+        yield ask(run, panel, origins[first : first + BLOCK], weather, changes)
 
 
 def fill_of(run: Run) -> Fill:

@@ -9,7 +9,6 @@ import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
 
@@ -19,25 +18,22 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.config import LagConfig, Recipe, Weather
-from forecaster.errors import ArtifactError, DataError, RunError, count_of
+from forecaster.errors import ArtifactError, RunError
+from forecaster.estimators.answers import (
+    Answers,
+    Prediction,
+    answers_of,
+    give_answers,
+    learn_intervals,
+)
 from forecaster.estimators.asking import (
-    ask,
+    ask_in_blocks,
     find_places,
     finish,
-    learned_steps,
-    refuse_non_finite,
     remember,
     warn_of_recent,
 )
-from forecaster.estimators.intervals import (
-    LEVELS,
-    Base,
-    Calibration,
-    Outcomes,
-    calibrate,
-    local_hours,
-    refuse_few,
-)
+from forecaster.estimators.intervals import LEVELS, refuse_few
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
 from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
 from forecaster.estimators.question import (
@@ -45,24 +41,16 @@ from forecaster.estimators.question import (
     Question,
     find_origin,
     look_back,
-    refuse_missing,
     refuse_unknown_future,
+    tell_missing,
 )
 from forecaster.estimators.table import forecast_table
-from forecaster.estimators.tracking import can_count, follow
-from forecaster.estimators.what_if import (
-    WhatIf,
-    add_changed,
-    read_changes,
-    warn_outside,
-)
+from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_outside
 from forecaster.panel.panel import Panel
-from forecaster.splits import Splits, cut_windows, history_steps
+from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import Watch
-from forecaster.windows.scaling import fit_scaler
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
-BLOCK = 512  # origins answered at a time, to bound memory
 log = logging.getLogger(__name__)
 
 
@@ -146,23 +134,9 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**own, **learned.parents},
         )
-        arrays |= self._calibrate(run, lesson)
+        arrays |= learn_intervals(self.answer_quantiles, run, lesson)
         self.run = run
         return self
-
-    def _calibrate(self, run: Run, lesson: Lesson) -> dict[str, np.ndarray]:
-        """Return what makes quantiles hold, learned from the validation windows."""
-        panel, origins = lesson.panel, lesson.windows.validation
-        forecast, own = self.answer_all(run, panel, origins, "observed")
-        ahead = origins[:, None] + np.arange(1, run.recipe.lags.horizon + 1)
-        outcomes = Outcomes(
-            residuals=panel.values[ahead] - forecast,
-            own=own - forecast[:, None],
-            hours=local_hours(panel, ahead),
-            days=panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64),
-        )
-        deviation = fit_scaler(panel, lesson.train).values.deviation
-        return calibrate(outcomes, run.recipe.intervals.quantiles, deviation)
 
     def predict(
         self,
@@ -184,12 +158,8 @@ class Estimator(ABC):
         known, horizon = match(run, panel), run.recipe.lags.horizon
         if not len(origins):
             return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
-        answers = [
-            self.answer(
-                run.arrays, ask(run, known, origins[start : start + BLOCK], weather, changes)
-            )
-            for start in range(0, len(origins), BLOCK)
-        ]
+        questions = ask_in_blocks(run, known, origins, weather, changes)
+        answers = [self.answer(run.arrays, question) for question in questions]
         return finish(run, np.concatenate(answers))[..., find_places(known, panel)]
 
     def predict_quantiles(
@@ -209,25 +179,28 @@ class Estimator(ABC):
             online: correct them by the outcomes that were observed up to each origin; else as
                 they were calibrated on the validation windows.
         """
-        run, levels = _fitted(self), self.levels
-        known, horizon = match(run, panel), run.recipe.lags.horizon
-        if not len(origins) or not levels:
-            shape = len(origins), len(levels), horizon, len(panel.locations)
+        if not len(origins) or not self.levels:
+            shape = len(origins), len(self.levels), self.recipe.lags.horizon, len(panel.locations)
             return np.empty(shape, dtype=np.float32)
-        calibration = Calibration.from_arrays(run.arrays, run.about["kind"])
-
-        def give(steps: Int64[np.ndarray, " S"]) -> Base:
-            forecast, own = self.answer_all(run, known, steps, weather)
-            hours = local_hours(known, steps[:, None] + np.arange(1, horizon + 1))
-            return calibration.base(forecast, own, hours)
-
         if online:
-            learned = learned_steps(run, known)
-            judge = partial(can_count, known, run.recipe.lags, weather, learned)
-            quantiles = follow(calibration, known, origins, judge, give)
-        else:
-            quantiles = calibration.correct(give(origins), calibration.corrections)
-        return np.asarray(quantiles[..., find_places(known, panel)])
+            return self.predict_all(panel, origins, weather).online
+        answers = self.answers(panel, weather)
+        base = answers.base(origins).at(find_places(answers.panel, panel))
+        return answers.calibration.correct(base, answers.calibration.corrections)
+
+    def predict_all(
+        self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
+    ) -> Prediction:
+        """Return forecasts and both forms of their quantiles; each origin is answered once.
+
+        Args:
+            panel: what was observed, and what is known of the steps after each origin.
+            origins: the last observed steps, one at least.
+            weather: what to take for covariates ahead.
+        """
+        answers = self.answers(panel, weather)
+        found = answers.predict(origins)
+        return replace(found, base=found.base.at(find_places(answers.panel, panel)))
 
     def answer_all(
         self, run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
@@ -240,16 +213,12 @@ class Estimator(ABC):
             origins: the last observed steps.
             weather: what to take for covariates ahead.
         """
-        questions = (
-            ask(run, panel, origins[start : start + BLOCK], weather)
-            for start in range(0, len(origins), BLOCK)
-        )
-        forecasts, own = zip(
-            *(self.answer_quantiles(run.arrays, question) for question in questions), strict=True
-        )
-        quantiles = np.concatenate(own)
-        refuse_non_finite(run, quantiles)
-        return finish(run, np.concatenate(forecasts)), quantiles
+        return give_answers(self.answer_quantiles, run, panel, weather, origins)
+
+    def answers(self, panel: Panel, weather: Weather) -> Answers:
+        """Return what there is to ask of the fitted run, by its locations."""
+        run = _fitted(self)
+        return answers_of(self.answer_quantiles, run, match(run, panel), weather)
 
     def forecast(
         self,
@@ -269,35 +238,30 @@ class Estimator(ABC):
                 and `none` replace them and label the result as degraded.
             allow_missing: forecast although too much of the history is missing; labelled too.
             what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
-                covariates; adds `y_hat_what_if` and its `difference`.
+                covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
-        run = _fitted(self)
-        lags = run.recipe.lags
-        matched, at_step = match(run, panel), np.array([find_origin(panel, at)])
-        known, own = look_back(matched, lags, at_step)
+        answers = self.answers(panel, weather)
+        run, lags = _fitted(self), self.recipe.lags
+        step = np.array([find_origin(panel, at)])
+        known, own = look_back(answers.panel, lags, step)
         origin = int(own[0])
         reasons = [] if weather == "observed" else [f"weather {weather}"]
         if weather == "observed":
             refuse_unknown_future(known, origin, lags.horizon)
-        filled = int(np.isnan(known.values[history_steps(known, lags, own)]).sum())
-        try:
-            refuse_missing(known, lags, origin)
-            refuse_missing(known, self.lags, origin)
-        except DataError:
-            if not allow_missing:
-                raise
-            reasons.append(f"{count_of(filled, 'missing value')} filled")
+        reasons += tell_missing(known, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, known, origin, lags.horizon)
         warn_of_recent(run, known, origin)
-        forecast = self.predict(known, own, weather)[0]
-        quantiles = self.predict_quantiles(matched, at_step, weather)[0]
-        by_level = dict(zip(self.levels, quantiles, strict=True))
-        table = forecast_table(known, origin, forecast, by_level, "; ".join(reasons))
+        found = answers.predict(step)
+        table = forecast_table(known, origin, *self._first(found), "; ".join(reasons))
         if changes is None:
             return table
         warn_outside(run, changes)
-        changed = self.predict(known, own, weather, changes=changes)[0]
-        return add_changed(table, changed, run, changes)
+        changed = answers.suppose(found, step, changes)
+        return add_changed(table, *self._first(changed), run, changes)
+
+    def _first(self, found: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
+        """Return the forecast of the first origin [K N], and its quantiles by level."""
+        return found.forecast[0], dict(zip(self.levels, found.online[0], strict=True))
 
     def save(self, folder: Path | str) -> None:
         """Publish what was learned as a folder."""

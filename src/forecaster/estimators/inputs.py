@@ -1,7 +1,7 @@
 """What a question says to a model that works on scaled numbers: past and coming steps."""
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError
@@ -67,8 +67,29 @@ def _auxiliary(
     """Return a_s: the scaled weather, then the calendar."""
     clock, panel = question.panel.clock, question.panel
     calendar = clock.calendar(panel.start + steps.reshape(-1) * clock.step)
-    scaled = scaler.covariates.apply(weather)
-    return np.concatenate([scaled, calendar.reshape(*steps.shape, -1)], axis=2)
+    calendar = calendar.reshape(*steps.shape, -1)
+    if question.holiday is not None:
+        _suppose_holidays(question, steps, calendar)
+    return np.concatenate([scaler.covariates.apply(weather), calendar], axis=2)
+
+
+def _suppose_holidays(
+    question: Question,
+    steps: Int64[np.ndarray, "B T"],
+    calendar: Float32[np.ndarray, "B T 32"],
+) -> None:
+    """Say of the local days of the coming steps what is supposed: a holiday is a whole day."""
+    ahead = question.origins[:, None] + np.arange(1, question.covariates.shape[1] + 1)
+    days, coming_days = _local_days(question, steps), _local_days(question, ahead)
+    for k, holiday in enumerate(question.holiday if question.holiday is not None else ()):
+        if np.isfinite(holiday):
+            calendar[days == coming_days[:, k, None], -1] = holiday
+
+
+def _local_days(question: Question, steps: Int64[np.ndarray, "B T"]) -> Shaped[np.ndarray, "B T"]:
+    panel = question.panel
+    local = panel.clock.local(panel.start + steps.reshape(-1) * panel.clock.step)
+    return local.astype("datetime64[D]").reshape(steps.shape)
 
 
 def _scale_own(

@@ -52,14 +52,20 @@ class Outcomes:
 
 @dataclass(frozen=True, eq=False)
 class Base:
-    """Quantiles before any correction, and the unit of corrections."""
+    """Forecasts, their quantiles before any correction, and the unit of corrections."""
 
+    forecast: Float32[np.ndarray, "*B K N"]
     quantiles: Float32[np.ndarray, "*B Q K N"]
     spread: Float32[np.ndarray, "*B K N"]
 
     def row(self, number: int) -> "Base":
         """Return those of one origin."""
-        return Base(self.quantiles[number], self.spread[number])
+        return Base(self.forecast[number], self.quantiles[number], self.spread[number])
+
+    def at(self, places: Sequence[int]) -> "Base":
+        """Return those of some locations, in this order."""
+        parts = (self.forecast, self.quantiles, self.spread)
+        return Base(*(part[..., list(places)] for part in parts))
 
 
 @dataclass(frozen=True, eq=False)
@@ -94,10 +100,10 @@ class Calibration:
             own = forecast[:, None] + pick_hours(self.offsets, hours)
         if own.shape[1] != len(self.levels):
             raise ArtifactError(f"a run without {OFFSETS} of an estimator that needs them")
-        return Base(own, self.spread[hours])
+        return Base(forecast, own, self.spread[hours])
 
     def correct(
-        self, base: Base, corrections: Float64[np.ndarray, "Q K"]
+        self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
     ) -> Float32[np.ndarray, "*B Q K N"]:
         """Return q_α + c_α σ, in order and nowhere below what can come."""
         c = corrections.astype(np.float32)[..., None]
@@ -105,6 +111,12 @@ class Calibration:
         if (np.diff(moved, axis=-3) < 0).any():  # seldom, and sorting takes longer than all else
             moved = np.sort(moved, axis=-3)
         return np.asarray(np.maximum(moved, np.float32(self.floor)))
+
+
+def no_intervals(K: int, N: int) -> dict[str, np.ndarray]:
+    """Return what a run remembers that forecasts no quantiles."""
+    spread = np.zeros((DAY_HOURS, N), dtype=np.float32)
+    return {LEVELS: np.empty(0), CORRECTIONS: np.empty((0, K)), SPREAD: spread}
 
 
 def local_hours(panel: Panel, steps: Int64[np.ndarray, "B K"]) -> Int64[np.ndarray, "B K"]:

@@ -10,9 +10,10 @@ import numpy as np
 from jaxtyping import Bool
 
 from forecaster.config import LagConfig
+from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.splits import Fill, Splits, Windows, cut_windows, fill_missing, fit_fill
+from forecaster.splits import Splits, Windows, cut_windows
 from forecaster.training.progress import Watch
 
 Arrays = Mapping[str, np.ndarray]

@@ -1,6 +1,6 @@
 """What is asked of a fitted estimator: at which origins, with which knowledge of the future."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TypeAlias
@@ -8,6 +8,7 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig, Weather
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel
@@ -16,10 +17,11 @@ from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
+HOLIDAY = CALENDAR_COLUMNS[-1]  # the one thing of a calendar that may be supposed otherwise
 # The least and the most of each covariate in training, as a run remembers them.
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
 
-# What somebody supposes of the K coming steps, by covariate; NaN: as it is.
+# What somebody supposes of the K coming steps, by covariate, or `holiday`; NaN: as it is.
 Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
@@ -31,14 +33,15 @@ class Question:
     origins: Int64[np.ndarray, " B"]
     covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
     local_covariates: Float32[np.ndarray, "B K Q N"]
+    holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
 
     def rows(self, first: int, end: int) -> "Question":
         """Return the same of some origins only."""
-        return Question(
-            self.panel,
-            self.origins[first:end],
-            self.covariates[first:end],
-            self.local_covariates[first:end],
+        return replace(
+            self,
+            origins=self.origins[first:end],
+            covariates=self.covariates[first:end],
+            local_covariates=self.local_covariates[first:end],
         )
 
 
@@ -100,6 +103,28 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     raise DataError(
         f"{message}: {count_of(len(gaps), 'step')}: {hours}; --allow-missing allows it"
     )
+
+
+def tell_missing(
+    panel: Panel, seen: Sequence[LagConfig], origin: int, *, allowed: bool
+) -> list[str]:
+    """Return how much is filled where more is missing than the rule allows; else nothing.
+
+    Args:
+        panel: what was observed.
+        seen: the lags by which windows are cut, and others that a history is looked at by.
+        origin: the last observed step.
+        allowed: otherwise such an origin is refused.
+    """
+    try:
+        for lags in seen:
+            refuse_missing(panel, lags, origin)
+    except DataError:
+        if not allowed:
+            raise
+        history = panel.values[history_steps(panel, seen[0], np.array([origin]))]
+        return [f"{count_of(int(np.isnan(history).sum()), 'missing value')} filled"]
+    return []
 
 
 def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288 P"]:
@@ -174,9 +199,10 @@ def with_changes(question: Question, changes: Changes) -> Question:
         given = ~np.isnan(values)
         if name in names:
             world[:, given, names.index(name)] = values[given]
-        else:
+        elif name in local_names:
             own[:, given, local_names.index(name)] = values[given][:, None]
-    return replace(question, covariates=world, local_covariates=own)
+    holiday = None if HOLIDAY in (*names, *local_names) else changes.get(HOLIDAY)
+    return replace(question, covariates=world, local_covariates=own, holiday=holiday)
 
 
 def select_covariates(panel: Panel, names: tuple[str, ...], local: tuple[str, ...]) -> Panel:

@@ -16,7 +16,7 @@ origin alone, not on what else is asked; origins of one cycle share one pass.
 from collections.abc import Callable
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.config import LagConfig, Weather
 from forecaster.estimators.intervals import Base, Calibration
@@ -44,6 +44,11 @@ class Tracker:
         self._levels = np.array(calibration.levels)  # share below each
         self._issued = np.full((K, Q, K, N), np.nan, dtype=np.float32)  # the last K, in turn
         self._steps, self._ahead = 0, np.arange(K)
+
+    @property
+    def corrections(self) -> Float64[np.ndarray, "Q K"]:
+        """The corrections by what was observed so far."""
+        return self._corrections.copy()
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Move by what came at a step; NaN: missing."""
@@ -79,39 +84,42 @@ def follow(
     calibration: Calibration,
     panel: Panel,
     origins: Int64[np.ndarray, " B"],
+    base: Base,
     judge: Judge,
     ask: Ask,
-) -> Float32[np.ndarray, "B Q K N"]:
-    """Return the quantiles of each origin, corrected by what was observed up to it.
+) -> Float64[np.ndarray, "B Q K"]:
+    """Return the corrections at each origin, by what was observed up to it.
 
     Args:
         calibration: of the run.
         panel: what was observed, by the run's locations.
         origins: steps of the panel.
+        base: their quantiles, so that they are not asked for again.
         judge: tells from which steps a forecast counts, whoever asks.
-        ask: gives base quantiles.
+        ask: gives the base quantiles of other steps.
     """
-    asked, place = np.unique(origins, return_inverse=True)
+    asked, rows, place = np.unique(origins, return_index=True, return_inverse=True)
     cycles = _count_cycles(panel)
-    held: dict[int, Base] = {}  # by step
+    own = {s: base.row(n) for s, n in zip(asked.tolist(), rows.tolist(), strict=True)}
+    others: dict[int, Base] = {}  # by step
     found = []
     for cycle in np.unique(cycles[asked]):
         mine = asked[cycles[asked] == cycle]
         first = int(np.searchsorted(cycles, cycle - 1))
         steps = np.arange(first, mine[-1] + 1)
-        usable = judge(steps)
-        needed = steps[usable | np.isin(steps, mine)].tolist()
-        new = [s for s in needed if s not in held]
-        held = {s: base for s, base in held.items() if s >= first}
+        usable = steps[judge(steps)].tolist()
+        others = {s: row for s, row in others.items() if s >= first}
+        new = [s for s in usable if s not in own and s not in others]
         if new:
-            base = ask(np.array(new))
-            held |= {s: base.row(number) for number, s in enumerate(new)}
+            answered = ask(np.array(new))
+            others |= {s: answered.row(n) for n, s in enumerate(new)}
+        counting = {s: own.get(s, others.get(s)) for s in usable}
         tracker, wanted = Tracker(calibration), set(mine.tolist())
-        for step, counts in zip(steps.tolist(), usable.tolist(), strict=True):
+        for step in steps.tolist():
             tracker.observe(panel.values[step])
-            issued = tracker.issue(held.get(step), counts)
-            if issued is not None and step in wanted:
-                found.append(issued)
+            if step in wanted:
+                found.append(tracker.corrections)
+            tracker.issue(counting.get(step), step in counting)
     return np.stack(found)[place]
 
 

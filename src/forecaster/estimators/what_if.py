@@ -2,7 +2,8 @@
 
 `rain=1,precip=5mm` holds for all coming steps; a table of `ds` and covariates says it step by
 step, and what it leaves out stays as it was. A name may be shortened as long as one covariate
-alone begins with it. A number without a unit is in the unit of its covariate.
+alone begins with it. A number without a unit is in the unit of its covariate. `holiday=1` makes
+holidays of the local days of the coming steps, `holiday=0` plain days.
 """
 
 import logging
@@ -18,7 +19,8 @@ from jaxtyping import Float, Float32, Shaped
 from forecaster.artifact import Run
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError, Faults, name_some
-from forecaster.estimators.question import RANGES, Changes
+from forecaster.estimators.question import HOLIDAY, RANGES, Changes
+from forecaster.estimators.table import name_quantile
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import resolve
 from forecaster.panel.columns import Table, load
@@ -33,6 +35,7 @@ _VALUE = re.compile(
 )
 _TABLES = (".csv", ".csv.gz", ".parquet")  # any other text says what it means
 _ALSO = {"mps": "m/s"}  # as the covariate's own name spells it
+CHANGED = "_what_if"  # ends the names of columns with what would be forecast
 log = logging.getLogger(__name__)
 
 
@@ -84,18 +87,34 @@ def warn_outside(run: Run, changes: Changes) -> None:
             if len(beyond):
                 what = f"{name} = {name_some(f'{value:g}' for value in np.unique(beyond))}"
                 log.warning("what if: %s lies outside training (%g … %g)", what, least, most)
+    if (changes.get(HOLIDAY, np.zeros(1)) == 1).any() and not _knew_holidays(run):
+        log.warning("what if: no day of training was a holiday; what %s says is a guess", HOLIDAY)
+
+
+def _knew_holidays(run: Run) -> bool:
+    """Tell whether a holiday lay among the days of training."""
+    days = (run.about["holidays"] or {"dates": ()})["dates"]
+    spans = [(first[:10], last[:10]) for first, last in run.about["splits"]["train"]]
+    return any(first <= day <= last for day in days for first, last in spans)
 
 
 def add_changed(
-    table: pd.DataFrame, changed: Float32[np.ndarray, "K N"], run: Run, changes: Changes
+    table: pd.DataFrame,
+    changed: Float32[np.ndarray, "K N"],
+    quantiles: Mapping[float, Float32[np.ndarray, "K N"]],
+    run: Run,
+    changes: Changes,
 ) -> pd.DataFrame:
-    """Return a forecast's table with `y_hat_what_if` and its `difference` from `y_hat`."""
-    y = changed.T.reshape(-1)
-    difference = y - table["y_hat"].to_numpy()
-    if not difference.any():
+    """Return a forecast's table with what would be forecast, and its `difference` from `y_hat`.
+
+    `y_hat_what_if`, and `q10_what_if` of each quantile.
+    """
+    columns = {"y_hat": changed, **{name_quantile(level): q for level, q in quantiles.items()}}
+    wider = table.assign(**{f"{name}{CHANGED}": y.T.reshape(-1) for name, y in columns.items()})
+    wider["difference"] = wider[f"y_hat{CHANGED}"] - wider["y_hat"]
+    if not wider["difference"].any():
         why = f"it does not use {name_some(changes)}, or they are so anyway"
         log.warning("what if: %s forecasts the same: %s", run.estimator, why)
-    wider = table.assign(y_hat_what_if=y, difference=difference)
     return wider[sorted(wider.columns, key=lambda name: name == "degraded")]  # that stays last
 
 
@@ -116,14 +135,15 @@ def _split(text: str) -> dict[str, float | str]:
 
 def _find_names(given: Iterable[str], panel: Panel, faults: Faults) -> dict[str, str]:
     """Return which covariate each given name means: its own, or the only one it begins."""
-    known = (*panel.covariates.names, *panel.local_covariates.names)
+    known = dict.fromkeys((*panel.covariates.names, *panel.local_covariates.names))
+    known |= {HOLIDAY: None} if panel.clock.holidays is not None else {}
     meant: dict[str, str] = {}
     for short in given:
         begun = [name for name in known if name.lower().startswith(short.lower())]
         found = [short] if short in known else begun
         if len(found) != 1:
             several = f"several begin so: {name_some(found)}; write more of it"
-            faults.add(f"{short}: {several if found else _no_such(short, known)}")
+            faults.add(f"{short}: {several if found else _no_such(short, list(known))}")
         elif found[0] in meant.values():
             faults.add(f"{short}: {found[0]} is given twice")
         else:
@@ -133,6 +153,8 @@ def _find_names(given: Iterable[str], panel: Panel, faults: Faults) -> dict[str,
 
 def _no_such(short: str, known: Sequence[str]) -> str:
     """Return that a name is not known, with one that is or begins like it, or all of them."""
+    if short.lower() == HOLIDAY:
+        return "the run knows of no holidays; make its panel with a country and train it again"
     wholes = {text: name for name in known for text in (name, name[: len(short)])}
     near = get_close_matches(short.lower(), wholes, n=1)
     hint = f"did you mean {wholes[near[0]]!r}?" if near else ""
@@ -155,6 +177,7 @@ def _read_value(name: str, given: float | str, faults: Faults) -> float:
                        "give the number alone")  # fmt: skip
         if abs(value) > float(np.finfo(np.float32).max):
             faults.add(f"{name}: {given!r} is too large")
+        _refuse_impossible(name, np.array([value]), faults)
         return value
     units = {known.lower(): known for known in quantity.units}
     if unit and unit.lower() not in units:
@@ -167,8 +190,10 @@ def _read_value(name: str, given: float | str, faults: Faults) -> float:
 
 
 def _refuse_impossible(name: str, values: Float[np.ndarray, " K"], faults: Faults) -> None:
-    """Add a fault for values, in the unit of their covariate, that no weather has."""
+    """Add a fault for values, in the unit of their covariate, that no weather or day has."""
     quantity = _MEASURED.get(name)
+    if name == HOLIDAY and not np.isin(values[~np.isnan(values)], (0, 1)).all():
+        faults.add(f"{name}: 1 if it is one, 0 if not is needed")
     if quantity is None:
         return
     wrong = values[quantity.is_impossible(values.astype(np.float64))]

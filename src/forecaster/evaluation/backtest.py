@@ -11,6 +11,7 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.config import Weather
+from forecaster.estimators.answers import Prediction
 from forecaster.estimators.contract import Estimator
 from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals
 from forecaster.panel.panel import Panel
@@ -19,7 +20,8 @@ TIMED = 5  # forecasts whose time is taken
 # Of the arrays of a run: scales, means, the graph, distances and what calibrates intervals are
 # not fitted to targets.
 BESIDE = (
-    "shared.", "values.", "covariates.", "local_covariates.", "graph.", "diffusion.", "intervals.",
+    "shared.", "values.", "covariates.", "local_covariates.", "level.", "graph.", "diffusion.",
+    "intervals.",
 )  # fmt: skip
 
 Form = Literal["static", "online"]  # calibrated once, or corrected at every origin
@@ -66,7 +68,9 @@ def backtest(
     weather: Weather = "observed",
 ) -> Report:
     """Return the scores of an estimator over the given origins."""
-    return _compare(estimator, panel, origins, weather)[0].report()
+    forecast = estimator.predict(panel, origins, weather)
+    truth = targets(panel, origins, forecast.shape[1])
+    return measure(truth, forecast, estimator.recipe.metrics.mape_cut).report()
 
 
 def assess(
@@ -76,17 +80,23 @@ def assess(
     weathers: Sequence[Weather] = ("observed",),
 ) -> Assessment:
     """Return what an estimator does over the given origins, for each knowledge of the weather."""
-    found = {weather: _compare(estimator, panel, origins, weather) for weather in weathers}
+    cut = estimator.recipe.metrics.mape_cut
+    found = estimator.predict_all(panel, origins, weathers[0])
+    forecast = found.forecast
+    truth = targets(panel, origins, forecast.shape[1])
+    errors = {weathers[0]: measure(truth, forecast, cut)}
+    for weather in weathers[1:]:
+        errors[weather] = measure(truth, estimator.predict(panel, origins, weather), cut)
     first = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
     return Assessment(
-        errors={weather: errors for weather, (errors, _) in found.items()},
-        places=found[weathers[0]][1],
+        errors=errors,
+        places=measure(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut),
         origins=panel.times[origins].astype("datetime64[s]").astype(np.int64),
         days=first.astype("datetime64[D]").astype(np.int64),
         parameters=count_parameters(estimator.run) if estimator.run else 0,
         milliseconds=_time_forecast(estimator, panel, origins),
         seconds=estimator.seconds,
-        sureness=_assess_quantiles(estimator, panel, origins, weathers[0]),
+        sureness=_judge_quantiles(truth, found),
     )
 
 
@@ -103,30 +113,15 @@ def count_parameters(run: Run) -> int:
     return sum(array.size for array in fitted if array.dtype.kind == "f")
 
 
-def _compare(
-    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
-) -> tuple[Errors, Errors]:
-    """Return the errors of each window and step, [B K], and of each step and location, [K N]."""
-    forecast = estimator.predict(panel, origins, weather)
-    truth = targets(panel, origins, forecast.shape[1])
-    cut = estimator.recipe.metrics.mape_cut
-    by_place = measure(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut)
-    return measure(truth, forecast, cut), by_place
-
-
-def _assess_quantiles(
-    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
-) -> Sureness | None:
+def _judge_quantiles(truth: Float32[np.ndarray, "B K N"], found: Prediction) -> Sureness | None:
     """Return what became of the quantiles in both forms; None: the run was saved without."""
-    levels = estimator.levels
+    levels = found.calibration.levels
     if not levels:
         return None
-    truth = targets(panel, origins, estimator.recipe.lags.horizon)
     windows: dict[Form, Intervals] = {}
     places: dict[Form, Intervals] = {}
     for form in FORMS:
-        online = form == "online"
-        quantiles = estimator.predict_quantiles(panel, origins, weather, online=online)
+        quantiles = found.online if form == "online" else found.static
         q = quantiles.transpose(1, 0, 2, 3)  # [Q B K N]
         windows[form] = measure_intervals(truth, q, levels)
         places[form] = measure_intervals(truth.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels)

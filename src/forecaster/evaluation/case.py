@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.artifact import Run
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
 from forecaster.estimators.asking import fill_of
 from forecaster.estimators.contract import Estimator
@@ -18,16 +19,15 @@ from forecaster.estimators.question import (
     find_origin,
     look_ahead,
     look_back,
-    refuse_missing,
     refuse_unknown_future,
+    tell_missing,
 )
 from forecaster.evaluation.value_path import Window, credit
-from forecaster.models.transformer import Transformer
+from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates
-from forecaster.splits import fill_missing
 
-EXPLAINED = ("Forecaster", "Transformer")
+EXPLAINED = ("Forecaster", "Transformer", "DCRNN")  # the networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,6 +35,7 @@ class Case:
     """The forecast of one location from one origin."""
 
     run: Run
+    lags: LagConfig  # the past steps that the network sees
     known: Panel  # locations in the order of the run, values up to the origin
     origin: int  # as a step of it
     forecast: Float64[np.ndarray, " K"]
@@ -44,7 +45,8 @@ class Case:
     @cached_property
     def held(self) -> Float64[np.ndarray, "K N L"]:
         """The part of every location and past step along the value path, by gradient."""
-        return credit(self.window, self.window.held.roll_out)
+        held = self.window.held
+        return credit(self.window, held.roll_out) if held.parts else self.free
 
     @cached_property
     def free(self) -> Float64[np.ndarray, "K N L"]:
@@ -63,9 +65,9 @@ class Case:
 def open_case(estimator: Estimator, panel: Panel, at: str, location: str) -> Case:
     """Return the case, or say why there is nothing to explain; refuses what `forecast` does."""
     run, name = estimator.run, type(estimator).__name__
-    if not isinstance(estimator, Neural) or name not in EXPLAINED:
-        message = f"a {name} is not explained by attention and graph"
-        raise ConfigError(f"{message}; take the run of a {' or a '.join(EXPLAINED)}")
+    if not isinstance(estimator, Neural):
+        networks = f"{', '.join(EXPLAINED[:-1])} or {EXPLAINED[-1]}"
+        raise ConfigError(f"a {name} is not explained; take the run of a network: {networks}")
     if run is None:
         raise RunError(f"{name} is not fitted yet; call fit(panel, splits)")
     lags, matched = run.recipe.lags, match(run, panel)
@@ -73,7 +75,7 @@ def open_case(estimator: Estimator, panel: Panel, at: str, location: str) -> Cas
     known, own = look_back(matched, lags, np.array([find_origin(panel, at)]))
     origin = int(own[0])
     refuse_unknown_future(known, origin, lags.horizon)
-    refuse_missing(known, lags, origin)
+    tell_missing(known, (lags, estimator.lags), origin, allowed=False)
     nothing = _without_values(known)
     forecast, usual = (
         estimator.predict(one, own)[0, :, place].astype(np.float64) for one in (known, nothing)
@@ -82,11 +84,9 @@ def open_case(estimator: Estimator, panel: Panel, at: str, location: str) -> Cas
     (history, ahead), (usually, _) = (
         ready.inputs(_ask(run, one, origin)) for one in (known, nothing)
     )
-    if not isinstance(ready.network, Transformer):  # EXPLAINED has no other
-        raise TypeError(f"{type(ready.network).__name__} is not a Transformer")
     unit = float(ready.scaler.values.deviation[place])
     window = Window(ready.network, history, ahead, usually, place, unit)
-    return Case(run, known, origin, forecast, usual, window)
+    return Case(run, estimator.lags, known, origin, forecast, usual, window)
 
 
 def _find(panel: Panel, location: str) -> int:

@@ -1,24 +1,37 @@
-"""Why a forecast is what it is: which past hours and which neighbours carried it."""
+"""Why a forecast is what it is: which past steps and which neighbours carried it."""
 
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.table import local_texts
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.explanation import Explanation, Step
+from forecaster.evaluation.lags import name_step
 from forecaster.evaluation.neighbours import find_reach, measure_neighbours
 from forecaster.evaluation.past_hours import measure_hours, sum_groups
 from forecaster.panel.panel import Panel
 
-NOTES = (
-    "Usual is each location's training mean of that hour of the week; gradient and ablation "
-    "measure against it, in units of the forecast, as the mean over its steps.",
-    "Shares of hours are those of the decoder's attention to the encoded history, by the size of "
-    "what reaches this location. The encoder has mixed the hours before: rolled follows them back "
-    "through it. The last values and earlier forecasts also reach the decoder directly, which "
-    "gradient and ablation see and attention does not.",
-    "Ablation is what the forecast really does; an hour or a location that was as usual changes "
-    "nothing, however much it is attended to.",
-    "Along the value path attention weights and norms are held as they are. What comes through "
-    "them is city-wide: they see every location, whatever the graph says.",
+USUAL = (
+    "Usual is each location's training mean of that time of the week; gradient and ablation "
+    "measure against it, in units of the forecast, as the mean over its steps."
+)
+ATTENTION = (
+    "Shares of {steps} are those of the decoder's attention to the encoded history, by the size "
+    "of what reaches this location. The encoder has mixed the {steps} before: rolled follows them "
+    "back through it. The last values and earlier forecasts also reach the decoder directly, "
+    "which gradient and ablation see and attention does not."
+)
+NO_ATTENTION = (
+    "This network has no attention: shares of {steps} are of the sizes of their ablation."
+)
+ABLATION = (
+    "Ablation is what the forecast really does; what was as usual changes nothing, however much "
+    "it is looked at."
+)
+HELD = (
+    "Along the value path all that sees every location at once (attention weights, norms, factors "
+    "of the city) is held as it is. What comes through it is city-wide, whatever the graph says."
+)
+NOTHING_HELD = (
+    "No part of this network sees every location at once: nothing is held, nothing is city-wide."
 )
 
 
@@ -26,7 +39,7 @@ def explain(estimator: Estimator, panel: Panel, at: str, location: str) -> Expla
     """Return what carried the forecast of one location.
 
     Args:
-        estimator: a fitted Forecaster or Transformer.
+        estimator: a fitted network: Forecaster, Transformer or DCRNN.
         panel: what was observed up to `at` and what is known of the steps after it.
         at: the last observed step, with its offset: 2014-06-01T08:00-04:00.
         location: the id of a location.
@@ -42,6 +55,8 @@ def explain(estimator: Estimator, panel: Panel, at: str, location: str) -> Expla
         location=location,
         name=known.locations.names[case.window.place],
         forecast=_steps(case),
+        step=name_step(known.clock),
+        shares_by=measured.shares_by,
         hours=hours,
         groups=sum_groups(hours),
         own=neighbours.own,
@@ -50,8 +65,16 @@ def explain(estimator: Estimator, panel: Panel, at: str, location: str) -> Expla
         reached=reached,
         city_wide=neighbours.city_wide(),
         agreement=(*measured.agreement(), *neighbours.agreement()),
-        notes=NOTES,
+        notes=_notes(case),
     )
+
+
+def _notes(case: Case) -> tuple[str, ...]:
+    """Return how to read it, by what the network has."""
+    held, steps = case.window.held, f"{name_step(case.known.clock)}s"
+    shares = ATTENTION if held.attends else NO_ATTENTION
+    notes = (USUAL, shares, ABLATION, HELD if held.parts else NOTHING_HELD)
+    return tuple(note.format(steps=steps) for note in notes)
 
 
 def _steps(case: Case) -> tuple[Step, ...]:

@@ -31,9 +31,9 @@ class Hour:
     group: str  # recent, days, weeks
     days: int  # earlier
     value: float | None  # at the location; None: it was missing and filled
-    share: float  # of what the decoder attends to, the mean over the forecast steps
+    share: float  # of attention or of ablation (`shares_by`), the mean over the forecast steps
     shares: tuple[float, ...]  # for each of them
-    rolled: float  # the same before the encoder has mixed the steps
+    rolled: float | None  # of attention before the encoder has mixed the steps; None: no attention
     gradient: float  # in units of the forecast, the mean over its steps
     ablation: float  # the same, measured: with all locations as usual at that step
 
@@ -46,17 +46,17 @@ class Place:
     name: str
     hops: int | None  # edges from the location; None: no path, or no graph at all
     strength: float | None  # of the edge, if there is one
-    gradient: float  # along the value path: attention weights and norms held
+    gradient: float  # along the value path: what sees every location held
     gradients: tuple[float, ...]  # for each forecast step
     share: float  # of what all other locations bring along that path
     ablation: float  # along the same path, measured: with the location's history as usual
     ablation_free: float  # with nothing held: what really becomes of the forecast
-    city_wide: float  # by gradient, through attention weights and norms alone
+    city_wide: float  # by gradient, through what sees every location alone
 
 
 @dataclass(frozen=True)
 class Felt:
-    """A location that is felt through attention weights and norms, and how much."""
+    """A location that is felt through what sees all of them at once, and how much."""
 
     id: str
     name: str
@@ -65,7 +65,7 @@ class Felt:
 
 @dataclass(frozen=True)
 class CityWide:
-    """What other locations do through attention weights and norms, which see all of them."""
+    """What other locations do through what sees all of them at once; none: there is no such."""
 
     share: float  # of everything that other locations do, by gradient
     gradient: float  # in units of the forecast, mean over its steps: all others together
@@ -77,7 +77,7 @@ class CityWide:
 class Agreement:
     """How alike two methods put something in order: Spearman's rank correlation of sizes."""
 
-    of: str  # hours or neighbours
+    of: str  # neighbours, or what past steps are called
     methods: tuple[str, str]
     correlation: float | None  # None: nothing to compare
     text: str
@@ -93,6 +93,8 @@ class Explanation:
     location: str
     name: str
     forecast: tuple[Step, ...]
+    step: str  # what a step of the panel is called: hour, day, minute, or step
+    shares_by: str  # what shares of past steps are of: attention, or ablation without any
     hours: tuple[Hour, ...]  # oldest first
     groups: dict[str, float]  # shares of hours, summed
     own: Place
@@ -106,6 +108,12 @@ class Explanation:
     def to_dict(self) -> dict[str, Any]:
         """Return everything as JSON can say it."""
         return {**asdict(self), "sentence": self.sentence}
+
+    @property
+    def ablation_shares(self) -> tuple[float, ...]:
+        """How much each past step does by ablation, of what all of them do."""
+        sizes = [abs(hour.ablation) for hour in self.hours]
+        return tuple(size / (sum(sizes) or 1.0) for size in sizes)
 
     @property
     def sentence(self) -> str:

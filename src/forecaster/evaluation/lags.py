@@ -9,6 +9,7 @@ from forecaster.config import LagConfig
 from forecaster.errors import count_of
 
 GROUPS = {1: "days", 7: "weeks"}  # seasons that have a name, by their length in days
+STEPS = {1: "minute", 60: "hour", 24 * 60: "day", 7 * 24 * 60: "week"}  # by their minutes
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,11 @@ class Lag:
         whole = self.group == GROUPS[7] and not rest
         ago = count_of(weeks, "week") if whole else count_of(self.days, "day")
         return f"{near}, {ago} back"
+
+
+def name_step(clock: Clock) -> str:
+    """Return what a step is called: `hour`, `day`; `step` if it has no name of its own."""
+    return STEPS.get(clock.step_minutes, "step")
 
 
 def name_lags(clock: Clock, lags: LagConfig, origin: np.datetime64) -> list[Lag]:

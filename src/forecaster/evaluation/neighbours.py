@@ -13,7 +13,7 @@ from forecaster.evaluation.explanation import (
     Place,
     compare_orders,
 )
-from forecaster.evaluation.value_path import ablate, hops_from, reach
+from forecaster.evaluation.value_path import ablate, hops_from
 
 MOST = 60  # other locations that are ablated one by one: those with the largest gradient
 NAMED = 5  # locations with the largest city-wide part
@@ -41,7 +41,7 @@ class Neighbours:
         return tuple(self._place(n, 2 + row) for row, n in enumerate(self.chosen.tolist()))
 
     def city_wide(self) -> CityWide:
-        """Return what others do through attention weights and norms: free less held."""
+        """Return what others do through what sees every location: free less held."""
         others = _others(self.case)
         apart = (self.free - self.held).mean(axis=0) * others
         along = np.abs(self.held.mean(axis=0) * others).sum()
@@ -60,14 +60,15 @@ class Neighbours:
         )
 
     def agreement(self) -> list[Agreement]:
-        """Return how far gradient and ablation agree, held and free."""
+        """Return how far gradient and ablation agree, held and free, where these differ."""
         gradient = self.held.mean(axis=0)[self.chosen]
         free = self.free.mean(axis=0)[self.chosen]
-        pairs = {
-            ("gradient", "ablation"): (gradient, self.ablated[2:]),
-            ("free gradient", "free ablation"): (free, self.ablated_free[2:]),
-            ("gradient", "free ablation"): (gradient, self.ablated_free[2:]),
-        }
+        pairs = {("gradient", "ablation"): (gradient, self.ablated[2:])}
+        if self.case.window.held.parts:
+            pairs |= {
+                ("free gradient", "free ablation"): (free, self.ablated_free[2:]),
+                ("gradient", "free ablation"): (gradient, self.ablated_free[2:]),
+            }
         return [compare_orders("neighbours", names, *sizes) for names, sizes in pairs.items()]
 
     def _place(self, n: int, row: int) -> Place:
@@ -100,22 +101,26 @@ def measure_neighbours(case: Case) -> Neighbours:
     masks = np.zeros((2 + len(chosen), N, L), dtype=np.bool_)
     masks[0, window.place], masks[1, others] = True, True
     masks[np.arange(len(chosen)) + 2, chosen] = True
+    ablated_free = ablate(window, window.free.roll_out, masks).mean(axis=1)
+    ablated = ablated_free
+    if window.held.parts:
+        ablated = ablate(window, window.held.roll_out, masks).mean(axis=1)
     return Neighbours(
         case,
         hops=_hops(case),
         held=held,
         free=case.free.sum(axis=2),
         chosen=chosen,
-        ablated=ablate(window, window.held.roll_out, masks).mean(axis=1),
-        ablated_free=ablate(window, window.free.roll_out, masks).mean(axis=1),
+        ablated=ablated,
+        ablated_free=ablated_free,
     )
 
 
 def find_reach(case: Case) -> tuple[int | None, int]:
     """Return over how many edges values can come, and how many locations lie within."""
-    if case.graph is None:
+    edges = case.window.network.reach(len(case.forecast))
+    if case.graph is None or edges is None:
         return None, len(case.known.locations)
-    edges = reach(case.run.recipe.model.n_layers, len(case.forecast))
     return edges, int((_hops(case) <= edges).sum())
 
 

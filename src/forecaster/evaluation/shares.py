@@ -23,7 +23,7 @@ def attended(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
         np.concatenate([norms(attention, asked, place) for asked in attention.asked])
         for attention in held.histories
     ]
-    return _as_shares(np.sum(layers, axis=0))
+    return as_shares(np.sum(layers, axis=0))
 
 
 def rolled_through(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
@@ -35,7 +35,7 @@ def rolled_through(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
     shares = attended(held, place)
     for attention in reversed(held.encoder):
         (asked,) = attention.asked
-        shares = shares @ _as_shares(norms(attention, asked, place, keeps=True))
+        shares = shares @ as_shares(norms(attention, asked, place, keeps=True))
     return shares
 
 
@@ -70,7 +70,7 @@ def _of_place(state: State, place: int) -> Float[Tensor, "n S"]:
     return neurons[:, 0].clone()
 
 
-def _as_shares(sizes: Float64[np.ndarray, "T S"]) -> Float64[np.ndarray, "T S"]:
+def as_shares(sizes: Float64[np.ndarray, "T S"]) -> Float64[np.ndarray, "T S"]:
     """Return sizes as parts of one; alike where all are 0."""
     total = sizes.sum(axis=1, keepdims=True)
     alike = np.full_like(sizes, 1 / sizes.shape[1])

@@ -1,7 +1,7 @@
 """What a forecast owes to the history of each location: by gradient × input, and by ablation.
 
-Both are measured twice: with attention weights and norms held, so that values alone travel, along
-the edges of the graph; and with everything free, as the network forecasts.
+Both are measured twice: with held what sees every location at once, so that values alone travel,
+along the edges of the graph; and with everything free, as the network forecasts.
 """
 
 from collections.abc import Callable
@@ -16,8 +16,8 @@ from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
 from forecaster.models.held import Held, hold, without_gradients
+from forecaster.models.network import Network
 from forecaster.models.neurons import State
-from forecaster.models.transformer import Transformer
 
 RollOut = Callable[[State, State], Float[Tensor, "N B K"]]
 PARTS = 8  # of the way from the usual history to the real one
@@ -28,7 +28,7 @@ BATCH = 64  # changed histories that are forecast from at a time
 class Window:
     """One origin as its network is shown it, and the location whose forecast is asked about."""
 
-    network: Transformer
+    network: Network
     history: State  # one window
     ahead: State
     usual: State  # the history, had every location been at its mean of that hour of the week
@@ -36,13 +36,13 @@ class Window:
     unit: float  # of the location, per scaled one
 
     @cached_property
-    def free(self) -> Transformer:
+    def free(self) -> Network:
         """The network as it is."""
         return without_gradients(self.network)
 
     @cached_property
     def held(self) -> Held:
-        """The network with the attention weights and norms of this window."""
+        """The network with what sees every location as it is for this window."""
         return hold(self.network, self.history, self.ahead)
 
 
@@ -93,17 +93,6 @@ def hops_from(
     first, second = pairs.T
     edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(count, count))
     return np.asarray(dijkstra(edges.tocsr(), directed=False, indices=place, unweighted=True))
-
-
-def reach(n_layers: int, step: int) -> int:
-    """Return from how many edges away values can reach the forecast of a step.
-
-    Every linear layer is an edge wide: two embed and forecast, an encoder layer has four in a
-    row (W^V, W^O, feed-forward), a decoder layer as many. A later step starts from the forecast
-    before it, and goes through the decoder once more.
-    """
-    decoder = 4 * n_layers
-    return 2 + 4 * n_layers + decoder + (step - 1) * (2 + decoder)
 
 
 def _repeat(state: State, count: int) -> State:

@@ -51,6 +51,14 @@ class Network(nn.Module, ABC):
         forecast = self.roll_out(history, ahead)
         return forecast, forecast[:, None][:, :0]
 
+    def reach(self, step: int) -> int | None:
+        """Return from how many edges of the graph values can reach the forecast of a step.
+
+        None: from everywhere.
+        """
+        del step
+        return None
+
     def refuse_misfits(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
         """Raise one error that names both sides of everything that does not fit."""
         N, C, P = self.inputs.n_locations, self.inputs.per_location, self.inputs.auxiliary
@@ -67,6 +75,10 @@ class Network(nn.Module, ABC):
         if truth is not None and truth.shape != between:
             faults.add(f"truth: {tuple(truth.shape)}; needed: {between}")
         faults.raise_any(ConfigError)
+
+
+class CityWide(nn.Module):
+    """A part of a network that sees every location at once; an explanation tells it apart."""
 
 
 def refuse_non_finite(history: State, ahead: State) -> None:

@@ -90,6 +90,16 @@ class Transformer(Network):
         forecast = torch.cat([one for one, _ in steps], dim=2)
         return forecast, torch.cat([self.quantiles(x, one) for one, x in steps], dim=3)
 
+    def reach(self, step: int) -> int:
+        """Return from how many edges away values can reach the forecast of a step.
+
+        Every linear layer is an edge wide: two embed and forecast, an encoder layer has four in a
+        row (W^V, W^O, feed-forward), a decoder layer as many. A later step starts from the
+        forecast before it, and goes through the decoder once more.
+        """
+        encoder, decoder = 4 * len(self.encoder), 4 * len(self.decoder)
+        return 2 + encoder + decoder + (step - 1) * (2 + decoder)
+
     def _follow(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
     ) -> tuple[Float[Tensor, "N B K"], State]:
