@@ -24,7 +24,7 @@ from forecaster.kernels.pattern import BlockPattern  # noqa: E402
 from forecaster.models.dense import build_dense  # noqa: E402
 from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout  # noqa: E402
-from forecaster.splits import fit_fill  # noqa: E402
+from forecaster.panel.fill import fit_fill  # noqa: E402
 from forecaster.training.distributed import Team  # noqa: E402
 from forecaster.training.learner import Learner  # noqa: E402
 from forecaster.training.loop import train  # noqa: E402
@@ -85,7 +85,7 @@ def _time_bare() -> float:
         forecast = task.teach(batch)
         errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
         counts = count_terms(batch.target, batch.observed, task.mape_cut)
-        join_terms(errors, counts, task.config.eta).backward()  # type: ignore[no-untyped-call]
+        join_terms(errors, counts, task.eta).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         times.append(time.process_time())
     return statistics.median(np.diff(times[2:STEPS]).tolist())

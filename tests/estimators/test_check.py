@@ -6,9 +6,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import Recipe
+from forecaster.config import Recipe, change
 from forecaster.estimators.check import CHECKS, check_forecaster
 from forecaster.estimators.contract import Estimator
+from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.question import Question
@@ -20,6 +21,12 @@ from forecaster.splits import Splits
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_estimator_passes(name: str) -> None:
     assert check_forecaster(lambda recipe: find_estimator(name)(recipe=recipe)) == list(CHECKS)
+
+
+def test_the_best_preset_passes() -> None:
+    best = {"preset": "best", "mixer": {"hidden": 8}}
+    made = check_forecaster(lambda recipe: Forecaster(recipe=change(recipe, best, source="best")))
+    assert made == list(CHECKS)
 
 
 class Leaky(SeasonalNaive):
