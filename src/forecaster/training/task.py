@@ -44,6 +44,11 @@ class Task:
         return next(self.network.parameters()).device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Return the numbers that the network computes in."""
+        return next(self.network.parameters()).dtype
+
+    @property
     def epoch_steps(self) -> int:
         """Return how many steps an epoch has; the last one may be of fewer windows."""
         return -(-len(self.train) // self.config.batch)
@@ -105,7 +110,7 @@ class Task:
 
     def _inputs(self, batch: Batch) -> tuple[State, State]:
         """Return the history and what is known ahead, in the network's numbers."""
-        dtype = next(self.network.parameters()).dtype
+        dtype = self.dtype
         history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
         return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
 
