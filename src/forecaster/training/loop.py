@@ -228,6 +228,7 @@ class _Training:
         self._watch(
             Moment(
                 epoch=min(progress.step // task.epoch_steps + 1, task.config.epochs),
+                epochs=task.config.epochs,
                 step=progress.step,
                 steps=task.steps,
                 loss=loss_of(progress.sums, task.eta) if progress.sums[2] else None,
