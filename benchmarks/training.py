@@ -85,7 +85,7 @@ def _time_bare() -> float:
         forecast = task.teach(batch)
         errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
         counts = count_terms(batch.target, batch.observed, task.mape_cut)
-        join_terms(errors, counts, task.config.eta).backward()  # type: ignore[no-untyped-call]
+        join_terms(errors, counts, task.eta).backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         times.append(time.process_time())
     return statistics.median(np.diff(times[2:STEPS]).tolist())

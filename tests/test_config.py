@@ -22,6 +22,7 @@ from forecaster.config import (
     Season,
     SplitsConfig,
     TrainingConfig,
+    change,
     check_stage,
     read_recipe,
 )
@@ -77,7 +78,15 @@ OTHER_VALUES = [
     {"model": {"dropout": 0.1}},
     {"model": {"positions": "literal"}},
     {"model": {"width": 64}},
+    {"model": {"level": True}},
+    {"preset": "paper"},
+    {"preset": "best"},
+    {"mixer": {"hidden": 8}},
+    {"mixer": {"blocks": 1}},
+    {"mixer": {"edges": 0}},
+    {"mixer": {"factors": 0}},
     {"training": {"eta": 3e-4}},
+    {"training": {"eta": "balanced"}},
     {"training": {"learning_rate": 1e-3}},
     {"training": {"batch": 32}},
     {"training": {"epochs": 3}},
@@ -108,6 +117,7 @@ ranges = st.lists(st.tuples(st.text(max_size=5), st.text(max_size=5)), min_size=
 )
 recipes = st.builds(
     Recipe,
+    preset=st.sampled_from([None, "paper", "best"]),
     panel=st.builds(
         PanelConfig,
         timezone=st.text(max_size=5),
@@ -132,8 +142,8 @@ recipes = st.builds(
     model=st.builds(ModelConfig, heads=st.sampled_from([1, 2, 4]), dropout=st.floats(0, 0.99)),
     training=st.builds(
         TrainingConfig,
-        eta=st.floats(0, 1e9),
-        ema=st.none() | st.floats(1e-9, 0.999999),
+        eta=st.floats(0, 1e9) | st.just("balanced"),
+        ema=st.floats(0, 0.999999),
         seed=st.integers(0, 2**63 - 1),
     ),
 )
@@ -192,6 +202,26 @@ def test_an_empty_recipe_is_the_papers() -> None:
         (7, 4, 1, 5),
     ]
     assert recipe.metrics.mape_cut == 10.0
+
+
+def test_a_preset_decides_what_a_recipe_does_not_say() -> None:
+    recipe = recipe_of('preset = "best"\n[training]\nepochs = 7')
+    assert recipe.training.epochs == 7
+    assert recipe.training.eta == "balanced"
+    assert recipe.training.ema == 0.99
+    assert recipe.training.batch == TrainingConfig().batch
+
+
+def test_another_preset_takes_back_what_the_first_had_decided() -> None:
+    best = recipe_of('preset = "best"\n[training]\nbatch = 7')
+    paper = change(best, {"preset": "paper"}, source="test")
+    assert paper.training == TrainingConfig(batch=7)
+    assert paper.graph.subtract == "nothing"
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    with pytest.raises(ConfigError, match="preset: Input should be 'paper' or 'best'"):
+        recipe_of('preset = "bets"')
 
 
 def test_the_default_recipe_has_76_inputs() -> None:
@@ -358,13 +388,16 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
         '{"after": 5, "before": 1, "count": 6, "days": 1}, '
         '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
         '"metrics": {"mape_cut": 10.0}, '
-        '"model": {"auxiliary": 64, "dropout": 0.0, "heads": 4, "n_layers": 1, "per_location": 4, '
+        '"mixer": {"blocks": 2, "edges": 2, "factors": 4, "hidden": 96}, '
+        '"model": {"auxiliary": 64, "dropout": 0.0, "heads": 4, "level": false, "n_layers": 1, '
+        '"per_location": 4, '
         '"positions": "location", "width": null}, '
         '"panel": {"ambiguous": "null", "country": null, "gaps": "refuse", "kind": "count", '
         '"nonexistent": "refuse", "step_minutes": 60, "timezone": "UTC"}, '
+        '"preset": null, '
         '"splits": {"test": [], "train": [], "validation": []}, '
         '"table": null, '
-        '"training": {"batch": 64, "clip": 1.0, "ema": null, '
+        '"training": {"batch": 64, "clip": 1.0, "ema": 0.0, '
         '"epochs": 60, "eta": 0.008, "learning_rate": 0.003, "patience": 10, '
         '"precision": "float32", "seed": 0, "weight_decay": 0.01}, '
         '"trips": null, "weather": null}'

@@ -6,7 +6,7 @@ import tomllib
 from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, Literal, TypeVar, get_args
+from typing import Annotated, Any, Literal, TypeVar, get_args
 
 from pydantic import (
     BaseModel,
@@ -26,10 +26,12 @@ Gaps = Literal["refuse", "null"]
 GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
 Subtract = Literal["hour_of_week", "nothing"]
 Choose = Literal["likelihood", "ebic"]
+Preset = Literal["paper", "best"]
 PositionKind = Literal["location", "literal"]
 Precision = Literal["float32", "bf16"]
 DiffusionInputs = Literal["recent", "lags"]
 Weather = Literal["observed", "persist", "climatology", "none"]
+Eta = Annotated[float, Field(ge=0.0)] | Literal["balanced"]
 Range = tuple[str, str]
 
 # The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
@@ -189,6 +191,7 @@ class ModelConfig(Stage):
     dropout: float = Field(default=0.0, ge=0.0, lt=1.0)  # not given in the paper
     positions: PositionKind = "location"  # "literal": one sinusoid over all neurons
     width: int | None = Field(default=None, ge=1)  # of the dense Transformer; None: the same
+    level: bool = False  # whether deviations from what is usual are forecast, as `best` does
 
     @model_validator(mode="after")
     def _heads_share_alike(self) -> "ModelConfig":
@@ -198,6 +201,15 @@ class ModelConfig(Stage):
         if odd:
             raise ValueError(f"heads = {self.heads} must divide {', '.join(odd)}; change one")
         return self
+
+
+class MixerConfig(Stage):
+    """How large the network of the preset `best` is."""
+
+    hidden: int = Field(default=96, ge=1)  # neurons of each location
+    blocks: int = Field(default=2, ge=0)  # of two layers each
+    edges: int = Field(default=2, ge=0)  # strengths of each edge; 0: no neighbour is looked at
+    factors: int = Field(default=4, ge=0)  # of the whole city; 0: none
 
 
 class DCRNNConfig(Stage):
@@ -219,14 +231,14 @@ PACE = {"checkpoint_steps", "timeout_seconds"}
 class TrainingConfig(Stage):
     """How the networks learn; but for η the paper says nothing of it (docs/deviations.md)."""
 
-    eta: float = Field(default=8e-3, ge=0.0)  # η of Eq. 7: RMSE² against MAPE
+    eta: Eta = 8e-3  # η of Eq. 7, RMSE² against MAPE; "balanced": both alike for the last value
     learning_rate: float = Field(default=3e-3, gt=0.0)  # the highest of the one-cycle schedule
     batch: int = Field(default=64, ge=1)  # windows per step, over all devices together
     epochs: int = Field(default=60, ge=1)  # at most
     patience: int = Field(default=10, ge=1)  # epochs without a better validation loss
     clip: float = Field(default=1.0, gt=0.0)  # of the gradient's norm
     weight_decay: float = Field(default=0.01, ge=0.0)  # of AdamW
-    ema: float | None = Field(default=None, gt=0.0, lt=1.0)  # decay of averaged weights; None: off
+    ema: float = Field(default=0.0, ge=0.0, lt=1.0)  # decay of averaged weights; 0: the last ones
     precision: Precision = "float32"  # of the network; weights and loss are never below float32
     seed: int = Field(default=0, ge=0, lt=2**63)  # of first weights, sample order and dropout
     checkpoint_steps: int = Field(default=200, ge=1)  # the most that a killed run loses
@@ -259,9 +271,17 @@ class EvaluationConfig(Stage):
     widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)  # of Transformer-best
 
 
+# What each preset has otherwise than the defaults, as far as a recipe does not say it.
+PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
+    "paper": {"graph": {"subtract": "nothing"}},  # demand as it is
+    "best": {"training": {"eta": "balanced", "learning_rate": 2e-3, "epochs": 30, "ema": 0.99}},
+}
+
+
 class Recipe(Stage):
     """Everything that decides one run, and what it is compared with."""
 
+    preset: Preset | None = None  # `paper`: as printed; `best`: another network, which wins
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None  # where the values come from: trips, or
     table: TableConfig | None = None  # a table
@@ -270,11 +290,23 @@ class Recipe(Stage):
     graph: GraphConfig = GraphConfig()
     lags: LagConfig = LagConfig()
     model: ModelConfig = ModelConfig()
+    mixer: MixerConfig = MixerConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _fill_in_the_preset(self) -> "Recipe":
+        for name, values in PRESETS.get(self.preset, {}).items() if self.preset else ():
+            stage: Stage = getattr(self, name)
+            given = stage.model_fields_set
+            missing = {key: value for key, value in values.items() if key not in given}
+            # Not counted as given: with another preset it would be another value.
+            filled = type(stage).model_construct(given, **{**dict(stage), **missing})
+            self.__dict__[name] = filled
+        return self
 
     @model_validator(mode="after")
     def _one_source(self) -> "Recipe":

@@ -4,7 +4,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.config import change
 from forecaster.estimators.check import CHECKS, check_forecaster
+from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.lesson import Arrays
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.question import Question
@@ -15,6 +17,12 @@ from forecaster.panel.panel import Panel
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_estimator_passes(name: str) -> None:
     assert check_forecaster(lambda recipe: find_estimator(name)(recipe=recipe)) == list(CHECKS)
+
+
+def test_the_best_preset_passes() -> None:
+    best = {"preset": "best", "mixer": {"hidden": 8}}
+    made = check_forecaster(lambda recipe: Forecaster(recipe=change(recipe, best, source="best")))
+    assert made == list(CHECKS)
 
 
 class Broken(SeasonalNaive):

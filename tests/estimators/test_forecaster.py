@@ -1,4 +1,5 @@
 import inspect
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -6,9 +7,9 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import load_run
-from forecaster.config import GraphConfig, ModelConfig, Recipe, TrainingConfig
+from forecaster.config import GraphConfig, ModelConfig, Recipe, TrainingConfig, change
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.forecaster import PRESETS, Forecaster
+from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -38,12 +39,31 @@ def test_the_preset_has_the_papers_sizes() -> None:
 
 
 def test_the_preset_is_the_defaults_but_for_the_graph() -> None:
-    recipe = PRESETS["paper"]
+    recipe = Forecaster(preset="paper").recipe
     assert recipe.model == ModelConfig()
     assert recipe.training == TrainingConfig()
     assert recipe.graph == GraphConfig(subtract="nothing")
-    assert Forecaster(preset="paper").recipe == recipe
     assert Forecaster().recipe == Recipe()
+
+
+def test_the_best_preset_is_another_network_over_the_same_graph(tmp_path: Path) -> None:
+    recipe = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
+    Forecaster(given_graph(), recipe).fit(PANEL, SPLITS).save(tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert run.arrays["model.neighbours.weight"].shape == (5 + 2 * 3, 2, 1)
+    assert run.arrays["level.profile"].shape == (5, 168)
+    assert run.arrays["level.counts"]
+
+
+def test_a_level_of_other_numbers_is_refused() -> None:
+    recipe = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
+    estimator = Forecaster(given_graph(), recipe).fit(PANEL, SPLITS)
+    assert estimator.run is not None
+    arrays = {**estimator.run.arrays, "level.counts": np.array(1.0)}
+    with pytest.raises(
+        ArtifactError, match="a level of float32 and float64, not float32 and bool"
+    ):
+        Forecaster.from_run(replace(estimator.run, arrays=arrays))
 
 
 def test_a_preset_beside_a_recipe_is_refused() -> None:

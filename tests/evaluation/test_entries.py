@@ -23,8 +23,8 @@ def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
 
 def test_models_that_begin_by_chance_are_known() -> None:
     seeded = {entry.name for entry in list_entries(Recipe(), MODELS) if entry.seeded}
-    networks = {"DCRNN", "DCRNN-lags", "Transformer", "Transformer-best", "Forecaster"}
-    assert seeded == {*networks, "Boosting"}
+    simple = {"SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
+    assert seeded == {*MODELS} - simple
     for name in ESTIMATORS:
         assert is_network(name) == issubclass(find_estimator(name), Neural)
 
@@ -39,13 +39,26 @@ def test_variants_change_what_they_are_named_for() -> None:
     assert list(choice.options) == widths
 
 
+def test_presets_can_stand_in_one_table() -> None:
+    recipe = Recipe(graph=GraphConfig(kind="own"))
+    level, paper, best = list_entries(
+        recipe, ["Transformer-level", "Forecaster-paper", "Forecaster-best"]
+    )
+    assert paper.recipe == Recipe(preset="paper", graph=GraphConfig(kind="own"))
+    assert best.recipe == Recipe(preset="best", graph=GraphConfig(kind="own"))
+    assert level.recipe.model.level
+    assert level.recipe.training == best.recipe.training
+    assert [choice.what for choice in level.choices] == ["width"]
+
+
 def test_tuning_gives_networks_the_same_grid() -> None:
     entries = list_entries(Recipe(), MODELS, choices=Choices(tune=True))
     grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
-    assert len(grids) == 5
+    assert len(grids) == 8
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]
-    assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
+    assert first == grids["Transformer-level"] == grids["Forecaster-paper"]
+    assert grids["DCRNN"] == grids["DCRNN-lags"] == grids["Forecaster-best"]  # without dropout
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
         "dropout 0, rate 0.001",

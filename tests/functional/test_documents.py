@@ -13,6 +13,7 @@ from forecaster.config import (
     GraphConfig,
     LagConfig,
     MetricConfig,
+    MixerConfig,
     ModelConfig,
     TrainingConfig,
     read_recipe,
@@ -94,6 +95,7 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     assert recipe.metrics == MetricConfig()
     assert recipe.graph == GraphConfig()
     assert recipe.model == ModelConfig()
+    assert recipe.mixer == MixerConfig()
     assert recipe.training == TrainingConfig()
     assert recipe.dcrnn == DCRNNConfig()
     assert recipe.evaluation == EvaluationConfig()

@@ -204,7 +204,7 @@ def test_a_terminal_shows_a_live_bar(
 
 def test_what_the_screen_is_told_is_not_logged_as_well() -> None:
     logger = logging.getLogger("forecaster.training.loop")
-    with screen.training(epochs=3):
+    with screen.training():
         assert not logger.isEnabledFor(logging.WARNING)
     assert logger.isEnabledFor(logging.WARNING)
 

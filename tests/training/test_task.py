@@ -8,7 +8,7 @@ from forecaster.errors import DataError
 from forecaster.models.neurons import State
 from forecaster.training.sampling import draw_shown
 from forecaster.training.task import Task
-from tests.training.town import make_sampled_task, make_task
+from tests.training.town import make_panel, make_sampled_task, make_task
 
 ORIGINS = np.array([71, 67, 97])
 
@@ -104,3 +104,24 @@ def test_quantiles_are_taught_in_scaled_numbers_beside_the_same_forecast() -> No
     assert quantiles.abs().mean() < 5  # in deviations; values are about 23
     assert task.levels.tolist() == pytest.approx([0.1, 0.5, 0.9])
     assert plain.teach_quantiles(batch)[1].shape == (5, 0, len(ORIGINS), 3)
+
+
+def test_a_balanced_loss_weighs_both_terms_alike_for_the_last_value() -> None:
+    task = make_task(eta="balanced")
+    batch = task.batches.cut(task.train)
+    last = task.scale.undo(batch.signal[:, 0, :, -1].T.numpy()).T[..., None]  # [N, B, 1]
+    target, observed = batch.target.numpy(), batch.observed.numpy()
+    error = np.where(observed, last - target, 0)
+    busy = observed & (target >= task.mape_cut)
+    mape = (np.abs(error[busy]) / target[busy]).mean()
+    assert task.eta == pytest.approx(mape / (np.square(error).sum() / observed.sum()), rel=1e-5)
+
+
+def test_a_balanced_loss_does_not_depend_on_the_unit() -> None:
+    small, large = (make_task(make_panel(level), eta="balanced") for level in (23.0, 2_300.0))
+    ratio = small.eta / large.eta
+    assert 100 < ratio < 100**2  # noise is Poisson's: relatively less of much
+
+
+def test_without_a_target_over_the_cut_the_balance_is_of_squares_alone() -> None:
+    assert replace(make_task(eta="balanced"), mape_cut=1e9).eta == 1.0

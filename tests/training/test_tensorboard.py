@@ -30,7 +30,7 @@ MADE: list[Writer] = []
 
 
 def moment(step: int, loss: float | None, rmse: float | None = None) -> Moment:
-    return Moment(1, step, 48, loss, rmse, None, None, None)
+    return Moment(1, 3, step, 48, loss, rmse, None, None, None)
 
 
 def test_what_is_known_of_a_moment_is_written(

@@ -164,7 +164,7 @@ def _compare(
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _refuse_place(out, place.recipe, rules)
-    with screen.training(rules.training.epochs) as (say, watch):
+    with screen.training() as (say, watch):
         folder = place.panel or make_panel(out, rules, place.data, say)
         if not _is_same(place.recipe, out / RECIPE):
             replace_file(out / RECIPE, bytes_writer(rules.to_toml().encode()))

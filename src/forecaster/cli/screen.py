@@ -71,7 +71,7 @@ def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Ad
 
 
 @contextlib.contextmanager
-def training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
+def training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
     """Show how a training gets on: a live bar, or a line for each epoch where there is none.
 
     Yields a function that names a stage before it, and one that is told of its moments.
@@ -80,13 +80,13 @@ def training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
     with contextlib.ExitStack() as restored:
         restored.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.ERROR)
-        yield restored.enter_context(_training(epochs))
+        yield restored.enter_context(_training())
 
 
 @contextlib.contextmanager
-def _training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
+def _training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
     if MODE.quiet or not sys.stderr.isatty():
-        yield lambda what: say(f"{what} …"), _EpochLines(epochs)
+        yield lambda what: say(f"{what} …"), _EpochLines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -99,7 +99,7 @@ def _training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
         def watch(moment: "Moment") -> None:
             if moment.message:
                 bar.console.print(moment.message, highlight=False, markup=False)
-            text = f"epoch {moment.epoch}/{epochs}"
+            text = f"epoch {moment.epoch}/{moment.epochs}"
             bar.update(task, total=moment.steps, completed=moment.step, description=text)
             bar.update(task, figures=_figures(moment, moment.loss))
 
@@ -109,8 +109,7 @@ def _training(epochs: int) -> "Iterator[tuple[Callable[[str], None], Watch]]":
 class _EpochLines:
     """Says the figures of each epoch once it was validated."""
 
-    def __init__(self, epochs: int) -> None:
-        self._epochs = epochs
+    def __init__(self) -> None:
         self._before: Moment | None = None
 
     def __call__(self, moment: "Moment") -> None:
@@ -120,8 +119,8 @@ class _EpochLines:
         if before is not None and moment.step < before.step:  # another training has begun
             return
         if before is not None and moment.rmse != before.rmse:
-            done = moment.step * self._epochs // moment.steps
-            say(f"epoch {done} of {self._epochs}: {_figures(moment, before.loss)}")
+            done = moment.step * moment.epochs // moment.steps
+            say(f"epoch {done} of {moment.epochs}: {_figures(moment, before.loss)}")
 
 
 def _figures(moment: "Moment", loss: float | None) -> str:

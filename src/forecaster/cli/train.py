@@ -52,7 +52,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         data=data,
     )
     with ExitStack() as shown:
-        say, bar = shown.enter_context(screen.training(rules.training.epochs))
+        say, bar = shown.enter_context(screen.training())
         watch = bar if tensorboard is None else _with_board(bar, tensorboard, shown)
         trained = train_run(model, rules, out, ground, say, watch)
     if not is_first_process():

@@ -23,9 +23,9 @@ def demo(
     out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
 ) -> None:
     """Show the whole path on a built-in city: trips, panel, graph, models, their errors."""
-    from forecaster.pipeline.demo import DEMO_TRAINING, run_demo
+    from forecaster.pipeline.demo import run_demo
 
-    with screen.training(DEMO_TRAINING.epochs) as (say, watch):
+    with screen.training() as (say, watch):
         made = run_demo(out, say, watch)
     screen.print_checkup("a city with known truth", made.checkup)
     print(f"\n{made.city}\n{made.windows}\n")

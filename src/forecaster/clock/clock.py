@@ -23,9 +23,10 @@ CALENDAR_COLUMNS = (
     *(f"hour_{hour:02d}" for hour in range(24)),
     "holiday",
 )
+WEEK_HOURS = 7 * 24
 _DAY = np.timedelta64(1, "D")
 _MONDAY = np.datetime64("1970-01-05", "s")
-_WEEK_SECONDS = 7 * 24 * 3600
+_WEEK_SECONDS = WEEK_HOURS * 3600
 
 
 @dataclass(frozen=True)

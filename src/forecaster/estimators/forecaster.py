@@ -1,27 +1,24 @@
 """Forecaster: the graph Transformer of the paper as an estimator."""
 
 import hashlib
-from typing import Literal
 
 import numpy as np
 from jaxtyping import Int64
 from torch import Generator
 
-from forecaster.config import GraphConfig, Recipe
+from forecaster.config import PRESETS, Preset, Recipe
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
+from forecaster.estimators.level import learn_level, level_of
 from forecaster.estimators.neural import LINEARS, Neural, levels_of
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.forecaster import build_forecaster
+from forecaster.models.level import Levelled
+from forecaster.models.mixer import Ground, Mixer, count_weights
+from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
-from forecaster.models.transformer import Transformer
-
-Preset = Literal["paper"]
-# The sizes of section 3.2.1 and all choices for what the paper leaves open are a recipe's
-# defaults. What is left for the preset is the graph: the paper takes demand as it is.
-PRESETS: dict[Preset, Recipe] = {"paper": Recipe(graph=GraphConfig(subtract="nothing"))}
 
 
 class Forecaster(Neural):
@@ -40,15 +37,19 @@ class Forecaster(Neural):
             graph: which locations depend on each other; None: learned from the training steps.
             recipe: every choice; None: the paper's network and training.
             preset: in place of a recipe, `paper`: the graph too is learned as the paper does,
-                from demand as it is.
+                from demand as it is; `best`: another network over the same graph.
         """
         if recipe is not None and preset is not None:
             raise ConfigError("Forecaster: a recipe and a preset; each decides all: give one")
         if preset is not None and preset not in PRESETS:
             hint = nearest_name(preset, list(PRESETS))
-            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there is paper")
-        super().__init__(PRESETS[preset] if preset is not None else recipe)
+            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there are paper and best")
+        super().__init__(Recipe(preset=preset) if preset is not None else recipe)
         self.graph = graph
+
+    @property
+    def _knows_the_usual(self) -> bool:
+        return self.recipe.preset == "best" or self.recipe.model.level
 
     def suppose(self, lesson: Lesson) -> Learned:
         """Return the graph: the given one, if it fits, or that of the training steps."""
@@ -56,21 +57,28 @@ class Forecaster(Neural):
         if graph is None:
             graph = learn_graph(lesson.panel, lesson.splits, self.recipe.graph)
         graph.match(lesson.panel, lesson.splits)
+        usual = learn_level(lesson) if self._knows_the_usual else {}
         return Learned(
-            {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths},
+            {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths, **usual},
             {"graph": graph.about.model_dump(mode="json")},
             {"graph": graph.digest or _digest(graph)},
         )
 
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Transformer:
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
         pattern = BlockPattern.from_pairs(inputs.n_locations, _pairs(known))
-        model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
-        return build_forecaster(model, lags, inputs, pattern, generator, levels)
+        recipe, levels = self.recipe, levels_of(known)
+        if recipe.preset == "best":
+            ground = Ground(level_of(known), pattern)
+            return Mixer(recipe.mixer, recipe.lags, inputs, ground, generator, levels)
+        network = build_forecaster(recipe.model, recipe.lags, inputs, pattern, generator, levels)
+        return Levelled(network, level_of(known)) if recipe.model.level else network
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: E·C² + A² each."""
         model, edges = self.recipe.model, inputs.n_locations + 2 * len(_pairs(known))
+        if self.recipe.preset == "best":
+            return count_weights(self.recipe.mixer, self.recipe.lags, inputs, edges)
         one = edges * model.per_location**2 + model.auxiliary**2
         return int(one * LINEARS * model.n_layers)
 

@@ -19,6 +19,7 @@ from forecaster.estimators.intervals import LEVELS
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question
+from forecaster.kernels.choice import describe_backend
 from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.training.distributed import local_device
@@ -109,6 +110,12 @@ class Neural(Estimator):
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the scales; those of the weights are the network's."""
         return scale_shapes(sizes)
+
+    @property
+    def backend(self) -> str:
+        """Where the network computes and by what, in words."""
+        dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
+        return describe_backend(torch.device(best_device()), dtype)
 
     def suppose(self, lesson: Lesson) -> Learned:
         """Return what has to be known before a network can be built: nothing."""

@@ -2,22 +2,27 @@
 
 from torch import Generator
 
-from forecaster.estimators.lesson import Arrays
+from forecaster.estimators.lesson import Arrays, Learned, Lesson
+from forecaster.estimators.level import learn_level, level_of
 from forecaster.estimators.neural import LINEARS, Neural, levels_of
-from forecaster.models import transformer
 from forecaster.models.dense import build_dense
+from forecaster.models.level import Levelled
+from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 
 
 class Transformer(Neural):
     """The same network without a graph; `model.width` of the recipe says how wide it is."""
 
-    def build(
-        self, inputs: NeuronLayout, known: Arrays, generator: Generator
-    ) -> transformer.Transformer:
+    def suppose(self, lesson: Lesson) -> Learned:
+        """Return what is usual, if deviations from it are forecast."""
+        return Learned(learn_level(lesson) if self.recipe.model.level else {})
+
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
         model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
-        return build_dense(model, lags, inputs, generator, levels)
+        network = build_dense(model, lags, inputs, generator, levels)
+        return Levelled(network, level_of(known)) if model.level else network
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: D² each."""

@@ -10,7 +10,7 @@ from forecaster.errors import ConfigError, nearest_name
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 
 Lags = Literal["recent", "daily", "weekly"]
-Values = Mapping[str, Mapping[str, Any]]
+Values = Mapping[str, Any]  # of a recipe, section by section
 
 UNCUT = ("own", "complete", "random")  # graphs that no threshold decides
 WEEK_DAYS = 7
@@ -20,6 +20,10 @@ DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 VARIANTS: dict[str, tuple[str, Values]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
+    # All that `best` has but for its graph and network: levels, loss, rate, averaging.
+    "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
+    "Forecaster-paper": ("Forecaster", {"preset": "paper"}),
+    "Forecaster-best": ("Forecaster", {"preset": "best"}),
 }
 MODELS = (*ESTIMATORS, *VARIANTS)
 
@@ -107,12 +111,12 @@ def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
         raise ConfigError(f"no model {name!r}{hint}; there are {', '.join(MODELS)}")
     estimator, own = VARIANTS.get(name, (name, {}))
     choices: list[Choice] = []
-    if name == "Transformer-best":
+    if name in ("Transformer-best", "Transformer-level"):
         choices.append(_widths(recipe))
     if estimator == "Forecaster" and given.thresholds:
         choices.append(_thresholds(given.thresholds))
     if given.tune and is_network(estimator):
-        choices.append(_grid(estimator))
+        choices.append(_grid(estimator, change(recipe, own, source=name)))
     for choice in choices:  # what cannot be chosen is refused before anything is trained
         for option, values in choice.options.items():
             change(recipe, own, values, source=f"{name}, {choice.what} {option}")
@@ -138,10 +142,11 @@ def _thresholds(thresholds: Sequence[float]) -> Choice:
     return Choice("threshold", cuts)
 
 
-def _grid(estimator: str) -> Choice:
-    """Return dropouts and learning rates; DCRNN, as its authors made it, has no dropout."""
+def _grid(estimator: str, recipe: Recipe) -> Choice:
+    """Return dropouts and learning rates; DCRNN and the network of `best` have no dropout."""
     options: dict[str, Values] = {}
-    for dropout, rate in product(DROPOUTS if estimator != "DCRNN" else (None,), RATES):
+    drops = estimator == "Transformer" or (estimator == "Forecaster" and recipe.preset != "best")
+    for dropout, rate in product(DROPOUTS if drops else (None,), RATES):
         training = {"training": {"learning_rate": rate}}
         if dropout is None:
             options[f"rate {rate:g}"] = training

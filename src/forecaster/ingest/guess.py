@@ -1,4 +1,4 @@
-"""A recipe for a table that nobody has described: columns, kind, step, lags and scales guessed."""
+"""A recipe for a table that nobody has described: columns, kind, step, lags and cut guessed."""
 
 import math
 from pathlib import Path
@@ -7,14 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from forecaster.config import (
-    CLOCK_CHANGE_MINUTES,
-    LagConfig,
-    MetricConfig,
-    Recipe,
-    TrainingConfig,
-    check_stage,
-)
+from forecaster.config import CLOCK_CHANGE_MINUTES, LagConfig, MetricConfig, Recipe, check_stage
 from forecaster.errors import DataError, count_of
 from forecaster.ingest.tables import Layout, read_rows
 from forecaster.panel.axis import VALUES, Rows
@@ -22,7 +15,6 @@ from forecaster.panel.axis import VALUES, Rows
 DAY_MINUTES = 24 * 60
 HISTORY_SHARE = 0.35  # of the span that a window may look back over: half of what is learned from
 LEARNED_SHARE = 0.7  # of the steps, the first: what splits by share leave to learn from
-PAPER_RMSE = 5.69  # at which both terms of the loss are alike with the paper's η
 
 
 def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
@@ -46,7 +38,7 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
         "table": {"file": path.name, "columns": _columns(layout)},
         "lags": _lags(step, days),
         "metrics": {"mape_cut": _cut(learned)},
-        "training": {"eta": _eta(learned)},
+        "training": {"eta": "balanced"},
         "evaluation": {"seeds": 1},
     }
     return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")
@@ -94,18 +86,6 @@ def _cut(values: Float32[np.ndarray, "U N"]) -> float:
     seen, usual = values[values > 0], MetricConfig().mape_cut
     middle = float(np.median(seen)) if len(seen) else usual
     return usual if middle >= usual else _round(middle, 1)
-
-
-def _eta(values: Float32[np.ndarray, "U N"]) -> float:
-    """Return the η at which both terms of the loss weigh alike: 8e-3 · (5.69 / r)² (Eq. 7).
-
-    r, the error to expect, is taken to be the change from one step to the next.
-    """
-    change = np.diff(values.astype(np.float64), axis=0)
-    seen = change[np.isfinite(change)]
-    square = float(np.mean(np.square(seen))) if len(seen) else 0.0
-    eta = TrainingConfig().eta
-    return _round(eta * PAPER_RMSE**2 / square, 2) if square > 0 else eta
 
 
 def _round(value: float, digits: int) -> float:

@@ -14,9 +14,14 @@ log = logging.getLogger(__name__)
 @cache
 def choose_backend(device: torch.device, dtype: torch.dtype) -> str:
     """Return "numba", "triton" or "reference", whichever is best for a device and numbers."""
+    log.info(describe_backend(device, dtype))
+    return _choose(device, dtype)[0]
+
+
+def describe_backend(device: torch.device, dtype: torch.dtype) -> str:
+    """Say which backend it is, and why."""
     name, why = _choose(device, dtype)
-    log.info("sparse layers and norms on %s in %s: %s (%s)", device, dtype, name, why)
-    return name
+    return f"sparse layers and norms on {device} in {dtype}: {name} ({why})"
 
 
 def _choose(device: torch.device, dtype: torch.dtype) -> tuple[str, str]:

@@ -26,17 +26,33 @@ class QuantileHead(nn.Module):
     ) -> None:
         super().__init__()
         self.levels = tuple(levels)
-        self.middle = min(range(len(levels)), key=lambda number: abs(levels[number] - MIDDLE))
+        self.middle = nearest_middle(levels)
         # Where neurons belong to locations, those that do not would lead nowhere.
         hidden = replace(layout, auxiliary=0) if layout.n_locations else layout
         self.inner = linear(layout, hidden, relu=True)
         self.outer = linear(hidden, NeuronLayout(n_locations, len(levels), 0))
 
     def forward(self, x: State, forecast: Float[Tensor, "N B T"]) -> Float[Tensor, "N Q B T"]:
-        h = self.outer(self.inner(x.each(Tensor.detach))).signal.unbind(dim=1)
-        quantiles = [forecast.detach() + h[self.middle]]
-        for above in h[self.middle + 1 :]:
-            quantiles.append(quantiles[-1] + softplus(above))
-        for below in reversed(h[: self.middle]):
-            quantiles.insert(0, quantiles[0] - softplus(below))
-        return torch.stack(quantiles, dim=1)
+        h: State = self.outer(self.inner(x.each(Tensor.detach)))
+        return fan_out(forecast.detach(), h.signal, self.middle)
+
+
+def fan_out(
+    forecast: Float[Tensor, "N B T"],
+    h: Float[Tensor, "N Q B T"],
+    middle: int,
+    unit: Float[Tensor, "N B T"] | float = 1.0,
+) -> Float[Tensor, "N Q B T"]:
+    """Return x̂ + h of the middle level, and from there up and down by log(1 + e^h), in units."""
+    apart = h.unbind(dim=1)
+    quantiles = [forecast + apart[middle] * unit]
+    for above in apart[middle + 1 :]:
+        quantiles.append(quantiles[-1] + softplus(above) * unit)
+    for below in reversed(apart[:middle]):
+        quantiles.insert(0, quantiles[0] - softplus(below) * unit)
+    return torch.stack(quantiles, dim=1)
+
+
+def nearest_middle(levels: Sequence[float]) -> int:
+    """Return which level is nearest to 0.5."""
+    return min(range(len(levels)), key=lambda number: abs(levels[number] - MIDDLE))

@@ -37,7 +37,7 @@ class SparseLinear(nn.Module):
         arriving = torch.bincount(pattern.target)  # edges into each location, self included
         fan_in = arriving[pattern.target] * inputs.per_location
         self.weight = _draw(shape, fan_in[:, None, None], relu, generator)
-        self.auxiliary_weight = _draw_dense(inputs.auxiliary, outputs.auxiliary, relu, generator)
+        self.auxiliary_weight = draw_dense(inputs.auxiliary, outputs.auxiliary, relu, generator)
         self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
 
     def forward(self, x: State) -> State:
@@ -65,7 +65,7 @@ class DenseLinear(nn.Module):
     ) -> None:
         super().__init__()
         self.outputs, self.relu = outputs, relu
-        self.weight = _draw_dense(inputs.width, outputs.width, relu, generator)
+        self.weight = draw_dense(inputs.width, outputs.width, relu, generator)
         self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
 
     def forward(self, x: State) -> State:
@@ -85,7 +85,8 @@ def _multiply(
     return (y.relu_() if relu else y).view(len(y), *x.shape[1:])
 
 
-def _draw_dense(inputs: int, outputs: int, relu: bool, generator: Generator) -> nn.Parameter:
+def draw_dense(inputs: int, outputs: int, relu: bool, generator: Generator) -> nn.Parameter:
+    """Return the weights of a fully connected layer."""
     return _draw((outputs, inputs), torch.tensor(inputs), relu, generator)
 
 

@@ -10,6 +10,7 @@ from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.contract import Estimator, with_meaning
 from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.neural import Neural
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -65,7 +66,11 @@ def train_run(
         estimator.graph = ground.graph
         if ground.graph is None:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
-    say(f"training {name}")
+    say(
+        f"training {name}; {estimator.backend}"
+        if isinstance(estimator, Neural)
+        else f"training {name}"
+    )
     estimator.fit(panel, splits, folder=folder / "training", watch=watch)
     if is_first_process():
         estimator.save(folder)

@@ -40,7 +40,7 @@ class Learner:
         vector = self.weights.vector
         names = ("first_moment", "second_moment", "best", "average")
         self.vectors = {"weights": vector, **{name: torch.zeros_like(vector) for name in names}}
-        if task.config.ema is None:
+        if not task.config.ema:
             del self.vectors["average"]
         parts = len(self.weights.parts(vector))
         *self._taken, self._failed = vector.new_zeros(parts + 1, dtype=torch.float32).unbind()
@@ -77,7 +77,7 @@ class Learner:
         self._team.add(errors)
         parts = self.weights.parts(gradient)
         norms = torch.stack([part.norm().double() for part in parts])
-        loss, norm = join_terms(errors, counts, config.eta), norms.max()
+        loss, norm = join_terms(errors, counts, self._task.eta), norms.max()
         self._failed.logical_or_(~torch.isfinite(loss + norm))
         for part, own in zip(parts, norms, strict=True):
             part.mul_((config.clip / own).clamp(max=1.0))
@@ -139,7 +139,7 @@ class Learner:
             eps=EPSILON,
             maximize=False,
         )
-        if config.ema is not None:
+        if config.ema:
             decay = min(config.ema, (1 + step) / (WARM_UP + step))
             for average, now in zip(
                 parts(self.vectors["average"]), parts(self.weights.vector), strict=True
@@ -199,7 +199,7 @@ class Learner:
         """
         forecast, quantiles = self._task.teach_quantiles(part, shown)
         errors = self._errors(forecast, part)
-        loss = join_terms(errors, counts, self._task.config.eta)
+        loss = join_terms(errors, counts, self._task.eta)
         if quantiles.shape[1]:
             levels = self._task.levels
             pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)

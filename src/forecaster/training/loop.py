@@ -154,7 +154,7 @@ class _Training:
             return
         self._settle()  # for the time it took
         progress, rate = self._progress, self._learner.rate(self._progress.step - 1)
-        record = progress.close(found.tolist(), rate, self._task.config.eta)
+        record = progress.close(found.tolist(), rate, self._task.eta)
         if not math.isfinite(record.validation_loss):
             message = f"epoch {record.epoch}: validation loss {record.validation_loss}"
             raise RunError(f"{message}; checkpoints are as before; learn more slowly")
@@ -228,9 +228,10 @@ class _Training:
         self._watch(
             Moment(
                 epoch=min(progress.step // task.epoch_steps + 1, task.config.epochs),
+                epochs=task.config.epochs,
                 step=progress.step,
                 steps=task.steps,
-                loss=loss_of(progress.sums, task.config.eta) if progress.sums[2] else None,
+                loss=loss_of(progress.sums, task.eta) if progress.sums[2] else None,
                 rmse=last.rmse if last else None,
                 mape=last.mape if last else None,
                 windows_per_second=self._windows(taken) / seconds if taken else None,

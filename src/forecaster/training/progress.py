@@ -107,6 +107,7 @@ class Moment:
     """What there is to see at one moment of training."""
 
     epoch: int  # from 1
+    epochs: int  # at most
     step: int  # how many were taken
     steps: int  # in all epochs
     loss: float | None  # of this epoch so far

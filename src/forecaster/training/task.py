@@ -12,9 +12,12 @@ from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
+from forecaster.training.loss import count_terms, sum_errors
 from forecaster.training.sampling import draw_shown
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
+
+SAMPLE = 1_000  # windows that the balance of the loss is judged by
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,6 +44,11 @@ class Task:
         return next(self.network.parameters()).device
 
     @property
+    def dtype(self) -> torch.dtype:
+        """Return the numbers that the network computes in."""
+        return next(self.network.parameters()).dtype
+
+    @property
     def epoch_steps(self) -> int:
         """Return how many steps an epoch has; the last one may be of fewer windows."""
         return -(-len(self.train) // self.config.batch)
@@ -49,6 +57,26 @@ class Task:
     def steps(self) -> int:
         """Return how many steps all epochs have."""
         return self.epoch_steps * self.config.epochs
+
+    @cached_property
+    def eta(self) -> float:
+        """Return η of Eq. 7: the recipe's, or what makes both terms equal for the last value.
+
+        As printed it fits demand of the paper's size; a balanced one fits any unit.
+        """
+        if isinstance(self.config.eta, float):
+            return self.config.eta
+        errors = torch.zeros(4, dtype=torch.float64, device=self.device)
+        some = self.train[:: -(-len(self.train) // SAMPLE)]
+        for start in range(0, len(some), self.config.batch):
+            batch = self.batches.cut(some[start : start + self.config.batch])
+            last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
+            sums = sum_errors(last, batch.target, batch.observed, self.mape_cut)
+            errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
+        squares, shares, seen, busy = errors.tolist()
+        if not squares or not shares:  # nothing moves, or nothing counts for MAPE
+            return 1.0
+        return float((shares / busy) / (squares / seen))
 
     def teach(
         self, batch: Batch, shown: Bool[Tensor, " T"] | None = None
@@ -82,7 +110,7 @@ class Task:
 
     def _inputs(self, batch: Batch) -> tuple[State, State]:
         """Return the history and what is known ahead, in the network's numbers."""
-        dtype = next(self.network.parameters()).dtype
+        dtype = self.dtype
         history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
         return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
 

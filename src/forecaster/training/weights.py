@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from forecaster.config import Precision
 from forecaster.errors import name_some
 
-HEAD = "quantiles."  # begins the names of its parameters, which are the last ones
+HEAD = "quantiles."  # in the names of its parameters, which are the last ones
 LINE = 64  # bytes: every parameter begins at a multiple, as kernels like it
 
 
@@ -45,7 +45,7 @@ class Weights:
         self.vector.grad = self.gradient
         for name, place in self.places.items():
             place.of(self.vector).copy_(named[name].detach())
-        self._apart = next((p.start for n, p in self.places.items() if n.startswith(HEAD)), length)
+        self._apart = next((p.start for n, p in self.places.items() if HEAD in n), length)
         self._numbers, self._slopes = self.vector, self.gradient
         self._buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
         if precision == "bf16":

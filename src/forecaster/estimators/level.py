@@ -1,0 +1,28 @@
+"""What is usual, as a run remembers it, for networks that forecast deviations from it."""
+
+import numpy as np
+import torch
+
+from forecaster.errors import ArtifactError
+from forecaster.estimators.inputs import scaler_of
+from forecaster.estimators.lesson import Arrays, Lesson
+from forecaster.models.level import Level
+from forecaster.windows.profile import fit_profile
+
+PROFILE, COUNTS = "level.profile", "level.counts"
+
+
+def learn_level(lesson: Lesson) -> Arrays:
+    """Return the profile of the training steps, and whether its levels multiply."""
+    counts = np.array(lesson.panel.kind == "count")
+    return {PROFILE: fit_profile(lesson.panel, lesson.train), COUNTS: counts}
+
+
+def level_of(known: Arrays) -> Level:
+    """Return what is usual in the scales of a run, if it can be that at all."""
+    profile, counts = known[PROFILE], known[COUNTS]
+    if profile.dtype != np.float32 or counts.dtype != np.bool_:
+        raise ArtifactError(f"a level of {profile.dtype} and {counts.dtype}, not float32 and bool")
+    scale = scaler_of(known).values
+    parts = map(torch.from_numpy, (profile, scale.mean, scale.deviation))
+    return Level(*parts, counts=bool(counts))

@@ -1,0 +1,154 @@
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Generator, Tensor
+from torch.nn.functional import gelu
+
+from forecaster.config import LagConfig, MixerConfig
+from forecaster.errors import ConfigError
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.level import Level
+from forecaster.models.mixer import Ground, Mixer, count_weights
+from forecaster.models.neurons import NeuronLayout, State
+
+Draw = Callable[..., Tensor]
+Question = tuple[State, State]
+Make = Callable[..., Mixer]
+N, B, P, R = 7, 5, 35, 4  # three kinds of weather before the calendar's 32
+INPUTS = NeuronLayout(N, 3, P)
+CONFIG = MixerConfig(hidden=11, blocks=2, edges=2, factors=3)
+LEVELS = (0.1, 0.5, 0.9)
+
+
+@pytest.fixture
+def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw) -> Make:
+    """Return a function that builds a Mixer in which nothing is zero."""
+
+    def build(config: MixerConfig = CONFIG, levels: tuple[float, ...] = ()) -> Mixer:
+        profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
+        ground = Ground(Level(profile, mean, deviation, counts=True), pattern)
+        model = Mixer(config, lags, INPUTS, ground, generator, levels).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
+        return model
+
+    return build
+
+
+@pytest.fixture
+def asked(draw: Draw) -> Question:
+    """Return a history of 13 steps and what is known of the 3 that come."""
+
+    def auxiliary(first: int, steps: int) -> Tensor:
+        hours = (torch.arange(B)[:, None] * 31 + first + torch.arange(steps)) % 168
+        calendar = torch.zeros(32, B, steps, dtype=torch.float64)
+        calendar.scatter_(0, (hours // 24)[None], 1.0)
+        calendar.scatter_(0, 7 + (hours % 24)[None], 1.0)
+        return torch.cat([draw(3, B, steps), calendar])
+
+    history = State(draw(N, 3, B, 13), auxiliary(0, 13))
+    return history, State(draw(N, 2, B, 3), auxiliary(13, 3))
+
+
+def test_forecasts_are_the_equation_of_its_docstring(make: Make, asked: Question) -> None:
+    model, (history, ahead) = make(), asked
+    usual = model.level(history, ahead)
+    weights = dict(model.named_parameters())
+    edges = weights["neighbours.weight"]
+    pattern = model.neighbours.pattern
+    for i in range(N):
+        for b in range(B):
+            last = usual.past[:, b, -R:]
+            around = torch.zeros(2, R, dtype=torch.float64)
+            for e, (target, source) in enumerate(zip(pattern.target, pattern.source, strict=True)):
+                if target == i:
+                    around += edges[e] * last[source]
+            own = torch.cat([history.signal[i, 1:, b, -1:], ahead.signal[i, :, b]], dim=1)
+            seen = [usual.past[i, b], usual.ahead[i, b], usual.level[i, b], own.flatten()]
+            seen = torch.cat([*seen, around.flatten()])
+            city = weights["city.weight"] @ last
+            shared = torch.cat([ahead.auxiliary[:, b].flatten(), city.flatten()])
+            hour = (b * 31 + 12) % 168  # of the origin
+            z = weights["from_location"] @ seen + weights["from_all"] @ shared
+            z = z + weights["place"][i, 0] + weights["hour"][hour]
+            for k in range(2):
+                inner = weights[f"blocks.{k}.inner"] @ z + weights[f"blocks.{k}.inner_bias"]
+                z = z + weights[f"blocks.{k}.outer"] @ gelu(inner)
+                z = z + weights[f"blocks.{k}.outer_bias"]
+            expected = usual.ahead[i, b] + usual.spread[i, b] * (weights["output"] @ z)
+            torch.testing.assert_close(model.roll_out(history, ahead)[i, b], expected)
+
+
+def test_true_values_between_the_steps_change_nothing(make: Make, asked: Question) -> None:
+    model = make(levels=LEVELS)
+    truth = torch.ones(N, B, 2, dtype=torch.float64)
+    forecast = model.roll_out(*asked)
+    assert torch.equal(model(*asked, truth), forecast)
+    assert torch.equal(model.teach(*asked, truth)[0], forecast)
+    assert torch.equal(model.spread_out(*asked)[0], forecast)
+
+
+def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
+    make: Make, asked: Question
+) -> None:
+    model = make(CONFIG.model_copy(update={"factors": 0}))
+    history, ahead = asked
+    signal = history.signal.clone().requires_grad_()
+    model.roll_out(State(signal, history.auxiliary), ahead)[1].sum().backward()
+    assert signal.grad is not None
+    moved = signal.grad[:, 0].abs().sum(dim=(1, 2)) > 0
+    assert moved.tolist() == [n in (0, 1, 2) for n in range(N)]  # 1 has the neighbours 0 and 2
+
+
+def test_without_edges_and_factors_every_location_is_for_itself(
+    make: Make, asked: Question
+) -> None:
+    model = make(CONFIG.model_copy(update={"edges": 0, "factors": 0}))
+    history, ahead = asked
+    other = history.signal.clone()
+    other[3] += 1
+    changed = model.roll_out(State(other, history.auxiliary), ahead) != model.roll_out(*asked)
+    assert [bool(one.any()) for one in changed] == [n == 3 for n in range(N)]
+
+
+def test_a_fresh_network_forecasts_what_is_usual(
+    lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw, asked: Question
+) -> None:
+    profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
+    ground = Ground(Level(profile, mean, deviation, counts=True), pattern)
+    model = Mixer(CONFIG, lags, INPUTS, ground, generator).double()
+    torch.testing.assert_close(model.roll_out(*asked), ground.level(*asked).ahead)
+
+
+def test_quantiles_never_cross_and_teach_the_forecast_nothing(make: Make, asked: Question) -> None:
+    model = make(levels=LEVELS)
+    _, quantiles = model.spread_out(*asked)
+    assert quantiles.shape == (N, 3, B, 3)
+    assert (quantiles.diff(dim=1) > 0).all()
+    quantiles.sum().backward()
+    taught = {name for name, p in model.named_parameters() if p.grad is not None}
+    assert taught
+    assert all(name.startswith("quantiles.") for name in taught)
+
+
+def test_the_head_is_drawn_last(make: Make) -> None:
+    names = [name for name, _ in make(levels=LEVELS).named_parameters()]
+    first = next(n for n, name in enumerate(names) if name.startswith("quantiles."))
+    assert all(name.startswith("quantiles.") for name in names[first:])
+
+
+@pytest.mark.parametrize("config", [CONFIG, MixerConfig(), MixerConfig(edges=0, factors=0)])
+def test_a_run_must_hold_at_least_the_weights_that_are_counted(
+    make: Make, lags: LagConfig, pattern: BlockPattern, config: MixerConfig
+) -> None:
+    held = sum(p.numel() for p in make(config).parameters())
+    least = count_weights(config, lags, INPUTS, pattern.n_edges)
+    assert least <= held < 2 * least
+
+
+def test_inputs_that_do_not_fit_are_refused(make: Make, asked: Question) -> None:
+    history, ahead = asked
+    with pytest.raises(ConfigError, match="history: 7 locations × 3 values, 35 auxiliary values"):
+        make().roll_out(history.each(lambda part: part[..., 1:]), ahead)
