@@ -1,6 +1,7 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
 
 from forecaster.clock.clock import Clock
 from forecaster.estimators.sample import small_city
@@ -15,23 +16,55 @@ def every(minutes: int, steps: int) -> Panel:
     return replace(
         panel,
         clock=Clock("UTC", minutes),
-        values=panel.values[:steps],
+        values=np.resize(panel.values, (steps, 5)),
         covariates=Covariates((), np.empty((steps, 0), np.float32)),
         local_covariates=LocalCovariates((), np.empty((0, steps, 5), np.float32)),
     )
 
 
-def test_it_is_the_mean_of_the_training_steps_at_each_local_hour_of_the_week() -> None:
-    panel = small_city()
-    train = np.arange(len(panel.values)) < 24 * 23  # the clock changes within
+def shaped(weeks: int, kind: str = "count") -> Panel:
+    """Return weeks of five places, Monday first."""
+    panel = every(60, 168 * weeks)
+    values = np.random.default_rng(3).poisson(7.0, panel.values.shape).astype(np.float32)
+    return replace(panel, values=values, kind=kind)
+
+
+def all_of(panel: Panel) -> np.ndarray:
+    return np.ones(len(panel.values), dtype=bool)
+
+
+@pytest.mark.parametrize("kind", ["count", "measurement"])
+def test_few_weeks_are_mixed_with_the_shape_of_the_city(kind: str) -> None:
+    panel = shaped(6, kind)
+    own = panel.values.reshape(6, 168, 5).mean(axis=0)  # [W, N]
+    mean = panel.values.mean(axis=0)
+    unit = mean if kind == "count" else panel.values.std(axis=0)
+    city = mean + unit * ((own - mean) / unit).mean(axis=1, keepdims=True)
+    expected = 6 / 30 * own + 24 / 30 * city
+    np.testing.assert_allclose(fit_profile(panel, all_of(panel)), expected.T, rtol=1e-5)
+
+
+def test_a_value_has_a_thirtieth_of_a_say_and_its_share_of_the_citys() -> None:
+    panel = shaped(6)
+    other = panel.values.copy()
+    other[168 * 2 + 11, 3] += 30
+    moved = fit_profile(replace(panel, values=other), all_of(panel)) - fit_profile(
+        panel, all_of(panel)
+    )
+    city = 24 / 30 / 6 / 5  # of six weeks of five places
+    assert moved[3, 11] == pytest.approx(30 * (1 / 30 + city), rel=0.02)  # the mean moves a little
+
+
+def test_many_weeks_stand_for_themselves_at_each_local_hour_of_the_week() -> None:
+    panel = replace(shaped(60), clock=Clock("Europe/Berlin"))  # the clock changes within
+    train = np.arange(len(panel.values)) < 168 * 53
     profile = fit_profile(panel, train)
-    assert profile.shape == (5, 168)
     local = panel.clock.local(panel.times)[train]
+    days = local.astype("datetime64[D]")
     for weekday, hour in ((0, 0), (5, 13), (6, 23)):
-        days = local.astype("datetime64[D]")
         here = (days.astype(int) + 3) % 7 == weekday
         here &= (local - days).astype(int) // 3600 == hour
-        expected = np.nanmean(panel.values[train][here], axis=0)
+        expected = panel.values[train][here].mean(axis=0)
         np.testing.assert_allclose(profile[:, weekday * 24 + hour], expected, rtol=1e-6)
 
 
@@ -39,19 +72,13 @@ def test_an_hour_without_training_steps_has_the_mean_of_all() -> None:
     panel = small_city()
     train = np.arange(len(panel.values)) < 30
     profile = fit_profile(panel, train)
-    np.testing.assert_allclose(profile[:, 100], np.nanmean(panel.values[:30], axis=0), rtol=1e-6)
+    np.testing.assert_allclose(profile[:, 100], np.nanmean(panel.values[:30], axis=0), rtol=1e-5)
 
 
 def test_quarters_of_an_hour_share_it_and_days_have_one_hour() -> None:
-    quarters = every(15, 96 * 7)
-    np.testing.assert_allclose(
-        fit_profile(quarters, np.ones(96 * 7, dtype=bool))[:, 2],
-        np.nanmean(quarters.values[8:12], axis=0),
-        rtol=1e-6,
-    )
-    days = every(24 * 60, 7 * 5)
-    np.testing.assert_allclose(
-        fit_profile(days, np.ones(35, dtype=bool))[:, 24],
-        np.nanmean(days.values[1::7], axis=0),
-        rtol=1e-6,
-    )
+    quarters = every(15, 96 * 7 * 8)  # 32 quarters at each hour
+    means = np.nanmean(quarters.values.reshape(8, 168, 4, 5), axis=(0, 2))
+    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), means.T, rtol=1e-5)
+    days = every(24 * 60, 7 * 31)
+    profile = fit_profile(days, all_of(days))
+    np.testing.assert_allclose(profile[:, 24], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
