@@ -15,6 +15,7 @@ from forecaster.clock.holidays import Holidays
 from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators import boosting as module
+from forecaster.estimators import contract
 from forecaster.estimators.boosting import Boosting, Rows, _weigh, draw_rows, see_rows
 from forecaster.estimators.lesson import prepare
 from forecaster.estimators.question import Question, look_ahead
@@ -224,7 +225,8 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "MAX_TRAINING", 211)
     monkeypatch.setattr(module, "MAX_VALIDATION", 101)
     monkeypatch.setattr(module, "ROWS", 67)
-    monkeypatch.setattr(Boosting, "_calibrate", lambda *_: {})  # it answers, and sees rows too
+    # Calibration answers, and sees rows too.
+    monkeypatch.setattr(contract, "learn_intervals", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67
     assert sum(made) <= RECIPE.lags.horizon * (211 + 101)
