@@ -219,6 +219,11 @@ def test_another_preset_takes_back_what_the_first_had_decided() -> None:
     assert paper.graph.subtract == "nothing"
 
 
+def test_a_recipe_of_an_older_run_has_no_averaged_weights() -> None:
+    recipe = Recipe.model_validate_json('{"training": {"ema": null}}')
+    assert recipe.training.ema == 0
+
+
 def test_an_unknown_preset_is_refused() -> None:
     with pytest.raises(ConfigError, match="preset: Input should be 'paper' or 'best'"):
         recipe_of('preset = "bets"')

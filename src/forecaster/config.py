@@ -244,6 +244,11 @@ class TrainingConfig(Stage):
     checkpoint_steps: int = Field(default=200, ge=1)  # the most that a killed run loses
     timeout_seconds: int = Field(default=30, ge=1)  # a process silent for so long ends all
 
+    @field_validator("ema", mode="before")
+    @classmethod
+    def _null_in_older_runs(cls, decay: Any) -> Any:
+        return 0.0 if decay is None else decay
+
 
 class IntervalConfig(Stage):
     """Which quantiles are forecast beside the point."""
@@ -281,7 +286,7 @@ PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
 class Recipe(Stage):
     """Everything that decides one run, and what it is compared with."""
 
-    preset: Preset | None = None  # `paper`: as printed; `best`: another network, which wins
+    preset: Preset | None = None  # `paper`: its graph too; `best`: another network and training
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None  # where the values come from: trips, or
     table: TableConfig | None = None  # a table

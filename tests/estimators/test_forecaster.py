@@ -19,6 +19,7 @@ from forecaster.splits import Splits
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
+BEST = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
 EDGES = [("place 0", "place 3"), ("place 1", "place 2"), ("place 3", "place 4")]
 
 
@@ -47,8 +48,7 @@ def test_the_preset_is_the_defaults_but_for_the_graph() -> None:
 
 
 def test_the_best_preset_is_another_network_over_the_same_graph(tmp_path: Path) -> None:
-    recipe = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
-    Forecaster(given_graph(), recipe).fit(PANEL, SPLITS).save(tmp_path / "run")
+    Forecaster(given_graph(), BEST).fit(PANEL, SPLITS).save(tmp_path / "run")
     run = load_run(tmp_path / "run")
     assert run.arrays["model.neighbours.weight"].shape == (5 + 2 * 3, 2, 1)
     assert run.arrays["level.profile"].shape == (5, 168)
@@ -56,14 +56,37 @@ def test_the_best_preset_is_another_network_over_the_same_graph(tmp_path: Path) 
 
 
 def test_a_level_of_other_numbers_is_refused() -> None:
-    recipe = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
-    estimator = Forecaster(given_graph(), recipe).fit(PANEL, SPLITS)
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
     assert estimator.run is not None
     arrays = {**estimator.run.arrays, "level.counts": np.array(1.0)}
     with pytest.raises(
         ArtifactError, match="a level of float32 and float64, not float32 and bool"
     ):
         Forecaster.from_run(replace(estimator.run, arrays=arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "fault"),
+    [
+        ("level.profile", np.ones((1, 168), np.float32), r"level\.profile"),
+        ("level.profile", np.ones((5, 100), np.float32), r"level\.profile"),
+        ("level.profile", np.full((5, 168), -1, np.float32), "no values can have"),
+        ("level.counts", np.ones(3, bool), r"level\.counts"),
+    ],
+)
+def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) -> None:
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    assert estimator.run is not None
+    with pytest.raises(ArtifactError, match=fault):
+        Forecaster.from_run(replace(estimator.run, arrays={**estimator.run.arrays, name: array}))
+
+
+def test_a_place_that_never_had_demand_is_learned_with_the_others() -> None:
+    values = PANEL.values.copy()
+    values[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, 0)
+    panel = replace(PANEL, values=values)
+    table = Forecaster(recipe=BEST).fit(panel, SPLITS).forecast(panel, "2021-04-10T12:00Z")
+    assert np.isfinite(table["y_hat"]).all()
 
 
 def test_a_preset_beside_a_recipe_is_refused() -> None:

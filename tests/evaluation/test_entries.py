@@ -51,14 +51,22 @@ def test_presets_can_stand_in_one_table() -> None:
     assert [choice.what for choice in level.choices] == ["width"]
 
 
+def test_what_only_the_papers_network_has_is_not_ablated_of_best() -> None:
+    with pytest.raises(ConfigError, match="those of the paper's network"):
+        list_entries(Recipe(preset="best"), ["Forecaster"], ablations=Ablations(neurons=(8,)))
+
+
 def test_tuning_gives_networks_the_same_grid() -> None:
     entries = list_entries(Recipe(), MODELS, choices=Choices(tune=True))
     grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
     assert len(grids) == 8
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]
-    assert first == grids["Transformer-level"] == grids["Forecaster-paper"]
-    assert grids["DCRNN"] == grids["DCRNN-lags"] == grids["Forecaster-best"]  # without dropout
+    assert first == grids["Forecaster-paper"]
+    assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
+    best = ["rate 0.001", "rate 0.002", "rate 0.003"]  # the second is the preset's own
+    assert list(grids["Forecaster-best"].options) == best
+    assert len(grids["Transformer-level"].options) == 2 * len(best)
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
         "dropout 0, rate 0.001",

@@ -122,6 +122,35 @@ def test_a_fresh_network_forecasts_what_is_usual(
     torch.testing.assert_close(model.roll_out(*asked), ground.level(*asked).ahead)
 
 
+def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: BlockPattern) -> None:
+    B, config = 512, MixerConfig(hidden=96)
+
+    def gradients() -> list[Tensor]:
+        fresh = Generator().manual_seed(3)
+        ground = Ground(
+            Level(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
+        )
+        model = Mixer(config, lags, INPUTS, ground, fresh)
+        with torch.no_grad():
+            model.output.fill_(0.1)
+        draw = torch.Generator().manual_seed(5)
+        past, coming = (torch.rand(P, B, steps, generator=draw) for steps in (13, 3))
+        history = State(torch.rand(N, 3, B, 13, generator=draw), past)
+        model.roll_out(
+            history, State(torch.rand(N, 2, B, 3, generator=draw), coming)
+        ).sum().backward()
+        return [p.grad for p in model.parameters() if p.grad is not None]
+
+    before = torch.get_num_threads()
+    torch.set_num_threads(4)
+    try:
+        first = gradients()
+        for _ in range(5):
+            assert all(map(torch.equal, first, gradients()))
+    finally:
+        torch.set_num_threads(before)
+
+
 def test_quantiles_never_cross_and_teach_the_forecast_nothing(make: Make, asked: Question) -> None:
     model = make(levels=LEVELS)
     _, quantiles = model.spread_out(*asked)

@@ -167,7 +167,8 @@ def _compare(
     with screen.training() as (say, watch):
         folder = place.panel or make_panel(out, rules, place.data, say)
         if not _is_same(place.recipe, out / RECIPE):
-            replace_file(out / RECIPE, bytes_writer(rules.to_toml().encode()))
+            # As it was given: a row of another preset fills in what is left out.
+            replace_file(out / RECIPE, bytes_writer(_short(rules).encode()))
         study = Study(out, folder, rules, rules.evaluation.weather, place.tested)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", folder]
         again = shlex.join([*map(str, words), *place.options])

@@ -9,7 +9,8 @@ from torch import Generator
 from forecaster.config import PRESETS, Preset, Recipe
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
-from forecaster.estimators.level import learn_level, level_of
+from forecaster.estimators.level import learn_level, level_of, level_shapes
+from forecaster.estimators.match import Sizes
 from forecaster.estimators.neural import LINEARS, Neural, levels_of
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -50,6 +51,10 @@ class Forecaster(Neural):
     @property
     def _knows_the_usual(self) -> bool:
         return self.recipe.preset == "best" or self.recipe.model.level
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales and of what is usual."""
+        return {**super().shapes(sizes), **(level_shapes(sizes) if self._knows_the_usual else {})}
 
     def suppose(self, lesson: Lesson) -> Learned:
         """Return the graph: the given one, if it fits, or that of the training steps."""

@@ -3,13 +3,20 @@
 import numpy as np
 import torch
 
+from forecaster.clock.clock import WEEK_HOURS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.inputs import scaler_of
 from forecaster.estimators.lesson import Arrays, Lesson
+from forecaster.estimators.match import Sizes
 from forecaster.models.level import Level
 from forecaster.windows.profile import fit_profile
 
 PROFILE, COUNTS = "level.profile", "level.counts"
+
+
+def level_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of what `learn_level` gives."""
+    return {PROFILE: (sizes.N, WEEK_HOURS), COUNTS: ()}
 
 
 def learn_level(lesson: Lesson) -> Arrays:
@@ -23,6 +30,8 @@ def level_of(known: Arrays) -> Level:
     profile, counts = known[PROFILE], known[COUNTS]
     if profile.dtype != np.float32 or counts.dtype != np.bool_:
         raise ArtifactError(f"a level of {profile.dtype} and {counts.dtype}, not float32 and bool")
+    if not np.isfinite(profile).all() or (counts and (profile < 0).any()):
+        raise ArtifactError("a level that no values can have: below zero, or not finite")
     scale = scaler_of(known).values
     parts = map(torch.from_numpy, (profile, scale.mean, scale.deviation))
     return Level(*parts, counts=bool(counts))

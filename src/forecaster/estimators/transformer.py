@@ -3,7 +3,8 @@
 from torch import Generator
 
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
-from forecaster.estimators.level import learn_level, level_of
+from forecaster.estimators.level import learn_level, level_of, level_shapes
+from forecaster.estimators.match import Sizes
 from forecaster.estimators.neural import LINEARS, Neural, levels_of
 from forecaster.models.dense import build_dense
 from forecaster.models.level import Levelled
@@ -13,6 +14,13 @@ from forecaster.models.neurons import NeuronLayout
 
 class Transformer(Neural):
     """The same network without a graph; `model.width` of the recipe says how wide it is."""
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales and of what is usual."""
+        return {
+            **super().shapes(sizes),
+            **(level_shapes(sizes) if self.recipe.model.level else {}),
+        }
 
     def suppose(self, lesson: Lesson) -> Learned:
         """Return what is usual, if deviations from it are forecast."""

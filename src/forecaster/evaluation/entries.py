@@ -145,8 +145,9 @@ def _thresholds(thresholds: Sequence[float]) -> Choice:
 def _grid(estimator: str, recipe: Recipe) -> Choice:
     """Return dropouts and learning rates; DCRNN and the network of `best` have no dropout."""
     options: dict[str, Values] = {}
+    rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
     drops = estimator == "Transformer" or (estimator == "Forecaster" and recipe.preset != "best")
-    for dropout, rate in product(DROPOUTS if drops else (None,), RATES):
+    for dropout, rate in product(DROPOUTS if drops else (None,), rates):
         training = {"training": {"learning_rate": rate}}
         if dropout is None:
             options[f"rate {rate:g}"] = training
@@ -161,6 +162,8 @@ def _grid(estimator: str, recipe: Recipe) -> Choice:
 def _variants(recipe: Recipe, ablations: Ablations) -> dict[str, Values]:
     """Return what each ablation changes, by its name."""
     wanted: dict[str, Values] = {}
+    if recipe.preset == "best" and (ablations.neurons or ablations.positions):
+        raise ConfigError("neurons and positions are those of the paper's network, not of best's")
     for kind in ablations.graph:
         wanted[f"graph {kind}"] = {"graph": {"kind": kind}}
     for lags in ablations.lags:

@@ -17,6 +17,7 @@ from torch import Tensor, nn
 
 from forecaster.models.attention import Attention, Memory, attention_weights, mix
 from forecaster.models.layers import EPSILON, AddNorm, DecoderLayer, EncoderLayer
+from forecaster.models.level import Levelled
 from forecaster.models.network import CityWide, Network
 from forecaster.models.neurons import State
 from forecaster.models.transformer import Transformer
@@ -130,20 +131,25 @@ class Held:
         return self.network.roll_out(history, ahead)
 
     @property
+    def _transformer(self) -> Network:
+        """The network itself, or that which forecasts deviations for it."""
+        return self.network.core if isinstance(self.network, Levelled) else self.network
+
+    @property
     def attends(self) -> bool:
         """Whether there is attention to past steps."""
-        return isinstance(self.network, Transformer)
+        return isinstance(self._transformer, Transformer)
 
     @property
     def encoder(self) -> list[HeldAttention]:
         """The attention of each encoder layer of a Transformer, with what it was asked."""
-        layers = cast(Iterable[EncoderLayer], self.network.encoder)
+        layers = cast(Iterable[EncoderLayer], self._transformer.encoder)
         return [cast(HeldAttention, layer.attention) for layer in layers]
 
     @property
     def histories(self) -> list[HeldAttention]:
         """The attention of each decoder layer to the history, asked once for each step."""
-        layers = cast(Iterable[DecoderLayer], self.network.decoder)
+        layers = cast(Iterable[DecoderLayer], self._transformer.decoder)
         return [cast(HeldAttention, layer.history) for layer in layers]
 
 

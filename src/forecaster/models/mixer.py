@@ -129,8 +129,10 @@ class Mixer(Network):
         shared = torch.cat(
             [part.transpose(0, 1).flatten(1) for part in (ahead.auxiliary, factors)], dim=1
         )
-        hours = hour_of_week(history)[:, -1]
-        everywhere = linear(shared, self.from_all) + self.hour[hours]
+        hours = hour_of_week(history)[:, -1:]
+        # A product: looked up, its gradient would be summed in no fixed order.
+        now = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
+        everywhere = linear(shared, self.from_all) + now @ self.hour
         return linear(torch.cat(seen, dim=2), self.from_location) + everywhere + self.place
 
 
@@ -183,11 +185,8 @@ class SpreadHead(nn.Module):
 
 def count_weights(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int) -> int:
     """Return how many weights the network has at least: those of locations, edges and blocks."""
-    seen = (
-        lags.length
-        + inputs.auxiliary * lags.horizon
-        + WEEK_HOURS
-        + 2 * config.blocks * config.hidden
-    )
+    around = (config.edges + config.factors) * lags.recent
+    seen = lags.length + inputs.auxiliary * lags.horizon + around
+    inner = WEEK_HOURS + 2 * config.blocks * config.hidden
     own = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
-    return own + config.hidden * seen
+    return own + config.hidden * (seen + inner)

@@ -64,7 +64,7 @@ class Task:
 
         As printed it fits demand of the paper's size; a balanced one fits any unit.
         """
-        if isinstance(self.config.eta, float):
+        if self.config.eta != "balanced":
             return self.config.eta
         errors = torch.zeros(4, dtype=torch.float64, device=self.device)
         some = self.train[:: -(-len(self.train) // SAMPLE)]
