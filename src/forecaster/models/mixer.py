@@ -66,11 +66,6 @@ class Mixer(Network):
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
         self.quantiles = SpreadHead(levels, H, K, generator) if levels else None
 
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """Which quantiles there are beside the forecast."""
-        return self.quantiles.levels if self.quantiles is not None else ()
-
     def forward(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
     ) -> Float[Tensor, "N B K"]:

@@ -25,8 +25,9 @@ class Network(nn.Module, ABC):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Which quantiles there are beside the forecast: none."""
-        return ()
+        """Which quantiles there are beside the forecast: those of its head, if it has one."""
+        head = getattr(self, "quantiles", None)
+        return tuple(head.levels) if head is not None else ()
 
     def teach(
         self, history: State, ahead: State, truth: Tensor, *shown: Tensor

@@ -50,11 +50,6 @@ class Transformer(Network):
         head = QuantileHead(levels, layout, inputs.n_locations, linear) if levels else None
         self.quantiles = head
 
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """Which quantiles there are beside the forecast."""
-        return self.quantiles.levels if self.quantiles is not None else ()
-
     def forward(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
     ) -> Float[Tensor, "N B K"]:
