@@ -11,6 +11,7 @@ from forecaster.errors import DataError
 from forecaster.serve import watch
 from forecaster.serve.answer import Answer
 from forecaster.serve.engine import Engine
+from forecaster.serve.problems import Problem
 from forecaster.serve.watch import MAX_RETRY_SECONDS, WATCH_SECONDS, Watch
 from tests.serve.conftest import HOURS, Hands
 
@@ -140,3 +141,32 @@ def test_a_pause_ends_when_there_is_something_new(engine: Engine, clock: Hands) 
     began = time.monotonic()
     asyncio.run(rest())
     assert time.monotonic() - began < 60
+
+
+@pytest.mark.usefixtures("_few")
+def test_what_failed_of_another_run_is_forgotten_once_the_old_one_is_back(
+    engine: Engine, look: Look
+) -> None:
+    look(1)
+    engine.failed = "the model failed"
+    look(1)
+    assert engine.why_not_ready() is None
+
+
+@pytest.mark.usefixtures("_few")
+def test_being_busy_is_no_failure(
+    engine: Engine, look: Look, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def busy(*_: object) -> None:
+        raise Problem(503, "busy", "ask again")
+
+    monkeypatch.setattr(engine, "forecast", busy)
+    look(1)
+    assert engine.failed is None
+
+
+def test_an_answer_that_is_there_already_disturbs_nothing(engine: Engine) -> None:
+    asyncio.run(engine.forecast())
+    before = engine.asked
+    asyncio.run(engine.forecast())
+    assert engine.asked == before

@@ -54,7 +54,7 @@ class Engine:
         self.explainer = Worker(EXPLANATIONS, EXPLAIN_SECONDS)  # so that forecasts need not wait
         self.ledger = Ledger(present.count_steps(ACCURACY_HOURS + 24))
         self.computed = self.reused = 0
-        self.asked = time.monotonic()  # when somebody asked last
+        self.asked = time.monotonic()  # when somebody last asked for what had to be computed
         self.draining = False
         self.failed: str | None = None  # why there is no forecast of the moment
         self.replay_step_seconds: float | None = None  # of a step; None: no replay
@@ -115,7 +115,6 @@ class Engine:
     async def _forecast(
         self, model: Model, overlay: Overlay, origin: int | None
     ) -> tuple[Answer, Feed]:
-        self.asked = time.monotonic()
         feed = self.present.feed(overlay)
         asked = feed.newest if origin is None else origin
         if asked is None or (origin is None and feed.fault is not None):
@@ -138,6 +137,7 @@ class Engine:
             self._answers.move_to_end(key)
             self.reused += 1
             return self._answers[key]
+        self.asked = time.monotonic()
         task = self._pending.get(key)
         if task is None:  # whoever asks for the same meanwhile waits for this one
             task = asyncio.create_task(self._compute(key, model, overlay))

@@ -50,12 +50,14 @@ class Watch:
         if key is None:
             return
         if key == self._seen:
+            engine.failed = None  # of a run that was loaded meanwhile, and is gone
             await self._make_up(engine.model, engine.present.overlay, key.origin)
             return
         try:
             answer, _ = await engine.forecast()
         except Problem as problem:
-            engine.failed = str(problem.detail)
+            if problem.code != "busy":  # others are being answered: there is nothing wrong
+                engine.failed = str(problem.detail)
             raise
         engine.failed = None
         if not answer.provisional:  # else it is asked again
