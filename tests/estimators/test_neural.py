@@ -12,7 +12,14 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.artifact import Run, save_run
-from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, Recipe, TrainingConfig
+from forecaster.config import (
+    DCRNNConfig,
+    GraphConfig,
+    ModelConfig,
+    Recipe,
+    TrainingConfig,
+    change,
+)
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
@@ -169,14 +176,24 @@ def test_C8_P6_a_run_trained_on_a_gpu_answers_the_same_without_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     origins = np.arange(700, HOURS - 2)
-    for kind in NETWORKS:
-        estimator = kind(recipe=STEPS).fit(PANEL, SPLITS)
-        there = estimator.predict(PANEL, origins)
-        estimator.save(tmp_path / kind.__name__)
+    best = change(STEPS, {"preset": "best"}, source="test")
+    for number, estimator in enumerate(
+        [Forecaster(recipe=best), *(k(recipe=STEPS) for k in NETWORKS)]
+    ):
+        there = estimator.fit(PANEL, SPLITS).predict(PANEL, origins)
+        estimator.save(tmp_path / str(number))
         with monkeypatch.context() as bare:
             bare.setattr(torch.cuda, "is_available", lambda: False)
-            here = load_estimator(tmp_path / kind.__name__).predict(PANEL, origins)
+            here = load_estimator(tmp_path / str(number)).predict(PANEL, origins)
         assert np.allclose(here, there, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_T10_two_trainings_of_best_on_a_gpu_are_equal(caplog: pytest.LogCaptureFixture) -> None:
+    best = change(STEPS, {"preset": "best"}, source="test")
+    one, other = (run_of(Forecaster(recipe=best).fit(PANEL, SPLITS)).arrays for _ in range(2))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert "no CUDA graph" not in caplog.text
 
 
 # --------------------------------------------------------------- weights of another network
