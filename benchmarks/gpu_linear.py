@@ -1,7 +1,6 @@
 """The block-sparse product on a GPU against the memory it must move and against dense products."""
 
 from collections.abc import Callable
-from itertools import product
 from unittest.mock import patch
 
 import numpy as np
@@ -14,33 +13,41 @@ from forecaster.kernels import gpu, norm
 from forecaster.kernels.gpu import Tiles
 from forecaster.kernels.norm import add_norm
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.kernels.product import block_product
+from forecaster.kernels.product import block_product, block_products
 
 LOCATIONS, NEURONS, DEGREE, COLUMNS = 996, 4, 2.5, 64 * 76  # section 3.2.1; 64 windows
 AUXILIARY = 64
 SETS = 3  # of inputs, taken in turns: none finds its own in the cache
 EXACT = 1e-5  # ‖found − exact‖ / ‖exact‖ that float32 may show
-STATES = {"forward": 2, "both": 5}  # that must move: x and y; then ∂y, x once more and ∂x
-TILES = tuple(product((256, 512, 1024), (128, 256, 512), (1, 2, 4, 8)))
-NORM_TILES = ((32, 128, 4), (64, 128, 8), (32, 256, 8), (64, 256, 16), (16, 256, 4))
+PARTS = "forward", "both"
+# Columns, columns a warp, locations side by side.
+TILES = {
+    "FORWARD": (
+        (256, 256, 1), (512, 256, 1), (128, 128, 4), (128, 128, 8), (256, 256, 4),
+    ),
+    "BACKWARD": ((128, 128, 1), (256, 256, 1), (128, 128, 4)),
+}  # fmt: skip
+NORM_TILES = ((32, 128, 4), (64, 128, 8))
 
 Found = tuple[list[str], list[Result]]
+Multiply = Callable[[Tensor], tuple[Tensor, ...]]
 
 
 def measure_linear() -> Found:
     """Compare the product with its floor, the masked dense one, and dense ones of fewer bits."""
     rate, notes = copy_rate(), [f"error against float64: {_error():.1e} (at most {EXACT:g})", ""]
     seconds = medians(_sparse_jobs(torch.float32) | _sparse_jobs(torch.bfloat16))
+    seconds |= medians(_sparse_jobs(torch.float32, 3) | _sparse_jobs(torch.bfloat16, 3))
     seconds |= medians(_dense_jobs())
     taken = {name: total / SETS for name, total in seconds.items()}
-    floors = {(n, part): _floor(n, part, rate) for n in ("float32", "bfloat16") for part in STATES}
+    floors = {(n, part): _floor(n, part, rate) for n in ("float32", "bfloat16") for part in PARTS}
     notes += [f"copy: {rate / 1e12:.2f} TB/s", "", "| | forward, µs | forward + backward, µs |"]
     notes += ["|---|---|---|"]
     for name in dict.fromkeys(key.rsplit(", ", 1)[0] for key in taken):
-        both = (f"{taken[f'{name}, {part}'] * 1e6:.0f}" for part in STATES)
+        both = (f"{taken[f'{name}, {part}'] * 1e6:.0f}" for part in PARTS)
         notes.append(f"| {name} | {' | '.join(both)} |")
     for kind in ("float32", "bfloat16"):
-        parts = (f"{floors[kind, part] * 1e6:.0f}" for part in STATES)
+        parts = (f"{floors[kind, part] * 1e6:.0f}" for part in PARTS)
         notes.append(f"| floor, {kind} | {' | '.join(parts)} |")
     return notes, _judge(taken, floors)
 
@@ -62,27 +69,34 @@ def _judge(taken: dict[str, float], floors: dict[tuple[str, str], float]) -> lis
         results.append(Result(f"dense bf16, {part}", round(ratio, 3), "sparse in bf16"))
         share = half / floors["bfloat16", part]
         results.append(Result(f"sparse bf16, {part}", round(share, 3), against))
+        for kind in ("float32", "bfloat16"):
+            saved = 3 * taken[f"sparse, {kind}, {part}"] / taken[f"sparse × 3, {kind}, {part}"]
+            name = f"three products, {kind}, {part}"
+            results.append(Result(name, round(saved, 3), "three of one state together"))
     return results
 
 
 def tune() -> Found:
-    """Try every tile of both programs and of the norm; nothing is kept."""
+    """Try the tiles of both programs, for one product and for three, and of the norm."""
     notes = []
     for dtype in (torch.float32, torch.bfloat16):
-        for name, part in (("FORWARD", "forward"), ("BACKWARD", "both")):
-            found = []
-            for columns, per_warp, locations in TILES:
-                if per_warp > columns or (name == "BACKWARD" and per_warp < columns):
-                    continue  # the sums over columns want one warp
-                with patch.object(gpu, name, Tiles(columns, per_warp, locations)):
-                    job = _sparse_jobs(dtype)[f"{_name(dtype)}, {part}"]
-                    taken = medians({"job": job})["job"] / SETS
-                found.append(
-                    (taken, f"{columns} columns, {per_warp} a warp, {locations} locations")
-                )
-            notes += _fastest(f"{name}, {part}, {dtype}", found)
+        for count in (1, 3):
+            made = _sparse_jobs(dtype, count)
+            for tiles, part in (("FORWARD", "forward"), ("BACKWARD", "both")):
+                job = made[f"{_name(dtype, count)}, {part}"]
+                tried = {str(tile): _with_tile(tiles, tile, job) for tile in TILES[tiles]}
+                found = [(taken / SETS, tile) for tile, taken in medians(tried).items()]
+                notes += _fastest(f"{tiles}, {count} × {part}, {dtype}", found)
         notes += _fastest(f"norm, {dtype}", [_time_norm(dtype, tile) for tile in NORM_TILES])
     return notes, []
+
+
+def _with_tile(name: str, tile: tuple[int, int, int], job: Job) -> Job:
+    def run() -> object:
+        with patch.object(gpu, name, Tiles(*tile)):
+            return job()
+
+    return run
 
 
 def measure_norm() -> Found:
@@ -97,7 +111,7 @@ def measure_norm() -> Found:
 
 
 def _fastest(title: str, found: list[tuple[float, str]]) -> list[str]:
-    return ["", title, *(f"{taken * 1e6:8.1f} µs  {what}" for taken, what in sorted(found)[:8])]
+    return ["", title, *(f"{taken * 1e6:8.1f} µs  {what}" for taken, what in sorted(found))]
 
 
 def _time_norm(dtype: torch.dtype, tile: tuple[int, int, int]) -> tuple[float, str]:
@@ -117,11 +131,13 @@ def _time_norm(dtype: torch.dtype, tile: tuple[int, int, int]) -> tuple[float, s
         return medians({"norm": job})["norm"], f"{rows} × {columns}, {warps} warps"
 
 
-def _sparse_jobs(dtype: torch.dtype) -> dict[str, Job]:
+def _sparse_jobs(dtype: torch.dtype, count: int = 1) -> dict[str, Job]:
+    """Return the products of a state with some weights."""
     pattern = random_pattern(LOCATIONS)
-    weight = _draw(pattern.n_edges, NEURONS, NEURONS, dtype=dtype)
+    weights = [_draw(pattern.n_edges, NEURONS, NEURONS, dtype=dtype) for _ in range(count)]
     states = [_draw(LOCATIONS, NEURONS, COLUMNS, dtype=dtype) for _ in range(SETS)]
-    return _jobs(_name(dtype), lambda x: block_product(weight, x, pattern), weight, states)
+    name = _name(dtype, count)
+    return _jobs(name, lambda x: block_products(weights, x, pattern), weights, states)
 
 
 def _dense_jobs() -> dict[str, Job]:
@@ -135,23 +151,23 @@ def _dense_jobs() -> dict[str, Job]:
         weight = _draw(width, width, dtype=dtype)
         states = [_draw(width, COLUMNS, dtype=dtype) for _ in range(SETS)]
         multiply = _dense_product(weight, masked=name == "masked dense")
-        made = _jobs(name, multiply, weight, states)
+        made = _jobs(name, multiply, [weight], states)
         jobs |= {key: _with_precision(precision, job) for key, job in made.items()}
     return jobs
 
 
-def _dense_product(weight: Tensor, *, masked: bool) -> Callable[[Tensor], Tensor]:
+def _dense_product(weight: Tensor, *, masked: bool) -> Multiply:
     if not masked:
-        return lambda x: weight @ x
+        return lambda x: (weight @ x,)
     mask = (torch.rand_like(weight) < (1 + DEGREE) / LOCATIONS).to(weight)
-    return lambda x: (weight * mask) @ x
+    return lambda x: ((weight * mask) @ x,)
 
 
 def _jobs(
-    name: str, multiply: Callable[[Tensor], Tensor], weight: Tensor, states: list[Tensor]
+    name: str, multiply: Multiply, weights: list[Tensor], states: list[Tensor]
 ) -> dict[str, Job]:
-    """Return the product of all states, and the same with its gradients."""
-    grads = [torch.randn_like(multiply(x).detach()) for x in states]
+    """Return the products of all states, and the same with their gradients."""
+    grads = [[torch.randn_like(y) for y in multiply(x.detach())] for x in states]
 
     def forward() -> object:
         with torch.no_grad():
@@ -159,7 +175,7 @@ def _jobs(
 
     def both() -> object:
         pairs = zip(states, grads, strict=True)
-        return [torch.autograd.grad(multiply(x), (weight, x), g) for x, g in pairs]
+        return [torch.autograd.grad(multiply(x), (*weights, x), g) for x, g in pairs]
 
     return {f"{name}, forward": forward, f"{name}, both": both}
 
@@ -215,12 +231,14 @@ def random_pattern(locations: int, degree: float = DEGREE) -> BlockPattern:
 
 
 def _floor(kind: str, part: str, rate: float) -> float:
+    states = {"forward": 2, "both": 5}  # that must move: x and y; then ∂y, x once more and ∂x
     size = 4 if kind == "float32" else 2
-    return STATES[part] * LOCATIONS * NEURONS * COLUMNS * size / rate
+    return states[part] * LOCATIONS * NEURONS * COLUMNS * size / rate
 
 
-def _name(dtype: torch.dtype) -> str:
-    return f"sparse, {str(dtype).removeprefix('torch.')}"
+def _name(dtype: torch.dtype, count: int = 1) -> str:
+    several = "" if count == 1 else f" × {count}"
+    return f"sparse{several}, {str(dtype).removeprefix('torch.')}"
 
 
 def _draw(*shape: int, dtype: torch.dtype = torch.float32) -> Tensor:

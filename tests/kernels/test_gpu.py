@@ -56,6 +56,46 @@ def assert_exact(t: SimpleNamespace, pattern: BlockPattern, *, relu: bool) -> No
         assert (a.double() - b).norm() <= CLOSE[t.state.dtype] * b.norm()
 
 
+def draw_several(
+    pattern: BlockPattern,
+    sizes: tuple[int, int, int],
+    count: int,
+    dtype: torch.dtype,
+    device: str = "cpu",
+) -> tuple[list[Tensor], list[Tensor], SimpleNamespace]:
+    """Return some weights and gradients that all differ, and one state."""
+    t = draw(pattern, sizes, dtype, device)
+    weights = [t.weight.roll(shift, dims=0) for shift in range(count)]
+    return weights, [t.grad.roll(shift, dims=2) for shift in range(count)], t
+
+
+def assert_together(
+    pattern: BlockPattern,
+    sizes: tuple[int, int, int],
+    count: int,
+    dtype: torch.dtype,
+    device: str = "cpu",
+) -> None:
+    """Compare several products of one state and their gradients with exact ones."""
+    weights, grads, t = draw_several(pattern, sizes, count, dtype, device)
+    pattern = pattern.to(t.state.device)
+    ys = gpu.forward_together(weights, t.state, pattern)
+    dw, dx = gpu.gradients_together(grads, weights, t.state, pattern, (True, True))
+    assert dx is not None
+    ws, gs, x = [w.double() for w in weights], [g.double() for g in grads], t.state.double()
+    pairs = [
+        (y, reference.forward(w, x, pattern, None, False)) for y, w in zip(ys, ws, strict=True)
+    ]
+    for found, g in zip(dw, gs, strict=True):
+        assert found is not None
+        pairs.append((found, reference.weight_gradient(g, x, pattern)))
+    each = [reference.state_gradient(g, w, pattern) for g, w in zip(gs, ws, strict=True)]
+    pairs.append((dx, torch.stack(each).sum(dim=0)))
+    for a, b in pairs:
+        assert a.dtype == dtype
+        assert (a.double() - b).norm() <= CLOSE[dtype] * b.norm()
+
+
 # --------------------------------------------------------------------------- in the interpreter
 
 
@@ -94,8 +134,33 @@ def test_several_locations_of_one_program_give_the_same_bits(
     t = draw(figure, (3, 2, 19), torch.float32)
     alone = compute(t, figure, relu=True)
     monkeypatch.setattr(gpu, "PROGRAMS", 0)  # however few there are: 4 of 5 locations, then 1
+    for name in ("FORWARD", "BACKWARD"):
+        monkeypatch.setattr(gpu, name, gpu.Tiles(128, 128, locations=4))
     for a, b in zip(compute(t, figure, relu=True), alone, strict=True):
         assert torch.equal(a, b)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("dtype", list(CLOSE), ids=str)
+@pytest.mark.parametrize(("count", "sizes"), [(2, (4, 4, 41)), (3, (5, 2, 19)), (3, (1, 6, 7))])
+def test_products_of_one_state_are_those_of_each_weight(
+    count: int, sizes: tuple[int, int, int], dtype: torch.dtype, figure: BlockPattern
+) -> None:
+    assert_together(figure, sizes, count, dtype)
+
+
+@pytest.mark.usefixtures("interpreted")
+@pytest.mark.parametrize("needed", [(True, False), (False, True)])
+def test_gradients_of_several_products_are_none_where_not_needed(
+    needed: tuple[bool, bool], figure: BlockPattern
+) -> None:
+    weights, grads, t = draw_several(figure, (3, 2, 7), 2, torch.float32)
+    whole, x_whole = gpu.gradients_together(grads, weights, t.state, figure, (True, True))
+    found, x_found = gpu.gradients_together(grads, weights, t.state, figure, needed)
+    assert [dw is not None for dw in found] == [needed[0]] * 2
+    assert (x_found is not None) == needed[1]
+    for a, b in zip((*found, x_found), (*whole, x_whole), strict=True):
+        assert a is None or torch.equal(a, b)
 
 
 @pytest.mark.usefixtures("interpreted")
@@ -224,6 +289,16 @@ def test_compiled_programs_are_exact_but_for_rounding(
 
 
 @pytest.mark.gpu
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("count", [2, 3])
+def test_compiled_products_of_one_state_are_those_of_each_weight(
+    count: int, dtype: torch.dtype
+) -> None:
+    for sizes in [(4, 4, 4864), (5, 7, 67)]:
+        assert_together(GRAPHS["random"], sizes, count, dtype, "cuda")
+
+
+@pytest.mark.gpu
 @pytest.mark.parametrize("hub", [17, 996])
 def test_compiled_programs_repeat_their_bits_at_hubs(hub: int) -> None:
     pairs = np.array([(0, n) for n in range(1, hub)])
@@ -232,3 +307,16 @@ def test_compiled_programs_repeat_their_bits_at_hubs(hub: int) -> None:
     assert_exact(t, star, relu=False)
     first, second = (compute(t, star, relu=True) for _ in range(2))
     assert all(torch.equal(a, b) for a, b in zip(first, second, strict=True))
+
+
+@pytest.mark.gpu
+def test_compiled_products_of_one_state_repeat_their_bits() -> None:
+    pairs = np.random.default_rng(7).integers(0, 996, (1245, 2))
+    pattern = BlockPattern.from_pairs(996, pairs).to(torch.device("cuda"))
+    assert_together(pattern, (4, 4, 4864), 3, torch.float32, "cuda")
+    weights, grads, t = draw_several(pattern, (4, 4, 4864), 3, torch.float32, "cuda")
+    first, second = (
+        gpu.gradients_together(grads, weights, t.state, pattern, (True, True)) for _ in range(2)
+    )
+    assert torch.equal(torch.stack(first[0]), torch.stack(second[0]))
+    assert torch.equal(first[1], second[1])

@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 
 import pytest
@@ -8,7 +9,8 @@ from forecaster.kernels import norm
 from forecaster.kernels.norm import add_norm, norm_is_fused
 
 EPSILON = 1e-5
-CLOSE = {torch.float64: 1e-14, torch.float32: 2e-6, torch.bfloat16: 1e-2}  # of the norm
+# Of the norm; a compiled program sums in another order, hence some hundred roundings.
+CLOSE = {torch.float64: 5e-14, torch.float32: 2e-6, torch.bfloat16: 1e-2}
 # N, C, A, B, T: one tile; several tiles, none of them full; no locations; no auxiliary neurons
 SIZES = [(7, 4, 6, 5, 3), (13, 5, 3, 1, 131), (0, 0, 6, 5, 3), (5, 2, 0, 3, 2)]
 
@@ -56,7 +58,9 @@ def assert_torchs_own(inputs: list[Tensor]) -> None:
     found, expected = differentiate(by_programs, inputs), differentiate(by_torch, inputs)
     for a, b in zip(found, expected, strict=True):
         assert a.dtype == dtype
-        assert (a.double() - b).norm() <= CLOSE[dtype] * b.double().norm()
+        # Gradients of few neurons cancel: what is left has the roundings of what came in, √numel.
+        size = max(float(b.double().norm()), math.sqrt(b.numel()))
+        assert float((a.double() - b).norm()) <= CLOSE[dtype] * size
 
 
 @pytest.mark.usefixtures("interpreted")

@@ -13,7 +13,7 @@ from torch import Tensor
 from forecaster.errors import ConfigError
 from forecaster.kernels import reference
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.kernels.product import BACKENDS, block_product
+from forecaster.kernels.product import BACKENDS, block_product, block_products
 from tests.kernels.conftest import GRAPHS
 
 Dense = Callable[..., Tensor]
@@ -177,6 +177,45 @@ def test_tensors_that_are_not_contiguous_give_the_same(figure: BlockPattern, bac
         assert torch.equal(a, b)
 
 
+# --------------------------------------------------------------------- several of one state
+
+
+@pytest.mark.parametrize("count", [1, 2, 3, 4])
+def test_several_products_of_one_state_are_each_ones_with_their_gradients(
+    count: int, figure: BlockPattern, backend: str
+) -> None:
+    weight, state, _ = draw(figure, 3, 2, 11, torch.float64)
+    weights = [(weight.detach() * (k + 1)).requires_grad_() for k in range(count)]
+    found = block_products(weights, state, figure, backend=backend)
+    expected = [block_product(w, state, figure, backend="reference") for w in weights]
+    torch.testing.assert_close(found, tuple(expected))
+    grads = [torch.randn_like(y) for y in expected]
+    inputs = *weights, state
+    found_grads = torch.autograd.grad(found, inputs, grads)
+    torch.testing.assert_close(found_grads, torch.autograd.grad(expected, inputs, grads))
+
+
+def test_a_product_that_nobody_asks_about_has_no_say(figure: BlockPattern, backend: str) -> None:
+    weight, state, _ = draw(figure, 3, 2, 7, torch.float64)
+    first, _ = block_products([weight, weight.detach()], state, figure, backend=backend)
+    alone = block_product(weight, state, figure, backend="reference")
+    grad = torch.randn_like(alone)
+    torch.testing.assert_close(
+        torch.autograd.grad(first, (weight, state), grad),
+        torch.autograd.grad(alone, (weight, state), grad),
+    )
+
+
+def test_a_second_derivative_of_several_products_is_refused(
+    figure: BlockPattern, backend: str
+) -> None:
+    weight, state, _ = draw(figure, 3, 2, 7)
+    y = torch.stack(block_products([weight, weight], state, figure, backend=backend))
+    (first,) = torch.autograd.grad(y.square().sum(), state, create_graph=True)
+    with pytest.raises(RuntimeError, match="once_differentiable"):
+        first.sum().backward()
+
+
 # --------------------------------------------------------------------------------- gradients
 
 
@@ -304,6 +343,12 @@ def test_everything_that_does_not_fit_is_named_at_once(figure: BlockPattern) -> 
         unchecked(weight, state, figure, bias)
     assert "blocks read 3 neurons, locations have 2" in str(refusal.value)
     assert "bias is [5, 4], not locations × outputs [5, 5]" in str(refusal.value)
+
+
+def test_several_weights_of_different_shapes_are_refused(figure: BlockPattern) -> None:
+    weights, state = [torch.zeros(11, 5, 3), torch.zeros(11, 2, 3)], torch.zeros(5, 3, 7)
+    with pytest.raises(ConfigError, match="weights of 2 shapes"):
+        inspect.unwrap(block_products)(weights, state, figure)
 
 
 def test_mixed_numbers_are_refused(figure: BlockPattern) -> None:

@@ -13,7 +13,7 @@ def test_a_program_leaves_the_rows_of_others_alone(figure: BlockPattern) -> None
     weight, state = torch.randn(figure.n_edges, 2, 3), torch.randn(5, 3, 19)
     y, order = torch.full((5, 2, 19), 7.0), torch.tensor([3, 0, 4, 1, 2])
     programs.sum_blocks[(1, 1)](
-        y, weight, state, y, figure.source, figure.starts, order, 5, 19,
+        (y,), (weight,), state, y, figure.source, figure.starts, order, 5, 19,
         OUT=2, C=3, BIAS=False, RELU=False, NUMBER=programs.tl.float32, BLOCK=16, GROUP=2,
     )  # fmt: skip
     assert (y[[4, 1, 2]] == 7.0).all()  # they come later in the order
@@ -28,8 +28,8 @@ def test_blocks_of_columns_write_what_they_add_side_by_side(figure: BlockPattern
     weight, E = torch.zeros(figure.n_edges, 2, 3), figure.n_edges
     parts, bias = torch.full((2, E, 2, 3), torch.nan), torch.full((2, 5, 2), torch.nan)
     programs.sum_gradients[(5, 2)](
-        state, parts, bias, grad, grad, weight, state,
-        figure.source, figure.reverse, figure.starts, torch.arange(5), 5, 19,
+        state, (parts,), bias, (grad,), grad, (weight,), state,
+        figure.source, figure.reverse, figure.starts, torch.arange(5), 5, E, 19,
         OUT=2, C=3, STATE=False, WEIGHT=True, BIAS=True, RELU=False,
         NUMBER=programs.tl.float32, BLOCK=16, GROUP=1,
     )  # fmt: skip

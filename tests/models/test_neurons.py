@@ -1,10 +1,12 @@
+from collections.abc import Sequence
+
 import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError
-from forecaster.models.neurons import NeuronLayout, State, split_heads
+from forecaster.models.neurons import NeuronLayout, State, answer_together, split_heads
 
 
 def test_the_papers_worked_figure_has_five_and_nine_neurons() -> None:
@@ -68,3 +70,33 @@ def test_a_state_is_its_neurons_in_their_order() -> None:
     assert torch.equal(state.signal[3, 2], neurons[3 * 4 + 2])
     assert torch.equal(state.auxiliary[5], neurons[33])
     assert torch.equal(state.join(), neurons)
+
+
+class Times(torch.nn.Module):
+    """Multiplies every neuron by a number."""
+
+    def __init__(self, factor: int) -> None:
+        super().__init__()
+        self.factor = factor
+
+    def forward(self, x: State) -> State:
+        return x.each(lambda part: self.factor * part)
+
+
+class JointTimes(Times):
+    """One that counts how often it is asked together with others."""
+
+    asked = 0
+
+    def answer_with(self, others: Sequence[torch.nn.Module], x: State) -> tuple[State, ...]:
+        self.asked += 1
+        return tuple(layer(x) for layer in (self, *others))
+
+
+@pytest.mark.parametrize("kind", [Times, JointTimes])
+def test_layers_answer_in_their_order_and_at_once_where_they_can(kind: type[Times]) -> None:
+    layers = [kind(2), kind(3), kind(5)]
+    x = State(torch.ones(7, 1, 2, 3), torch.ones(11, 2, 3))
+    answers = answer_together(layers, x)
+    assert [answer.auxiliary[0, 0, 0].item() for answer in answers] == [2, 3, 5]
+    assert getattr(layers[0], "asked", 1) == 1

@@ -5,7 +5,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from forecaster.errors import ArtifactError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.sparse_linear import DenseLinear, SparseLinear
@@ -209,3 +209,34 @@ def test_a_graph_of_other_locations_is_refused(
     message = f"{sizes[0]} locations in and {sizes[1]} out, a graph of 7"
     with pytest.raises(ArtifactError, match=message):
         SparseLinear(inputs, outputs, pattern, generator)
+
+
+# ------------------------------------------------------------------------------ several layers
+
+
+def test_layers_asked_together_answer_as_each_alone(
+    pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
+) -> None:
+    layout = NeuronLayout(7, 4, 6)
+    layers = [
+        SparseLinear(layout, layout, pattern, generator, bias=False).double() for _ in range(3)
+    ]
+    x = states(layout, 13)
+    for found, layer in zip(layers[0].answer_with(layers[1:], x), layers, strict=True):
+        expected = layer(x)
+        torch.testing.assert_close(found.signal, expected.signal)
+        torch.testing.assert_close(found.auxiliary, expected.auxiliary)
+        assert found.signal.is_contiguous()
+        assert found.auxiliary.is_contiguous()
+
+
+def test_a_layer_with_a_bias_is_not_asked_together_with_others(
+    pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
+) -> None:
+    layout = NeuronLayout(7, 4, 6)
+    plain, biased = (
+        SparseLinear(layout, layout, pattern, generator, bias=bias).double()
+        for bias in (False, True)
+    )
+    with pytest.raises(ConfigError, match="without bias"):
+        plain.answer_with([biased], states(layout, 2))

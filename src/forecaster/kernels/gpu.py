@@ -3,7 +3,7 @@
 Triton is loaded when a GPU first asks for it: nothing else needs it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import cache
@@ -29,13 +29,14 @@ class Tiles:
 
     columns: int  # at most
     columns_per_warp: int
-    locations: int  # one after the other, where there are enough of them
+    locations: int  # side by side, where there are enough of them
 
 
 # Eight columns for each thread: 16 bytes wide loads in bfloat16, two of them in float32.
-FORWARD = Tiles(columns=512, columns_per_warp=256, locations=4)
-# One warp, so that the sums over columns need no barrier; twice the columns for half the sums.
-BACKWARD = Tiles(columns=512, columns_per_warp=512, locations=4)
+FORWARD = Tiles(columns=512, columns_per_warp=256, locations=1)
+# One warp, so that the sums over columns need no barrier.
+BACKWARD = Tiles(columns=256, columns_per_warp=256, locations=1)
+TOGETHER = 3  # products of one state whose sums fit the registers
 
 
 def forward(
@@ -46,13 +47,15 @@ def forward(
     relu: bool,
 ) -> Float[Tensor, "N O R"]:
     """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
-    (N, _, R), outputs = state.shape, weight.shape[1]
-    y = state.new_empty(N, outputs, R)
-    if y.numel():
-        launch = _launcher("sum_blocks", FORWARD, weight, state)
-        edges = pattern.source, pattern.starts, pattern.walk
-        launch(y, weight, state, _or_any(bias, y), *edges, N, R, BIAS=bias is not None, RELU=relu)
+    (y,) = _multiply((weight,), state, pattern, bias, relu)
     return y
+
+
+def forward_together(
+    weights: Sequence[Float[Tensor, "E O C"]], state: Float[Tensor, "N C R"], pattern: BlockPattern
+) -> tuple[Float[Tensor, "N O R"], ...]:
+    """Return y_i = Σ_j W_ij x_j of every weight; x is read once for all."""
+    return _multiply(weights, state, pattern, None, False)
 
 
 def gradients(
@@ -73,22 +76,66 @@ def gradients(
         pattern: which locations feed which.
         needed: whether the gradients of weight, state and bias are.
     """
+    (dw,), dx, db = _differentiate((grad,), (weight,), state, y, pattern, needed)
+    return dw, dx, db
+
+
+def gradients_together(
+    grads: Sequence[Float[Tensor, "N O R"]],
+    weights: Sequence[Float[Tensor, "E O C"]],
+    state: Float[Tensor, "N C R"],
+    pattern: BlockPattern,
+    needed: tuple[bool, bool],
+) -> tuple[tuple[Tensor | None, ...], Tensor | None]:
+    """Return ∂W of every weight and ∂x, the sum over all of them, as far as they are needed."""
+    dw, dx, _ = _differentiate(grads, weights, state, None, pattern, (*needed, False))
+    return dw, dx
+
+
+def _multiply(
+    weights: Sequence[Tensor],
+    state: Tensor,
+    pattern: BlockPattern,
+    bias: Tensor | None,
+    relu: bool,
+) -> tuple[Tensor, ...]:
+    (N, _, R), outputs = state.shape, weights[0].shape[1]
+    ys = tuple(state.new_empty(N, outputs, R) for _ in weights)
+    if ys[0].numel():
+        launch = _launcher("sum_blocks", FORWARD, weights[0], state)
+        edges = pattern.source, pattern.starts, pattern.walk
+        inputs = tuple(weights), state, _or_any(bias, state)
+        launch(ys, *inputs, *edges, N, R, BIAS=bias is not None, RELU=relu)
+    return ys
+
+
+def _differentiate(
+    grads: Sequence[Tensor],
+    weights: Sequence[Tensor],
+    state: Tensor,
+    y: Tensor | None,
+    pattern: BlockPattern,
+    needed: tuple[bool, bool, bool],
+) -> tuple[tuple[Tensor | None, ...], Tensor | None, Tensor | None]:
+    """Return ∂W of every weight, ∂x and ∂b, as far as they are needed."""
     for_weight, for_state, for_bias = needed
-    (N, _, R), outputs = state.shape, weight.shape[1]
-    columns = _columns(BACKWARD, weight, state)
-    tiles = -(-R // columns)
+    (N, _, R), blocks = state.shape, weights[0].shape
+    tiles = -(-R // _columns(BACKWARD, weights[0], state))
     sums = torch.float64 if state.dtype == torch.float64 else torch.float32
     dx = torch.empty_like(state) if for_state else None
-    dw = state.new_empty(tiles, *weight.shape, dtype=sums) if for_weight else None
-    db = state.new_empty(tiles, N, outputs, dtype=sums) if for_bias else None
+    dw = state.new_empty(len(weights), tiles, *blocks, dtype=sums) if for_weight else None
+    db = state.new_empty(tiles, N, blocks[1], dtype=sums) if for_bias else None
     if R:
-        launch = _launcher("sum_gradients", BACKWARD, weight, state)
-        places = (_or_any(gradient, grad) for gradient in (dx, dw, db))
+        launch = _launcher("sum_gradients", BACKWARD, weights[0], state)
+        each = (state,) * len(weights) if dw is None else dw.unbind()
+        places = _or_any(dx, state), each, _or_any(db, state)
+        inputs = tuple(grads), _or_any(y, state), tuple(weights), state
         edges = pattern.source, pattern.reverse, pattern.starts, pattern.walk
         flags = {"STATE": for_state, "WEIGHT": for_weight, "BIAS": for_bias}
-        inputs = grad, _or_any(y, grad), weight, state
-        launch(*places, *inputs, *edges, N, R, **flags, RELU=y is not None)
-    return _add_up(dw, state.dtype), dx, _add_up(db, state.dtype)
+        launch(*places, *inputs, *edges, N, blocks[0], R, **flags, RELU=y is not None)
+    dtype = state.dtype
+    found = (None,) * len(weights) if dw is None else _add_up(dw, dtype).unbind()
+    return found, dx, None if db is None else _add_up(db[None], dtype)[0]
 
 
 @cache
@@ -134,7 +181,7 @@ def _launcher(name: str, tiles: Tiles, weight: Tensor, state: Tensor) -> Callabl
     number = language.float64 if state.dtype == torch.float64 else language.float32
 
     def launch(*arguments: Any, **flags: bool) -> None:
-        options = {"num_warps": max(columns // tiles.columns_per_warp, 1), "num_stages": 1}
+        options = {"num_warps": max(columns * group // tiles.columns_per_warp, 1), "num_stages": 1}
         with on_device_of(state):
             program = getattr(programs(), name)[-(-N // group), across]
             # Fused multiply-adds in all versions, whatever their default.
@@ -157,11 +204,9 @@ def _columns(tiles: Tiles, weight: Tensor, state: Tensor) -> int:
     return columns
 
 
-def _add_up(parts: Tensor | None, dtype: torch.dtype) -> Tensor | None:
-    """Return the sum over all tiles, always in the same order."""
-    if parts is None:
-        return None
-    return (parts[0] if len(parts) == 1 else parts.sum(dim=0)).to(dtype)
+def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return the sums over all tiles, the second axis, always in the same order."""
+    return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(dim=1)).to(dtype)
 
 
 def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:

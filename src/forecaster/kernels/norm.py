@@ -18,7 +18,7 @@ from torch.autograd.function import once_differentiable
 from forecaster.kernels.choice import choose_backend
 from forecaster.kernels.gpu import on_device_of
 
-ROWS, COLUMNS, WARPS = 64, 128, 8  # of a program: 32 numbers of each input for a thread
+ROWS, COLUMNS, WARPS = 32, 128, 4  # of a program: 32 numbers of each input for a thread
 BLOCKS, STEPS = 64, 32  # of rows and columns, where the statistics of all blocks are joined
 
 Parts = tuple[Float[Tensor, "N C B T"], Float[Tensor, "A B T"]]  # of a state: signal, auxiliary

@@ -1,5 +1,6 @@
 """The product behind every sparse layer: y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j (section 2.3)."""
 
+from collections.abc import Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import torch
@@ -35,6 +36,29 @@ def block_product(
     _refuse_misfits(weight, state, pattern, bias)
     inputs = weight, state, bias, pattern.to(state.device), relu, _choose(backend, state)
     return _BlockProduct.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+
+
+def block_products(
+    weights: Sequence[Float[Tensor, "E O C"]],
+    state: Float[Tensor, "N C R"],
+    pattern: BlockPattern,
+    *,
+    backend: str | None = None,
+) -> tuple[Float[Tensor, "N O R"], ...]:
+    """Return y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j of every weight, all of one shape.
+
+    Where a backend can, the state is read once for all of them, and its gradient written once.
+    """
+    for weight in weights:
+        _refuse_misfits(weight, state, pattern, None)
+    shapes = {tuple(weight.shape) for weight in weights}
+    if len(shapes) > 1:
+        raise ConfigError(f"block_products: weights of {len(shapes)} shapes {shapes}; give one")
+    chosen = _choose(backend, state)
+    if isinstance(chosen, FusedBackend) and 1 < len(weights) <= chosen.TOGETHER:
+        inputs = state, pattern.to(state.device), chosen, *weights
+        return _BlockProducts.apply(*inputs)  # type: ignore[no-any-return, no-untyped-call]
+    return tuple(block_product(weight, state, pattern, backend=backend) for weight in weights)
 
 
 @runtime_checkable
@@ -73,7 +97,9 @@ class Backend(Protocol):
 
 @runtime_checkable
 class FusedBackend(Protocol):
-    """A backend that finds all gradients in one pass."""
+    """A backend that finds all gradients in one pass, and those of several products at once."""
+
+    TOGETHER: int  # products of one state, at most
 
     def forward(
         self,
@@ -96,6 +122,26 @@ class FusedBackend(Protocol):
         needed: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
         """Return those of ∂W, ∂x and ∂b that are needed; y is given if it was cut at zero."""
+        ...
+
+    def forward_together(
+        self,
+        weights: Sequence[Float[Tensor, "E O C"]],
+        state: Float[Tensor, "N C R"],
+        pattern: BlockPattern,
+    ) -> tuple[Float[Tensor, "N O R"], ...]:
+        """Return y_i = Σ_j W_ij x_j of every weight."""
+        ...
+
+    def gradients_together(
+        self,
+        grads: Sequence[Float[Tensor, "N O R"]],
+        weights: Sequence[Float[Tensor, "E O C"]],
+        state: Float[Tensor, "N C R"],
+        pattern: BlockPattern,
+        needed: tuple[bool, bool],
+    ) -> tuple[tuple[Tensor | None, ...], Tensor | None]:
+        """Return ∂W of every weight and ∂x, the sum over all, as far as they are needed."""
         ...
 
 
@@ -137,6 +183,33 @@ class _BlockProduct(torch.autograd.Function):
             grad.sum(dim=2) if for_bias else None,
             *(None,) * 3,
         )
+
+
+class _BlockProducts(torch.autograd.Function):
+    """Several products of one state, and those of their gradients that are asked for."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
+        state, pattern, backend, *weights = inputs
+        state, weights = state.contiguous(), [weight.contiguous() for weight in weights]
+        ctx.save_for_backward(state, *weights)
+        ctx.pattern, ctx.backend = pattern, backend
+        ys: tuple[Tensor, ...] = backend.forward_together(weights, state, pattern)
+        return ys
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        state, *weights = ctx.saved_tensors
+        for_state, _, _, *for_weights = ctx.needs_input_grad
+        dw, dx = ctx.backend.gradients_together(
+            [grad.contiguous() for grad in grads],
+            weights,
+            state,
+            ctx.pattern,
+            (any(for_weights), for_state),
+        )
+        return dx, None, None, *dw
 
 
 def _choose(name: str | None, state: Tensor) -> Backend | FusedBackend:

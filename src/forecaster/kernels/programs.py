@@ -1,13 +1,18 @@
-"""The GPU's programs for the block-sparse product: each works on some locations × BLOCK columns.
+"""The GPU's programs for the block-sparse product: each works on GROUP locations × BLOCK columns.
 
 A thread owns columns and holds up to four rows of sums for them: neighbouring threads load
-neighbouring numbers, and what is loaded is used four times. No two programs add to the same
-number, so that nothing is summed in an order that chance decides. Blocks are too small for the
-matrix units.
+neighbouring numbers, and what is loaded is used four times. What the next edge needs is loaded
+before this one is computed with: a GPU waits as long for many loads as for one. No two programs
+add to the same number, so that nothing is summed in an order that chance decides. Blocks are too
+small for the matrix units.
+
+Rows are tuples, which stay in registers; W, y and ∂W of several products of one state come as
+tuples of pointers.
 """
 # Plain pointers and sizes, whose types Triton finds out:
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
-# ruff: noqa: C901, PLR0913, PLR0917, PLR2004
+# mypy: disable-error-code=assignment
+# ruff: noqa: PLR0913, PLR0917, RUF005
 
 import triton
 import triton.language as tl
@@ -15,8 +20,8 @@ import triton.language as tl
 
 @triton.jit
 def sum_blocks(
-    y_out,
-    weight,
+    outputs,
+    weights,
     state,
     bias,
     source,
@@ -32,44 +37,66 @@ def sum_blocks(
     BLOCK: tl.constexpr,
     GROUP: tl.constexpr,
 ):
-    """Set y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
-    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
-    inside = r < R
-    first = tl.program_id(0) * GROUP
-    for place in range(first, tl.minimum(first + GROUP, N)):
-        i = tl.load(order + place)
-        begin, end = tl.load(starts + i), tl.load(starts + i + 1)
-        for o in tl.static_range(0, OUT, 4):
-            y0 = tl.zeros((BLOCK,), NUMBER)
-            y1, y2, y3 = y0, y0, y0
-            for e in range(begin, end):
-                x = state + tl.load(source + e) * C * R + r
-                w = weight + (e * OUT + o) * C
-                for c in range(C):
-                    x_c = tl.load(x + c * R, mask=inside, other=0.0).to(NUMBER)
-                    y0, y1, y2, y3 = _add_products(y0, y1, y2, y3, x_c, w + c, C, OUT - o, NUMBER)
-            if BIAS:
-                b = bias + i * OUT + o
-                y0, y1, y2, y3 = _add_products(y0, y1, y2, y3, 1.0, b, 1, OUT - o, NUMBER)
-            if RELU:
-                y0, y1, y2, y3 = _cut(y0), _cut(y1), _cut(y2), _cut(y3)
-            _store_rows(y_out + (i * OUT + o) * R + r, y0, y1, y2, y3, R, inside, OUT - o)
+    """Set y_i = Σ_j W_ij x_j + b_i of every weight, cut at zero if asked."""
+    i, begin, end, there = _take_locations(order, starts, N, GROUP)
+    edges = source, begin, end
+    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = there & (r < R)
+    at, products = i * OUT * R + r, (outputs, weights, state, bias + i * OUT)
+    for o in range(0, OUT // 4 * 4, 4):
+        _set_rows(products, edges, at, r, there, inside, R, o, 4, OUT, C, BIAS, RELU, NUMBER)
+    if OUT % 4:
+        o = OUT // 4 * 4
+        _set_rows(products, edges, at, r, there, inside, R, o, OUT % 4, OUT, C, BIAS, RELU, NUMBER)
+
+
+@triton.jit
+def _set_rows(
+    products,
+    edges,
+    at,
+    r,
+    there,
+    inside,
+    R,
+    o,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    C: tl.constexpr,
+    BIAS: tl.constexpr,
+    RELU: tl.constexpr,
+    NUMBER: tl.constexpr,
+):
+    """Set the rows o of every y."""
+    outputs, weights, state, bias = products
+    ys = _repeat(tl.zeros(inside.shape, NUMBER), len(weights) * ROWS)
+    for c in range(0, C // 4 * 4, 4):
+        ys = _add_neighbours(ys, weights, state, edges, r, inside, R, o, c, 4, OUT, C, NUMBER)
+    if C % 4:
+        c = C // 4 * 4
+        ys = _add_neighbours(ys, weights, state, edges, r, inside, R, o, c, C % 4, OUT, C, NUMBER)
+    if BIAS:
+        ys = _add_numbers(ys, bias + o, there, NUMBER)
+    if RELU:
+        ys = _cut(ys)
+    _store_rows(outputs, at + o * R, ys, R, inside)
 
 
 @triton.jit
 def sum_gradients(
     for_state,
-    for_weight,
+    for_weights,
     for_bias,
-    grad,
+    grads,
     y,
-    weight,
+    weights,
     state,
     source,
     reverse,
     starts,
     order,
     N,
+    E,
     R,
     OUT: tl.constexpr,
     C: tl.constexpr,
@@ -83,112 +110,276 @@ def sum_gradients(
 ):
     """Set ∂x_j = Σ_i W_ijᵀ ∂y_i, and what these columns add to ∂W_ij = ∂y_i x_jᵀ and ∂b_j.
 
-    One pass: every ∂y_i is read once for all three. What each block of columns adds lies apart,
-    for the caller to sum up.
+    One pass: every ∂y_i is read once for all three, and ∂x_j is the sum over all weights. What
+    each block of columns adds lies apart, for the caller to sum up.
     """
-    tile = tl.program_id(1)
-    r = tile * BLOCK + tl.arange(0, BLOCK)
-    inside = r < R
-    E = tl.load(starts + N)
-    first = tl.program_id(0) * GROUP
-    for place in range(first, tl.minimum(first + GROUP, N)):
-        j = tl.load(order + place)
-        begin, end = tl.load(starts + j), tl.load(starts + j + 1)
-        for c in tl.static_range(0, C, 4):
-            d0 = tl.zeros((BLOCK,), NUMBER)
-            d1, d2, d3 = d0, d0, d0
-            at_j = (j * C + c) * R
-            x0, x1, x2, x3 = _load_rows(state + at_j + r, R, inside, WEIGHT * (C - c), d0, NUMBER)
-            for k in range(begin, end):
-                at_i = tl.load(source + k) * OUT * R
-                e = tl.load(reverse + k)  # from j to i
-                for o in tl.range(OUT, loop_unroll_factor=4):
-                    g = _slope(grad + at_i + o * R + r, y + at_i + o * R + r, inside, RELU, NUMBER)
-                    w = (e * OUT + o) * C + c
-                    if STATE:
-                        d0, d1, d2, d3 = _add_products(
-                            d0, d1, d2, d3, g, weight + w, 1, C - c, NUMBER
-                        )
-                    if WEIGHT:
-                        dw = for_weight + tile * E * OUT * C + w
-                        _store_inner(dw, g, x0, x1, x2, x3, C - c)
-            if STATE:
-                _store_rows(for_state + at_j + r, d0, d1, d2, d3, R, inside, C - c)
-        if BIAS:
-            for o in range(OUT):
-                at = (j * OUT + o) * R
-                g = _slope(grad + at + r, y + at + r, inside, RELU, NUMBER)
-                tl.store(for_bias + (tile * N + j) * OUT + o, tl.sum(g, axis=0))
+    j, begin, end, there = _take_locations(order, starts, N, GROUP)
+    tile = tl.program_id(1).to(tl.int64)
+    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
+    inside = there & (r < R)
+    parts = for_state, for_weights, grads, y, weights, state
+    edges = source, reverse, begin, end, tile * E * OUT * C
+    for c in range(0, C // 4 * 4, 4):
+        _set_gradients(parts, edges, j, r, inside, R, c, 4, OUT, C, STATE, WEIGHT, RELU, NUMBER)
+    if C % 4:
+        c = C // 4 * 4
+        _set_gradients(
+            parts, edges, j, r, inside, R, c, C % 4, OUT, C, STATE, WEIGHT, RELU, NUMBER
+        )
+    if BIAS:
+        db = for_bias + (tile * N + j) * OUT
+        _store_sums(db, grads[0], y, j * OUT * R + r, R, there, inside, OUT, RELU, NUMBER)
 
 
 @triton.jit
-def _slope(grad, y, inside, RELU: tl.constexpr, NUMBER: tl.constexpr):
-    """Return the gradient before max(·, 0), if there was one; a NaN lets its own through."""
-    g = tl.load(grad, mask=inside, other=0.0).to(NUMBER)
-    if RELU:
-        g = tl.where(tl.load(y, mask=inside, other=0.0) <= 0, 0.0, g)
-    return g
-
-
-@triton.jit
-def _cut(y):
-    """Return max(·, 0); a NaN stays a NaN."""
-    return tl.where(y < 0, 0.0, y)
-
-
-# The first ROWS of up to four rows; a loop over them would put them into an array, and that into
-# slow memory.
-
-
-@triton.jit
-def _add_products(
-    y0, y1, y2, y3, x, w, STEP: tl.constexpr, ROWS: tl.constexpr, NUMBER: tl.constexpr
+def _set_gradients(
+    parts,
+    edges,
+    j,
+    r,
+    inside,
+    R,
+    c,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    C: tl.constexpr,
+    STATE: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    RELU: tl.constexpr,
+    NUMBER: tl.constexpr,
 ):
-    """Return the rows with x, times a number for each, added."""
-    y0 += tl.load(w).to(NUMBER) * x
-    if ROWS > 1:
-        y1 += tl.load(w + STEP).to(NUMBER) * x
-    if ROWS > 2:
-        y2 += tl.load(w + 2 * STEP).to(NUMBER) * x
-    if ROWS > 3:
-        y3 += tl.load(w + 3 * STEP).to(NUMBER) * x
-    return y0, y1, y2, y3
+    """Set the rows c of ∂x, and ∂W of every weight for them."""
+    for_state, for_weights, grads, y, weights, state = parts
+    at = (j * C + c) * R + r
+    ds = _repeat(tl.zeros(inside.shape, NUMBER), ROWS)
+    xs = ds  # nobody looks at them where ∂W is not needed
+    if WEIGHT:
+        xs = _load_rows(state + at, R, inside, ROWS, NUMBER)
+    for p in tl.static_range(len(weights)):
+        product = for_weights[p], grads[p], y, weights[p]
+        for o in range(0, OUT // 4 * 4, 4):
+            ds = _follow_edges(
+                ds, xs, product, edges, r, inside, R, c, o, 4, OUT, C, STATE, WEIGHT, RELU, NUMBER
+            )
+        if OUT % 4:
+            o = OUT // 4 * 4
+            ds = _follow_edges(
+                ds, xs, product, edges, r, inside, R, c, o, OUT % 4, OUT, C, STATE, WEIGHT, RELU,
+                NUMBER,
+            )  # fmt: skip
+    if STATE:
+        _store_rows((for_state,), at, ds, R, inside)
 
 
 @triton.jit
-def _load_rows(place, step, inside, ROWS: tl.constexpr, zeros, NUMBER: tl.constexpr):
-    """Return the rows, and zeros where there are none."""
-    x0, x1, x2, x3 = zeros, zeros, zeros, zeros
-    if ROWS > 0:
-        x0 = tl.load(place, mask=inside, other=0.0).to(NUMBER)
-    if ROWS > 1:
-        x1 = tl.load(place + step, mask=inside, other=0.0).to(NUMBER)
-    if ROWS > 2:
-        x2 = tl.load(place + 2 * step, mask=inside, other=0.0).to(NUMBER)
-    if ROWS > 3:
-        x3 = tl.load(place + 3 * step, mask=inside, other=0.0).to(NUMBER)
-    return x0, x1, x2, x3
+def _add_neighbours(
+    ys,
+    weights,
+    state,
+    edges,
+    r,
+    inside,
+    R,
+    o,
+    c,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    C: tl.constexpr,
+    NUMBER: tl.constexpr,
+):
+    """Return the rows o of every y with what the rows c of all neighbours add."""
+    source, begin, end = edges
+    OUTPUTS: tl.constexpr = len(ys) // len(weights)
+    e, more = begin, begin < end
+    j = tl.load(source + e, mask=more, other=0)
+    xs = _load_rows(state + (j * C + c) * R + r, R, inside & more, ROWS, NUMBER)
+    ws = _load_blocks(weights, (e * OUT + o) * C + c, more, OUTPUTS, ROWS, C, NUMBER)
+    for _ in range(tl.max(tl.max(end - begin, axis=1), axis=0)):
+        x_now, w_now = xs, ws
+        e += 1
+        more = e < end
+        j = tl.load(source + e, mask=more, other=0)
+        xs = _load_rows(state + (j * C + c) * R + r, R, inside & more, ROWS, NUMBER)
+        ws = _load_blocks(weights, (e * OUT + o) * C + c, more, OUTPUTS, ROWS, C, NUMBER)
+        ys = _add_products(ys, w_now, x_now)
+    return ys
 
 
 @triton.jit
-def _store_rows(place, y0, y1, y2, y3, step, inside, ROWS: tl.constexpr):
-    number = place.dtype.element_ty
-    tl.store(place, y0.to(number), mask=inside)
-    if ROWS > 1:
-        tl.store(place + step, y1.to(number), mask=inside)
-    if ROWS > 2:
-        tl.store(place + 2 * step, y2.to(number), mask=inside)
-    if ROWS > 3:
-        tl.store(place + 3 * step, y3.to(number), mask=inside)
+def _follow_edges(
+    ds,
+    xs,
+    product,
+    edges,
+    r,
+    inside,
+    R,
+    c,
+    o,
+    ROWS: tl.constexpr,
+    OUT: tl.constexpr,
+    C: tl.constexpr,
+    STATE: tl.constexpr,
+    WEIGHT: tl.constexpr,
+    RELU: tl.constexpr,
+    NUMBER: tl.constexpr,
+):
+    """Return the rows c of ∂x with what the rows o of ∂y add; write ∂W of both."""
+    for_weight, grad, y, weight = product
+    source, reverse, begin, end, block = edges
+    k, first = begin, begin < end
+    i, e = tl.load(source + k, mask=first, other=0), tl.load(reverse + k, mask=first, other=0)
+    at = (i * OUT + o) * R + r
+    ahead = _load_slopes(grad + at, y + at, R, inside & first, ROWS, RELU, NUMBER)
+    for _ in range(tl.max(tl.max(end - begin, axis=1), axis=0)):
+        gs, w, more = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
+        k += 1
+        i = tl.load(source + k, mask=k < end, other=0)
+        e = tl.load(reverse + k, mask=k < end, other=0)
+        at = (i * OUT + o) * R + r
+        ahead = _load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
+        if STATE:
+            ws = _load_blocks((weight,), w, more, ROWS, len(ds), C, NUMBER)
+            ds = _add_turned_products(ds, ws, gs)
+        if WEIGHT:
+            _store_inner(for_weight + block + w, gs, xs, more, C)
+    return ds
 
 
 @triton.jit
-def _store_inner(place, g, x0, x1, x2, x3, ROWS: tl.constexpr):
-    """Write the inner product of g with each row."""
-    tl.store(place, tl.sum(g * x0, axis=0))
-    if ROWS > 1:
-        tl.store(place + 1, tl.sum(g * x1, axis=0))
-    if ROWS > 2:
-        tl.store(place + 2, tl.sum(g * x2, axis=0))
-    if ROWS > 3:
-        tl.store(place + 3, tl.sum(g * x3, axis=0))
+def _store_sums(
+    place,
+    grad,
+    y,
+    at,
+    R,
+    there,
+    inside,
+    OUT: tl.constexpr,
+    RELU: tl.constexpr,
+    NUMBER: tl.constexpr,
+):
+    """Write the sum of each row of ∂y."""
+    for o in range(OUT):
+        (g,) = _load_slopes(grad + at + o * R, y + at + o * R, R, inside, 1, RELU, NUMBER)
+        tl.store(place + o, tl.sum(g, axis=1, keep_dims=True), mask=there)
+
+
+@triton.jit
+def _take_locations(order, starts, N, GROUP: tl.constexpr):
+    """Return this program's locations, where their edges begin and end, and which are there."""
+    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)[:, None]
+    there = place < N
+    i = tl.load(order + place, mask=there, other=0)
+    begin = tl.load(starts + i, mask=there, other=0)
+    end = tl.load(starts + i + 1, mask=there, other=0)
+    return i, begin, end, there
+
+
+@triton.jit
+def _load_slopes(grad, y, R, mask, ROWS: tl.constexpr, RELU: tl.constexpr, NUMBER: tl.constexpr):
+    """Return the gradients before max(·, 0), if there was one; a NaN lets its own through."""
+    gs = _load_rows(grad, R, mask, ROWS, NUMBER)
+    if RELU:
+        ys = _load_rows(y, R, mask, ROWS, NUMBER)
+        cut = ()
+        for k in tl.static_range(ROWS):
+            cut = cut + (tl.where(ys[k] <= 0, 0.0, gs[k]),)
+        gs = cut
+    return gs
+
+
+@triton.jit
+def _cut(ys):
+    """Return max(·, 0); a NaN stays a NaN."""
+    cut = ()
+    for k in tl.static_range(len(ys)):
+        cut = cut + (tl.where(ys[k] < 0, 0.0, ys[k]),)
+    return cut
+
+
+@triton.jit
+def _repeat(zeros, ROWS: tl.constexpr):
+    rows = ()
+    for _ in tl.static_range(ROWS):
+        rows = rows + (zeros,)
+    return rows
+
+
+@triton.jit
+def _load_blocks(
+    weights,
+    w,
+    more,
+    ROWS: tl.constexpr,
+    COLUMNS: tl.constexpr,
+    C: tl.constexpr,
+    NUMBER: tl.constexpr,
+):
+    """Return the numbers of every weight's block, row by row."""
+    numbers = ()
+    for p in tl.static_range(len(weights)):
+        for o in tl.static_range(ROWS):
+            for c in tl.static_range(COLUMNS):
+                place = weights[p] + w + o * C + c
+                numbers = numbers + (tl.load(place, mask=more, other=0.0).to(NUMBER),)
+    return numbers
+
+
+@triton.jit
+def _add_products(ys, ws, xs):
+    """Return the rows with those of the blocks, times xs, added."""
+    sums = ()
+    for k in tl.static_range(len(ys)):
+        y = ys[k]
+        for c in tl.static_range(len(xs)):
+            y += ws[k * len(xs) + c] * xs[c]
+        sums = sums + (y,)
+    return sums
+
+
+@triton.jit
+def _add_turned_products(ds, ws, gs):
+    """Return the rows with those of the turned block, times gs, added."""
+    sums = ()
+    for c in tl.static_range(len(ds)):
+        d = ds[c]
+        for o in tl.static_range(len(gs)):
+            d += ws[o * len(ds) + c] * gs[o]
+        sums = sums + (d,)
+    return sums
+
+
+@triton.jit
+def _add_numbers(ys, place, there, NUMBER: tl.constexpr):
+    """Return the rows with a number of each added."""
+    sums = ()
+    for k in tl.static_range(len(ys)):
+        sums = sums + (ys[k] + tl.load(place + k, mask=there, other=0.0).to(NUMBER),)
+    return sums
+
+
+@triton.jit
+def _load_rows(place, step, mask, ROWS: tl.constexpr, NUMBER: tl.constexpr):
+    rows = ()
+    for k in tl.static_range(ROWS):
+        rows = rows + (tl.load(place + k * step, mask=mask, other=0.0).to(NUMBER),)
+    return rows
+
+
+@triton.jit
+def _store_rows(outputs, at, ys, step, mask):
+    """Write an equal share of the rows to each output."""
+    ROWS: tl.constexpr = len(ys) // len(outputs)
+    for k in tl.static_range(len(ys)):
+        place = outputs[k // ROWS] + at + (k % ROWS) * step
+        tl.store(place, ys[k].to(place.dtype.element_ty), mask=mask)
+
+
+@triton.jit
+def _store_inner(place, gs, xs, more, C: tl.constexpr):
+    """Write the inner products of all rows of g and x."""
+    for o in tl.static_range(len(gs)):
+        for c in tl.static_range(len(xs)):
+            inner = tl.sum(gs[o] * xs[c], axis=1, keep_dims=True)
+            tl.store(place + o * C + c, inner, mask=more)

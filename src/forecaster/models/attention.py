@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State, split_heads
+from forecaster.models.neurons import MakeLinear, NeuronLayout, State, answer_together, split_heads
 
 
 @dataclass(frozen=True, eq=False)
@@ -18,6 +18,7 @@ class Memory:
 
     key: State
     value: State
+    query: State | None = None  # W^Q of the last of these steps, where they ask themselves
 
     @property
     def steps(self) -> int:
@@ -26,7 +27,8 @@ class Memory:
 
     def followed_by(self, later: "Memory") -> "Memory":
         """Return these steps and later ones."""
-        return Memory(_join(self.key, later.key), _join(self.value, later.value))
+        key, value = _join(self.key, later.key), _join(self.value, later.value)
+        return Memory(key, value, later.query)
 
 
 class Attention(nn.Module):
@@ -35,9 +37,17 @@ class Attention(nn.Module):
     Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
     """
 
-    def __init__(self, layout: NeuronLayout, linear: MakeLinear) -> None:
+    def __init__(self, layout: NeuronLayout, linear: MakeLinear, *, own: bool = False) -> None:
+        """Make the layers.
+
+        Args:
+            layout: the neurons of all states.
+            linear: what makes a layer.
+            own: whether the last steps of a memory are those that ask; their queries are then
+                found together with their keys and values.
+        """
         super().__init__()
-        self.layout = layout
+        self.layout, self.own = layout, own
         self.query = linear(layout, layout, bias=False)
         self.key = linear(layout, layout, bias=False)
         self.value = linear(layout, layout, bias=False)
@@ -45,10 +55,12 @@ class Attention(nn.Module):
 
     def remember(self, source: State) -> Memory:
         """Return what later calls can attend to."""
-        return Memory(self.key(source), self.value(source))
+        layers = [self.key, self.value, self.query] if self.own else [self.key, self.value]
+        return Memory(*answer_together(layers, source))
 
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
-        weights = attention_weights(self.layout, self.query(x), memory.key, causal=causal)
+        query = self.query(x) if memory.query is None else memory.query
+        weights = attention_weights(self.layout, query, memory.key, causal=causal)
         answer: State = self.output(memory.value.each(lambda value: mix(value, weights)))
         return answer
 

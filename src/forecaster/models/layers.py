@@ -20,7 +20,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, layout: NeuronLayout, linear: MakeLinear, dropout: float) -> None:
         super().__init__()
-        self.attention = Attention(layout, linear)
+        self.attention = Attention(layout, linear, own=True)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_attention, self.norm_feed_forward = AddNorm(layout), AddNorm(layout)
         self.dropout = nn.Dropout(dropout)  # of what is added, as in the original Transformer
@@ -38,7 +38,8 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, layout: NeuronLayout, linear: MakeLinear, dropout: float) -> None:
         super().__init__()
-        self.own, self.history = Attention(layout, linear), Attention(layout, linear)
+        self.own = Attention(layout, linear, own=True)
+        self.history = Attention(layout, linear)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_own, self.norm_history = AddNorm(layout), AddNorm(layout)
         self.norm_feed_forward = AddNorm(layout)

@@ -1,6 +1,6 @@
 """Which neuron serves which location, the auxiliary information and which head (section 2.3)."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -72,6 +72,22 @@ class MakeLinear(Protocol):
         self, inputs: NeuronLayout, outputs: NeuronLayout, *, bias: bool = True, relu: bool = False
     ) -> nn.Module:
         """Return a layer that takes a State of `inputs` to a State of `outputs`."""
+
+
+@runtime_checkable
+class JointLinear(Protocol):
+    """A linear layer that can be asked together with others of its kind."""
+
+    def answer_with(self, others: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+        """Return what this layer and the others make of one state."""
+
+
+def answer_together(layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+    """Return what each layer makes of one state, in one pass over it if they know how."""
+    first, *others = layers
+    if isinstance(first, JointLinear):
+        return first.answer_with(others, x)
+    return tuple(layer(x) for layer in layers)
 
 
 def split_heads(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "H B n T"]:

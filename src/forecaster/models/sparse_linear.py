@@ -1,12 +1,15 @@
 """The linear layers of the two Transformers: pruned by the graph (section 2.3), and dense."""
 
+from collections.abc import Sequence
+from typing import cast
+
 import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor, nn
 
-from forecaster.errors import ArtifactError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.kernels.product import block_product
+from forecaster.kernels.product import block_product, block_products
 from forecaster.models.neurons import NeuronLayout, State
 
 
@@ -49,6 +52,18 @@ class SparseLinear(nn.Module):
         y = block_product(self.weight, columns, self.pattern, among, relu=self.relu)
         auxiliary = _multiply(self.auxiliary_weight, x.auxiliary, aside, self.relu)
         return State(y.view(*y.shape[:2], *x.signal.shape[2:]), auxiliary)
+
+    def answer_with(self, others: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+        """Return what this layer and others of its graph make of one state; none has a bias."""
+        layers = [self, *(cast(SparseLinear, layer) for layer in others)]
+        if any(layer.bias is not None or layer.relu for layer in layers):
+            raise ConfigError("only layers without bias and ReLU are asked together; ask each")
+        weights = [layer.weight for layer in layers]
+        ys = block_products(weights, x.signal.flatten(2), self.pattern)
+        aside = torch.cat([layer.auxiliary_weight for layer in layers])
+        auxiliary = _multiply(aside, x.auxiliary, None, False).chunk(len(layers))
+        parts = zip(ys, auxiliary, strict=True)
+        return tuple(State(y.view(*y.shape[:2], *x.signal.shape[2:]), a) for y, a in parts)
 
 
 class DenseLinear(nn.Module):
