@@ -40,21 +40,27 @@ class Recorder:
             prepare: what the host does before each call, such as seeding dropout.
         """
         key = kind, inputs[0].shape
-        reason = None
         if self._usable and key not in self._recordings:
             prepare()
-            try:
-                self._recordings[key] = _Recording(work, inputs, self._stream, self._pool)
-            except RuntimeError as error:
-                reason = str(error).strip().split("\n", 1)[0]
-        if (
-            reason is not None
-        ):  # outside the clause, whose error holds on to what filled the memory
-            self._give_up(reason)
+            reason = self._record(key, work, inputs)
+            if reason is not None:
+                self._give_up(reason)
         if not self._usable:
             return None
         prepare()
         return self._recordings[key].play(inputs)
+
+    def _record(self, key: tuple[str, torch.Size], work: Work, inputs: Inputs) -> str | None:
+        """Record work; return why it cannot be, once the error is gone that holds on to memory."""
+        drawn = _generator().clone_state()  # a recording that fails leaves its own unusable
+        try:
+            self._recordings[key] = _Recording(work, inputs, self._stream, self._pool)
+        except RuntimeError as error:
+            reason = str(error).strip().split("\n", 1)[0]
+        else:
+            return None
+        _generator().graphsafe_set_state(drawn)
+        return reason
 
     def _give_up(self, reason: str) -> None:
         """Go on without recordings, which hold memory of their own."""
@@ -63,6 +69,11 @@ class Recorder:
         torch.cuda.empty_cache()
         self._usable = False
         self._say(f"no CUDA graph ({reason}); steps are launched piece by piece, more slowly")
+
+
+def _generator() -> torch.Generator:
+    """Return what dropout draws from on the current GPU."""
+    return torch.cuda.default_generators[torch.cuda.current_device()]
 
 
 class _Recording:
