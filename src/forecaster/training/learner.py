@@ -204,7 +204,7 @@ class Learner:
             levels = self._task.levels
             pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
             loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
-        loss.backward()  # type: ignore[no-untyped-call]
+        self.weights.differentiate(loss)
         return errors.detach()
 
     def _score(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:

@@ -42,7 +42,6 @@ class Weights:
         first = next(iter(named.values()))
         self.places, length = _lay_out(named, LINE // first.element_size())
         self.vector, self.gradient = first.new_zeros(2, length).unbind()
-        self.vector.grad = self.gradient
         for name, place in self.places.items():
             place.of(self.vector).copy_(named[name].detach())
         self._apart = next((p.start for n, p in self.places.items() if HEAD in n), length)
@@ -52,9 +51,9 @@ class Weights:
             network.to(torch.bfloat16)
             self._numbers = self.vector.to(torch.bfloat16)
             self._slopes = torch.zeros_like(self._numbers)
+        self._parameters = list(named.values())
         for name, place in self.places.items():
             named[name].data = place.of(self._numbers)
-            named[name].grad = place.of(self._slopes)
 
     def parts(self, vector: Float[Tensor, " W"]) -> list[Tensor]:
         """Return views of the forecast's weights and, if there is one, of the quantile head's.
@@ -72,6 +71,11 @@ class Weights:
         """Forget what was summed up."""
         self._slopes.zero_()
 
+    def differentiate(self, loss: Float[Tensor, ""]) -> None:
+        """Add the gradient of a loss to what is summed up, all parameters' in one launch."""
+        found = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        torch._foreach_add_([place.of(self._slopes) for place in self.places.values()], found)
+
     def collect_gradient(self) -> Float[Tensor, " W"]:
         """Return what was summed up since it was cleared."""
         if self._slopes is not self.gradient:
@@ -88,7 +92,7 @@ class Weights:
         self.network.to(self.vector.dtype)
         for name, parameter in self.network.named_parameters():
             if name in self.places:
-                parameter.data, parameter.grad = self.places[name].of(self.vector).clone(), None
+                parameter.data = self.places[name].of(self.vector).clone()
         for name, buffer in self.network.named_buffers():
             buffer.data = self._buffers[name]  # what bf16 rounded away does not come back
         state = self.network.state_dict()
