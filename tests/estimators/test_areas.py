@@ -5,6 +5,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.answers import Prediction
@@ -16,8 +17,10 @@ from forecaster.estimators.areas import (
     read_areas,
     sum_observed,
 )
+from forecaster.estimators.asking import ask
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.naive import HistoricalMean
+from forecaster.estimators.question import Changes, Question
 from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import HOURS, RECIPE, small_city
 from forecaster.panel.panel import Panel
@@ -204,6 +207,26 @@ def test_areas_have_intervals_of_what_is_supposed_too(panel: Panel, fitted: Ridg
     for level in ("q10", "q50", "q90"):  # a Ridge is as sure in rain as without
         moved = (rows[f"{level}_what_if"] - rows[level]).tolist()
         assert moved == pytest.approx(rows["difference"].tolist(), abs=1e-3)
+
+
+def test_what_is_supposed_is_answered_once_for_all_areas(
+    panel: Panel, fitted: Ridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at = f"{panel.times[ORIGINS[1]]}Z"
+    table = fitted.forecast(panel, at, what_if="rain=1")
+    areas = areas_of(x=[0, 3], y=[1], z=[0, 1, 2])
+    asked: list[tuple[int, bool]] = []
+
+    def note(
+        run: Run, panel: Panel, origins: np.ndarray, weather: Weather, changes: Changes | None
+    ) -> Question:
+        asked.extend((step, changes is not None) for step in origins.tolist())
+        return ask(run, panel, origins, weather, changes)
+
+    monkeypatch.setattr("forecaster.estimators.asking.ask", note)
+    add_areas(table, areas, fitted, panel, what_if="rain=1")
+    assert sum(supposed for _, supposed in asked) == 1
+    assert len(asked) == len(set(asked))
 
 
 @pytest.mark.slow

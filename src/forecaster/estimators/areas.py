@@ -44,6 +44,7 @@ from forecaster.panel.parts import LocalCovariates, Locations, check_names
 from forecaster.splits import MAX_FILLED
 
 SUMMED = ("y_hat", "y_hat_what_if", "difference")
+Supposed = frozenset[tuple[str, bytes]]  # changes by name; none: as it is
 
 
 @dataclass(frozen=True, eq=False)
@@ -186,11 +187,11 @@ def _quantile_columns(
 
 
 class _Memory:
-    """Forecasts of locations, each step asked once for all areas."""
+    """Forecasts of locations, each step asked once for all areas, with each thing supposed."""
 
     def __init__(self, give: Give) -> None:
         self._give = give
-        self._forecasts: dict[int, np.ndarray] = {}  # [K, N] by step
+        self._forecasts: dict[tuple[int, Supposed], np.ndarray] = {}  # [K, N]
 
     def give(
         self,
@@ -199,16 +200,21 @@ class _Memory:
         changes: Changes | None = None,
     ) -> Given:
         """Return the forecasts of an area [S K 1], and no quantiles."""
-        forecast = self._remember(steps) if changes is None else self._give(steps, changes)[0]
+        forecast = self._remember(steps, changes)
         sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
         return sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32)
 
-    def _remember(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S K N"]:
-        new = np.array([s for s in steps.tolist() if s not in self._forecasts], dtype=np.int64)
-        if len(new):
-            self._forecasts |= dict(zip(new.tolist(), self._give(new, None)[0], strict=True))
-        return np.stack([self._forecasts[s] for s in steps.tolist()])
+    def _remember(
+        self, steps: Int64[np.ndarray, " S"], changes: Changes | None
+    ) -> Float32[np.ndarray, "S K N"]:
+        supposed = frozenset((name, column.tobytes()) for name, column in (changes or {}).items())
+        keys = [(step, supposed) for step in steps.tolist()]
+        new = [key for key in keys if key not in self._forecasts]
+        if new:
+            asked = np.array([step for step, _ in new])
+            self._forecasts |= dict(zip(new, self._give(asked, changes)[0], strict=True))
+        return np.stack([self._forecasts[key] for key in keys])
 
 
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
