@@ -222,7 +222,8 @@ def test_an_explanation_is_of_the_data_it_began_with(
 def test_the_ledger_holds_all_origins_of_short_steps(
     run: Path, panel: Panel, clock: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("forecaster.serve.loading._find_fault", lambda *_: None)
+    for check in ("_refuse_unfit", "_find_fault"):  # the run is of hours; none is forecast here
+        monkeypatch.setattr(f"forecaster.serve.loading.{check}", lambda *_: None)
     short = replace(panel, clock=replace(panel.clock, step_minutes=5))
     live = Live(short, Store(None, identify(short)))
     engine = Engine(partial(load_model, run), Present(live, clock))

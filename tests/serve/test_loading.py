@@ -4,6 +4,7 @@ import asyncio
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from shutil import copytree
@@ -11,13 +12,17 @@ from shutil import copytree
 import numpy as np
 import pytest
 
-from forecaster.errors import DataError
+from forecaster.errors import ArtifactError, DataError
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates
 from forecaster.serve.answer import Model
 from forecaster.serve.engine import Engine
+from forecaster.serve.live import Live, identify
 from forecaster.serve.present import Present
 from forecaster.serve.service import load_model
+from forecaster.serve.store import Store
 from forecaster.synthetic.city import make_city
-from tests.serve.conftest import HOURS, Running, fit
+from tests.serve.conftest import HOURS, Hands, Running, fit
 
 
 def spoil(run: Path, number: int, folder: Path) -> Path:
@@ -62,6 +67,32 @@ def test_V9_a_run_that_was_mended_is_loaded(
     assert service.engine.loader.reloads == {"done": 1, "failed": 0}
 
 
+@pytest.mark.parametrize(
+    ("other", "why"),
+    [
+        (lambda one: one.select(one.locations.ids[:3]), "the run has 5 locations, the panel 3"),
+        (lambda one: replace(one, kind="measurement"), "kind: the run has 'count', the panel"),
+        (
+            lambda one: replace(one, clock=replace(one.clock, step_minutes=30)),
+            "step: the run has 60, the panel 30",
+        ),
+        (
+            lambda one: replace(one, covariates=Covariates((), one.covariates.values[:, :0])),
+            "the panel lacks the covariates",
+        ),
+    ],
+    ids=["locations", "kind", "step", "covariates"],
+)
+def test_a_run_of_another_panel_is_refused_at_the_start(
+    run: Path, panel: Panel, clock: Hands, other: Callable[[Panel], Panel], why: str
+) -> None:
+    unlike = other(panel)
+    live = Live(unlike, Store(None, identify(unlike)))
+    with pytest.raises(ArtifactError, match=f"(?s){why}.*serve the panel that it was trained on"):
+        Engine(partial(load_model, run), Present(live, clock))
+    live.close()
+
+
 def test_V13_a_bad_run_leaves_the_old_one(
     service: Running, run: Path, tmp_path: Path, rounds: Callable[[int, int], int]
 ) -> None:
@@ -88,11 +119,12 @@ def test_V13_a_bad_run_leaves_the_old_one(
 def test_V13_a_run_of_other_locations_leaves_the_old_one(
     engine: Engine, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    other = make_city(3, "2015-09-25", HOURS).panel
+    before, other = engine.model, make_city(3, "2015-09-25", HOURS).panel
     engine.loader.load = partial(load_model, fit(other, 0, tmp_path / "other"))
     asyncio.run(engine.loader.reload())
-    assert engine.loader.reloads == {"done": 0, "failed": 1}
-    assert f"run {engine.model.digest} stays" in caplog.text
+    assert (engine.model, engine.loader.reloads) == (before, {"done": 0, "failed": 1})
+    assert f"run {before.digest} stays" in caplog.text
+    assert "the run has 3 locations, the panel 5" in caplog.text
 
 
 def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
@@ -103,14 +135,14 @@ def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
 
     def load() -> Model:
         model = load_model(run)
-        monkeypatch.setattr(model.estimator, "predict", refuse)
+        monkeypatch.setattr(model.estimator, "answers", refuse)
         return model
 
     before, loader = engine.model, engine.loader
     loader.load = load
     asyncio.run(loader.reload())
     assert (engine.model, loader.reloads) == (before, {"done": 0, "failed": 1})
-    monkeypatch.setattr(before.estimator, "predict", refuse)
+    monkeypatch.setattr(before.estimator, "answers", refuse)
     asyncio.run(loader.reload())  # the present one cannot forecast either
     assert loader.reloads == {"done": 1, "failed": 1}
 

@@ -4,10 +4,12 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.errors import ConfigError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.panel.panel import Panel
+from forecaster.serve.live import identify
 from forecaster.serve.replay import Replay
 from forecaster.serve.service import open_engine, open_replay, read_token
+from forecaster.serve.store import Store
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import HOURS
 
@@ -21,6 +23,15 @@ def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_pa
     assert replayed.feeder is not None
     assert (engine.replay_step_seconds, replayed.replay_step_seconds) == (None, 1e9)
     replayed.close()
+
+
+def test_a_service_that_is_refused_lets_go_of_its_store(
+    run: Path, panel: Panel, tmp_path: Path
+) -> None:
+    few, store = panel.select(panel.locations.ids[:3]), tmp_path / "s.sqlite"
+    with pytest.raises(ArtifactError, match="does not fit the run"):
+        open_engine(run, few, store)
+    Store(store, identify(few)).close()  # a file that somebody holds would be refused
 
 
 def test_a_token_is_read_from_a_file_of_its_owner(tmp_path: Path) -> None:

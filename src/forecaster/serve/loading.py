@@ -4,21 +4,27 @@ import asyncio
 import logging
 from collections.abc import Callable
 
-from forecaster.errors import DataError
+from forecaster.errors import ArtifactError, DataError, RunError
+from forecaster.estimators.match import match
 from forecaster.serve.answer import Model
 from forecaster.serve.forecasts import Forecasts
 from forecaster.serve.overlay import Overlay
 from forecaster.serve.present import Present
 
 Load = Callable[[], Model]
+REMEDY = "serve the panel that it was trained on, or a run that was trained on this panel"
 log = logging.getLogger(__name__)
+
+
+class UnfitError(ArtifactError):
+    """A run of other locations, of another kind or step than the data: it will never do."""
 
 
 class Loader:
     """Holds the run that is served, and loads it anew."""
 
     def __init__(self, load: Load, present: Present) -> None:
-        """Load the run; without one the service runs and says so.
+        """Load the run; a damaged one is waited for, one that does not fit the data refused.
 
         Args:
             load: returns it; called again whenever it has to be loaded anew.
@@ -30,7 +36,9 @@ class Loader:
         self._turn = asyncio.Lock()
         try:
             self.model = self._loaded()
-        except Exception as error:  # whatever is wrong with it, the data is taken and kept
+        except UnfitError:
+            raise
+        except Exception as error:  # whatever else is wrong with it, the data is taken and kept
             log.error("no run is loaded: %s; mend it and send SIGHUP", error)
 
     async def reload(self) -> None:
@@ -48,12 +56,23 @@ class Loader:
     def _loaded(self) -> Model:
         """Return the run, if it can forecast from the data of the moment where one could."""
         model, old, overlay = self.load(), self.model, self._present.overlay
+        _refuse_unfit(model, overlay)
         newest = self._present.feed(overlay).newest
         if newest is not None:
             fault = _find_fault(model, overlay, newest)
             if fault and old and not _find_fault(old, overlay, newest):
                 raise fault
         return model
+
+
+def _refuse_unfit(model: Model, overlay: Overlay) -> None:
+    """Refuse a run of another panel than that of the data; observations never mend that."""
+    if model.estimator.run is None:
+        raise RunError("the model is not fitted")
+    try:
+        match(model.estimator.run, overlay.panel(0, 1, 1))
+    except ArtifactError as error:
+        raise UnfitError(f"run {model.digest}: {error}\n{REMEDY}") from error
 
 
 def _find_fault(model: Model, overlay: Overlay, origin: int) -> DataError | None:

@@ -3,11 +3,11 @@
 from functools import partial
 from pathlib import Path
 
-from forecaster.errors import ConfigError
+from forecaster.errors import ConfigError, ForecasterError
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Model
-from forecaster.serve.engine import Engine
+from forecaster.serve.engine import Engine, Feeder
 from forecaster.serve.live import Live, identify
 from forecaster.serve.moment import real_time
 from forecaster.serve.present import Present
@@ -27,13 +27,13 @@ def load_model(run: Path) -> Model:
 def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
     """Return what answers from a run and a panel; observations are kept in a file."""
     live = Live(panel, Store(store, identify(panel)))
-    return Engine(partial(load_model, run), Present(live, real_time))
+    return _start(run, Present(live, real_time))
 
 
 def open_replay(run: Path, replay: Replay) -> Engine:
     """Return what answers as if a past were now; nothing is kept."""
     live = Live(replay.base, Store(None, identify(replay.base)))
-    engine = Engine(partial(load_model, run), Present(live, replay.now), replay.feed)
+    engine = _start(run, Present(live, replay.now), replay.feed)
     engine.replay_step_seconds = replay.step_seconds
     return engine
 
@@ -50,3 +50,11 @@ def read_token(file: Path) -> str:
         need = f"one line of at least {MIN_TOKEN} printable characters is needed"
         raise ConfigError(f"{file}: not a token; {need}, as from `openssl rand -hex 32`")
     return token
+
+
+def _start(run: Path, present: Present, feeder: Feeder | None = None) -> Engine:
+    try:
+        return Engine(partial(load_model, run), present, feeder)
+    except ForecasterError:
+        present.live.close()  # nobody else holds its file
+        raise
