@@ -1,10 +1,15 @@
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
 
+from forecaster.artifact import Run
+from forecaster.estimators.asking import ask
+from forecaster.estimators.question import Question
 from forecaster.evaluation.comparison import Row
 from forecaster.metrics import measure
+from forecaster.panel.panel import Panel
 from forecaster.report.canvas import to_svg
 from forecaster.report.forecasts import (
     Span,
@@ -132,6 +137,22 @@ def test_only_tested_origins_are_asked(material: Material, best: Row) -> None:
     assert np.isnan(excerpt.soon).all()
     assert excerpt.ends is not None
     assert np.isnan(excerpt.ends).all()
+
+
+def test_no_origin_is_asked_twice(
+    material: Material, best: Row, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+
+    def note(run: Run, panel: Panel, origins: np.ndarray, *rest: Any) -> Question:
+        asked.extend(origins.tolist())
+        return ask(run, panel, origins, *rest)
+
+    monkeypatch.setattr("forecaster.estimators.asking.ask", note)
+    span, _ = normal_span(best.first, material.panel)
+    take_excerpt(material.estimator_of(best), material.panel, best.first, span, [3])
+    assert len(asked) > 7 * 24 - 2
+    assert len(asked) == len(set(asked))
 
 
 def test_names_are_no_formulas(material: Material, best: Row) -> None:

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
+from forecaster.estimators.lesson import Arrays
+from forecaster.estimators.question import Question
 from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Key, Model
 from forecaster.serve.forecasts import UNADJUSTED, Forecasts, _tell_missing
@@ -34,6 +36,21 @@ def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
     assert (final.provisional, final.degraded) == (False, None)
     assert np.allclose(first.y_hat, final.y_hat, rtol=1e-5)
     assert not np.allclose(first.quantiles, final.quantiles)
+
+
+def test_a_provisional_answer_asks_the_model_once(
+    model: Model, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[int] = []
+    answer = model.estimator.answer
+
+    def count(arrays: Arrays, question: Question) -> np.ndarray:
+        asked.append(len(question.origins))
+        return answer(arrays, question)
+
+    monkeypatch.setattr(model.estimator, "answer", count)
+    assert Forecasts().provisional(model, Overlay(panel), HOURS - 1) is not None
+    assert asked == [1]
 
 
 def test_an_answer_says_what_it_belongs_to(model: Model, panel: Panel) -> None:

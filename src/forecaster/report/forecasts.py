@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 
+from forecaster.config import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.contract import Estimator
 from forecaster.evaluation.backtest import Assessment
@@ -99,13 +100,12 @@ def take_excerpt(
     targets = np.flatnonzero((day >= span.first) & (day < span.first + span.days))
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
     asked = np.intersect1d(np.concatenate([drawn - 1, drawn - K]), origins)
-    forecast = estimator.predict(panel, asked, found.weather)[:, :, list(places)]
+    forecast, quantiles = _ask(estimator, panel, asked, found.weather)
+    forecast, quantiles = forecast[..., list(places)], quantiles[..., list(places)]
     ends = None
     if len(estimator.levels) > 1:
-        before = np.intersect1d(drawn - 1, origins)
-        quantiles = estimator.predict_quantiles(panel, before, found.weather)[..., list(places)]
         pair = quantiles[:, 0, 0], quantiles[:, -1, 0]
-        ends = np.stack([_look_up(end, before, drawn - 1) for end in pair])
+        ends = np.stack([_look_up(end, asked, drawn - 1) for end in pair])
     return Excerpt(
         places=places,
         times=panel.clock.local(panel.times[drawn]),
@@ -178,6 +178,17 @@ def _spans(found: Assessment, panel: Panel, days: int) -> list[Span]:
     chosen = sorted(np.flatnonzero(whole).tolist(), key=lambda number: float(rmse[number]))
     length = min(days, int(np.ptp(day)) + 1)
     return [Span(int(day.min()) + number * days, length, float(rmse[number])) for number in chosen]
+
+
+def _ask(
+    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+    """Return forecasts and online quantiles, each origin asked once."""
+    if not len(origins):
+        nothing = estimator.predict_quantiles(panel, origins, weather)
+        return estimator.predict(panel, origins, weather), nothing
+    found = estimator.predict_all(panel, origins, weather)
+    return found.forecast, found.online
 
 
 def _look_up(

@@ -7,6 +7,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import Weather
+from forecaster.estimators.asking import find_places
 from forecaster.estimators.question import refuse_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.answer import Answer, Key, Model, choose_weather, cut, week_before
@@ -94,10 +95,10 @@ def _predict(
     model: Model, part: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]:
     """Return the forecast from the first origin, with quantiles as they were calibrated."""
-    y_hat = model.estimator.predict(part, origins, weather)[0]
-    if not model.levels:
-        return y_hat, np.empty((0, *y_hat.shape), dtype=np.float32)
-    return y_hat, model.estimator.predict_quantiles(part, origins, weather, online=False)[0]
+    answers = model.estimator.answers(part, weather)
+    base, calibration = answers.base(origins), answers.calibration
+    here = base.at(find_places(answers.panel, part))
+    return here.forecast[0], calibration.correct(here, calibration.corrections)[0]
 
 
 def _tell_missing(overlay: Overlay, origin: int) -> str | None:

@@ -208,6 +208,21 @@ def test_reasons_tell_hours_places_and_the_whole_city_apart(
         first.first.locator(".change").text_content() == "60 %"
     )  # 0.4 + 0.2: one hour, looked at twice
     assert "rank correlation" in why.text_content()
+    headings = why.locator("h4").all_text_contents()
+    assert headings == [
+        "Past hours it looked at, by attention",
+        "Places whose past moved it, by gradient",
+    ]
+
+
+def test_reasons_are_told_in_the_words_of_the_service(tab: Callable[..., Any], stub: Stub) -> None:
+    apart = {"share": 0.0, "gradient": 0.0, "places": []}
+    told = {"step": "day", "shares_by": "ablation", "city_wide": apart}
+    stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query) | told)
+    page = tab(path="#L0003")
+    page.locator(".why .apart", has_text="Nothing of other places").wait_for()
+    assert page.text_content(".why h4") == "Past days that moved it, by ablation"
+    assert page.text_content(".why p").startswith("With every past day as usual")
 
 
 def test_measurements_below_zero_are_shown_as_they_are(

@@ -120,13 +120,15 @@ class Town:
         place = {"gradients": [0.4, 0.5, -0.6]}
         return self.common() | {
             "forecast": [{"y_hat": 58.0, "usual": 41.0}] * HORIZON,
+            "step": "hour",
+            "shares_by": "attention",
             "hours": [
                 {**self.time(self.origin - ago), "value": 7.0, "shares": [share] * HORIZON}
                 for ago, share in hours
             ],
             "own": {"id": self.ids[column], "name": self.names[column], **place},
             "neighbours": [{"id": self.ids[0], "name": self.names[0], **place}],
-            "city_wide": {"share": 0.37, "gradient": 1.4},
+            "city_wide": {"share": 0.37, "gradient": 1.4, "places": [{"id": self.ids[0]}]},
             "sentence": "Hours: attention and ablation agree (rank correlation 0.81).",
         }
 

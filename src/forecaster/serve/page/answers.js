@@ -91,5 +91,7 @@ export function readExplanation(body, length) {
     "neighbours",
   );
   need(body.forecast?.length === length && Number.isFinite(body.city_wide?.share), "reasons");
+  need(Array.isArray(body.city_wide.places), "reasons");
+  need(typeof body.step === "string" && typeof body.shares_by === "string", "words for its reasons");
   return body;
 }

@@ -1,5 +1,6 @@
-// Why: which past hours the network looked at, and which places moved the forecast. What came
-// through the whole city at once is no place's doing, and stands apart.
+// Why: which past steps and which places moved the forecast, in the words of the service: a step
+// may be an hour or a day, and not every network has attention. What came through the whole city
+// at once is no place's doing, and stands apart.
 
 import { barRow, kindOf } from "./bars.js";
 import { clockOf, dayOf } from "./time.js";
@@ -12,19 +13,24 @@ export function showWhy(node, told, step) {
   const hours = strongest(merge(told.hours, step), (hour) => hour.share);
   const places = strongest([told.own, ...told.neighbours], (place) => place.gradients[step]);
   node.replaceChildren(
-    element("p", "quiet", summary(told.forecast[step])),
-    element("h4", "", "Past hours it looked at"),
+    element("p", "quiet", summary(told.forecast[step], told.step)),
+    element("h4", "", pastHeading(told)),
     bars(hours, hourText, percentText),
-    element("h4", "", "Places whose last hours moved it"),
+    element("h4", "", "Places whose past moved it, by gradient"),
     bars(places, (place) => placeText(place, told.own), signedText, kindOf),
     element("p", "apart", cityWide(told.city_wide)),
     element("p", "quiet", told.sentence),
   );
 }
 
-function summary({ usual, y_hat: expected }) {
+function summary({ usual, y_hat: expected }, step) {
   const change = signedText(expected - usual);
-  return `With every past hour as usual it would be ${numberText(usual)}; what was different makes ${change}.`;
+  return `With every past ${step} as usual it would be ${numberText(usual)}; what was different makes ${change}.`;
+}
+
+function pastHeading({ step, shares_by: method }) {
+  const how = method === "attention" ? "it looked at" : "that moved it";
+  return `Past ${step}s ${how}, by ${method}`;
 }
 
 // A step may be looked at twice, as a recent one and as the same hour some days before.
@@ -64,7 +70,8 @@ function placeText(place, own) {
   return place === own ? "this place itself" : place.name || place.id;
 }
 
-function cityWide({ share, gradient }) {
+function cityWide({ share, gradient, places }) {
+  if (!places.length) return "Nothing of other places came through the whole city at once.";
   return (
     `Apart from these: ${percentText(share)} of what other places do came through the whole city at once, ` +
     `${signedText(gradient)} in all.`
