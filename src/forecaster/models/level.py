@@ -13,6 +13,7 @@ from forecaster.models.neurons import State
 DAY_HOURS = 24
 LEAST = 1e-3  # level: below it a window says nothing
 FLOOR = 0.05  # of a location's mean: hours without demand may deviate too
+FAR, FAR_OFF = 0.25, 1.0  # log m, or m: a network knows no level further from the usual one
 
 
 @dataclass(frozen=True, eq=False)
@@ -20,7 +21,7 @@ class Usual:
     """Deviations r of L past steps, and how to make K coming steps of such deviations."""
 
     past: Float[Tensor, "N B L"]  # r_s
-    level: Float[Tensor, "N B 1"]  # log m, or m
+    level: Float[Tensor, "N B 1"]  # log m, or m, and no further from 0 than is known
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
 
@@ -87,13 +88,14 @@ class Level(nn.Module):
         if not self.counts:
             level = (x - past).sum(dim=2, keepdim=True) / (x.shape[2] + 1)
             usual = past + level
-            return Usual(x - usual, level, coming + level, torch.ones_like(coming))
+            known = level.clamp(-FAR_OFF, FAR_OFF)
+            return Usual(x - usual, known, coming + level, torch.ones_like(coming))
         seen, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
         level = ((seen + self.one) / (expected + self.one)).clamp(min=LEAST)
         usual, coming = level * past, level * coming
         deviation = (x - usual) / (self.unit * torch.sqrt(usual + FLOOR))
         scaled = (coming - self.offset) / self.unit
-        return Usual(deviation, level.log(), scaled, torch.sqrt(coming + FLOOR))
+        return Usual(deviation, level.log().clamp(-FAR, FAR), scaled, torch.sqrt(coming + FLOOR))
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
         hours = hour_of_week(steps)
