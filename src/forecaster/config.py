@@ -206,11 +206,10 @@ class ModelConfig(Stage):
 class MixerConfig(Stage):
     """How large the network of the preset `best` is."""
 
-    hidden: int = Field(default=64, ge=1)  # neurons of each location
+    hidden: int = Field(default=96, ge=1)  # neurons of each location
     blocks: int = Field(default=2, ge=0)  # of two layers each
     edges: int = Field(default=2, ge=0)  # strengths of each edge; 0: no neighbour is looked at
     factors: int = Field(default=4, ge=0)  # of the whole city; 0: none
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)  # after each block
 
 
 class DCRNNConfig(Stage):

@@ -36,7 +36,7 @@ DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
 LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours that no place reported
 LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one place
-DEMO_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster")
+DEMO_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster-paper", "Forecaster")
 DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about two minutes on two cores
 
 
@@ -57,6 +57,7 @@ def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
     recipe = Recipe(
+        preset="best",
         panel=PanelConfig(timezone="America/New_York"),
         trips=TripsConfig(files=("trips.parquet",), min_demand=0.0, covers=f"{DEMO_START}:{last}"),
         training=DEMO_TRAINING,
