@@ -1,7 +1,7 @@
 """The GPU: sparse products, training steps and the paper's run against floors and dense ones.
 
 `python -m benchmarks.gpu linear step small growth paper` measures these parts; none named: all of
-them. `tune` tries every tile, `profile` shows where a step goes, `norm` measures the norm.
+them. `tune` tries several tiles, `profile` shows where a step goes, `norm` measures the norm.
 """
 
 import argparse

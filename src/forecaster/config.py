@@ -210,6 +210,7 @@ class MixerConfig(Stage):
     blocks: int = Field(default=2, ge=0)  # of two layers each
     edges: int = Field(default=2, ge=0)  # strengths of each edge; 0: no neighbour is looked at
     factors: int = Field(default=4, ge=0)  # of the whole city; 0: none
+    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)  # after each block
 
 
 class DCRNNConfig(Stage):

@@ -250,15 +250,16 @@ def test_numbers_without_a_program_are_named() -> None:
 
 
 @pytest.mark.usefixtures("interpreted", "_asked_anew")
+@pytest.mark.parametrize("failing", ["forward_together", "gradients_together"])
 def test_a_triton_that_fails_is_found_out_before_it_is_chosen(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, failing: str
 ) -> None:
     def fail(*_: object) -> Tensor:
         raise RuntimeError("Failed to find C compiler.\nPlease specify via CC")
 
     assert gpu.why_not(torch.device("cpu"), torch.float32) is None
     gpu.why_not.cache_clear()
-    monkeypatch.setattr(gpu, "forward", fail)
+    monkeypatch.setattr(gpu, failing, fail)
     reason = gpu.why_not(torch.device("cpu"), torch.float32)
     assert reason == "triton fails: Failed to find C compiler."
     gpu.why_not.cache_clear()

@@ -17,7 +17,7 @@ Question = tuple[State, State]
 Make = Callable[..., Mixer]
 N, B, P, R = 7, 5, 35, 4  # three kinds of weather before the calendar's 32
 INPUTS = NeuronLayout(N, 3, P)
-CONFIG = MixerConfig(hidden=11, blocks=2, edges=2, factors=3)
+CONFIG = MixerConfig(hidden=11, blocks=2, edges=2, factors=3, dropout=0.0)
 LEVELS = (0.1, 0.5, 0.9)
 
 
@@ -113,6 +113,14 @@ def test_without_edges_and_factors_every_location_is_for_itself(
     assert [bool(one.any()) for one in changed] == [n == 3 for n in range(N)]
 
 
+def test_dropout_is_for_training_alone(make: Make, asked: Question) -> None:
+    model = make(CONFIG.model_copy(update={"dropout": 0.5}))
+    with torch.no_grad():
+        model.output.fill_(0.1)
+    assert not torch.equal(model.train().roll_out(*asked), model.roll_out(*asked))
+    assert torch.equal(model.eval().roll_out(*asked), model.roll_out(*asked))
+
+
 def test_a_fresh_network_forecasts_what_is_usual(
     lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw, asked: Question
 ) -> None:
@@ -123,7 +131,7 @@ def test_a_fresh_network_forecasts_what_is_usual(
 
 
 def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: BlockPattern) -> None:
-    B, config = 512, MixerConfig(hidden=96)
+    B, config = 512, MixerConfig(hidden=96, dropout=0.0)
 
     def gradients() -> list[Tensor]:
         fresh = Generator().manual_seed(3)

@@ -240,3 +240,17 @@ def test_a_layer_with_a_bias_is_not_asked_together_with_others(
     )
     with pytest.raises(ConfigError, match="without bias"):
         plain.answer_with([biased], states(layout, 2))
+
+
+def test_layers_of_another_graph_or_of_other_outputs_are_not_asked_together(
+    pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
+) -> None:
+    layout, wider = NeuronLayout(7, 4, 6), NeuronLayout(7, 4, 8)
+    alone = BlockPattern.from_pairs(7, np.empty((0, 2), dtype=np.int64))
+    plain, wide, other = (
+        SparseLinear(layout, outputs, graph, generator, bias=False).double()
+        for outputs, graph in ((layout, pattern), (wider, pattern), (layout, alone))
+    )
+    for misfit in (wide, other):
+        with pytest.raises(ConfigError, match="one graph"):
+            plain.answer_with([misfit], states(layout, 2))

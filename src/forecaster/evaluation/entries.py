@@ -20,7 +20,7 @@ DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 VARIANTS: dict[str, tuple[str, Values]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
-    # All that `best` has but for its graph and network: levels, loss, rate, averaging.
+    # All that `best` has but for its graph and network: levels, loss, rate, decay, averaging.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
     "Forecaster-paper": ("Forecaster", {"preset": "paper"}),
     "Forecaster-best": ("Forecaster", {"preset": "best"}),

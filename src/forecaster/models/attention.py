@@ -34,6 +34,7 @@ class Memory:
 class Attention(nn.Module):
     """e_t = W^O [e_t^(1) ‖ … ‖ e_t^(H)]: every step asks, every step of a memory answers.
 
+    Where a memory holds the queries of its last steps, those are what ask, and x is theirs.
     Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
     """
 

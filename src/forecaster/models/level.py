@@ -13,7 +13,7 @@ from forecaster.models.neurons import State
 DAY_HOURS = 24
 LEAST = 1e-3  # level: below it a window says nothing
 FLOOR = 0.05  # of a location's mean: hours without demand may deviate too
-FAR, FAR_OFF = 0.25, 1.0  # log m, or m: a network knows no level further from the usual one
+FAR, FAR_OFF = 0.25, 1.0  # log m, or m: what a network is told of a level further from usual
 
 
 @dataclass(frozen=True, eq=False)
@@ -21,7 +21,7 @@ class Usual:
     """Deviations r of L past steps, and how to make K coming steps of such deviations."""
 
     past: Float[Tensor, "N B L"]  # r_s
-    level: Float[Tensor, "N B 1"]  # log m, or m, and no further from 0 than is known
+    level: Float[Tensor, "N B 1"]  # log m, or m, cut at what a network is told
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
 

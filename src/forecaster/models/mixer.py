@@ -62,6 +62,7 @@ class Mixer(Network):
         self.place = nn.Parameter(torch.zeros(N, 1, H))
         self.hour = nn.Parameter(torch.zeros(WEEK_HOURS, H))
         self.blocks = nn.ModuleList(Block(H, generator) for _ in range(config.blocks))
+        self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
         self.quantiles = SpreadHead(levels, H, K, generator) if levels else None
@@ -107,7 +108,7 @@ class Mixer(Network):
         usual = self.level(history, ahead)
         z = self._mix(history, ahead, usual)
         for block in self.blocks:
-            z = block(z)
+            z = self.dropout(block(z))
         return usual.take(linear(z, self.output)), z, usual
 
     def _mix(self, history: State, ahead: State, usual: Usual) -> Float[Tensor, "N B H"]:

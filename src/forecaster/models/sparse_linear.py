@@ -58,6 +58,10 @@ class SparseLinear(nn.Module):
         layers = [self, *(cast(SparseLinear, layer) for layer in others)]
         if any(layer.bias is not None or layer.relu for layer in layers):
             raise ConfigError("only layers without bias and ReLU are asked together; ask each")
+        if any(
+            layer.pattern is not self.pattern or layer.outputs != self.outputs for layer in layers
+        ):
+            raise ConfigError("only layers of one graph and of equal outputs are asked together")
         weights = [layer.weight for layer in layers]
         ys = block_products(weights, x.signal.flatten(2), self.pattern)
         aside = torch.cat([layer.auxiliary_weight for layer in layers])

@@ -68,7 +68,7 @@ class Loader:
 def _refuse_unfit(model: Model, overlay: Overlay) -> None:
     """Refuse a run of another panel than that of the data; observations never mend that."""
     if model.estimator.run is None:
-        raise RunError("the model is not fitted")
+        raise RunError("the model is not fitted; train one, and serve its run")
     try:
         match(model.estimator.run, overlay.panel(0, 1, 1))
     except ArtifactError as error:

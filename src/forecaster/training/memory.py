@@ -13,7 +13,8 @@ from forecaster.errors import RunError, count_of
 from forecaster.training.task import Task
 
 T = TypeVar("T")
-VECTORS = 6  # as long as the weights: they, their gradient, two moments, the average, the best
+# As long as the weights: they, their gradient and its sum, two moments, the average, the best.
+VECTORS = 7
 
 
 class Rations:
