@@ -48,6 +48,16 @@ def test_a_simple_model_near_the_best_is_the_one_to_use() -> None:
     ]
 
 
+def test_a_simple_model_near_the_best_by_rmse_alone_is_not_the_one_to_use() -> None:
+    models = [standing("Forecaster", 10.0, 0.30), standing("Ridge", 10.1, 0.31)]
+    assert recommend(models) == "Forecaster"
+    assert recommend([models[0], standing("Ridge", 10.1, 0.305)]) == "Ridge"
+    assert (
+        recommend([standing("Forecaster", 10.0, math.inf), standing("Ridge", 10.1, math.inf)])
+        == "Ridge"
+    )
+
+
 def test_a_simple_model_that_wins_is_said_to_win() -> None:
     lines = verdict(standing("Ridge", 9.0), standing("Forecaster", 10.0))
     assert lines == ["Ridge is 10.0 % better than Forecaster, interval 8.0 … 12.0 %."]

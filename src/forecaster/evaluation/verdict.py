@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from forecaster.evaluation.paired import Difference, Interval
 
-NEAR = 0.02  # a simpler model within 2 % of the best is the one to use
+NEAR = 0.02  # a simpler model within 2 % of the best, by both metrics, is the one to use
 SIMPLE = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")  # the simplest first
 
 Compare = Callable[[str, str], Difference]
@@ -39,12 +39,12 @@ def give_verdict(standings: Sequence[Standing], compare: Compare) -> list[str]:
 
 
 def recommend(standings: Sequence[Standing]) -> str | None:
-    """Return the name of the model to use: the simplest within 2 % of the lowest RMSE."""
+    """Return the name of the model to use: the simplest within 2 % of that of lowest RMSE."""
     models = _models(standings)
     if not models:
         return None
-    reach = models[0].rmse * (1 + NEAR)
-    near = [model for model in models if model.rmse <= reach]
+    best, reach = models[0], 1 + NEAR
+    near = [m for m in models if m.rmse <= best.rmse * reach and m.mape <= best.mape * reach]
     return min(near, key=lambda model: (_rank(model), model.rmse)).name
 
 
