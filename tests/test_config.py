@@ -209,6 +209,7 @@ def test_a_preset_decides_what_a_recipe_does_not_say() -> None:
     assert recipe.training.epochs == 7
     assert recipe.training.eta == "balanced"
     assert recipe.training.ema == 0.99
+    assert recipe.training.weight_decay == 0.1
     assert recipe.training.batch == TrainingConfig().batch
 
 
@@ -393,7 +394,7 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
         '{"after": 5, "before": 1, "count": 6, "days": 1}, '
         '{"after": 5, "before": 1, "count": 4, "days": 7}]}, '
         '"metrics": {"mape_cut": 10.0}, '
-        '"mixer": {"blocks": 2, "edges": 2, "factors": 4, "hidden": 96}, '
+        '"mixer": {"blocks": 2, "dropout": 0.1, "edges": 2, "factors": 4, "hidden": 96}, '
         '"model": {"auxiliary": 64, "dropout": 0.0, "heads": 4, "level": false, "n_layers": 1, '
         '"per_location": 4, '
         '"positions": "location", "width": null}, '
