@@ -201,7 +201,7 @@ def _add_neighbours(
         j = tl.load(source + e, mask=more, other=0)
         xs = _load_rows(state + (j * C + c) * R + r, R, inside & more, ROWS, NUMBER)
         ws = _load_blocks(weights, (e * OUT + o) * C + c, more, OUTPUTS, ROWS, C, NUMBER)
-        ys = _add_products(ys, w_now, x_now)
+        ys = _add_products(ys, w_now, x_now, len(x_now), 1)
     return ys
 
 
@@ -240,7 +240,7 @@ def _follow_edges(
         ahead = _load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
         if STATE:
             ws = _load_blocks((weight,), w, more, ROWS, len(ds), C, NUMBER)
-            ds = _add_turned_products(ds, ws, gs)
+            ds = _add_products(ds, ws, gs, 1, len(ds))  # of the block turned over
         if WEIGHT:
             _store_inner(for_weight + block + w, gs, xs, more, C)
     return ds
@@ -327,26 +327,14 @@ def _load_blocks(
 
 
 @triton.jit
-def _add_products(ys, ws, xs):
-    """Return the rows with those of the blocks, times xs, added."""
+def _add_products(ys, ws, xs, DOWN: tl.constexpr, ACROSS: tl.constexpr):
+    """Return the rows with W xs added; w_kc is number k·DOWN + c·ACROSS of ws."""
     sums = ()
     for k in tl.static_range(len(ys)):
         y = ys[k]
         for c in tl.static_range(len(xs)):
-            y += ws[k * len(xs) + c] * xs[c]
+            y += ws[k * DOWN + c * ACROSS] * xs[c]
         sums = sums + (y,)
-    return sums
-
-
-@triton.jit
-def _add_turned_products(ds, ws, gs):
-    """Return the rows with those of the turned block, times gs, added."""
-    sums = ()
-    for c in tl.static_range(len(ds)):
-        d = ds[c]
-        for o in tl.static_range(len(gs)):
-            d += ws[o * len(ds) + c] * gs[o]
-        sums = sums + (d,)
     return sums
 
 

@@ -1,0 +1,57 @@
+"""What `best` makes of a level that it never saw: validation counts thinned to a share.
+
+`python -m benchmarks.thinning PANEL RECIPE` trains it with the level that it is told bounded at
+0.5, at 0.25, at 0 and not at all, and prints RMSE and bias of each at every share.
+"""
+
+import argparse
+from dataclasses import replace
+from pathlib import Path
+from unittest.mock import patch
+
+import numpy as np
+
+from forecaster.config import change, read_recipe
+from forecaster.estimators.forecaster import Forecaster
+from forecaster.models import level
+from forecaster.panel.panel import Panel
+from forecaster.splits import Splits, cut_windows
+
+BOUNDS = (np.inf, 0.5, 0.25, 0.0)
+SHARES = (1.0, 0.3, 0.1, 0.03)
+EVERY = 3  # of the validation windows
+
+
+def main() -> None:
+    """Train with every bound, and forecast every share."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("panel", type=Path)
+    parser.add_argument("recipe", type=Path)
+    parser.add_argument("--epochs", type=int, default=12)
+    given = parser.parse_args()
+    panel = Panel.open(given.panel)
+    changes = {"preset": "best", "training": {"epochs": given.epochs}}
+    recipe = change(read_recipe(given.recipe), changes, source="thinning")
+    splits = Splits.from_config(panel, recipe.splits)
+    origins = cut_windows(panel, splits, recipe.lags).validation[::EVERY]
+    steps = origins[:, None] + np.arange(1, recipe.lags.horizon + 1)
+    for bound in BOUNDS:
+        with patch.object(level, "FAR", bound):
+            model = Forecaster(recipe=recipe).fit(panel, splits)
+            for share in SHARES:
+                thinned = thin(panel, share)
+                errors = model.predict(thinned, origins) - thinned.values[steps]
+                rmse, bias = np.sqrt(np.nanmean(errors**2)), np.nanmean(errors)
+                print(f"bound {bound:g}, share {share:g}: RMSE {rmse:.3f}, bias {bias:+.3f}")
+
+
+def thin(panel: Panel, share: float) -> Panel:
+    """Return the panel as if so large a share of all events had happened."""
+    values, seen = panel.values.copy(), np.isfinite(panel.values)
+    drawn = np.random.default_rng(0).binomial(values[seen].astype(np.int64), share)
+    values[seen] = drawn if share < 1 else values[seen]
+    return replace(panel, values=values)
+
+
+if __name__ == "__main__":
+    main()
