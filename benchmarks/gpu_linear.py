@@ -20,13 +20,8 @@ AUXILIARY = 64
 SETS = 3  # of inputs, taken in turns: none finds its own in the cache
 EXACT = 1e-5  # ‖found − exact‖ / ‖exact‖ that float32 may show
 PARTS = "forward", "both"
-# Columns, columns a warp, locations side by side.
-TILES = {
-    "FORWARD": (
-        (256, 256, 1), (512, 256, 1), (128, 128, 4), (128, 128, 8), (256, 256, 4),
-    ),
-    "BACKWARD": ((128, 128, 1), (256, 256, 1), (128, 128, 4)),
-}  # fmt: skip
+# Columns, columns a warp.
+TILES = {"FORWARD": ((256, 256), (512, 256)), "BACKWARD": ((128, 128), (256, 256))}
 NORM_TILES = ((32, 128, 4), (64, 128, 8))
 
 Found = tuple[list[str], list[Result]]
@@ -91,7 +86,7 @@ def tune() -> Found:
     return notes, []
 
 
-def _with_tile(name: str, tile: tuple[int, int, int], job: Job) -> Job:
+def _with_tile(name: str, tile: tuple[int, int], job: Job) -> Job:
     def run() -> object:
         with patch.object(gpu, name, Tiles(*tile)):
             return job()

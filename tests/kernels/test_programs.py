@@ -12,9 +12,9 @@ def test_a_program_leaves_the_rows_of_others_alone(figure: BlockPattern) -> None
 
     weight, state = torch.randn(figure.n_edges, 2, 3), torch.randn(5, 3, 19)
     y, order = torch.full((5, 2, 19), 7.0), torch.tensor([3, 0, 4, 1, 2])
-    programs.sum_blocks[(1, 1)](
-        (y,), (weight,), state, y, figure.source, figure.starts, order, 5, 19,
-        OUT=2, C=3, BIAS=False, RELU=False, NUMBER=programs.tl.float32, BLOCK=16, GROUP=2,
+    programs.sum_blocks[(2, 1)](
+        (y,), (weight,), state, y, figure.source, figure.starts, order, 19,
+        OUT=2, C=3, BIAS=False, RELU=False, NUMBER=programs.tl.float32, BLOCK=16,
     )  # fmt: skip
     assert (y[[4, 1, 2]] == 7.0).all()  # they come later in the order
     assert (y[[3, 0], :, 16:] == 7.0).all()  # another block of columns
@@ -31,7 +31,7 @@ def test_blocks_of_columns_write_what_they_add_side_by_side(figure: BlockPattern
         state, (parts,), bias, (grad,), grad, (weight,), state,
         figure.source, figure.reverse, figure.starts, torch.arange(5), 5, E, 19,
         OUT=2, C=3, STATE=False, WEIGHT=True, BIAS=True, RELU=False,
-        NUMBER=programs.tl.float32, BLOCK=16, GROUP=1,
+        NUMBER=programs.tl.float32, BLOCK=16,
     )  # fmt: skip
     for part, sums, columns in zip(parts, bias, (slice(0, 16), slice(16, 19)), strict=True):
         g, x = grad[..., columns], state[..., columns]

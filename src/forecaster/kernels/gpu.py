@@ -29,13 +29,12 @@ class Tiles:
 
     columns: int  # at most
     columns_per_warp: int
-    locations: int  # side by side, where there are enough of them
 
 
 # Eight columns for each thread: 16 bytes wide loads in bfloat16, two of them in float32.
-FORWARD = Tiles(columns=512, columns_per_warp=256, locations=1)
+FORWARD = Tiles(columns=256, columns_per_warp=256)
 # One warp, so that the sums over columns need no barrier.
-BACKWARD = Tiles(columns=256, columns_per_warp=256, locations=1)
+BACKWARD = Tiles(columns=256, columns_per_warp=256)
 TOGETHER = 3  # products of one state whose sums fit the registers
 
 
@@ -105,7 +104,7 @@ def _multiply(
         launch = _launcher("sum_blocks", FORWARD, weights[0], state)
         edges = pattern.source, pattern.starts, pattern.walk
         inputs = tuple(weights), state, _or_any(bias, state)
-        launch(ys, *inputs, *edges, N, R, BIAS=bias is not None, RELU=relu)
+        launch(ys, *inputs, *edges, R, BIAS=bias is not None, RELU=relu)
     return ys
 
 
@@ -175,15 +174,14 @@ def _launcher(name: str, tiles: Tiles, weight: Tensor, state: Tensor) -> Callabl
     (N, C, R), outputs = state.shape, weight.shape[1]
     columns = _columns(tiles, weight, state)
     across = -(-R // columns)
-    group = tiles.locations if N * across >= tiles.locations * PROGRAMS else 1
     language = programs().tl
-    sizes = {"OUT": outputs, "C": C, "BLOCK": columns, "GROUP": group}
+    sizes = {"OUT": outputs, "C": C, "BLOCK": columns}
     number = language.float64 if state.dtype == torch.float64 else language.float32
 
     def launch(*arguments: Any, **flags: bool) -> None:
-        options = {"num_warps": max(columns * group // tiles.columns_per_warp, 1), "num_stages": 1}
+        options = {"num_warps": max(columns // tiles.columns_per_warp, 1), "num_stages": 1}
         with on_device_of(state):
-            program = getattr(programs(), name)[-(-N // group), across]
+            program = getattr(programs(), name)[N, across]
             # Fused multiply-adds in all versions, whatever their default.
             program(*arguments, **sizes, **flags, NUMBER=number, enable_fp_fusion=True, **options)
 

@@ -102,7 +102,8 @@ def _join(
 ) -> None:
     grid = (-(-sizes[-1] // STEPS),)
     options = {"ROWS": ROWS, "BLOCKS": BLOCKS, "COLUMNS": STEPS, "num_warps": 4}
-    _run("join_measures", grid, (*statistics, measured, blocks, *sizes, epsilon), options)
+    arguments = (*statistics, measured, blocks, *sizes, epsilon)
+    _run("join_measures", grid, arguments, options)
 
 
 def _run(

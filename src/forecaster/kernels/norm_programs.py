@@ -51,7 +51,7 @@ def join_measures(
     SIGNAL,
     AUX,
     R,
-    epsilon,
+    EPSILON: tl.constexpr,  # given at run time it would be rounded to float32
     NUMBER: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -74,7 +74,7 @@ def join_measures(
         away = tl.load(measured + at, mask=there, other=0.0) - mean[None, :]
         within = tl.load(measured + at + R, mask=there, other=0.0)
         square += tl.sum(tl.where(there, within + away * away * count[:, None], 0.0), axis=0)
-    scale = 1.0 / tl.sqrt(square / (SIGNAL + AUX) + epsilon)
+    scale = 1.0 / tl.sqrt(square / (SIGNAL + AUX) + EPSILON)
     tl.store(mean_out + r, mean, mask=r < R)
     tl.store(scale_out + r, scale, mask=r < R)
 

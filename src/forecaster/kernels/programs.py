@@ -1,4 +1,4 @@
-"""The GPU's programs for the block-sparse product: each works on GROUP locations × BLOCK columns.
+"""The GPU's programs for the block-sparse product: each works on a location × BLOCK columns.
 
 A thread owns columns and holds up to four rows of sums for them: neighbouring threads load
 neighbouring numbers, and what is loaded is used four times. What the next edge needs is loaded
@@ -27,7 +27,6 @@ def sum_blocks(
     source,
     starts,
     order,
-    N,
     R,
     OUT: tl.constexpr,
     C: tl.constexpr,
@@ -35,19 +34,18 @@ def sum_blocks(
     RELU: tl.constexpr,
     NUMBER: tl.constexpr,
     BLOCK: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
     """Set y_i = Σ_j W_ij x_j + b_i of every weight, cut at zero if asked."""
-    i, begin, end, there = _take_locations(order, starts, N, GROUP)
+    i, begin, end = _take_location(order, starts)
     edges = source, begin, end
-    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    inside = there & (r < R)
+    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = r < R
     at, products = i * OUT * R + r, (outputs, weights, state, bias + i * OUT)
     for o in range(0, OUT // 4 * 4, 4):
-        _set_rows(products, edges, at, r, there, inside, R, o, 4, OUT, C, BIAS, RELU, NUMBER)
+        _set_rows(products, edges, at, r, inside, R, o, 4, OUT, C, BIAS, RELU, NUMBER)
     if OUT % 4:
         o = OUT // 4 * 4
-        _set_rows(products, edges, at, r, there, inside, R, o, OUT % 4, OUT, C, BIAS, RELU, NUMBER)
+        _set_rows(products, edges, at, r, inside, R, o, OUT % 4, OUT, C, BIAS, RELU, NUMBER)
 
 
 @triton.jit
@@ -56,7 +54,6 @@ def _set_rows(
     edges,
     at,
     r,
-    there,
     inside,
     R,
     o,
@@ -76,7 +73,7 @@ def _set_rows(
         c = C // 4 * 4
         ys = _add_neighbours(ys, weights, state, edges, r, inside, R, o, c, C % 4, OUT, C, NUMBER)
     if BIAS:
-        ys = _add_numbers(ys, bias + o, there, NUMBER)
+        ys = _add_numbers(ys, bias + o, NUMBER)
     if RELU:
         ys = _cut(ys)
     _store_rows(outputs, at + o * R, ys, R, inside)
@@ -106,17 +103,16 @@ def sum_gradients(
     RELU: tl.constexpr,
     NUMBER: tl.constexpr,
     BLOCK: tl.constexpr,
-    GROUP: tl.constexpr,
 ):
     """Set ∂x_j = Σ_i W_ijᵀ ∂y_i, and what these columns add to ∂W_ij = ∂y_i x_jᵀ and ∂b_j.
 
     One pass: every ∂y_i is read once for all three, and ∂x_j is the sum over all weights. What
     each block of columns adds lies apart, for the caller to sum up.
     """
-    j, begin, end, there = _take_locations(order, starts, N, GROUP)
+    j, begin, end = _take_location(order, starts)
     tile = tl.program_id(1).to(tl.int64)
-    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)[None, :]
-    inside = there & (r < R)
+    r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = r < R
     parts = for_state, for_weights, grads, y, weights, state
     edges = source, reverse, begin, end, tile * E * OUT * C
     for c in range(0, C // 4 * 4, 4):
@@ -128,7 +124,7 @@ def sum_gradients(
         )
     if BIAS:
         db = for_bias + (tile * N + j) * OUT
-        _store_sums(db, grads[0], y, j * OUT * R + r, R, there, inside, OUT, RELU, NUMBER)
+        _store_sums(db, grads[0], y, j * OUT * R + r, R, inside, OUT, RELU, NUMBER)
 
 
 @triton.jit
@@ -194,7 +190,7 @@ def _add_neighbours(
     j = tl.load(source + e, mask=more, other=0)
     xs = _load_rows(state + (j * C + c) * R + r, R, inside & more, ROWS, NUMBER)
     ws = _load_blocks(weights, (e * OUT + o) * C + c, more, OUTPUTS, ROWS, C, NUMBER)
-    for _ in range(tl.max(tl.max(end - begin, axis=1), axis=0)):
+    for _ in range(tl.max(end - begin, axis=0)):
         x_now, w_now = xs, ws
         e += 1
         more = e < end
@@ -231,18 +227,18 @@ def _follow_edges(
     i, e = tl.load(source + k, mask=first, other=0), tl.load(reverse + k, mask=first, other=0)
     at = (i * OUT + o) * R + r
     ahead = _load_slopes(grad + at, y + at, R, inside & first, ROWS, RELU, NUMBER)
-    for _ in range(tl.max(tl.max(end - begin, axis=1), axis=0)):
-        gs, w, more = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
+    for _ in range(tl.max(end - begin, axis=0)):
+        gs, w, there = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
         k += 1
         i = tl.load(source + k, mask=k < end, other=0)
         e = tl.load(reverse + k, mask=k < end, other=0)
         at = (i * OUT + o) * R + r
         ahead = _load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
         if STATE:
-            ws = _load_blocks((weight,), w, more, ROWS, len(ds), C, NUMBER)
+            ws = _load_blocks((weight,), w, there, ROWS, len(ds), C, NUMBER)
             ds = _add_products(ds, ws, gs, 1, len(ds))  # of the block turned over
         if WEIGHT:
-            _store_inner(for_weight + block + w, gs, xs, more, C)
+            _store_inner(for_weight + block + w, gs, xs, C)
     return ds
 
 
@@ -253,7 +249,6 @@ def _store_sums(
     y,
     at,
     R,
-    there,
     inside,
     OUT: tl.constexpr,
     RELU: tl.constexpr,
@@ -262,18 +257,17 @@ def _store_sums(
     """Write the sum of each row of ∂y."""
     for o in range(OUT):
         (g,) = _load_slopes(grad + at + o * R, y + at + o * R, R, inside, 1, RELU, NUMBER)
-        tl.store(place + o, tl.sum(g, axis=1, keep_dims=True), mask=there)
+        tl.store(place + o, tl.sum(g, axis=0, keep_dims=True))
 
 
 @triton.jit
-def _take_locations(order, starts, N, GROUP: tl.constexpr):
-    """Return this program's locations, where their edges begin and end, and which are there."""
-    place = tl.program_id(0) * GROUP + tl.arange(0, GROUP)[:, None]
-    there = place < N
-    i = tl.load(order + place, mask=there, other=0)
-    begin = tl.load(starts + i, mask=there, other=0)
-    end = tl.load(starts + i + 1, mask=there, other=0)
-    return i, begin, end, there
+def _take_location(order, starts):
+    """Return this program's location, and where its edges begin and end.
+
+    As tensors of one number: Triton's interpreter joins no scalar with a mask.
+    """
+    i = tl.load(order + tl.program_id(0) + tl.arange(0, 1))
+    return i, tl.load(starts + i), tl.load(starts + i + 1)
 
 
 @triton.jit
@@ -339,11 +333,11 @@ def _add_products(ys, ws, xs, DOWN: tl.constexpr, ACROSS: tl.constexpr):
 
 
 @triton.jit
-def _add_numbers(ys, place, there, NUMBER: tl.constexpr):
+def _add_numbers(ys, place, NUMBER: tl.constexpr):
     """Return the rows with a number of each added."""
     sums = ()
     for k in tl.static_range(len(ys)):
-        sums = sums + (ys[k] + tl.load(place + k, mask=there, other=0.0).to(NUMBER),)
+        sums = sums + (ys[k] + tl.load(place + k).to(NUMBER),)
     return sums
 
 
@@ -365,9 +359,8 @@ def _store_rows(outputs, at, ys, step, mask):
 
 
 @triton.jit
-def _store_inner(place, gs, xs, more, C: tl.constexpr):
+def _store_inner(place, gs, xs, C: tl.constexpr):
     """Write the inner products of all rows of g and x."""
     for o in tl.static_range(len(gs)):
         for c in tl.static_range(len(xs)):
-            inner = tl.sum(gs[o] * xs[c], axis=1, keep_dims=True)
-            tl.store(place + o * C + c, inner, mask=more)
+            tl.store(place + o * C + c, tl.sum(gs[o] * xs[c], axis=0, keep_dims=True))
