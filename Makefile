@@ -4,8 +4,8 @@ BIN := .venv/bin
 comma := ,
 READY := .venv/.ready
 # Modules whose shapes are checked while tests run; the command's own types belong to typer.
-# Those that hold compiled functions (graph.descent, kernels.loops, …programs) cannot be.
-PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish report serve splits synthetic training windows \
+# Those that hold compiled functions (graph.descent, kernels.loops, kernels.rows, …programs) cannot be.
+PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish recipe report serve splits synthetic training windows \
   $(addprefix graph.,alternatives certificate covariance dependency edges evidence exports lasso learn selection storage) \
   $(addprefix kernels.,choice cpu gpu norm pattern product reference)
 SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))

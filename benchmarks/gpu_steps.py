@@ -16,14 +16,7 @@ from benchmarks.gpu_linear import Found, random_pattern
 from benchmarks.measure import Result, at_least, at_most
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import (
-    PRESETS,
-    LagConfig,
-    MixerConfig,
-    ModelConfig,
-    Precision,
-    TrainingConfig,
-)
+from forecaster.config import LagConfig, MixerConfig, ModelConfig, Precision, TrainingConfig
 from forecaster.kernels import norm, product
 from forecaster.models.dense import build_dense
 from forecaster.models.forecaster import build_forecaster
@@ -32,6 +25,7 @@ from forecaster.models.mixer import Ground, Mixer
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.fill import fit_fill
+from forecaster.recipe import PRESETS
 from forecaster.training.determinism import reproducible
 from forecaster.training.distributed import Team
 from forecaster.training.learner import Learner

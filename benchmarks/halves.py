@@ -7,11 +7,12 @@ from benchmarks.measure import read_options
 
 OPTIONS = read_options(__doc__, threads=1)
 
-from forecaster.config import GraphConfig, read_recipe  # noqa: E402 (after the threads are set)
+from forecaster.config import GraphConfig  # noqa: E402 (after the threads are set)
 from forecaster.errors import ConfigError  # noqa: E402
 from forecaster.graph.learn import learn_graph  # noqa: E402
 from forecaster.ingest.build import build_panel, find_sources  # noqa: E402
 from forecaster.panel.panel import Panel  # noqa: E402
+from forecaster.recipe import read_recipe  # noqa: E402
 from forecaster.splits import Splits  # noqa: E402
 
 RECIPES = Path(__file__).parents[1] / "recipes"

@@ -11,10 +11,10 @@ from unittest.mock import patch
 
 import numpy as np
 
-from forecaster.config import change, read_recipe
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.models import level
 from forecaster.panel.panel import Panel
+from forecaster.recipe import change, read_recipe
 from forecaster.splits import Splits, cut_windows
 
 BOUNDS = (np.inf, 0.5, 0.25, 0.0)

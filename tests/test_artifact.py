@@ -21,10 +21,11 @@ from forecaster.artifact import (
     load_run,
     save_run,
 )
-from forecaster.config import LagConfig, MetricConfig, PanelConfig, Recipe, Season
+from forecaster.config import LagConfig, MetricConfig, PanelConfig, Season
 from forecaster.errors import ArtifactError
 from forecaster.publish.manifest import MANIFEST, Manifest, Stored, read_manifest
 from forecaster.publish.writing import Draft, bytes_writer, publish
+from forecaster.recipe import Recipe
 
 RECIPE = Recipe(
     panel=PanelConfig(timezone="America/New_York"),

@@ -5,7 +5,6 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forecaster.config import Recipe as Recipe
     from forecaster.estimators.boosting import Boosting as Boosting
     from forecaster.estimators.check import check_forecaster as check_forecaster
     from forecaster.estimators.dcrnn import DCRNN as DCRNN
@@ -19,6 +18,7 @@ if TYPE_CHECKING:
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
+    from forecaster.recipe import Recipe as Recipe
     from forecaster.splits import Splits as Splits
     from forecaster.synthetic.city import make_city as make_city
 
@@ -35,7 +35,7 @@ _HOME = {
     "Forecaster": "forecaster.estimators.forecaster",
     "HistoricalMean": "forecaster.estimators.naive",
     "Panel": "forecaster.panel.panel",
-    "Recipe": "forecaster.config",
+    "Recipe": "forecaster.recipe",
     "Ridge": "forecaster.estimators.ridge",
     "SeasonalNaive": "forecaster.estimators.naive",
     "Splits": "forecaster.splits",

@@ -10,7 +10,6 @@ import numpy as np
 from safetensors import SafetensorError
 from safetensors.numpy import load_file, save
 
-from forecaster.config import Recipe, check_stage
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.publish.manifest import (
     MANIFEST,
@@ -20,6 +19,7 @@ from forecaster.publish.manifest import (
     verify_files,
 )
 from forecaster.publish.writing import Draft, bytes_writer, publish
+from forecaster.recipe import Recipe, check_stage
 
 FORMAT = 1
 ARRAYS = "arrays.safetensors"

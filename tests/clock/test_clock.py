@@ -16,8 +16,9 @@ from hypothesis import strategies as st
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
 from forecaster.clock.holidays import Holidays, expand_holidays
 from forecaster.clock.zone import Times
-from forecaster.config import LagConfig, PanelConfig, Recipe, Season
+from forecaster.config import LagConfig, PanelConfig, Season
 from forecaster.errors import ConfigError, DataError
+from forecaster.recipe import Recipe
 
 ZONES = files("tzdata").joinpath("zones").read_text(encoding="utf-8").split()
 NAMED = ["America/New_York", "Australia/Sydney", "Australia/Lord_Howe", "Asia/Kolkata", "UTC"]

@@ -5,9 +5,10 @@ import numpy as np
 import pytest
 
 from forecaster.clock.clock import Clock
-from forecaster.config import GraphConfig, LagConfig, ModelConfig, Recipe, Season, TrainingConfig
+from forecaster.config import GraphConfig, LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 HOURS = 24 * 47

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 from forecaster.artifact import Run
 from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import Holidays
-from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators import boosting as module
 from forecaster.estimators import contract
@@ -23,6 +22,7 @@ from forecaster.estimators.registry import load_estimator
 from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows, history_steps
 from forecaster.windows.scaling import fit_scaler
 

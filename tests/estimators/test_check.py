@@ -4,7 +4,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import change
 from forecaster.estimators.check import CHECKS, check_forecaster
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.lesson import Arrays
@@ -12,6 +11,7 @@ from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.question import Question
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.panel.panel import Panel
+from forecaster.recipe import change
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from forecaster.clock.holidays import Holidays
-from forecaster.config import IntervalConfig, LagConfig, PanelConfig, Recipe, Season
+from forecaster.config import IntervalConfig, LagConfig, PanelConfig, Season
 from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators.contract import with_meaning
 from forecaster.estimators.lesson import Arrays
@@ -16,6 +16,7 @@ from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_esti
 from forecaster.estimators.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, Locations
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 
 HOURS, PLACES = 24 * 47, 5

@@ -9,14 +9,7 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import Run
-from forecaster.config import (
-    DCRNNConfig,
-    DiffusionInputs,
-    LagConfig,
-    Recipe,
-    Season,
-    TrainingConfig,
-)
+from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.check import CHECKS, check_forecaster
 from forecaster.estimators.dcrnn import DCRNN, KERNEL
@@ -28,6 +21,7 @@ from forecaster.graph.edges import EARTH_KM
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training import loop
 from forecaster.training.task import Task

@@ -7,7 +7,7 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import load_run
-from forecaster.config import GraphConfig, ModelConfig, Recipe, TrainingConfig, change
+from forecaster.config import GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.sample import RECIPE, small_city
@@ -15,6 +15,7 @@ from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
 from forecaster.models.neurons import NeuronLayout
+from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
 
 PANEL = small_city()

@@ -5,13 +5,14 @@ import numpy as np
 import pytest
 
 from forecaster.clock.holidays import Holidays
-from forecaster.config import LagConfig, Recipe
+from forecaster.config import LagConfig
 from forecaster.estimators.inputs import coming, past, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.question import Question, look_ahead, look_back
 from forecaster.panel.fill import fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 

@@ -5,12 +5,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
 from forecaster.estimators.lesson import hide_steps, prepare
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, history_steps
 
 HOURS, PLACES = 24 * 47, 3

@@ -2,9 +2,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import LagConfig, Season
 from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 HOURS = 24 * 47

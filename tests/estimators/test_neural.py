@@ -12,14 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.artifact import Run, save_run
-from forecaster.config import (
-    DCRNNConfig,
-    GraphConfig,
-    ModelConfig,
-    Recipe,
-    TrainingConfig,
-    change,
-)
+from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
@@ -29,6 +22,7 @@ from forecaster.estimators.sample import HOURS, PLACES, RECIPE, small_city
 from forecaster.estimators.transformer import Transformer
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
 from forecaster.training.progress import Moment
 

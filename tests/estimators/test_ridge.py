@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sklearn.linear_model import Ridge as Oracle
 
-from forecaster.config import Recipe
 from forecaster.estimators.ridge import PENALTIES, Ridge, _solve
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 
 HOURS = 24 * 47

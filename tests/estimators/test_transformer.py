@@ -1,8 +1,9 @@
 from torch import Generator
 
-from forecaster.config import ModelConfig, Recipe
+from forecaster.config import ModelConfig
 from forecaster.estimators.transformer import Transformer
 from forecaster.models.neurons import NeuronLayout
+from forecaster.recipe import Recipe
 
 INPUTS = NeuronLayout(7, 3, 11)
 

@@ -8,7 +8,7 @@ import pytest
 from statsmodels.tsa import api as statsmodels
 
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, Recipe
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators import var
 from forecaster.estimators.check import CHECKS, check_forecaster
@@ -16,6 +16,7 @@ from forecaster.estimators.lesson import prepare
 from forecaster.estimators.var import VAR
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 
 HOURS = 24 * 47

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.config import IntervalConfig, LagConfig, MetricConfig, TrainingConfig, change
+from forecaster.config import IntervalConfig, LagConfig, MetricConfig, TrainingConfig
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
@@ -12,6 +12,7 @@ from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.evaluation.backtest import backtest
 from forecaster.evaluation.compare import common_windows, evaluate, given_weather
 from forecaster.panel.parts import Covariates
+from forecaster.recipe import change
 from forecaster.splits import Splits, cut_windows
 
 PANEL = small_city()

@@ -1,6 +1,6 @@
 import pytest
 
-from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, ModelConfig, Recipe, change
+from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, MixerConfig, ModelConfig
 from forecaster.errors import ConfigError
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
@@ -12,6 +12,7 @@ from forecaster.evaluation.entries import (
     is_network,
     list_entries,
 )
+from forecaster.recipe import Recipe, change
 
 
 def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
@@ -66,6 +67,8 @@ def test_tuning_gives_networks_the_same_grid() -> None:
     assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
     best = ["rate 0.001", "rate 0.002", "rate 0.003"]  # the second is the preset's own
     assert list(grids["Forecaster-best"].options) == best
+    (neurons,) = (entry.choices[0] for entry in entries if entry.name == "Forecaster-best")
+    assert list(neurons.options) == ["48", "96", "192"]
     assert len(grids["Transformer-level"].options) == 2 * len(best)
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
@@ -75,6 +78,15 @@ def test_tuning_gives_networks_the_same_grid() -> None:
         "dropout 0.1, rate 0.003",
     ]
     assert not any(entry.choices for entry in entries if not is_network(entry.estimator))
+
+
+def test_tuning_chooses_among_the_recipes_own_number_of_neurons_too() -> None:
+    recipe = Recipe(preset="best", mixer=MixerConfig(hidden=7))
+    (entry,) = list_entries(recipe, ["Forecaster"], choices=Choices(tune=True))
+    neurons, _ = entry.choices
+    assert neurons.what == "neurons"
+    assert neurons.options["7"] == {"mixer": {"hidden": 7}}
+    assert list(neurons.options) == ["7", "48", "96", "192"]
 
 
 def test_thresholds_are_a_choice_of_forecaster_alone() -> None:

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from scipy.stats import rankdata
 
-from forecaster.config import LagConfig, ModelConfig, Recipe, Season, TrainingConfig
+from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.estimators.dcrnn import DCRNN
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.estimators.neural import Neural
@@ -18,6 +18,7 @@ from forecaster.evaluation.explain import explain
 from forecaster.evaluation.value_path import ablate
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.synthetic.city import City, make_city
 from tests.evaluation.fitted import AT, PANEL, fitted

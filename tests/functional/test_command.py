@@ -15,11 +15,12 @@ import pandas as pd
 import pytest
 
 from forecaster.artifact import load_run, save_run
-from forecaster.config import MetricConfig, Recipe
+from forecaster.config import MetricConfig
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
 from forecaster.publish.manifest import MANIFEST
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 COMMAND = Path(sys.executable).with_name("forecaster")

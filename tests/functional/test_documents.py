@@ -16,8 +16,8 @@ from forecaster.config import (
     MixerConfig,
     ModelConfig,
     TrainingConfig,
-    read_recipe,
 )
+from forecaster.recipe import read_recipe
 
 ROOT = Path(__file__).parents[2]
 README = (ROOT / "README.md").read_text(encoding="utf-8")

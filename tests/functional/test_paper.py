@@ -8,13 +8,14 @@ import numpy as np
 import pytest
 
 from forecaster.cli.app import main
-from forecaster.config import GraphConfig, Recipe, Season, read_recipe
+from forecaster.config import GraphConfig, Season
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.storage import open_graph
 from forecaster.ingest.build import find_sources
 from forecaster.ingest.download import parse_months
 from forecaster.ingest.weather import WEATHER_NAMES
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe, read_recipe
 from forecaster.splits import SPLITS, Splits, cut_windows
 from tests.functional.paper_files import HOT, LOST_REPORTS, Truth, write_paper_files
 

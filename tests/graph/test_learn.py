@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from forecaster.config import GraphConfig, GraphKind, read_recipe
+from forecaster.config import GraphConfig, GraphKind
 from forecaster.errors import DataError, ForecasterError, RunError
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import estimate, learn_graph
@@ -17,6 +17,7 @@ from forecaster.ingest.build import build_panel, find_sources
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.publish.manifest import MANIFEST
+from forecaster.recipe import read_recipe
 from forecaster.splits import Splits
 from forecaster.synthetic.city import City, make_city
 

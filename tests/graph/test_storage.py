@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.config import GraphConfig, Recipe, read_recipe
+from forecaster.config import GraphConfig
 from forecaster.errors import ArtifactError
 from forecaster.graph import storage
 from forecaster.graph.alternatives import complete, random_edges
@@ -21,6 +21,7 @@ from forecaster.graph.storage import FORMAT, open_graph, save_graph
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import RESERVED, Locations
 from forecaster.publish.manifest import MANIFEST, Stored, file_path, read_manifest
+from forecaster.recipe import Recipe, read_recipe
 
 ABOUT = About(
     kind="lasso",

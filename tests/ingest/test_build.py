@@ -8,11 +8,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.clock.zone import to_local
-from forecaster.config import Recipe, check_stage, read_recipe
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.build import Sources, build_panel, find_sources, join_weather
 from forecaster.ingest.weather import WEATHER_NAMES
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe, check_stage, read_recipe
 
 RECIPES = Path(__file__).parents[2] / "recipes"
 STEPS, PLACES = 29, 3

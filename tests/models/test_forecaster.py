@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from forecaster.config import LagConfig, ModelConfig, check_stage
+from forecaster.config import LagConfig, ModelConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.forecaster import build_forecaster
@@ -14,6 +14,7 @@ from forecaster.models.layers import AddNorm
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.sparse_linear import DenseLinear, SparseLinear
 from forecaster.models.transformer import Transformer
+from forecaster.recipe import check_stage
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]

@@ -15,11 +15,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
-from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError, RunError
 from forecaster.panel.panel import Panel, write_table
 from forecaster.panel.parts import RESERVED, Covariates, LocalCovariates, Locations
 from forecaster.publish.manifest import MANIFEST, read_manifest
+from forecaster.recipe import Recipe
 
 Rounds = Callable[[int, int], int]
 GOLDEN = Path(__file__).parent / "golden" / "format-1"

@@ -2,9 +2,10 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.config import EvaluationConfig, Recipe, SplitsConfig
+from forecaster.config import EvaluationConfig, SplitsConfig
 from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.pipeline.study import Study
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 

@@ -4,7 +4,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.registry import load_estimator
 from forecaster.estimators.sample import small_city
@@ -20,6 +19,7 @@ from forecaster.pipeline.cells import (
     validation_loss,
 )
 from forecaster.pipeline.study import Study
+from forecaster.recipe import Recipe
 
 
 def quiet(_: str) -> None:

@@ -3,10 +3,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.config import PanelConfig, Recipe, TrainingConfig, TripsConfig
+from forecaster.config import PanelConfig, TrainingConfig, TripsConfig
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
 from forecaster.pipeline import demo
+from forecaster.recipe import Recipe
 from forecaster.synthetic.city import make_city
 
 

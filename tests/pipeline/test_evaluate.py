@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import load_run
-from forecaster.config import Recipe, change
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.sample import small_city
 from forecaster.evaluation.comparison import Comparison
@@ -16,6 +15,7 @@ from forecaster.pipeline.cells import make_cell, validation_loss
 from forecaster.pipeline.evaluate import evaluate_entries
 from forecaster.pipeline.study import Study
 from forecaster.publish.writing import locked
+from forecaster.recipe import Recipe, change
 
 
 def quiet(_: str) -> None:

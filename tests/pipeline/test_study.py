@@ -6,11 +6,12 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import GraphConfig, PanelConfig, Recipe, TableConfig, change
+from forecaster.config import GraphConfig, PanelConfig, TableConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.sample import small_city
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.study import Study, make_panel
+from forecaster.recipe import Recipe, change
 from forecaster.splits import cut_windows
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from forecaster.config import Recipe, change
 from forecaster.errors import RunError, StoppedError
 from forecaster.evaluation.entries import Entry
 from forecaster.pipeline import workers
@@ -15,6 +14,7 @@ from forecaster.pipeline.cells import Cell, is_done, make_cell, result
 from forecaster.pipeline.study import Study
 from forecaster.pipeline.workers import run_cells
 from forecaster.publish.writing import locked
+from forecaster.recipe import Recipe, change
 from tests.conftest import Processes
 
 ENDLESS = {"epochs": 100_000, "patience": 100_000}  # a training that ends only when asked to

@@ -5,8 +5,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import LagConfig, MetricConfig, Recipe
+from forecaster.config import LagConfig, MetricConfig
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.report.doctor import Checkup, Finding, examine
 
 HOURS, PLACES = 24 * 7 * 11, 7

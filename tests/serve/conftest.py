@@ -12,9 +12,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.config import LagConfig, Recipe, Season
+from forecaster.config import LagConfig, Season
 from forecaster.estimators.ridge import Ridge
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.serve.engine import Engine
 from forecaster.serve.live import Live, identify
 from forecaster.serve.present import Present

@@ -17,8 +17,9 @@ from forecaster.cli.train import with_settings
 from forecaster.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
-    from forecaster.config import Range, Recipe
+    from forecaster.config import Range
     from forecaster.evaluation.entries import Entry
+    from forecaster.recipe import Recipe
 
 T = TypeVar("T")
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -43,7 +44,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     panel: PanelFolder = None,
     jobs: Jobs = 1,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Choose dropout and learning rate of every network.")
+        bool, typer.Option("--tune", help="Choose size or dropout, and rate, of every network.")
     ] = False,
     widths: Annotated[
         str | None, typer.Option(help="Of Transformer-best, to choose from; else 64 … 4096.")
@@ -66,8 +67,9 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
-    from forecaster.config import GraphKind, PositionKind, read_recipe
+    from forecaster.config import GraphKind, PositionKind
     from forecaster.evaluation.entries import Ablations, Choices, Lags, list_entries
+    from forecaster.recipe import read_recipe
 
     rules = with_settings(
         read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather, widths)]
@@ -112,8 +114,8 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
-    from forecaster.config import read_recipe
     from forecaster.evaluation.entries import list_entries
+    from forecaster.recipe import read_recipe
 
     is_table = what.name.lower().endswith(TABLE_SUFFIXES)
     if is_table:
@@ -188,7 +190,7 @@ def _compare(
 
 def _refuse_place(out: Path, recipe: Path | None, rules: "Recipe") -> None:
     """Refuse a folder of somebody else, and to write over a recipe that says something else."""
-    from forecaster.config import read_recipe
+    from forecaster.recipe import read_recipe
 
     if out.exists() and not out.is_dir():
         raise ConfigError(f"{out}: a file, and a comparison is a folder; choose another name")

@@ -23,9 +23,9 @@ from forecaster.cli.options import (
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
-    from forecaster.config import Recipe
     from forecaster.ingest.build import Sources
     from forecaster.panel.panel import Panel
+    from forecaster.recipe import Recipe
 
 app = typer.Typer(help="Turn trips, tables and weather into a panel.", no_args_is_help=True)
 download_app = typer.Typer(help="Fetch public data.", no_args_is_help=True)
@@ -155,9 +155,9 @@ def weather(
     time=when,temperature=t:F,wind=w:mph,precipitation=p:in,visibility=v:mi,codes=wx
     (units C, F; m/s, mph, kn; mm, in; km, mi; codes, METAR-style, are optional).
     """
-    from forecaster.config import Recipe
     from forecaster.ingest.build import join_weather
     from forecaster.panel.panel import saved_recipe
+    from forecaster.recipe import Recipe
 
     given = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
     before = saved_recipe(into) or Recipe()
@@ -182,8 +182,8 @@ def from_recipe(
     as_json: Json = False,
 ) -> None:
     """Build the panel that a recipe describes from the files of a data folder."""
-    from forecaster.config import read_recipe
     from forecaster.ingest.build import find_sources
+    from forecaster.recipe import read_recipe
 
     recipe = read_recipe(file)
     _build(recipe, find_sources(recipe, data), out, engine, as_json)
@@ -206,7 +206,7 @@ def nyc_taxi(
 
 
 def _recipe(**stages: dict[str, Any]) -> "Recipe":
-    from forecaster.config import Recipe, check_stage
+    from forecaster.recipe import Recipe, check_stage
 
     return check_stage(Recipe, stages, source="options")
 

@@ -132,8 +132,8 @@ def doctor(
     as_json: Json = False,
 ) -> None:
     """Say what to know of a panel before trusting it, with a picture."""
-    from forecaster.config import Recipe, read_recipe
     from forecaster.panel.panel import saved_recipe
+    from forecaster.recipe import Recipe, read_recipe
 
     rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
     data = open_panel(panel)

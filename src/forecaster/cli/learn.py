@@ -14,8 +14,8 @@ from forecaster.cli.options import Json
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
-    from forecaster.config import Recipe
     from forecaster.graph.dependency import DependencyGraph
+    from forecaster.recipe import Recipe
 
 Kind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
 Subtract = Literal["hour_of_week", "nothing"]
@@ -56,12 +56,12 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Learn which locations depend on each other from the training steps of a panel."""
-    from forecaster.config import Recipe, read_recipe
     from forecaster.graph.exports import check_export, export_graph
     from forecaster.graph.learn import estimate, learn_graph
     from forecaster.graph.storage import save_graph
     from forecaster.panel.panel import saved_recipe
     from forecaster.publish.writing import refuse_foreign
+    from forecaster.recipe import Recipe, read_recipe
     from forecaster.splits import Splits
 
     refuse_foreign(out, "graph")  # what cannot be written should not be found out at the end
@@ -103,7 +103,8 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
 
 def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
     """Return the recipe with its graph as the options want it."""
-    from forecaster.config import GraphConfig, check_stage
+    from forecaster.config import GraphConfig
+    from forecaster.recipe import check_stage
 
     known = rules.graph.model_dump(exclude_none=True)
     if {"threshold", "degree"} & given.keys():  # they replace each other

@@ -15,8 +15,8 @@ from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
-    from forecaster.config import Recipe
     from forecaster.estimators.contract import Estimator
+    from forecaster.recipe import Recipe
     from forecaster.training.progress import Moment, Watch
 
 Model = Literal["Forecaster", "Transformer", "DCRNN"]
@@ -39,9 +39,9 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Train a network; killed or interrupted, the same command goes on where it ended."""
-    from forecaster.config import read_recipe
     from forecaster.graph.storage import open_graph
     from forecaster.pipeline.train import Ground, train_run
+    from forecaster.recipe import read_recipe
     from forecaster.training.distributed import is_first_process
 
     screen.MODE.quiet |= not is_first_process()
@@ -70,7 +70,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
     """Return the recipe with some values replaced, each given as TOML: `training.epochs=3`."""
-    from forecaster.config import change
+    from forecaster.recipe import change
 
     values = []
     for text in settings:

@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from forecaster.config import Recipe
 from forecaster.errors import ForecasterError
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.sample import HOURS, RECIPE, small_city
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 Make = Callable[[Recipe], Estimator]

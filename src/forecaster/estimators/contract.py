@@ -17,7 +17,7 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import LagConfig, Recipe, Weather
+from forecaster.config import LagConfig, Weather
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.answers import (
     Answers,
@@ -47,6 +47,7 @@ from forecaster.estimators.question import (
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_outside
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import Watch
 

@@ -6,7 +6,6 @@ import numpy as np
 from jaxtyping import Int64
 from torch import Generator
 
-from forecaster.config import PRESETS, Preset, Recipe
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.level import learn_level, level_of, level_shapes
@@ -20,6 +19,7 @@ from forecaster.models.level import Levelled
 from forecaster.models.mixer import Ground, Mixer, count_weights
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.recipe import PRESETS, Preset, Recipe
 
 
 class Forecaster(Neural):

@@ -11,7 +11,7 @@ from torch import Generator, Tensor
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, Recipe
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, ConfigError, Faults
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.inputs import coming, past, scale_arrays, scale_shapes, scaler_of
@@ -22,6 +22,7 @@ from forecaster.estimators.question import Question
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
 from forecaster.training.progress import Outcome

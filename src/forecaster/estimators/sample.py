@@ -10,12 +10,12 @@ from forecaster.config import (
     GraphConfig,
     LagConfig,
     ModelConfig,
-    Recipe,
     Season,
     TrainingConfig,
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.recipe import Recipe
 
 HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
 HOLES = 0.01

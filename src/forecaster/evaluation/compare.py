@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from forecaster.config import Recipe, Weather, change
+from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.contract import Estimator
 from forecaster.evaluation.backtest import Assessment, assess
 from forecaster.evaluation.comparison import Comparison, Row
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 
 

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from forecaster.config import GraphKind, LagConfig, PositionKind, Recipe, change
+from forecaster.config import GraphKind, LagConfig, PositionKind
 from forecaster.errors import ConfigError, nearest_name
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
+from forecaster.recipe import Recipe, change
 
 Lags = Literal["recent", "daily", "weekly"]
 Values = Mapping[str, Any]  # of a recipe, section by section
@@ -15,6 +16,7 @@ Values = Mapping[str, Any]  # of a recipe, section by section
 UNCUT = ("own", "complete", "random")  # graphs that no threshold decides
 WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
+NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune
 
 # Rows that are more than an estimator by the recipe as it is.
 VARIANTS: dict[str, tuple[str, Values]] = {
@@ -116,7 +118,10 @@ def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
     if estimator == "Forecaster" and given.thresholds:
         choices.append(_thresholds(given.thresholds))
     if given.tune and is_network(estimator):
-        choices.append(_grid(estimator, change(recipe, own, source=name)))
+        tuned = change(recipe, own, source=name)
+        if estimator == "Forecaster" and tuned.preset == "best":
+            choices.append(_neurons(tuned))
+        choices.append(_grid(estimator, tuned))
     for choice in choices:  # what cannot be chosen is refused before anything is trained
         for option, values in choice.options.items():
             change(recipe, own, values, source=f"{name}, {choice.what} {option}")
@@ -142,8 +147,14 @@ def _thresholds(thresholds: Sequence[float]) -> Choice:
     return Choice("threshold", cuts)
 
 
+def _neurons(recipe: Recipe) -> Choice:
+    """Return the sizes of the network of `best` to choose from, the recipe's own among them."""
+    sizes = sorted({*NEURONS, recipe.mixer.hidden})
+    return Choice("neurons", {str(size): {"mixer": {"hidden": size}} for size in sizes})
+
+
 def _grid(estimator: str, recipe: Recipe) -> Choice:
-    """Return dropouts and learning rates; DCRNN and the network of `best` have no dropout."""
+    """Return dropouts and learning rates; DCRNN has no dropout, `best` has its own."""
     options: dict[str, Values] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
     drops = estimator == "Transformer" or (estimator == "Forecaster" and recipe.preset != "best")

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from jaxtyping import Int64
 
-from forecaster.config import Recipe, check_stage
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.graph.dependency import About, DependencyGraph
 from forecaster.panel.parts import Locations
 from forecaster.publish.manifest import file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish
+from forecaster.recipe import Recipe, check_stage
 
 FORMAT = 1  # of the graph's files; a newer one is refused
 EDGES = pa.schema([("source", pa.string()), ("target", pa.string()), ("strength", pa.float64())])

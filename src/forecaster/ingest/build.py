@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forecaster.config import Recipe
 from forecaster.errors import ConfigError, DataError, name_some
 from forecaster.ingest.candidates import read_candidates
 from forecaster.ingest.engine import EngineName, open_engine
@@ -16,6 +15,7 @@ from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import Progress
+from forecaster.recipe import Recipe
 
 Say = Callable[[str], None]
 

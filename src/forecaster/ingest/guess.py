@@ -7,10 +7,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from forecaster.config import CLOCK_CHANGE_MINUTES, LagConfig, MetricConfig, Recipe, check_stage
+from forecaster.config import LagConfig, MetricConfig
 from forecaster.errors import DataError, count_of
 from forecaster.ingest.tables import Layout, read_rows
 from forecaster.panel.axis import VALUES, Rows
+from forecaster.recipe import CLOCK_CHANGE_MINUTES, Recipe, check_stage
 
 DAY_MINUTES = 24 * 60
 HISTORY_SHARE = 0.35  # of the span that a window may look back over: half of what is learned from

@@ -7,12 +7,13 @@ import numpy as np
 
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.holidays import Holidays
-from forecaster.config import Kind, PanelConfig, check_stage
+from forecaster.config import Kind, PanelConfig
 from forecaster.errors import ArtifactError
 from forecaster.panel import storage
 from forecaster.panel.assemble import Parts
 from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
 from forecaster.publish.manifest import Manifest, file_path
+from forecaster.recipe import check_stage
 
 
 def read_parts(folder: Path, manifest: Manifest) -> Parts:

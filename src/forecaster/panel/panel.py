@@ -11,7 +11,7 @@ from jaxtyping import Float32, Shaped
 
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.zone import tz_version
-from forecaster.config import Kind, PanelConfig, Recipe, check_stage, read_recipe
+from forecaster.config import Kind, PanelConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel import storage
 from forecaster.panel.assemble import Beside, assemble
@@ -21,6 +21,7 @@ from forecaster.panel.parts import Covariates, LocalCovariates, Locations, read_
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
+from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # in every CSV that we write
 FORMAT = 1  # of the panel's files; a newer one is refused

@@ -8,7 +8,6 @@ from pathlib import Path
 import numpy as np
 
 from forecaster.artifact import UNFINISHED
-from forecaster.config import Recipe, change
 from forecaster.errors import ArtifactError, ForecasterError
 from forecaster.evaluation.backtest import Assessment, assess
 from forecaster.evaluation.entries import Entry
@@ -17,6 +16,7 @@ from forecaster.pipeline.study import Study
 from forecaster.pipeline.train import Ground, Say, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
+from forecaster.recipe import Recipe, change
 from forecaster.training.progress import Watch
 
 TEST, TRAINING = "test", "training"  # folders of a cell

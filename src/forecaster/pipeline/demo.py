@@ -8,13 +8,7 @@ from tempfile import TemporaryDirectory
 import numpy as np
 import pyarrow.parquet as pq
 
-from forecaster.config import (
-    EvaluationConfig,
-    PanelConfig,
-    Recipe,
-    TrainingConfig,
-    TripsConfig,
-)
+from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.entries import list_entries
 from forecaster.ingest.engine import open_engine
@@ -26,6 +20,7 @@ from forecaster.pipeline.evaluate import evaluate_entries
 from forecaster.pipeline.study import PANEL, Study
 from forecaster.pipeline.train import Say
 from forecaster.publish.writing import bytes_writer, replace_file
+from forecaster.recipe import Recipe
 from forecaster.report.doctor import Checkup, examine
 from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city

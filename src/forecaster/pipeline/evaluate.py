@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from forecaster.config import Recipe, change
 from forecaster.errors import count_of
 from forecaster.evaluation.compare import describe_panel
 from forecaster.evaluation.comparison import Comparison, Row
@@ -14,6 +13,7 @@ from forecaster.pipeline.study import Study
 from forecaster.pipeline.train import Say
 from forecaster.pipeline.workers import Failures, run_cells
 from forecaster.publish.writing import bytes_writer, locked, replace_file
+from forecaster.recipe import Recipe, change
 from forecaster.training.progress import Watch
 
 TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}

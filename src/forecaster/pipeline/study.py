@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from forecaster.config import Range, Recipe, Weather
+from forecaster.config import Range, Weather
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.contract import with_meaning
 from forecaster.evaluation.compare import common_windows, given_weather
@@ -23,6 +23,7 @@ from forecaster.panel.panel import Panel
 from forecaster.pipeline.train import Say
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 PANEL, GRAPHS, CELLS = "panel", "graphs", "cells"  # folders of a comparison

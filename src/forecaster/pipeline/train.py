@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forecaster.artifact import begin_run
-from forecaster.config import Recipe
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.contract import Estimator, with_meaning
 from forecaster.estimators.forecaster import Forecaster
@@ -18,6 +17,7 @@ from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import build_panel, find_sources
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
 from forecaster.training.progress import Watch

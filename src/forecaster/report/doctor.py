@@ -8,9 +8,10 @@ import numpy as np
 from jaxtyping import Int64
 
 from forecaster.clock.zone import changes_between
-from forecaster.config import LagConfig, Recipe
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.report.scan import (
     OUTLIER_SCALES,
     STUCK_STEPS,

@@ -9,7 +9,6 @@ from typing import Any
 
 from forecaster.artifact import FOREIGN, load_run
 from forecaster.artifact import FORMAT as RUN_FORMAT
-from forecaster.config import Recipe, check_stage, read_recipe
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.contract import Estimator
 from forecaster.estimators.registry import load_estimator
@@ -19,6 +18,7 @@ from forecaster.evaluation.storage import load_assessment
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
+from forecaster.recipe import Recipe, check_stage, read_recipe
 
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
 TEST = "test"  # folder of a run; the layer above names it so

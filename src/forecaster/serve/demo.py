@@ -9,10 +9,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from forecaster import __version__
-from forecaster.config import Recipe, TrainingConfig
+from forecaster.config import TrainingConfig
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.forecaster import Forecaster
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
 

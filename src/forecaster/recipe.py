@@ -1,0 +1,180 @@
+"""The recipe: one TOML file in, every fault of it named, the same recipe out."""
+
+import hashlib
+import json
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, TypeVar, get_args
+
+from pydantic import BaseModel, ValidationError, model_validator
+
+from forecaster.config import (
+    PACE,
+    DCRNNConfig,
+    EvaluationConfig,
+    GraphConfig,
+    IntervalConfig,
+    LagConfig,
+    MetricConfig,
+    MixerConfig,
+    ModelConfig,
+    PanelConfig,
+    SplitsConfig,
+    Stage,
+    TableConfig,
+    TrainingConfig,
+    TripsConfig,
+    WeatherConfig,
+)
+from forecaster.errors import ConfigError, Faults, nearest_name
+
+Preset = Literal["paper", "best"]
+S = TypeVar("S", bound=Stage)
+
+# The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
+# Rarer jumps (Samoa skipped a day) are caught where lags are computed.
+CLOCK_CHANGE_MINUTES = 3 * 60
+
+# What each preset has otherwise than the defaults, as far as a recipe does not say it.
+PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
+    "paper": {"graph": {"subtract": "nothing"}},  # demand as it is
+    "best": {
+        "training": {
+            "eta": "balanced",
+            "learning_rate": 2e-3,
+            "epochs": 30,
+            "ema": 0.99,
+            "weight_decay": 0.1,
+        }
+    },
+}
+
+
+class Recipe(Stage):
+    """Everything that decides one run, and what it is compared with."""
+
+    preset: Preset | None = None  # `paper`: its graph too; `best`: another network and training
+    panel: PanelConfig = PanelConfig()
+    trips: TripsConfig | None = None  # where the values come from: trips, or
+    table: TableConfig | None = None  # a table
+    weather: WeatherConfig | None = None
+    splits: SplitsConfig = SplitsConfig()
+    graph: GraphConfig = GraphConfig()
+    lags: LagConfig = LagConfig()
+    model: ModelConfig = ModelConfig()
+    mixer: MixerConfig = MixerConfig()
+    dcrnn: DCRNNConfig = DCRNNConfig()
+    training: TrainingConfig = TrainingConfig()
+    intervals: IntervalConfig = IntervalConfig()
+    metrics: MetricConfig = MetricConfig()
+    evaluation: EvaluationConfig = EvaluationConfig()
+
+    @model_validator(mode="after")
+    def _fill_in_the_preset(self) -> "Recipe":
+        for name, values in PRESETS.get(self.preset, {}).items() if self.preset else ():
+            stage: Stage = getattr(self, name)
+            given = stage.model_fields_set
+            missing = {key: value for key, value in values.items() if key not in given}
+            # Not counted as given: with another preset it would be another value.
+            filled = type(stage).model_construct(given, **{**dict(stage), **missing})
+            self.__dict__[name] = filled
+        return self
+
+    @model_validator(mode="after")
+    def _one_source(self) -> "Recipe":
+        if self.trips is not None and self.table is not None:
+            raise ValueError("trips and table: values come from one of them; leave the other out")
+        return self
+
+    @model_validator(mode="after")
+    def _seasons_end_before_the_origin(self) -> "Recipe":
+        faults: list[str] = []
+        if self.lags == LagConfig():  # nobody chose them: a daily panel may be made without lags
+            return self
+        for number, season in enumerate(self.lags.seasons):
+            reach = season.after * self.panel.step_minutes
+            room = season.days * 24 * 60 - CLOCK_CHANGE_MINUTES
+            if reach > room:
+                largest = max(room // self.panel.step_minutes, 0)
+                message = f"lags.seasons.{number}: after = {season.after} steps may reach past"
+                faults.append(f"{message} the origin; at most {largest} for {season.days} days")
+        if faults:
+            raise ValueError("\n".join(faults))
+        return self
+
+    def digest(self) -> str:
+        """Return the SHA-256 of all that decides a run, however it was written."""
+        content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
+        canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()
+
+    def to_toml(self) -> str:
+        """Return the whole recipe, defaults included, so that later defaults cannot change it."""
+        import tomli_w  # noqa: PLC0415 (only writing needs it)
+
+        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+
+
+def read_recipe(path: Path) -> Recipe:
+    """Return the checked recipe; every fault of the file is named in one error."""
+    try:
+        content = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(
+            f"{path}: cannot be read ({error.strerror}); give a recipe file"
+        ) from error
+    except (ValueError, RecursionError) as error:  # not TOML, not UTF-8, or too long or deep
+        raise ConfigError(f"{path}: not TOML ({error}); see recipes/ for examples") from error
+    return check_stage(Recipe, content, source=str(path))
+
+
+def change(recipe: Recipe, *values: Mapping[str, Any], source: str) -> Recipe:
+    """Return the recipe with some values replaced, `{"training": {"epochs": 3}}`, all checked."""
+    content = recipe.model_dump(mode="json", exclude_unset=True)
+    for part in values:
+        _merge(content, part)
+    return check_stage(Recipe, content, source)
+
+
+def _merge(content: dict[str, Any], other: Mapping[str, Any]) -> None:
+    for name, value in other.items():
+        if isinstance(value, Mapping) and isinstance(content.get(name), dict):
+            _merge(content[name], value)
+        else:
+            content[name] = value
+
+
+def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
+    """Return the stage that parsed content describes, or name all of its faults."""
+    try:
+        # Through JSON, whose arrays may become tuples: strict models refuse to guess otherwise.
+        return model.model_validate_json(json.dumps(content, default=str))
+    except ValidationError as error:
+        faults = Faults(source)
+        for fault in error.errors():
+            for line in fault["msg"].split("\n"):  # one for each fault between the stages
+                faults.add(_describe(model, fault["type"], fault["loc"], line))
+        faults.raise_any(ConfigError)
+        raise  # unreachable: pydantic never raises without a fault
+
+
+def _describe(model: type[Stage], kind: str, place: tuple[int | str, ...], message: str) -> str:
+    name = ".".join(map(str, place))
+    if kind == "extra_forbidden":
+        known = _fields_at(model, place[:-1])
+        hint = nearest_name(str(place[-1]), known) or f"; known: {', '.join(known)}"
+        return f"{name}: unknown key{hint}"
+    text = message.removeprefix("Value error, ")
+    return f"{name}: {text}" if name else text
+
+
+def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
+    """Return the keys known in the section that a fault's place leads to."""
+    for step in place:
+        if isinstance(step, int):
+            continue
+        annotation = model.model_fields[step].annotation
+        inner = [part for part in (annotation, *get_args(annotation)) if isinstance(part, type)]
+        model = next(part for part in inner if issubclass(part, BaseModel))
+    return list(model.model_fields)
