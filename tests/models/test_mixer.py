@@ -9,7 +9,7 @@ from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.level import Level
-from forecaster.models.mixer import Ground, Mixer, count_weights
+from forecaster.models.mixer import Ground, Mixer, SpreadHead, count_weights
 from forecaster.models.neurons import NeuronLayout, State
 
 Draw = Callable[..., Tensor]
@@ -157,6 +157,13 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
             assert all(map(torch.equal, first, gradients()))
     finally:
         torch.set_num_threads(before)
+
+
+def test_before_learning_the_middle_level_is_the_forecast(make: Make, asked: Question) -> None:
+    model = make()
+    model.quantiles = SpreadHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
+    forecast, quantiles = model.spread_out(*asked)
+    assert torch.equal(quantiles[:, 1], forecast)
 
 
 def test_quantiles_never_cross_and_teach_the_forecast_nothing(make: Make, asked: Question) -> None:

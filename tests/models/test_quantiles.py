@@ -1,3 +1,4 @@
+import math
 from collections.abc import Callable
 from functools import partial
 
@@ -23,8 +24,12 @@ LAYOUT = NeuronLayout(7, 4, 6, 2)
 
 @pytest.fixture
 def head(pattern: BlockPattern, generator: Generator) -> QuantileHead:
+    """Return a head that has learned something."""
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    return QuantileHead(LEVELS, LAYOUT, 7, linear).double()
+    head = QuantileHead(LEVELS, LAYOUT, 7, linear).double()
+    for weights in head.outer.parameters():
+        torch.nn.init.normal_(weights, generator=generator)
+    return head
 
 
 @pytest.fixture(params=["sparse", "dense"])
@@ -56,6 +61,15 @@ def test_quantiles_are_laid_out_location_first(
     head: QuantileHead, states: States, draw: Draw
 ) -> None:
     assert head(states(LAYOUT, 3), draw(7, 5, 3)).shape == (7, 4, 5, 3)
+
+
+def test_before_learning_the_middle_level_is_the_forecast_and_the_others_as_far_everywhere(
+    model: Transformer, question: tuple[State, State]
+) -> None:
+    forecast, quantiles = model.spread_out(*question)
+    assert torch.equal(quantiles[:, 2], forecast)  # 0.4
+    apart = quantiles.diff(dim=1)
+    torch.testing.assert_close(apart, torch.full_like(apart, math.log(2)))
 
 
 def test_quantiles_go_away_from_the_level_nearest_the_middle(

@@ -168,7 +168,8 @@ class SpreadHead(nn.Module):
         self.levels, self.horizon = tuple(levels), horizon
         self.middle = nearest_middle(levels)
         self.inner = draw_dense(hidden, hidden, True, generator)
-        self.outer = draw_dense(hidden, len(levels) * horizon, False, generator)
+        # First the forecast and as wide as usual, not chance.
+        self.outer = nn.Parameter(torch.zeros(len(levels) * horizon, hidden))
         self.bias = nn.Parameter(torch.zeros(hidden))
 
     def forward(

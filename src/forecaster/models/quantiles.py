@@ -18,7 +18,8 @@ class QuantileHead(nn.Module):
 
     h = W_2 max(W_1 x + b_1, 0) + b_2 has a number for each location and level. The level nearest
     0.5 is x̂ + h; those above it follow from each other by + log(1 + e^h), those below by −, so
-    that they never cross. What is learned here stays here: x and x̂ are taken as they are.
+    that they never cross. What is learned here stays here: x and x̂ are taken as they are. W_2 and
+    b_2 begin at zero.
     """
 
     def __init__(
@@ -31,6 +32,8 @@ class QuantileHead(nn.Module):
         hidden = replace(layout, auxiliary=0) if layout.n_locations else layout
         self.inner = linear(layout, hidden, relu=True)
         self.outer = linear(hidden, NeuronLayout(n_locations, len(levels), 0))
+        for weights in self.outer.parameters():
+            nn.init.zeros_(weights)  # first the forecast and as wide as usual, not chance
 
     def forward(self, x: State, forecast: Float[Tensor, "N B T"]) -> Float[Tensor, "N Q B T"]:
         h: State = self.outer(self.inner(x.each(Tensor.detach)))
