@@ -133,7 +133,7 @@ def cut_windows(
 
 
 def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:
-    """Return the steps that each origin looks at, oldest first: Int64[B L]."""
+    """Return the steps that each origin looks at, as `Clock.lag_steps`: Int64[B L]."""
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
         lacking = int(-steps.min())
@@ -191,14 +191,14 @@ def _all_windows(
 ) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, "B L"]]:
     """Return every origin with its whole history and horizon inside the panel, and the history."""
     steps = np.arange(len(panel.values))
-    oldest = panel.clock.lag_steps(lags, panel.times)
-    fits = (steps >= oldest[:, 0]) & (steps < len(steps) - lags.horizon)
+    back = panel.clock.lag_steps(lags, panel.times)
+    fits = (steps >= back.max(axis=1)) & (steps < len(steps) - lags.horizon)
     if not fits.any():
         need = panel.clock.needed_steps(lags, panel.times) + lags.horizon
         raise DataError(
             f"need ≥ {need} steps for one window, have {len(steps)}; bring more history"
         )
-    return steps[fits], steps[fits][:, None] - oldest[fits]
+    return steps[fits], steps[fits][:, None] - back[fits]
 
 
 def _begin(text: str, clock: Clock) -> np.datetime64:

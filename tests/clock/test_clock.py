@@ -272,6 +272,12 @@ def test_daily_lags_never_bend() -> None:
     assert (clock.lag_steps(lags, origins) == [22, 21, 20, 15, 14, 13, 8, 7, 6, 1, 0]).all()
 
 
+def test_recent_steps_are_the_last_even_where_a_season_reaches_into_them() -> None:
+    lags = LagConfig(recent=6, seasons=(Season(days=7, count=2, before=1, after=5),))
+    expected = [15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 5, 4, 3, 2, 1, 0]
+    assert Clock("UTC", 1440).lag_steps(lags, times("2015-11-01"))[0].tolist() == expected
+
+
 def test_several_seasons_of_any_days_are_one_recipe() -> None:
     lags = LagConfig(
         recent=2,
@@ -361,7 +367,8 @@ def test_no_recipe_sees_past_its_origin(
     lags = Clock(zone, minutes).lag_steps(recipe.lags, origins)
     assert lags.shape == (len(origins), 3 + 2 * (widest.before + 1 + widest.after))
     assert (lags >= 0).all()
-    assert (np.diff(lags, axis=1) <= 0).all()  # oldest first
+    assert (np.diff(lags[:, :-3], axis=1) <= 0).all()  # oldest first
+    assert (lags[:, -3:] == [2, 1, 0]).all()
 
 
 def test_I24_results_do_not_depend_on_the_hosts_zone_or_zone_database(tmp_path: Path) -> None:

@@ -76,19 +76,22 @@ class Clock:
         return columns
 
     def lag_steps(self, lags: LagConfig, origins: Times) -> Int64[np.ndarray, "B L"]:
-        """Return how many steps before its origin each of the L inputs lies, oldest first.
+        """Return how many steps before its origin each of the L inputs lies: similar, then recent.
+
+        Both oldest first; where seasons reach into the recent steps, a step is there twice.
 
         Section 3.1.2: x_{t−i}, i = 0…5; x_{t+i−24j}, j = 1…6 and x_{t+i−168j}, j = 1…4, i = −1…5.
         Differs: 24j and 168j hours are j and 7j days on the wall clock.
         """
-        recent = np.broadcast_to(np.arange(lags.recent), (len(origins), lags.recent))
-        similar = [self._similar_steps(season, origins) for season in lags.seasons]
-        steps = np.concatenate([recent, *similar], axis=1)
+        recent = np.broadcast_to(np.arange(lags.recent)[::-1], (len(origins), lags.recent))
+        seasons = [self._similar_steps(season, origins) for season in lags.seasons]
+        similar = -np.sort(-np.concatenate([recent[:, :0], *seasons], axis=1), axis=1)
+        steps = np.concatenate([similar, recent], axis=1)
         if steps.size and steps.min() < 0:
             origin = origins[int(np.argmin(steps.min(axis=1)))]
             message = f"lags: a similar step of {origin} UTC in {self.zone} lies after that origin"
             raise ConfigError(f"{message}; lower `after` of the recipe's seasons")
-        return -np.sort(-steps, axis=1)
+        return steps
 
     def needed_steps(self, lags: LagConfig, origins: Times) -> int:
         """Return how many steps of history the origins need, the origin itself included."""

@@ -78,7 +78,7 @@ class DCRNN(Neural):
 
     def _refuse_short_lags(self, panel: Panel) -> None:
         """Refuse to look further back than the lags, by which windows are cut, reach."""
-        reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times)[:, 0].min()) + 1
+        reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times).max(axis=1).min()) + 1
         if self.lags.length > reach and self.recipe.dcrnn.inputs == "recent":
             message = f"dcrnn.recent = {self.lags.length} steps, and lags reach back {reach}"
             raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")

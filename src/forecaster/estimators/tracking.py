@@ -142,7 +142,7 @@ def can_count(
         learned: the steps of the panel, and of the horizon after it, that the run was fitted to.
         steps: of the panel.
     """
-    reach = panel.clock.lag_steps(lags, panel.times[steps])[:, 0]
+    reach = panel.clock.lag_steps(lags, panel.times[steps]).max(axis=1)
     spare = lags.horizon + DAY_MINUTES // panel.clock.step_minutes  # as `look_back` keeps
     counts = np.asarray(steps - reach >= spare)
     early = int(np.argmax(counts)) if counts.any() else len(steps)

@@ -36,9 +36,8 @@ def name_step(clock: Clock) -> str:
 
 
 def name_lags(clock: Clock, lags: LagConfig, origin: np.datetime64) -> list[Lag]:
-    """Return the L past steps of an origin in the order of its history: oldest first."""
-    named = [Lag("recent", 0, -i) for i in range(lags.recent)]
-    steps = [np.arange(lags.recent)]
+    """Return the L past steps of an origin in the order of its history (`Clock.lag_steps`)."""
+    named, steps = list[Lag](), [np.empty(0, np.int64)]
     for season in lags.seasons:
         group = GROUPS.get(season.days, f"every {season.days} days")
         around = np.arange(-season.before, season.after + 1)
@@ -46,4 +45,5 @@ def name_lags(clock: Clock, lags: LagConfig, origin: np.datetime64) -> list[Lag]
         named += [Lag(group, int(days), int(i)) for days in back for i in around]
         steps.append(clock.same_time_steps(around, back, np.array([origin])).ravel())
     order = np.argsort(-np.concatenate(steps), kind="stable")
-    return [named[n] for n in order]
+    recent = [Lag("recent", 0, i) for i in range(1 - lags.recent, 1)]
+    return [*(named[n] for n in order), *recent]

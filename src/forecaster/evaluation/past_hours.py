@@ -5,12 +5,12 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.estimators.table import local_texts
 from forecaster.evaluation.case import Case
 from forecaster.evaluation.explanation import Agreement, Hour, compare_orders
 from forecaster.evaluation.lags import name_lags, name_step
 from forecaster.evaluation.shares import as_shares, attended, rolled_through
 from forecaster.evaluation.value_path import ablate
+from forecaster.panel.panel import local_texts
 from forecaster.splits import history_steps
 
 
@@ -26,7 +26,7 @@ class PastHours:
     ablation: Float64[np.ndarray, " L"]
 
     def hours(self) -> tuple[Hour, ...]:
-        """Return the past steps by name, the oldest first."""
+        """Return the past steps by name, in the order of `Clock.lag_steps`."""
         known, lags = self.case.known, self.case.lags
         steps = history_steps(known, lags, np.array([self.case.origin]))[0]
         times, values = known.times[steps], known.values[steps, self.case.window.place]
