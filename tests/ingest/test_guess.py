@@ -87,7 +87,14 @@ def test_small_numbers_get_a_smaller_cut_and_all_a_balanced_loss(tmp_path: Path)
     assert small.metrics.mape_cut == 3.0
     large = guess_recipe(write(tmp_path, counts(24 * 60, mean=900.0)))
     assert large.metrics.mape_cut == 10.0
-    assert small.training.eta == large.training.eta == "balanced"
+    assert small.preset == large.preset == "best"
+    assert small.training.eta == large.training.eta == "balanced"  # by that preset
+
+
+def test_what_may_be_negative_has_no_relative_errors(tmp_path: Path) -> None:
+    frost = counts(24 * 60) - 20.5
+    recipe = guess_recipe(write(tmp_path, frost))
+    assert recipe.metrics.mape_cut > np.abs(frost).max()
 
 
 def test_nothing_of_the_last_part_which_is_tested_decides_how_is_learned(tmp_path: Path) -> None:

@@ -23,26 +23,33 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
 
     Args:
         path: a CSV or Parquet file.
-        timezone: of times without an offset; None: UTC.
+        timezone: of times without an offset; None: UTC, and so are days, which follow no clock.
         country: whose holidays to know, as in "US".
     """
     rows, layout = read_rows(path, "measurement")
     values, step = rows.layers[VALUES], _step_minutes(rows, path.name)
     learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # nothing of what is tested
     days = (int(rows.seconds[-1]) - int(rows.seconds[0])) / 86_400
-    panel: dict[str, Any] = {"timezone": timezone or "UTC", "step_minutes": step, "gaps": "null"}
+    if timezone is None or (rows.naive and step >= DAY_MINUTES):
+        timezone = "UTC"
+    panel: dict[str, Any] = {"timezone": timezone, "step_minutes": step, "gaps": "null"}
     panel |= {"kind": "count" if _is_count(values) else "measurement"}
     panel |= {"nonexistent": "null"} if rows.naive else {}
     panel |= {"country": country} if country else {}
     content = {
+        "preset": "best",
         "panel": panel,
         "table": {"file": path.name, "columns": _columns(layout)},
         "lags": _lags(step, days),
         "metrics": {"mape_cut": _cut(learned)},
-        "training": {"eta": "balanced"},
         "evaluation": {"seeds": 1},
     }
     return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")
+
+
+def guess_step(path: Path, columns: str | None = None) -> int:
+    """Return the minutes of a table's steps, its columns as said or as guessed."""
+    return _step_minutes(read_rows(path, "measurement", columns)[0], path.name)
 
 
 def _step_minutes(rows: Rows, name: str) -> int:
@@ -83,7 +90,12 @@ def _lags(step: int, days: float) -> dict[str, Any]:
 
 
 def _cut(values: Float32[np.ndarray, "U N"]) -> float:
-    """Return the paper's cut, or where half of the values lie below it, about their median."""
+    """Return the paper's cut, or where half of the values lie below it, about their median.
+
+    Of what may be negative a share means nothing: a cut that no value reaches leaves MAPE out.
+    """
+    if (values < 0).any():
+        return _round(10 * float(np.nanmax(np.abs(values))), 1)
     seen, usual = values[values > 0], MetricConfig().mape_cut
     middle = float(np.median(seen)) if len(seen) else usual
     return usual if middle >= usual else _round(middle, 1)
