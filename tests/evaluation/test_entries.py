@@ -65,11 +65,15 @@ def test_tuning_gives_networks_the_same_grid() -> None:
     assert first == grids["Transformer"] == grids["Transformer-best"]
     assert first == grids["Forecaster-paper"]
     assert grids["DCRNN"] == grids["DCRNN-lags"]  # which has no dropout
-    best = ["rate 0.001", "rate 0.002", "rate 0.003"]  # the second is the preset's own
-    assert list(grids["Forecaster-best"].options) == best
+    best = grids["Forecaster-best"].options
+    assert list(best) == list(grids["Transformer-level"].options)
+    assert len(best) == 2 * 3  # of the rates the second is the preset's own
+    assert best["dropout 0, rate 0.002"] == {
+        "mixer": {"dropout": 0.0},
+        "training": {"learning_rate": 2e-3},
+    }
     (neurons,) = (entry.choices[0] for entry in entries if entry.name == "Forecaster-best")
     assert list(neurons.options) == ["48", "96", "192"]
-    assert len(grids["Transformer-level"].options) == 2 * len(best)
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
         "dropout 0, rate 0.001",

@@ -154,17 +154,17 @@ def _neurons(recipe: Recipe) -> Choice:
 
 
 def _grid(estimator: str, recipe: Recipe) -> Choice:
-    """Return dropouts and learning rates; DCRNN has no dropout, `best` has its own."""
+    """Return dropouts and learning rates; DCRNN has no dropout."""
     options: dict[str, Values] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
-    drops = estimator == "Transformer" or (estimator == "Forecaster" and recipe.preset != "best")
-    for dropout, rate in product(DROPOUTS if drops else (None,), rates):
+    network = "mixer" if estimator == "Forecaster" and recipe.preset == "best" else "model"
+    for dropout, rate in product((None,) if estimator == "DCRNN" else DROPOUTS, rates):
         training = {"training": {"learning_rate": rate}}
         if dropout is None:
             options[f"rate {rate:g}"] = training
         else:
             options[f"dropout {dropout:g}, rate {rate:g}"] = {
-                "model": {"dropout": dropout},
+                network: {"dropout": dropout},
                 **training,
             }
     return Choice("training", options)
