@@ -260,6 +260,24 @@ def test_all_faults_are_named_at_once() -> None:
     assert "\n  metric: unknown key; did you mean 'metrics'?" in message
 
 
+def test_a_recipe_of_python_values_takes_lists_and_fills_in_the_preset() -> None:
+    seasons = [{"days": 1, "count": 2, "before": 0, "after": 1}]
+    recipe = Recipe.of(
+        {"preset": "best", "intervals": {"quantiles": [0.1, 0.9]}, "lags": {"seasons": seasons}}
+    )
+    assert recipe.intervals.quantiles == (0.1, 0.9)
+    assert recipe.lags.seasons == (Season(days=1, count=2, before=0, after=1),)
+    assert recipe.training.eta == "balanced"
+
+
+def test_a_recipe_of_python_values_is_refused_as_a_file_is() -> None:
+    with pytest.raises(ConfigError) as error:
+        Recipe.of({"trainig": {"epochs": 3}, "lags": {"horizon": "3"}})
+    assert str(error.value).startswith("recipe: 2 faults\n")
+    assert "\n  trainig: unknown key; did you mean 'training'?" in str(error.value)
+    assert "\n  lags.horizon: " in str(error.value)
+
+
 def test_a_recipe_error_is_an_error_of_use() -> None:
     with pytest.raises(ConfigError) as caught:
         recipe_of("x = 1")

@@ -70,6 +70,11 @@ class Recipe(Stage):
     metrics: MetricConfig = MetricConfig()
     evaluation: EvaluationConfig = EvaluationConfig()
 
+    @staticmethod
+    def of(content: dict[str, Any]) -> "Recipe":
+        """Return the recipe that says `{"training": {"epochs": 3}}`; every fault is named."""
+        return check_stage(Recipe, content, source="recipe")
+
     @model_validator(mode="after")
     def _fill_in_the_preset(self) -> "Recipe":
         for name, values in PRESETS.get(self.preset, {}).items() if self.preset else ():

@@ -13,7 +13,7 @@ from itertools import pairwise
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Bool, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from forecaster.clock.clock import Clock
 from forecaster.clock.zone import SECOND, Times, to_utc
@@ -24,6 +24,7 @@ from forecaster.panel.panel import Panel
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
+_NAMED = 5  # locations that an error names
 _DAY = np.timedelta64(1, "D")
 
 
@@ -128,7 +129,9 @@ def cut_windows(
     windows = Windows(kept[0], kept[1], kept[2], dropped)
     empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
-        raise DataError(f"splits: no window left for {name_some(empty)} ({windows})")
+        poor = dropped["too little history observed"] > 0
+        worst = name_worst(panel, split_of_step >= 0) if poor else ""
+        raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){worst}")
     return windows
 
 
@@ -140,19 +143,46 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
         origin = int(origins[np.argmin(steps.min(axis=1))])
         need = origin + 1 + lacking
         message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
-        raise DataError(f"{message}, have {need - lacking}; begin earlier or use shorter lags")
+        remedy = "take a later step, bring earlier ones, or use shorter lags"
+        raise DataError(f"{message}, have {need - lacking}; {remedy}")
     return np.asarray(steps)
 
 
 def is_poor(
     panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
 ) -> Bool[np.ndarray, " B"]:
-    """Tell which windows miss more than a tenth of their history, or of their origin."""
-    missing = np.isnan(panel.values).sum(axis=1)  # per step; counted, so that a tenth is a tenth
-    N, L = panel.values.shape[1], history.shape[1]
+    """Tell which windows miss more than a tenth of their history, or of their origin.
+
+    Of two to nine locations, one is spared at every step.
+    """
+    missing, N = _missing(panel.values)
+    L = history.shape[1]
     return np.asarray(
         (missing[history].sum(axis=1) > MAX_FILLED * (L * N)) | (missing[origins] > MAX_FILLED * N)
     )
+
+
+def is_whole(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
+    """Tell which steps are observed well enough to be an origin, by the same rule."""
+    missing, N = _missing(values)
+    return np.asarray(missing <= MAX_FILLED * N)
+
+
+def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
+    """Return how many values each step misses, and of how many; a spared one is neither."""
+    N = values.shape[1]
+    # A tenth of a few locations is none, and one dead sensor would silence the others.
+    spared = int(1 < N < 1 / MAX_FILLED)
+    missing = np.isnan(values).sum(axis=1)  # counted, so that a tenth is a tenth
+    return np.maximum(missing - spared, 0), N - spared
+
+
+def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
+    """Return which locations miss most of some steps and what to do; nothing if none does."""
+    absent = np.isnan(panel.values[steps]).mean(axis=0)
+    worst = [n for n in np.argsort(-absent, kind="stable")[:_NAMED].tolist() if absent[n] > 0]
+    names = name_some(f"{panel.locations.ids[n]} {100 * absent[n]:.0f} %" for n in worst)
+    return f". Missing most: {names}; leave those out" if worst else ""
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:

@@ -56,6 +56,23 @@ def test_P3_nothing_after_the_origin_reaches_a_forecast(
                                   alone["y_hat"])  # fmt: skip
 
 
+def test_the_times_of_a_panel_and_of_an_earlier_forecast_can_be_asked_for(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    table = fitted.forecast(panel, panel.times[-1])
+    assert fitted.forecast(panel, table["cutoff"][0]).equals(table)
+    assert fitted.forecast(panel, f"{panel.times[-1]}Z").equals(table)
+
+
+def test_an_estimator_introduces_itself_in_one_line(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    model = Ridge(recipe)
+    assert repr(model) == "Ridge(not fitted yet)"
+    assert repr(model.fit(panel, splits)) == "Ridge(fitted)"
+
+
 class Wild(SeasonalNaive):
     def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
         y = super().answer(arrays, question)

@@ -1,13 +1,17 @@
 import inspect
+import re
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, date, datetime
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.question import (
+    At,
     Question,
     find_origin,
     fit_climatology,
@@ -55,17 +59,52 @@ def test_P7_an_origin_is_found_in_any_offset(panel: Panel, at: str, step: int) -
 
 
 @pytest.mark.parametrize(
+    "at",
+    [
+        np.datetime64("2015-10-05T04"),
+        np.datetime64("2015-10-05T04:00:00.000000000"),
+        pd.Timestamp("2015-10-05T04:00Z"),
+        pd.Timestamp("2015-10-05", tz="America/New_York"),
+        datetime(2015, 10, 5, 4, tzinfo=UTC),
+    ],
+)
+def test_an_origin_may_be_any_kind_of_time(panel: Panel, at: At) -> None:
+    assert find_origin(panel, at) == find_origin(panel, "2015-10-05T00:00-04:00")
+
+
+def test_every_step_of_a_panel_is_an_origin_of_it(panel: Panel) -> None:
+    assert [find_origin(panel, time) for time in panel.times] == list(range(HOURS))
+
+
+@pytest.mark.parametrize("at", [5, None, date(2015, 10, 5)])
+def test_P7_what_is_no_time_at_all_is_refused(panel: Panel, at: object) -> None:
+    unchecked = inspect.unwrap(find_origin)  # the shape checker would refuse it first
+    with pytest.raises(ConfigError, match=r"is not a time.*2014-06-01T08:00-04:00"):
+        unchecked(panel, at)  # type: ignore[arg-type]
+
+
+def test_P7_an_origin_outside_the_panel_is_told_the_span_on_the_wall(panel: Panel) -> None:
+    span = re.escape("2015-10-01T00:00:00-04:00 … 2015-10-31T23:00:00-04:00")
+    with pytest.raises(ConfigError, match=rf"lies outside the panel \({span}\)"):
+        find_origin(panel, "2016-10-05T04:00Z")
+
+
+@pytest.mark.parametrize(
     ("at", "complaint"),
     [
         ("2015-10-05T04:00", "has no offset"),
         ("2015-10-05", "has no offset"),
         ("noon", "is not a time"),
+        (datetime(2015, 10, 5, 4), "has no offset"),
+        (pd.NaT, "is not a time"),
+        (np.datetime64("NaT"), "is not a time"),
+        (np.datetime64("2015-10-05T04:30"), "lies between two steps"),
         ("2015-10-05T04:30Z", "lies between two steps"),
         ("2015-09-30T04:00Z", "lies outside the panel"),
         ("2115-10-05T04:00Z", "lies outside the panel"),
     ],
 )
-def test_P7_a_wrong_origin_names_the_accepted_form(panel: Panel, at: str, complaint: str) -> None:
+def test_P7_a_wrong_origin_names_the_accepted_form(panel: Panel, at: At, complaint: str) -> None:
     with pytest.raises(ConfigError, match=f"{complaint}.*2014-06-01T08:00-04:00"):
         find_origin(panel, at)
 

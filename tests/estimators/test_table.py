@@ -7,10 +7,10 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.errors import ConfigError
+from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.table import (
+    check_form,
     forecast_table,
-    local_texts,
     name_quantile,
     to_geojson,
     write_forecast,
@@ -44,21 +44,6 @@ def test_rows_are_keyed_by_id_and_time(panel: Panel) -> None:
     assert table["ds_local"][0] == "2015-10-01T08:00:00-04:00"
 
 
-def test_local_times_carry_the_offset_through_a_clock_change(panel: Panel) -> None:
-    times = np.array(["2015-11-01T05", "2015-11-01T06", "2015-11-01T07"], dtype="datetime64[s]")
-    assert local_texts(panel, times) == [
-        "2015-11-01T01:00:00-04:00",
-        "2015-11-01T01:00:00-05:00",
-        "2015-11-01T02:00:00-05:00",
-    ]
-
-
-def test_half_hour_offsets_are_written_right(panel: Panel) -> None:
-    india = replace(panel, clock=replace(panel.clock, zone="Asia/Kolkata"))
-    times = np.array(["2015-11-01T05"], dtype="datetime64[s]")
-    assert local_texts(india, times) == ["2015-11-01T10:30:00+05:30"]
-
-
 def test_the_reason_of_a_degraded_forecast_stands_in_every_row(panel: Panel) -> None:
     table = forecast_table(
         panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="weather none"
@@ -86,6 +71,13 @@ def test_geojson_has_a_point_for_each_row_that_has_a_place(panel: Panel, tmp_pat
     assert features[0]["geometry"] == {"type": "Point", "coordinates": [-74.0, 40.7]}
     assert features[0]["properties"]["ds"] == "2015-10-01T12:00:00+00:00"
     assert features[4]["geometry"] is None
+
+
+def test_geojson_of_locations_that_lie_nowhere_is_refused(panel: Panel, tmp_path: Path) -> None:
+    nowhere = replace(panel, locations=Locations.of_ids(panel.locations.ids))
+    with pytest.raises(DataError, match="no location has coordinates"):
+        check_form(nowhere, tmp_path / "f.geojson")
+    check_form(nowhere, tmp_path / "f.csv")
 
 
 def test_another_suffix_is_refused(panel: Panel, tmp_path: Path) -> None:

@@ -198,9 +198,9 @@ def test_a_training_without_any_such_step_is_refused(
     panel = make_panel(autoregression(5), "measurement")
     lesson = prepare(panel, splits, recipe.lags)
     values = panel.values.copy()
-    values[:, 0] = np.nan  # one location in five is never observed
+    values[:, :2] = np.nan  # two locations in five are never observed
     with pytest.raises(
-        DataError, match=r"no training step, .*, is observed at 90 % of locations; leave"
+        DataError, match=r"no training step, .*, is observed at nine locations in ten; leave"
     ):
         VAR(recipe).learn(replace(lesson, panel=replace(panel, values=values)))
 

@@ -57,6 +57,13 @@ def test_the_installed_command_tells_its_version() -> None:
     assert done.stdout == "forecaster 0.1.0\n"
 
 
+def test_the_package_itself_is_the_command() -> None:
+    words = [sys.executable, "-m", "forecaster", "check", "nowhere"]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 4
+    assert done.stderr.startswith("forecaster: nowhere: 1 fault\n")
+
+
 def test_an_unknown_command_is_a_usage_error(run: Run) -> None:
     code, _, errors = run("chekc")
     assert code == 2
@@ -223,7 +230,7 @@ def test_forecast_prints_a_table(panel_folder: Path, run_folder: Path, run: Run)
     assert len(lines) == 1 + 5 * 3
 
 
-@pytest.mark.parametrize("suffix", ["csv", "parquet", "geojson"])
+@pytest.mark.parametrize("suffix", ["csv", "parquet"])
 def test_forecast_writes_what_the_suffix_says(
     panel_folder: Path, run_folder: Path, run: Run, tmp_path: Path, suffix: str
 ) -> None:

@@ -183,6 +183,17 @@ def test_where_nothing_could_be_tested_the_command_fails(run: Run, table: Path) 
     assert "no model could be tested" in errors
 
 
+def test_a_table_too_short_for_every_model_is_the_datas_fault(run: Run, tmp_path: Path) -> None:
+    days = pd.date_range("2021-01-01", periods=40, freq="D").astype(str)
+    pd.DataFrame({"time": days, "a": range(40), "b": 7}).to_csv(tmp_path / "s.csv", index=False)
+    words = ("--set", 'evaluation.models=["SeasonalNaive"]', "--timezone", "Europe/Paris")
+    code, text, errors = run("run", tmp_path / "s.csv", "--out", tmp_path / "out", *words)
+    assert code == 3
+    assert "No model was tested." in text
+    assert "validation windows, and quantiles" in errors.splitlines()[-1]
+    assert "taken to be of UTC, not of Europe/Paris" in errors
+
+
 def test_what_is_no_table_or_recipe_is_refused(run: Run, tmp_path: Path) -> None:
     code, _, errors = run("run", tmp_path / "no.csv")
     assert code == 2

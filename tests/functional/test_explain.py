@@ -1,7 +1,9 @@
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from forecaster.estimators.dcrnn import DCRNN
@@ -42,6 +44,19 @@ def test_a_page_says_why(run: Run, folder: Path) -> None:
         assert part in words
     assert "place 0 (place 0)" in words
     assert "place 4 (place 4)" not in words.split("City-wide:")[0]  # no edge leads there
+
+
+def test_without_a_time_the_panels_last_step_is_explained(
+    run: Run, folder: Path, tmp_path: Path
+) -> None:
+    city = small_city()
+    replace(city, values=np.nan_to_num(city.values)).save(tmp_path)
+    words = ("--panel", tmp_path, "--location", "place 3", "--json")
+    code, text, errors = run("explain", folder / "run", *words)
+    assert code == 0, errors
+    assert json.loads(text)["origin"] == f"{city.times[-1]}Z"
+    last = json.loads(text)["origin_local"]
+    assert errors == f"from the panel's last step, {last}; --at takes another\n"
 
 
 def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path) -> None:

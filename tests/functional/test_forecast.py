@@ -13,7 +13,7 @@ import pytest
 from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.ridge import Ridge
 from forecaster.estimators.sample import RECIPE, small_city
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 from forecaster.panel.parts import Covariates, Locations
 from forecaster.splits import Splits
 
@@ -65,6 +65,25 @@ def test_a_forecast_has_quantiles_in_order(forecast: Run) -> None:
     assert (table["q10"] <= table["q50"]).all()
     assert (table["q50"] <= table["q90"]).all()
     assert (table["q10"] >= 0).all()
+
+
+def test_without_a_time_the_forecast_begins_at_the_panels_last_step(made: Path, run: Run) -> None:
+    panel = Panel.open(made / "panel")
+    words = ("forecast", made / "Ridge", "--panel", made / "panel", "--allow-missing")
+    code, output, errors = run(*words)
+    assert code == 0, errors
+    last = local_texts(panel, panel.times[-1:])[0]
+    assert errors == f"from the panel's last step, {last}; --at takes another\n"
+    assert output == run(*words, "--at", last)[1]
+    assert read(output)["cutoff"].unique().tolist() == [f"{panel.times[-1]}+0000"]
+    assert run(*words, "--quiet") == (0, output, "")
+
+
+def test_an_origin_with_too_little_history_is_told_to_be_later(made: Path, run: Run) -> None:
+    at = f"{Panel.open(made / 'panel').times[1]}Z"
+    code, _, errors = run("forecast", made / "Ridge", "--panel", made / "panel", "--at", at)
+    assert code == 3
+    assert "have 2; take a later step, bring earlier ones" in errors
 
 
 def test_what_if_adds_the_changed_forecast_and_its_difference(forecast: Run) -> None:
@@ -140,6 +159,17 @@ def test_areas_are_rows_below_with_their_own_intervals(forecast: Run, made: Path
     assert (whole["q90"] > whole["y_hat"]).all()
     moved = whole[["q10_what_if", "q90_what_if"]].to_numpy() - whole[["q10", "q90"]].to_numpy()
     assert moved == pytest.approx(np.stack([whole["difference"]] * 2, axis=1), abs=1e-2)
+
+
+def test_geojson_of_places_that_lie_nowhere_is_refused_before_the_run_is_read(
+    made: Path, run: Run, tmp_path: Path
+) -> None:
+    small_city().save(tmp_path / "panel")
+    words = ("--panel", tmp_path / "panel", "--out", tmp_path / "next.geojson")
+    code, _, errors = run("forecast", made / "nowhere", *words)
+    assert code == 3
+    assert "no location has coordinates" in errors
+    assert not (tmp_path / "next.geojson").exists()
 
 
 def test_areas_have_no_place_on_a_map(forecast: Run, made: Path, tmp_path: Path) -> None:

@@ -91,6 +91,7 @@ def test_a_table_becomes_a_panel_and_gets_weather(tmp_path: Path, run: Run) -> N
     assert code == 0
     assert "read as wide: time = time" in errors
     assert "completed steps            2" in output
+    assert "gaps                       1, the longest 2 steps" in output
     assert np.isnan(Panel.open(out).values[50:52]).all()
     reports = pd.DataFrame({
         "time": times.astype(str), "t": 41.0, "w": 10.0, "p": 0.1, "v": 5.0,
@@ -119,9 +120,12 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
     table = pd.DataFrame({"date": days.astype(str), "station": "007", "cases": range(99)})
     twice = pd.concat([table, table.assign(station="010")])
     twice.to_csv(tmp_path / "t.csv", index=False)
-    words = ("--timezone", "UTC", "--step-minutes", "1440", "--out", tmp_path / "p")
-    code, _, errors = run("ingest", "table", tmp_path / "t.csv", *words)
+    words = ("--timezone", "UTC", "--out", tmp_path / "p")
+    code, output, errors = run("ingest", "table", tmp_path / "t.csv", *words)
     assert code == 0
+    assert "no --step-minutes: steps of 1440 min" in errors
+    assert "99 steps × 2 locations" in output
+    assert "gaps" not in output
     assert "id = station, value = cases" in errors
     assert Panel.open(tmp_path / "p").locations.ids == ("007", "010")
     code, output, _ = run("doctor", tmp_path / "p", "--json")
@@ -132,7 +136,7 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
 
 def test_a_wrong_mapping_names_every_fault(tmp_path: Path, run: Run) -> None:
     (tmp_path / "w.csv").write_text("time\n")
-    (tmp_path / "t.csv").write_text("time,a\n2015-01-01 00:00,1\n")
+    (tmp_path / "t.csv").write_text("time,a\n2015-01-01 00:00,1\n2015-01-01 01:00,1\n")
     run("ingest", "table", tmp_path / "t.csv", "--timezone", "UTC", "--out", tmp_path / "p")
     words = ("--into", tmp_path / "p", "--columns", "time=time,temprature=t:F,wind=w:furlong")
     code, _, errors = run("ingest", "weather", tmp_path / "w.csv", *words)

@@ -230,6 +230,18 @@ def test_a_port_in_use_is_told(run: Run, run_folder: Path, panel_folder: Path) -
     assert f"cannot listen on 127.0.0.1:{port}" in errors
 
 
+def test_a_panel_that_ended_long_ago_is_told_at_the_start(
+    run: Run, run_folder: Path, panel_folder: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it ends there, having said its word
+        port = taken.getsockname()[1]
+        words = ("serve", run_folder, "--panel", panel_folder, "--port", port)
+        errors, replayed = run(*words)[2], run(*words, "--replay", 5)[2]
+    for way in ("too long ago", "/v1/forecast?at=", "--replay 5", "--token-file"):
+        assert way in errors
+    assert "too long ago" not in replayed
+
+
 def test_V16_the_command_refuses_a_damaged_store(
     run: Run, run_folder: Path, panel_folder: Path, tmp_path: Path
 ) -> None:

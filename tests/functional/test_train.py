@@ -17,10 +17,12 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import screen
+from forecaster.cli.train import with_settings
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
 COMMAND = Path(sys.executable).with_name("forecaster")
@@ -109,10 +111,27 @@ def test_a_value_of_the_recipe_can_be_set(recipe: Path, run: Run) -> None:
     assert estimator.recipe.training.batch == 200  # as the file says
 
 
+@pytest.mark.parametrize("setting", ['preset="best"', "preset=best", "preset = 'best'"])
+def test_a_setting_needs_no_quotes_since_a_shell_takes_them_away(setting: str) -> None:
+    assert with_settings(Recipe(), [setting]).preset == "best"
+
+
+def test_a_setting_is_text_only_where_it_is_nothing_else() -> None:
+    changed = with_settings(Recipe(), ["graph.kind=own", "training.ema=0.5", "table.file=é=5"])
+    assert (changed.graph.kind, changed.training.ema) == ("own", 0.5)
+    assert changed.table is not None
+    assert changed.table.file == "é=5"
+
+
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("training.epochs", "not TOML"),
+        ("training.epochs", "no key and value; give section.key=value"),
+        ("=3", "no key and value; give section.key=value"),
+        ("preset=bset", "preset: Input should be 'paper' or 'best'"),
+        ("graph.kind=learned", "graph.kind: Input should be 'lasso', 'inverse'"),
+        ("training.epochs=many", "training.epochs: Input should be a valid integer"),
+        ("intervals.quantiles=[0.1", "intervals.quantiles: Input should be a valid array"),
         ("training.epoch=3", "training.epoch: unknown key; did you mean 'epochs'?"),
         ("training.epochs=0", "training.epochs: Input should be greater than or equal to 1"),
         ("training=3", "training: "),

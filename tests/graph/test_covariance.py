@@ -108,11 +108,16 @@ def test_G5_a_step_counts_if_nine_locations_in_ten_were_observed(panel_of: MakeP
     assert (sample.dropped, sample.filled) == (1, 2)
 
 
+def test_G5_one_of_a_few_locations_may_be_dead(values: np.ndarray, panel_of: MakePanel) -> None:
+    values[:, 3] = np.nan  # one in five, all the time
+    assert len(take_sample(panel_of(values), ALL, "nothing").steps) == STEPS
+
+
 def test_G5_too_many_nulls_are_refused_with_the_worst_locations(
     values: np.ndarray, panel_of: MakePanel
 ) -> None:
-    values[:, 3] = np.nan  # one in five, all the time
-    with pytest.raises(DataError, match=r"0 training steps observed .* p3 100 %; leave"):
+    values[:, [1, 3]] = np.nan  # two in five, all the time
+    with pytest.raises(DataError, match=r"0 training steps observed .* p1 100 %, p3 100 %; leave"):
         take_sample(panel_of(values), ALL, "nothing")
 
 

@@ -33,6 +33,11 @@ def test_a_graph_knows_its_degrees_and_hubs() -> None:
     assert graph_of([], []).hubs() == []
 
 
+def test_a_graph_introduces_itself_in_one_line() -> None:
+    graph = graph_of([[0, 2], [1, 2], [2, 5]], [0.5, -0.5, 0.25])
+    assert repr(graph) == "DependencyGraph(given, 7 locations, 3 edges, average degree 0.857)"
+
+
 def test_a_graph_knows_its_components_largest_first() -> None:
     graph = graph_of([[0, 6], [1, 2], [2, 5]], [1.0, 1.0, 1.0])
     assert graph.components.tolist() == [1, 0, 0, 2, 3, 0, 1]

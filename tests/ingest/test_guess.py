@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from forecaster.config import LagConfig
 from forecaster.errors import DataError
-from forecaster.ingest.guess import _lags, guess_recipe
+from forecaster.ingest.guess import _lags, guess_recipe, guess_step
 
 PLACES = 3
 
@@ -73,6 +73,23 @@ def test_the_step_is_the_commonest_distance(tmp_path: Path, freq: str, minutes: 
     lines = path.read_text().splitlines()
     path.write_text("\n".join(lines[:60] + lines[64:]) + "\n")  # a gap
     assert guess_recipe(path).panel.step_minutes == minutes
+
+
+@pytest.mark.parametrize(
+    ("freq", "zone", "taken"),
+    [("D", None, "UTC"), ("7D", None, "UTC"), ("h", None, "Europe/Paris"),
+     ("D", "UTC", "Europe/Paris")],
+)  # fmt: skip
+def test_days_without_an_offset_are_of_utc_whatever_the_timezone(
+    tmp_path: Path, freq: str, zone: str | None, taken: str
+) -> None:
+    path = write(tmp_path, counts(400), freq, zone)
+    assert guess_recipe(path, "Europe/Paris").panel.timezone == taken
+
+
+def test_the_step_alone_may_be_guessed(tmp_path: Path) -> None:
+    path = write(tmp_path, counts(200), "15min", time="when")
+    assert guess_step(path, "time=when") == 15
 
 
 def test_steps_that_fit_no_day_are_refused_with_a_remedy(tmp_path: Path) -> None:

@@ -185,6 +185,20 @@ def test_what_stays_unclear_is_asked_for(case: str) -> None:
     )
 
 
+@pytest.mark.parametrize(
+    "names", [("unique_id", "ds", "y"), ("road", "time", "flow"), ("id", "time", "no2")]
+)
+def test_texts_among_the_values_are_named_and_do_not_hide_their_column(
+    tmp_path: Path, names: tuple[str, str, str]
+) -> None:
+    frame = long(columns=names).astype({names[2]: object})
+    frame.iloc[[5, 8], frame.columns.get_loc(names[2])] = ["n/a", "-"]
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    fault = r"t\.csv: 1 fault\n.*2 values not a number: row 6 \('n/a'\), row 9 \('-'\)"
+    with pytest.raises(DataError, match=fault):
+        ingest(tmp_path / "t.csv")
+
+
 def test_a_wide_table_with_a_missing_time_names_the_row() -> None:
     times = [*hours(steps=STEPS - 1), None]
     with pytest.raises(DataError, match="1 row without a time: row 29"):
@@ -517,6 +531,13 @@ def test_I23_one_location_is_enough_and_none_is_not() -> None:
     assert ingest(long(ids=("a",))).values.shape == (STEPS, 1)
     with pytest.raises(DataError, match="29 steps × 0 locations: nothing to forecast"):
         ingest(wide()[["time"]])
+
+
+def test_a_header_alone_is_told_that_it_has_no_rows(tmp_path: Path) -> None:
+    for header in ("ds,unique_id,y", "time,a,b"):
+        (tmp_path / "t.csv").write_text(f"{header}\n")
+        with pytest.raises(DataError, match=r"t\.csv: no rows; at least one time is needed"):
+            ingest(tmp_path / "t.csv")
 
 
 def test_a_table_without_rows_is_refused() -> None:

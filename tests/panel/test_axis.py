@@ -312,6 +312,26 @@ def test_I3_covariates_at_the_hour_never_shown_are_dropped() -> None:
     assert place(day, config()).layers["rain"][:3, 0].tolist() == [0.0, 1.0, 3.0]
 
 
+@pytest.mark.parametrize("step_minutes", [120, 1440, 7 * 1440])
+def test_I2_local_steps_that_cannot_follow_the_clock_are_told_of_utc(step_minutes: int) -> None:
+    days = rows(axis("2015-01-01", 400 * 1440 // step_minutes, step_minutes), naive=True)
+    rules = config(step_minutes=step_minutes, nonexistent="null")
+    with pytest.raises(DataError) as caught:
+        place(days, rules)
+    assert f"the clock in {NEW_YORK} changes" in str(caught.value)
+    assert "give timezone UTC" in str(caught.value)
+    placed = place(days, config(step_minutes=step_minutes, timezone="UTC"))
+    np.testing.assert_array_equal(placed.seconds, days.seconds)
+    assert len(place(days, config(step_minutes=step_minutes, timezone="Asia/Tokyo")).seconds)
+
+
+def test_S5_local_times_that_are_off_the_step_by_themselves_are_named() -> None:
+    days = axis("2015-01-01", 400, 1440)
+    days[7] += 1800
+    with pytest.raises(DataError, match="off the step of 1440 min"):
+        place(rows(days, naive=True), config(step_minutes=1440))
+
+
 @pytest.mark.parametrize("zone", [NEW_YORK, "Asia/Kolkata", "Australia/Sydney", "UTC"])
 @given(st.integers(0, 365 * 24), st.integers(1, 53))
 def test_local_times_come_back_as_the_clock_showed_them(zone: str, begin: int, steps: int) -> None:

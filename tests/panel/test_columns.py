@@ -82,6 +82,18 @@ def test_a_file_that_is_no_table_is_refused(
         load(tmp_path / name)
 
 
+@pytest.mark.parametrize("mark", [";", "\t", "|"])
+@pytest.mark.parametrize("number", ["5", "5,25"])  # a comma may be that of a fraction
+def test_a_table_without_commas_is_told_what_separates_it(
+    tmp_path: Path, mark: str, number: str
+) -> None:
+    row = mark.join(["a", "2015-01-01", number])
+    (tmp_path / "a.csv").write_text(mark.join(["unique_id", "ds", "y"]) + f"\n{row}\n")
+    with pytest.raises(DataError) as caught:
+        load(tmp_path / "a.csv")
+    assert f"separated by {mark!r} as it seems; save the table with commas" in str(caught.value)
+
+
 def test_a_parquet_file_cut_short_is_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"y": list(range(997))}), tmp_path / "a.parquet")
     whole = (tmp_path / "a.parquet").read_bytes()
@@ -240,7 +252,9 @@ def test_infinite_values_are_refused_everywhere() -> None:
 def test_I20_a_negative_count_is_named_by_its_row() -> None:
     _, faults = read_numbers([3, -1, 0, -2], minimum=0.0)
     rows = "row 2 (-1), row 4 (-2)"
-    assert faults == [f"column 'y': 2 values below 0, impossible for a count: {rows}"]
+    (fault,) = faults
+    assert fault.startswith(f"column 'y': 2 values below 0, impossible for a count: {rows}; ")
+    assert "--kind measurement" in fault
     assert read_numbers([3, -1])[1] == []
 
 

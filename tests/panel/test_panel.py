@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError, ConfigError, DataError, RunError
-from forecaster.panel.panel import Panel, write_table
+from forecaster.panel.panel import Panel, local_texts, write_table
 from forecaster.panel.parts import RESERVED, Covariates, LocalCovariates, Locations
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.recipe import Recipe
@@ -771,3 +771,24 @@ def test_a_selection_of_nothing_or_of_one_place_twice_is_refused(panel: Panel) -
         panel.select(())
     with pytest.raises(DataError, match="1 location id given twice: z"):
         panel.select(("z", "z"))
+
+
+def test_a_panel_introduces_itself_in_one_line(panel: Panel) -> None:
+    span = "2014-07-03T18:00:00-04:00 … 2014-07-04T22:00:00-04:00"
+    meaning = "America/New_York, 60 min, count"
+    assert repr(panel) == f"Panel(29 steps × 3 locations, {span}, {meaning})"
+
+
+def test_local_times_carry_the_offset_through_a_clock_change(panel: Panel) -> None:
+    times = np.array(["2015-11-01T05", "2015-11-01T06", "2015-11-01T07"], dtype="datetime64[s]")
+    assert local_texts(panel, times) == [
+        "2015-11-01T01:00:00-04:00",
+        "2015-11-01T01:00:00-05:00",
+        "2015-11-01T02:00:00-05:00",
+    ]
+
+
+def test_half_hour_offsets_are_written_right(panel: Panel) -> None:
+    india = replace(panel, clock=replace(panel.clock, zone="Asia/Kolkata"))
+    times = np.array(["2015-11-01T05"], dtype="datetime64[s]")
+    assert local_texts(india, times) == ["2015-11-01T10:30:00+05:30"]

@@ -71,6 +71,16 @@ def test_a_cut_file_is_found_without_reading_it(tmp_path: Path, draft: MakeDraft
         file_path(tmp_path, manifest, "values.parquet")
 
 
+def test_a_comparison_is_no_artifact_and_names_its_runs(tmp_path: Path, draft: MakeDraft) -> None:
+    for name in ("var-1", "ridge-2"):
+        publish(tmp_path / "cells" / name, draft(name))
+    (tmp_path / "cells" / "dcrnn-3").mkdir()  # not begun
+    with pytest.raises(ArtifactError) as caught:
+        read_manifest(tmp_path)
+    runs = f"{tmp_path / 'cells' / 'ridge-2'}, {tmp_path / 'cells' / 'var-1'}"
+    assert str(caught.value).endswith(f"it is a comparison; name one of its runs: {runs}")
+
+
 def test_a_symlink_is_not_followed(tmp_path: Path, draft: MakeDraft) -> None:
     manifest = publish(tmp_path / "a", draft("one"))
     path = tmp_path / "a" / manifest.files["values.parquet"].name

@@ -49,6 +49,16 @@ def test_a_forecast_begins_where_nine_tenths_are_known() -> None:
     assert lost.newest(HOURS + 9) == HOURS - 2
 
 
+def test_one_of_a_few_places_does_not_hold_a_forecast_back() -> None:
+    few = Overlay(PANEL.select(PANEL.locations.ids[:3]))
+    two = few.with_cells([(HOURS, n, 1.0) for n in range(2)], 1)
+    assert two.newest(HOURS + 9) == HOURS
+    one = few.with_cells([(HOURS, 0, 1.0)], 1)
+    assert one.newest(HOURS + 9) == HOURS - 1
+    single = Overlay(PANEL.select(PANEL.locations.ids[:1])).with_cells([(HOURS - 1, 0, None)], 1)
+    assert single.newest(HOURS + 9) == HOURS - 2
+
+
 def test_covariates_reach_ahead() -> None:
     overlay = Overlay(PANEL).with_covariates([(HOURS + 80, 1, 5.0)], 1)
     part = overlay.panel(0, HOURS, HOURS + 81)

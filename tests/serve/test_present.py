@@ -1,5 +1,6 @@
 """How old the data is, and which steps are over."""
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -20,6 +21,17 @@ def test_data_grows_stale_and_then_too_old(present: Present, clock: Hands) -> No
         found.append((feed.stale, feed.fault is not None))
     assert found == [(False, False), (False, False), (True, False), (True, False), (True, True)]
     assert f"{present.overlay.time_of(HOURS - 1)}Z" in str(present.feed().fault)
+
+
+def test_a_past_that_is_over_is_told_how_it_can_be_asked_for(
+    service: Running, clock: Hands
+) -> None:
+    clock.pass_hours(24 * 365)
+    reply = service.get("/v1/forecast")
+    assert (reply.status, reply.json["code"]) == (503, "no_data")
+    way = re.search(r"/v1/forecast\?at=\S+", reply.json["detail"])
+    assert way is not None
+    assert service.get(way[0]).status == 200
 
 
 def test_the_age_of_data_is_that_of_the_state_asked_for(present: Present) -> None:

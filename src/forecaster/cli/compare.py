@@ -19,6 +19,7 @@ from forecaster.errors import ConfigError, RunError
 if TYPE_CHECKING:
     from forecaster.config import Range
     from forecaster.evaluation.entries import Entry
+    from forecaster.pipeline.study import Study
     from forecaster.recipe import Recipe
 
 T = TypeVar("T")
@@ -44,7 +45,11 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     panel: PanelFolder = None,
     jobs: Jobs = 1,
     tune: Annotated[
-        bool, typer.Option("--tune", help="Choose size or dropout, and rate, of every network.")
+        bool,
+        typer.Option(
+            "--tune",
+            help="Choose dropout and learning rate of every network, and the size of best.",
+        ),
     ] = False,
     widths: Annotated[
         str | None, typer.Option(help="Of Transformer-best, to choose from; else 64 … 4096.")
@@ -180,12 +185,22 @@ def _compare(
     screen.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
     if best is None:
+        _refuse_short(study)
         raise RunError(f"no model could be tested; {out / 'table.md'} says why")
     if best.runs:
         run = out / next(iter(best.runs.values()))
         screen.say(
             f"`forecaster forecast {run} --panel {folder} --at …` forecasts with {best.name}"
         )
+
+
+def _refuse_short(study: "Study") -> None:
+    """Blame the data, where it was too short for every model."""
+    from forecaster.estimators.intervals import refuse_few
+    from forecaster.splits import cut_windows
+
+    windows = cut_windows(study.panel, study.splits, study.recipe.lags)
+    refuse_few(len(windows.validation), study.recipe.intervals.quantiles)
 
 
 def _refuse_place(out: Path, recipe: Path | None, rules: "Recipe") -> None:
@@ -213,7 +228,10 @@ def _guess(path: Path, timezone: str | None, country: str | None) -> "Recipe":
         raise ConfigError(f"{path}: there is no such file; give a recipe or a table")
     if timezone is None:
         screen.say("no --timezone: times without an offset are taken to be UTC")
-    return guess_recipe(path, timezone, country)
+    recipe = guess_recipe(path, timezone, country)
+    if timezone not in (None, recipe.panel.timezone):
+        screen.say(f"steps of days and no offsets: taken to be of UTC, not of {timezone}")
+    return recipe
 
 
 def _refuse_table_options(what: Path, timezone: str | None, country: str | None) -> None:

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
-from forecaster.cli.options import Json
+from forecaster.cli.inspect import open_panel, tell_last_step
+from forecaster.cli.options import At, Json
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -23,10 +23,8 @@ def explain(
         Path, typer.Argument(help="The folder of a network: Forecaster, Transformer or DCRNN.")
     ],
     panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
-    at: Annotated[
-        str, typer.Option(help="Last observed step with its offset, 2014-06-01T08:00-04:00.")
-    ],
     location: Annotated[str, typer.Option(help="The id of the location.")],
+    at: At = None,
     out: Annotated[Path | None, typer.Option(help="FILE.json, .png or .svg.")] = None,
     as_json: Json = False,
 ) -> None:
@@ -37,8 +35,8 @@ def explain(
     from forecaster.estimators.registry import load_estimator
     from forecaster.evaluation.explain import explain as find_out
 
-    data = open_panel(panel)
-    found = find_out(load_estimator(run), data, at, location)
+    data, estimator = open_panel(panel), load_estimator(run)
+    found = find_out(estimator, data, tell_last_step(data) if at is None else at, location)
     if out is not None:
         _write(found, out)
     if as_json:

@@ -106,7 +106,9 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     locations: Annotated[Path | None, typer.Option(help="File of id, name, lat, lon.")] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
     kind: Annotated[Kind, typer.Option(help="Counts are never negative.")] = "count",
-    step_minutes: Annotated[int, typer.Option(help="Length of a step.")] = 60,
+    step_minutes: Annotated[
+        int | None, typer.Option(help="Length of a step; else what most times are apart.")
+    ] = None,
     min_demand: Annotated[
         float | None, typer.Option(help="Mean of a location that is kept.")
     ] = None,
@@ -119,6 +121,12 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Read a table of values; times that have no row become missing and are listed."""
+    from forecaster.ingest.build import Sources
+    from forecaster.ingest.guess import guess_step
+
+    if step_minutes is None:
+        step_minutes = guess_step(file, columns)
+        screen.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
@@ -130,8 +138,6 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "locations": locations.name if locations else None,
         },
     )  # fmt: skip
-    from forecaster.ingest.build import Sources
-
     _build(recipe, Sources([file], locations), out, "duckdb", as_json)
 
 
@@ -242,9 +248,13 @@ def _print_panel(panel: "Panel", out: Path) -> None:
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
+    gaps = counts.pop("gaps", [])
     for name, value in counts.items():
         if not isinstance(value, dict):
             print(f"{name.replace('_', ' '):26} {_words(value)}")
+    if gaps:
+        longest = count_of(max(steps for _, steps in gaps), "step")
+        print(f"{'gaps':26} {len(gaps):,}, the longest {longest}")
     for reason, count in rejected.items():
         if count:
             shown = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""

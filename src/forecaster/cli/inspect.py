@@ -157,6 +157,15 @@ def open_panel(folder: Path) -> "Panel":
         return Panel.open(folder, progress=advance)
 
 
+def tell_last_step(panel: "Panel") -> str:
+    """Return the last step of a panel as --at takes it, and say which it is."""
+    from forecaster.panel.panel import local_texts
+
+    last = local_texts(panel, panel.times[-1:])[0]
+    screen.say(f"from the panel's last step, {last}; --at takes another")
+    return last
+
+
 def _examine(panel: "Panel", recipe: Any) -> "Checkup":
     from forecaster.report.doctor import examine
 

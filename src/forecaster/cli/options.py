@@ -24,6 +24,12 @@ RecipeData = Annotated[
 PanelFolder = Annotated[
     Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
 ]
+At = Annotated[
+    str | None,
+    typer.Option(
+        help="Last observed step with its offset, 2014-06-01T08:00-04:00; else the panel's last."
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),

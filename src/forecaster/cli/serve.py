@@ -65,7 +65,13 @@ def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engin
     beside = panel.with_name(f"{panel.name}.sqlite")
     if store is None and (writes or beside.exists()):
         store = beside
-    return open_engine(run, open_panel(panel), store)
+    engine = open_engine(run, open_panel(panel), store)
+    fault = engine.present.feed().fault
+    if fault is not None:
+        ways = "--replay 5 shows the panel's last tenth as if it were now, a step in 5 seconds"
+        feed = "send newer observations" if writes else "--token-file allows newer observations"
+        screen.say(f"{fault}; {ways}; {feed}")
+    return engine
 
 
 def _replay(run: Path, panel: Path, seconds: float) -> "Engine":

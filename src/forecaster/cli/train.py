@@ -3,7 +3,7 @@
 import json
 import sys
 import tomllib
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -69,17 +69,21 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
-    """Return the recipe with some values replaced, each given as TOML: `training.epochs=3`."""
+    """Return the recipe with some values replaced, each given as `training.epochs=3`."""
     from forecaster.recipe import change
 
-    values = []
-    for text in settings:
-        try:
-            values.append(tomllib.loads(text))
-        except tomllib.TOMLDecodeError as error:
-            form = 'give section.key=value, as in training.epochs=3 or graph.kind="own"'
-            raise ConfigError(f"--set {text}: not TOML ({error}); {form}") from error
+    values = [_read_setting(text) for text in settings]
     return change(recipe, *values, source="the recipe with --set") if values else recipe
+
+
+def _read_setting(text: str) -> dict[str, Any]:
+    """Return what TOML says; a value that is none is text, since a shell takes quotes away."""
+    key, equals, value = text.partition("=")
+    for line in (text, f"{key}{equals}{json.dumps(value.strip(), ensure_ascii=False)}"):
+        with suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(line)
+    form = "give section.key=value, as in training.epochs=3 or graph.kind=own"
+    raise ConfigError(f"--set {text}: no key and value; {form}")
 
 
 def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
@@ -125,7 +129,7 @@ def _print_run(known: dict[str, Any]) -> None:
     }
     for name, text in lines.items():
         print(f"{name:14} {text}")
-    use = f"`forecaster forecast {out} --panel … --at …` forecasts with it"
+    use = f"`forecaster forecast {out} --panel …` forecasts with it"
     print(f"{out}: run {known['hash'][:12]}; {use}")
 
 

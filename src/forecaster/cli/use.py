@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel, write_checkup
-from forecaster.cli.options import Json, Weather
+from forecaster.cli.inspect import open_panel, tell_last_step, write_checkup
+from forecaster.cli.options import At, Json, Weather
 from forecaster.cli.report import write_report
 from forecaster.errors import ConfigError, count_of, need_extra
 
@@ -41,9 +41,7 @@ def demo(
 def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     run: Annotated[Path, typer.Argument(help="The folder of a saved estimator.")],
     panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
-    at: Annotated[
-        str, typer.Option(help="Last observed step with its offset, 2014-06-01T08:00-04:00.")
-    ],
+    at: At = None,
     out: Annotated[Path | None, typer.Option(help="FILE.csv, .parquet or .geojson.")] = None,
     weather: Annotated[
         Weather, typer.Option(help="What to take for covariates ahead.")
@@ -66,16 +64,19 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
     """Forecast the next steps of every location from a saved estimator."""
     from forecaster.estimators.areas import add_areas, read_areas
     from forecaster.estimators.registry import load_estimator
-    from forecaster.estimators.table import write_forecast
+    from forecaster.estimators.table import check_form, write_forecast
     from forecaster.panel.panel import CSV_TIME
 
     if what_if_map is not None:
         _check_map(what_if_map, what_if)
     data = open_panel(panel)
+    if out is not None:
+        check_form(data, out)
     areas = read_areas(area, data.locations) if area is not None else None
     estimator = load_estimator(run)
+    origin = tell_last_step(data) if at is None else at
     table = estimator.forecast(
-        data, at, weather=weather, allow_missing=allow_missing, what_if=what_if
+        data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
     )
     if what_if_map is not None:
         _write_map(table, data, what_if_map)

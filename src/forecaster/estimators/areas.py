@@ -103,7 +103,7 @@ def add_areas(
         what_if: as for the forecast.
     """
     answers = estimator.answers(panel, weather)
-    origin = np.array([find_origin(panel, table["cutoff"].iloc[0].isoformat())])
+    origin = np.array([find_origin(panel, table["cutoff"].iloc[0])])
     horizon = answers.calibration.corrections.shape[1]
     changes = None
     if what_if is not None:

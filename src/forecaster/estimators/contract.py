@@ -37,6 +37,7 @@ from forecaster.estimators.intervals import LEVELS, refuse_few
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
 from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
 from forecaster.estimators.question import (
+    At,
     Changes,
     Question,
     find_origin,
@@ -67,6 +68,9 @@ class Estimator(ABC):
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # what was learned, once it was
         self.seconds: float | None = None  # that learning took, with what was resumed
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
 
     @abstractmethod
     def learn(self, lesson: Lesson) -> Learned:
@@ -224,7 +228,7 @@ class Estimator(ABC):
     def forecast(
         self,
         panel: Panel,
-        at: str,
+        at: At,
         *,
         weather: Weather = "observed",
         allow_missing: bool = False,
@@ -234,7 +238,7 @@ class Estimator(ABC):
 
         Args:
             panel: what was observed up to `at` and what is known of the steps after it.
-            at: the last observed step, with its offset: 2014-06-01T08:00-04:00.
+            at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
             allow_missing: forecast although too much of the history is missing; labelled too.

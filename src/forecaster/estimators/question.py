@@ -11,7 +11,7 @@ from jaxtyping import Float32, Int64
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig, Weather
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
@@ -21,6 +21,8 @@ HOLIDAY = CALENDAR_COLUMNS[-1]  # the one thing of a calendar that may be suppos
 # The least and the most of each covariate in training, as a run remembers them.
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
 
+# A step by its beginning: text and datetimes with their offset, datetime64 in UTC.
+At: TypeAlias = str | datetime | np.datetime64
 # What somebody supposes of the K coming steps, by covariate, or `holiday`; NaN: as it is.
 Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
@@ -45,12 +47,12 @@ class Question:
         )
 
 
-def find_origin(panel: Panel, at: str) -> int:
+def find_origin(panel: Panel, at: At) -> int:
     """Return the step that `at` names: the last observed one, given with its offset."""
     form = "give the last observed step with its offset, as in 2014-06-01T08:00-04:00"
     try:
-        moment = datetime.fromisoformat(at)
-    except ValueError as error:
+        moment = datetime.fromisoformat(_spell(at))
+    except (TypeError, ValueError) as error:
         raise ConfigError(f"at = {at!r} is not a time; {form}") from error
     if moment.tzinfo is None:
         raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
@@ -61,9 +63,16 @@ def find_origin(panel: Panel, at: str) -> int:
             f"at = {at!r} lies between two steps of {panel.clock.step_minutes} min; {form}"
         )
     if not 0 <= step < len(panel.values):
-        span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
+        span = " … ".join(local_texts(panel, panel.times[[0, -1]]))
         raise ConfigError(f"at = {at!r} lies outside the panel ({span}); {form}")
     return int(step)
+
+
+def _spell(at: At) -> str:
+    """Return a time as text; a datetime64 is UTC, as the times of a panel are."""
+    if isinstance(at, np.datetime64):
+        return f"{at.astype('datetime64[us]')}Z"
+    return at.isoformat() if isinstance(at, datetime) else at
 
 
 def look_back(
@@ -162,8 +171,8 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
         return
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
     what = f"{name_some(names[lacking.any(axis=0)])} at {name_some(f'{t}Z' for t in steps)}"
-    remedy = "add them to the panel, or say --weather persist, climatology or none"
-    raise DataError(f"covariates ahead are missing: {what}; {remedy}")
+    ways = "take an earlier step, or say --weather persist, climatology or none"
+    raise DataError(f"covariates ahead are missing: {what}; add them to the panel, {ways}")
 
 
 def with_weather(

@@ -9,9 +9,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float32
 
-from forecaster.errors import ConfigError
-from forecaster.panel.panel import Panel, write_table
+from forecaster.errors import ConfigError, DataError
+from forecaster.panel.panel import Panel, local_texts, write_table
 from forecaster.publish.writing import bytes_writer, replace_file
+
+FORMS = (".csv", ".parquet", ".geojson")
 
 
 def forecast_table(
@@ -45,23 +47,23 @@ def name_quantile(level: float) -> str:
     return f"q{100 * level:.10g}"
 
 
-def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
-    """Return wall-clock times with their offset: 2014-06-01T09:00:00-04:00."""
-    local = panel.clock.local(times)
-    minutes = ((local - times).astype(np.int64) // 60).tolist()
-    offsets = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
-    return [f"{time}{offset}" for time, offset in zip(local, offsets, strict=True)]
-
-
 def write_forecast(table: pd.DataFrame, panel: Panel, path: Path) -> None:
     """Write a forecast by the path's suffix: .csv, .parquet or .geojson."""
+    check_form(panel, path)
     if path.suffix == ".geojson":
         replace_file(path, bytes_writer(json.dumps(to_geojson(table, panel)).encode()))
-    elif path.suffix in (".csv", ".parquet"):
-        write_table(table, path)
     else:
+        write_table(table, path)
+
+
+def check_form(panel: Panel, path: Path) -> None:
+    """Refuse a name that no form has, and GeoJSON of locations that lie nowhere."""
+    if path.suffix not in FORMS:
         message = f"{path}: a forecast is written as .csv, .parquet or .geojson"
         raise ConfigError(f"{message}; give such a name")
+    if path.suffix == ".geojson" and not panel.locations.placed.any():
+        message = "panel: no location has coordinates, and GeoJSON is nothing without"
+        raise DataError(f"{message}; add lat and lon to its locations, or write .csv")
 
 
 def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:

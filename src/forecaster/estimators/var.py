@@ -19,7 +19,7 @@ from forecaster.estimators.question import Question, look_ahead, select_covariat
 from forecaster.metrics import score
 from forecaster.models.var import Factor, eliminate, measure, roll_out
 from forecaster.panel.panel import Panel
-from forecaster.splits import MAX_FILLED
+from forecaster.splits import is_whole
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
@@ -106,15 +106,14 @@ def _highest(panel: Panel, recent: int) -> int:
 def _targets(lesson: Lesson, order: int) -> Int64[np.ndarray, " T"]:
     """Return the steps to learn, with `order` training steps before each.
 
-    They were observed at nine locations in ten, as the steps of the graph are.
+    They were observed at nine locations in ten or all but one, as the steps of the graph are.
     """
     inside = sliding_window_view(lesson.train, order + 1).all(axis=1)
-    missing = np.isnan(lesson.panel.values[order:]).sum(axis=1)
-    steps = order + np.flatnonzero(inside & (missing <= MAX_FILLED * len(lesson.panel.locations)))
+    steps = order + np.flatnonzero(inside & is_whole(lesson.panel.values[order:]))
     if not len(steps):
         what = f"no training step, of those with {order} training steps before them"
         remedy = "leave out the locations that miss most, or train on more steps"
-        raise DataError(f"VAR: {what}, is observed at 90 % of locations; {remedy}")
+        raise DataError(f"VAR: {what}, is observed at nine locations in ten; {remedy}")
     return np.asarray(steps)
 
 

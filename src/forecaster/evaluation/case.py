@@ -15,6 +15,7 @@ from forecaster.estimators.contract import Estimator
 from forecaster.estimators.match import match
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.question import (
+    At,
     Question,
     find_origin,
     look_ahead,
@@ -62,7 +63,7 @@ class Case:
         return arrays["graph.pairs"], np.asarray(arrays["graph.strengths"], dtype=np.float64)
 
 
-def open_case(estimator: Estimator, panel: Panel, at: str, location: str) -> Case:
+def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:
     """Return the case, or say why there is nothing to explain; refuses what `forecast` does."""
     run, name = estimator.run, type(estimator).__name__
     if not isinstance(estimator, Neural):

@@ -1,13 +1,13 @@
 """Why a forecast is what it is: which past steps and which neighbours carried it."""
 
 from forecaster.estimators.contract import Estimator
-from forecaster.estimators.table import local_texts
+from forecaster.estimators.question import At
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.explanation import Explanation, Step
 from forecaster.evaluation.lags import name_step
 from forecaster.evaluation.neighbours import find_reach, measure_neighbours
 from forecaster.evaluation.past_hours import measure_hours, sum_groups
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 
 USUAL = (
     "Usual is each location's training mean of that time of the week; gradient and ablation "
@@ -35,13 +35,13 @@ NOTHING_HELD = (
 )
 
 
-def explain(estimator: Estimator, panel: Panel, at: str, location: str) -> Explanation:
+def explain(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
     """Return what carried the forecast of one location.
 
     Args:
         estimator: a fitted network: Forecaster, Transformer or DCRNN.
         panel: what was observed up to `at` and what is known of the steps after it.
-        at: the last observed step, with its offset: 2014-06-01T08:00-04:00.
+        at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
         location: the id of a location.
     """
     case = open_case(estimator, panel, at, location)

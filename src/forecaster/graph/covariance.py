@@ -1,7 +1,7 @@
 """The covariance of the training steps, in blocks of double precision (Eq. 5).
 
-A step counts if at least nine locations in ten were observed; what is missing in it is the
-location's training mean of that hour of the week.
+A step counts if at least nine locations in ten were observed, or all but one of fewer; what is
+missing in it is the location's training mean of that hour of the week.
 """
 
 from collections.abc import Iterator
@@ -11,10 +11,10 @@ import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.config import Subtract
-from forecaster.errors import DataError, count_of, name_some
+from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
-from forecaster.splits import MAX_FILLED
+from forecaster.splits import is_whole, name_worst
 
 ROUNDING = 1e-6  # a deviation below this share of the level is float32's rounding, not variance
 COLLINEAR = 1.0 - 1e-9  # correlation from which two locations say the same
@@ -74,8 +74,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
 
     The mean of each hour of the week is subtracted only if it is of two weeks or more.
     """
-    missing = np.isnan(panel.values).sum(axis=1)
-    steps = np.flatnonzero(train & (missing <= MAX_FILLED * panel.values.shape[1]))
+    steps = np.flatnonzero(train & is_whole(panel.values))
     if len(steps) <= 1:
         raise DataError(_too_few(panel, train, len(steps)))
     slots = panel.clock.slot_of_week(panel.times)
@@ -90,7 +89,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
         base=usual if subtract == "hour_of_week" else flat,
         subtracted=subtract,
         dropped=int(train.sum()) - len(steps),
-        filled=int(missing[steps].sum()),
+        filled=int(np.isnan(panel.values).sum(axis=1)[steps].sum()),
     )
 
 
@@ -148,9 +147,6 @@ def _blocks(
 
 
 def _too_few(panel: Panel, train: Bool[np.ndarray, " M"], count: int) -> str:
-    absent = np.isnan(panel.values[train]).mean(axis=0)
-    worst = [n for n in np.argsort(-absent, kind="stable")[:5].tolist() if absent[n] > 0]
-    names = name_some(f"{panel.locations.ids[n]} {100 * absent[n]:.0f} %" for n in worst)
-    message = f"{count_of(count, 'training step')} observed at 90 % of locations, of "
+    message = f"{count_of(count, 'training step')} observed at nine locations in ten, of "
     message += f"{count_of(int(train.sum()), 'training step')}; two are needed"
-    return f"{message}. Missing most: {names}; leave those out" if worst else message
+    return message + name_worst(panel, train)

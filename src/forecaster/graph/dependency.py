@@ -97,6 +97,11 @@ class DependencyGraph:
         for name in ("pairs", "strengths"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
+    def __repr__(self) -> str:
+        sizes = f"{count_of(len(self.locations), 'location')}, {count_of(len(self), 'edge')}"
+        degree = f"average degree {self.average_degree:.3g}"
+        return f"DependencyGraph({self.about.kind}, {sizes}, {degree})"
+
     def __len__(self) -> int:
         return len(self.pairs)
 

@@ -54,6 +54,8 @@ def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Ro
     given = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if given is None else [given.id or given.time])
     need_columns(table, (), name)  # refuses columns given twice
+    if not table.num_rows:
+        raise DataError(f"{name}: no rows; at least one time is needed")
     layout = given or guess_layout(table, name)
     lacking = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
@@ -66,6 +68,7 @@ def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Ro
         return read_wide(table, kind, layout.time), layout
     named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
     plain = table.select(list(named.values())).rename_columns(list(named))
+    plain = plain.replace_schema_metadata(table.schema.metadata)  # the file's name
     ignored = tuple(c for c in table.column_names if c not in named.values())
     return read_long(plain, kind), replace(layout, ignored=ignored)
 
@@ -92,13 +95,14 @@ def guess_layout(table: pa.Table, name: str) -> Layout:
         raise DataError(f"{name}: which column is the time? found: {found}; {ask}")
     others = [c for c in table.column_names if c != time]
     identity, why = _first(lower, ID_NAMES), "an id is named"  # were it of one location alone
+    value = _first({c.strip().lower(): c for c in others}, VALUE_NAMES)  # text or not
     if pc.count_distinct(table[time], mode="all").as_py() < table.num_rows:
-        identity = identity or _only([c for c in others if _is_text(table, c)])
+        identity = identity or _only([c for c in others if c != value and _is_text(table, c)])
         why = "times repeat"
     elif identity is None:
         return Layout(time)
-    numbers = [c for c in others if c != identity and _is_number(table, c)]
-    value = _first({c.strip().lower(): c for c in numbers}, VALUE_NAMES) or _only(numbers)
+    rest = [c for c in others if c != identity]
+    value = value or _only([c for c in rest if _is_number(table, c)]) or _only(rest)
     if identity is None or value is None:
         which = f"{why}, so it is long, but which are id and value?"
         raise DataError(f"{name}: {which} found: {found}; {ask}")

@@ -18,8 +18,6 @@ from forecaster.errors import DataError, Faults, count_of, name_some
 VALUES = "y"  # the layer that is counted or measured; all others are covariates
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are a mistake in their times
 
-_HOUR_MINUTES = 60
-
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
 
@@ -36,14 +34,24 @@ class Rows:
 
 def place(rows: Rows, config: PanelConfig) -> Rows:
     """Return the rows as a regular axis in UTC; gaps are refused, or completed if asked for."""
+    if rows.naive:
+        _refuse_changing_clock(rows, config)
     placed = resolve(rows, config)
     if config.gaps == "null":
         placed = _complete(placed, config.step_minutes * 60)
-    source = "time axis"
-    if rows.naive and config.step_minutes > _HOUR_MINUTES:
-        source += " (steps over an hour cannot follow a clock that changes; timezone UTC can)"
-    check_axis(placed.seconds, config.step_minutes, source)
+    check_axis(placed.seconds, config.step_minutes, "time axis")
     return placed
+
+
+def _refuse_changing_clock(rows: Rows, config: PanelConfig) -> None:
+    """Refuse steps that are regular as the clock shows them, and only as it shows them."""
+    meant = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
+    instants = meant.first[~meant.nonexistent].astype(np.int64)
+    shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
+    if len(shown) == 1 < len(passed):
+        what = f"time axis: the clock in {config.timezone} changes, and steps of"
+        what += f" {config.step_minutes} min without an offset cannot follow it"
+        raise DataError(f"{what}; give timezone UTC, and they stay as they are written")
 
 
 def _complete(rows: Rows, step: int) -> Rows:

@@ -28,6 +28,8 @@ _ISO = (
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SOURCE = b"forecaster.source"
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
+_SEPARATORS = ";\t|"  # of tables that are called .csv all the same
+_MEASURED = '; if they are measurements, say so: --kind measurement, or kind = "measurement"'
 
 
 def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
@@ -101,7 +103,8 @@ def numbers(
         if rows.any():
             at = np.flatnonzero(rows)
             first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)
-            faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}")
+            remedy = _MEASURED if "count" in reason else ""
+            faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}{remedy}")
     with np.errstate(over="ignore"):  # what is too large is a fault already
         values = values.astype(digits)
     values[null] = np.nan
@@ -156,8 +159,7 @@ def _as_text(value: Any) -> str | None:
 
 def _read_csv(path: Path, texts: Sequence[str]) -> pa.Table:
     """Read a CSV with ids and times as text, so that `007` and offsets stay what they are."""
-    with pyarrow.csv.open_csv(path) as head:
-        names = head.schema.names
+    names = _read_header(path)
     as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
     convert = pyarrow.csv.ConvertOptions(
         column_types={n: pa.string() for n in names if n.strip().lower() in as_text},
@@ -165,6 +167,19 @@ def _read_csv(path: Path, texts: Sequence[str]) -> pa.Table:
         strings_can_be_null=True,
     )
     return pyarrow.csv.read_csv(path, convert_options=convert)
+
+
+def _read_header(path: Path) -> list[str]:
+    """Return the names of the columns; a table that is not separated by commas is refused."""
+    # Rows of another length are skipped here: read_csv names them, once the header is good.
+    lenient = pyarrow.csv.ParseOptions(invalid_row_handler=lambda _: "skip")
+    with pyarrow.csv.open_csv(path, parse_options=lenient) as head:
+        names: list[str] = head.schema.names
+    other = [mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]]
+    if other:
+        what = f"{path}: one column, {names[0]!r}, separated by {other[0]!r} as it seems"
+        raise DataError(f"{what}; save the table with commas, and numbers as in 1.5")
+    return names
 
 
 def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa.ChunkedArray:

@@ -60,6 +60,12 @@ class Panel:
         faults.raise_any(DataError)
         object.__setattr__(self, "values", read_only(self.values))
 
+    def __repr__(self) -> str:
+        M, N = self.values.shape
+        span = " … ".join(local_texts(self, self.times[[0, -1]]))
+        meaning = f"{self.clock.zone}, {self.clock.step_minutes} min, {self.kind}"
+        return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
+
     # ------------------------------------------------------------------------------ time
 
     @property
@@ -263,6 +269,14 @@ def saved_recipe(folder: Path | str) -> Recipe | None:
     if "recipe.toml" not in manifest.files:
         return None
     return read_recipe(file_path(Path(folder), manifest, "recipe.toml"))
+
+
+def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
+    """Return wall-clock times with their offset: 2014-06-01T09:00:00-04:00."""
+    local = panel.clock.local(times)
+    minutes = ((local - times).astype(np.int64) // 60).tolist()
+    offsets = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
+    return [f"{time}{offset}" for time, offset in zip(local, offsets, strict=True)]
 
 
 def write_table(frame: pd.DataFrame, path: Path | str) -> None:

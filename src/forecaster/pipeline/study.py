@@ -21,12 +21,12 @@ from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import Sources, build_panel, find_sources
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.train import Say
-from forecaster.publish.manifest import MANIFEST, read_manifest
+from forecaster.publish.manifest import CELLS, MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
-PANEL, GRAPHS, CELLS = "panel", "graphs", "cells"  # folders of a comparison
+PANEL, GRAPHS = "panel", "graphs"  # folders of a comparison, beside its cells
 MADE_FROM = "panel.json"  # says what its panel was made from
 KEY = 12  # characters of a hash that tell folders apart
 

@@ -15,10 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from forecaster.errors import ArtifactError, Faults
+from forecaster.errors import ArtifactError, Faults, name_some
 
 MANIFEST = "manifest.json"
 LOCK = ".lock"
+CELLS = "cells"  # folder of a comparison, with its runs
 PARTIAL = ".partial-"  # part of the name of a file that is still being written
 LAYOUT = 1  # version of the manifest itself; each kind of artifact has a version of its own
 MAX_MANIFEST_BYTES = 8 << 20
@@ -142,9 +143,7 @@ def _manifest_bytes(folder: Path) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         message = f"{folder}: not a forecaster artifact (no {MANIFEST})"
-        raise ArtifactError(
-            f"{message}; an interrupted first write leaves such a folder"
-        ) from None
+        raise ArtifactError(f"{message}; {_what_else(folder)}") from None
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -155,6 +154,14 @@ def _manifest_bytes(folder: Path) -> bytes:
     if len(raw) > MAX_MANIFEST_BYTES:
         raise ArtifactError(f"{path}: too large for a manifest; not a forecaster artifact")
     return raw
+
+
+def _what_else(folder: Path) -> str:
+    """Say what a folder without a manifest may be."""
+    runs = sorted(f"{found.parent}" for found in folder.glob(f"{CELLS}/*/{MANIFEST}"))
+    if runs:
+        return f"it is a comparison; name one of its runs: {name_some(runs)}"
+    return "an interrupted first write leaves such a folder"
 
 
 def _parse(folder: Path, raw: bytes) -> Manifest:

@@ -9,7 +9,7 @@ from jaxtyping import Float32
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.splits import MAX_FILLED
+from forecaster.splits import is_whole
 
 Rows = Mapping[int, np.ndarray]  # by step
 Cell = tuple[int, int, float | None]  # step, column, value; None: known to be missing
@@ -92,14 +92,14 @@ class Overlay:
     def newest(self, end: int) -> int | None:
         """Return the last step before `end` at which a forecast may begin.
 
-        At more than a tenth of the locations nothing may be missing, as everywhere; what came
-        before its step was over is no more than a part.
+        It is observed well enough, by the rule of all origins; what came before its step was
+        over is no more than a part.
         """
         for step in sorted((s for s in self.rows if s < end), reverse=True):
-            if step >= len(self.base.values) and _is_whole(self.final(step, step + 1)[0]):
+            if step >= len(self.base.values) and is_whole(self.final(step, step + 1))[0]:
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if _is_whole(self.final(step, step + 1)[0]):
+            if is_whole(self.final(step, step + 1))[0]:
                 return step
         return None
 
@@ -168,7 +168,3 @@ def _lay(
     for step in rows.keys() & set(range(first, end)):
         laid[step - first] = rows[step]
     return laid
-
-
-def _is_whole(row: Float32[np.ndarray, " N"]) -> bool:
-    return bool(np.isnan(row).sum() <= MAX_FILLED * len(row))

@@ -55,7 +55,9 @@ class Present:
         age = max(int(self.now() - over), 0)
         steps, fault = age / overlay.step_seconds, None
         if steps >= DEAD_STEPS:
-            fault = f"no data since {overlay.time_of(newest)}Z, too long ago for a forecast of now"
+            last = f"{overlay.time_of(newest)}Z"
+            fault = f"no data since {last}, too long ago for a forecast of now"
+            fault += f"; /v1/forecast?at={last} forecasts from there"
         return Feed(newest, age, steps >= STALE_STEPS, fault)
 
     def find_origin(self, seconds: int) -> int:

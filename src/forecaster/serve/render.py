@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from forecaster.estimators.table import local_texts
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.answer import Answer
 
 DIGITS = 6  # significant ones, of every number
