@@ -209,6 +209,13 @@ def test_a_preset_decides_what_a_recipe_does_not_say() -> None:
     assert recipe.training.batch == TrainingConfig().batch
 
 
+def test_a_recipe_tells_where_it_departs_from_its_preset() -> None:
+    text = 'preset = "best"\n[training]\nepochs = 30\nema = 0.0\neta = 8e-3'
+    assert recipe_of(text).departures() == ["training.eta = 0.008", "training.ema = 0.0"]
+    assert recipe_of('preset = "paper"').departures() == []
+    assert recipe_of("[training]\nepochs = 7").departures() == []
+
+
 def test_another_preset_takes_back_what_the_first_had_decided() -> None:
     best = recipe_of('preset = "best"\n[training]\nbatch = 7')
     paper = change(best, {"preset": "paper"}, source="test")

@@ -75,6 +75,16 @@ class Recipe(Stage):
         """Return the recipe that says `{"training": {"epochs": 3}}`; every fault is named."""
         return check_stage(Recipe, content, source="recipe")
 
+    def departures(self) -> list[str]:
+        """Return what the recipe says itself where its preset has another value."""
+        preset = PRESETS[self.preset] if self.preset else {}
+        return [
+            f"{name}.{key} = {getattr(getattr(self, name), key)}"
+            for name, values in preset.items()
+            for key, value in values.items()
+            if getattr(getattr(self, name), key) != value
+        ]
+
     @model_validator(mode="after")
     def _fill_in_the_preset(self) -> "Recipe":
         for name, values in PRESETS.get(self.preset, {}).items() if self.preset else ():

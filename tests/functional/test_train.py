@@ -17,7 +17,7 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import screen
-from forecaster.cli.train import with_settings
+from forecaster.cli.train import tell_departures, with_settings
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
@@ -109,6 +109,16 @@ def test_a_value_of_the_recipe_can_be_set(recipe: Path, run: Run) -> None:
     estimator = load_estimator(out)
     assert estimator.recipe.graph.kind == "own"
     assert estimator.recipe.training.batch == 200  # as the file says
+
+
+def test_what_the_recipe_says_itself_of_a_preset_is_told(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    tell_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    tell_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    tell_departures("Forecaster-best", Recipe.of({"preset": "best"}))
+    told = capsys.readouterr().err
+    assert told.count("preset best, but for what the recipe says itself: training.ema = 0.5") == 1
 
 
 @pytest.mark.parametrize("setting", ['preset="best"', "preset=best", "preset = 'best'"])

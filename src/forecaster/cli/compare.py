@@ -13,7 +13,7 @@ import typer
 from forecaster.cli import screen
 from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
 from forecaster.cli.report import write_report
-from forecaster.cli.train import with_settings
+from forecaster.cli.train import tell_departures, with_settings
 from forecaster.errors import ConfigError, RunError
 
 if TYPE_CHECKING:
@@ -171,6 +171,9 @@ def _compare(
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _refuse_place(out, place.recipe, rules)
+    for entry in entries:
+        if entry.of is None:
+            tell_departures(entry.name, entry.recipe)
     with screen.training() as (say, watch):
         folder = place.panel or make_panel(out, rules, place.data, say)
         if not _is_same(place.recipe, out / RECIPE):

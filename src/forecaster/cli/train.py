@@ -46,6 +46,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
     screen.MODE.quiet |= not is_first_process()
     rules = with_settings(read_recipe(recipe), settings or [])
+    tell_departures(model, rules)
     ground = Ground(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
@@ -66,6 +67,14 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         print(json.dumps(known))
     else:
         _print_run(known)
+
+
+def tell_departures(name: str, recipe: "Recipe") -> None:
+    """Say where Forecaster is not quite its preset, since the recipe's own keys win."""
+    own = recipe.departures()
+    if own and name.startswith("Forecaster"):
+        message = f"{name}: preset {recipe.preset}, but for what the recipe says itself"
+        screen.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
 
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
