@@ -99,6 +99,7 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
     cells = [
         make_cell(study, Entry("Forecaster", "Forecaster", endless), seed) for seed in range(2)
     ]
+    study.graph(endless, quiet)  # as before every evaluation: two would learn it at once
 
     def stop() -> None:
         # Two processes may be far apart on a busy machine: the first must not end meanwhile.
@@ -108,13 +109,14 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
+    said: list[str] = []
     thread = threading.Thread(target=stop)
     thread.start()
     with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
-        pytest.fail(f"the cells ended by themselves: {run_cells(cells, study, 2, quiet)}")
+        pytest.fail(f"the cells ended by themselves: {run_cells(cells, study, 2, said.append)}")
     thread.join()
     for cell in cells:
-        assert any((cell.folder / "training").glob("*/manifest.json"))  # a checkpoint
+        assert any((cell.folder / "training").glob("*/manifest.json")), said  # a checkpoint
 
 
 @pytest.mark.slow
