@@ -8,8 +8,8 @@ import pytest
 from forecaster.clock.holidays import Holidays
 from forecaster.config import IntervalConfig, LagConfig, PanelConfig, Season
 from forecaster.errors import ArtifactError, DataError, RunError
-from forecaster.estimators.contract import with_meaning
 from forecaster.estimators.lesson import Arrays
+from forecaster.estimators.match import with_meaning
 from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
 from forecaster.estimators.question import Question
 from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator

@@ -28,7 +28,7 @@ def demo(
     with screen.training() as (say, watch):
         made = run_demo(out, say, watch)
     screen.print_checkup("a city with known truth", made.checkup)
-    print(f"\n{made.city}\n{made.windows}\n")
+    print(f"\nthe city's own dependencies: {made.city}\n{made.windows}\n")
     rows = made.comparison.tested
     reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
     screen.print_reports(reports, made.floor.tolist())

@@ -10,7 +10,7 @@ import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 import numpy as np
 import pandas as pd
@@ -35,7 +35,7 @@ from forecaster.estimators.asking import (
 )
 from forecaster.estimators.intervals import LEVELS, refuse_few
 from forecaster.estimators.lesson import Arrays, Learned, Lesson, prepare
-from forecaster.estimators.match import Sizes, check_run, country_of, describe, match
+from forecaster.estimators.match import Sizes, check_run, describe, match, with_meaning
 from forecaster.estimators.question import (
     At,
     Changes,
@@ -288,13 +288,6 @@ class Estimator(ABC):
         check_run(run, estimator.shapes)
         estimator.run = run
         return estimator
-
-
-def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """Return the recipe with what the panel says of itself: its word counts, not the recipe's."""
-    meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
-    meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
-    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
 
 
 def _fitted(estimator: Estimator) -> Run:

@@ -11,12 +11,20 @@ from forecaster.errors import ArtifactError, Faults, name_some
 from forecaster.estimators.intervals import find_wrong
 from forecaster.estimators.question import MONTH_HOURS, RANGES, select_covariates
 from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
 
 LISTS = ("ids", "covariates", "local_covariates")  # names that a run remembers
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
 MAX_HISTORY = 10_000  # steps that a window may look at: a run must not claim all memory
+
+
+def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
+    """Return the recipe with what the panel says of itself: its word counts, not the recipe's."""
+    meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
+    meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
+    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
 
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:

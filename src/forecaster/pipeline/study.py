@@ -13,7 +13,7 @@ from jaxtyping import Int64
 
 from forecaster.config import Range, Weather
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.contract import with_meaning
+from forecaster.estimators.match import with_meaning
 from forecaster.evaluation.compare import common_windows, given_weather
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph

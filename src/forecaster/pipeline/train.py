@@ -7,8 +7,9 @@ from pathlib import Path
 
 from forecaster.artifact import begin_run
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.contract import Estimator, with_meaning
+from forecaster.estimators.contract import Estimator
 from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.match import with_meaning
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
