@@ -10,7 +10,6 @@ from torch import Tensor
 from benchmarks.gpu_clock import Job, copy_rate, medians
 from benchmarks.measure import Result, at_least, at_most
 from forecaster.kernels import gpu, norm
-from forecaster.kernels.gpu import Tiles
 from forecaster.kernels.norm import add_norm
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.kernels.product import block_product, block_products
@@ -20,8 +19,7 @@ AUXILIARY = 64
 SETS = 3  # of inputs, taken in turns: none finds its own in the cache
 EXACT = 1e-5  # ‖found − exact‖ / ‖exact‖ that float32 may show
 PARTS = "forward", "both"
-# Columns, columns a warp.
-TILES = {"FORWARD": ((256, 256), (512, 256)), "BACKWARD": ((128, 128), (256, 256))}
+TILES = (128, 256, 512)  # columns of a program
 NORM_TILES = ((32, 128, 4), (64, 128, 8))
 
 Found = tuple[list[str], list[Result]]
@@ -72,23 +70,23 @@ def _judge(taken: dict[str, float], floors: dict[tuple[str, str], float]) -> lis
 
 
 def tune() -> Found:
-    """Try the tiles of both programs, for one product and for three, and of the norm."""
+    """Try the columns of both programs, for one product and for three, and the norm's tiles."""
     notes = []
     for dtype in (torch.float32, torch.bfloat16):
         for count in (1, 3):
             made = _sparse_jobs(dtype, count)
-            for tiles, part in (("FORWARD", "forward"), ("BACKWARD", "both")):
+            for part in PARTS:
                 job = made[f"{_name(dtype, count)}, {part}"]
-                tried = {str(tile): _with_tile(tiles, tile, job) for tile in TILES[tiles]}
+                tried = {f"{columns} columns": _with(columns, job) for columns in TILES}
                 found = [(taken / SETS, tile) for tile, taken in medians(tried).items()]
-                notes += _fastest(f"{tiles}, {count} × {part}, {dtype}", found)
+                notes += _fastest(f"{count} × {part}, {dtype}", found)
         notes += _fastest(f"norm, {dtype}", [_time_norm(dtype, tile) for tile in NORM_TILES])
     return notes, []
 
 
-def _with_tile(name: str, tile: tuple[int, int], job: Job) -> Job:
+def _with(columns: int, job: Job) -> Job:
     def run() -> object:
-        with patch.object(gpu, name, Tiles(*tile)):
+        with patch.object(gpu, "COLUMNS", columns):
             return job()
 
     return run

@@ -210,7 +210,7 @@ def test_gradients_equal_differences() -> None:
 )
 def test_columns_fill_a_tile_busy_the_gpu_and_fit_the_cache(N: int, R: int, expected: int) -> None:
     weight, state = torch.empty(1, 4, 4), torch.empty(1, 1, 1).expand(N, 4, R)
-    assert gpu._columns(gpu.FORWARD, weight, state) == expected
+    assert gpu._columns(weight, state) == expected
     assert expected <= 128 or N * 4 * 4 * expected <= gpu.CACHE
 
 

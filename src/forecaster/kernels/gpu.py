@@ -5,7 +5,6 @@ Triton is loaded when a GPU first asks for it: nothing else needs it.
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from functools import cache
 from importlib.util import find_spec
 from types import ModuleType
@@ -21,20 +20,9 @@ NUMBERS = (torch.float32, torch.bfloat16, torch.float64)  # the sums of bfloat16
 CACHE = 2**24  # bytes of all locations' columns that are worked on at once: they stay in a cache
 PROGRAMS = 2**10  # that keep a GPU busy: a few for each of its processors
 LEAST = 32  # columns: one for each thread of a warp
-
-
-@dataclass(frozen=True)
-class Tiles:
-    """What one program works on."""
-
-    columns: int  # at most
-    columns_per_warp: int
-
-
-# Eight columns for each thread: 16 bytes wide loads in bfloat16, two of them in float32.
-FORWARD = Tiles(columns=256, columns_per_warp=256)
-# One warp, so that the sums over columns need no barrier.
-BACKWARD = Tiles(columns=256, columns_per_warp=256)
+# At most, of a program: eight columns for each thread of one warp, so that loads are 16 bytes wide
+# in bfloat16, two of them in float32, and sums over columns need no barrier.
+COLUMNS = 256
 TOGETHER = 3  # products of one state whose sums fit the registers
 
 
@@ -101,7 +89,7 @@ def _multiply(
     (N, _, R), outputs = state.shape, weights[0].shape[1]
     ys = tuple(state.new_empty(N, outputs, R) for _ in weights)
     if ys[0].numel():
-        launch = _launcher("sum_blocks", FORWARD, weights[0], state)
+        launch = _launcher("sum_blocks", weights[0], state)
         edges = pattern.source, pattern.starts, pattern.walk
         inputs = tuple(weights), state, _or_any(bias, state)
         launch(ys, *inputs, *edges, R, BIAS=bias is not None, RELU=relu)
@@ -119,13 +107,13 @@ def _differentiate(
     """Return ∂W of every weight, ∂x and ∂b, as far as they are needed."""
     for_weight, for_state, for_bias = needed
     (N, _, R), blocks = state.shape, weights[0].shape
-    tiles = -(-R // _columns(BACKWARD, weights[0], state))
+    tiles = -(-R // _columns(weights[0], state))
     sums = torch.float64 if state.dtype == torch.float64 else torch.float32
     dx = torch.empty_like(state) if for_state else None
     dw = state.new_empty(len(weights), tiles, *blocks, dtype=sums) if for_weight else None
     db = state.new_empty(tiles, N, blocks[1], dtype=sums) if for_bias else None
     if R:
-        launch = _launcher("sum_gradients", BACKWARD, weights[0], state)
+        launch = _launcher("sum_gradients", weights[0], state)
         each = (state,) * len(weights) if dw is None else dw.unbind()
         places = _or_any(dx, state), each, _or_any(db, state)
         inputs = tuple(grads), _or_any(y, state), tuple(weights), state
@@ -169,17 +157,17 @@ def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
-def _launcher(name: str, tiles: Tiles, weight: Tensor, state: Tensor) -> Callable[..., None]:
+def _launcher(name: str, weight: Tensor, state: Tensor) -> Callable[..., None]:
     """Return a function that launches a program with all that follows from the sizes."""
     (N, C, R), outputs = state.shape, weight.shape[1]
-    columns = _columns(tiles, weight, state)
+    columns = _columns(weight, state)
     across = -(-R // columns)
     language = programs().tl
     sizes = {"OUT": outputs, "C": C, "BLOCK": columns}
     number = language.float64 if state.dtype == torch.float64 else language.float32
 
     def launch(*arguments: Any, **flags: bool) -> None:
-        options = {"num_warps": max(columns // tiles.columns_per_warp, 1), "num_stages": 1}
+        options = {"num_warps": 1, "num_stages": 1}
         with on_device_of(state):
             program = getattr(programs(), name)[N, across]
             # Fused multiply-adds in all versions, whatever their default.
@@ -188,14 +176,14 @@ def _launcher(name: str, tiles: Tiles, weight: Tensor, state: Tensor) -> Callabl
     return launch
 
 
-def _columns(tiles: Tiles, weight: Tensor, state: Tensor) -> int:
+def _columns(weight: Tensor, state: Tensor) -> int:
     """Return how many columns a program takes: a power of two, a pure function of the sizes.
 
     All locations work on the same columns at the same time, and read their neighbours' from the
     cache that all processors share. Where there is little to do, more programs share it.
     """
     N, C, R = state.shape
-    columns = min(tiles.columns, max(1 << (R - 1).bit_length(), LEAST))
+    columns = min(COLUMNS, max(1 << (R - 1).bit_length(), LEAST))
     size = N * max(C, weight.shape[1]) * state.element_size()
     while columns > 4 * LEAST and (columns * size > CACHE or columns * PROGRAMS > N * R):
         columns //= 2
