@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forecaster.estimators.ridge import Ridge as Ridge
     from forecaster.estimators.transformer import Transformer as Transformer
     from forecaster.estimators.var import VAR as VAR
-    from forecaster.evaluation.compare import evaluate as evaluate
+    from forecaster.evaluation.comparison import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
@@ -42,7 +42,7 @@ _HOME = {
     "Transformer": "forecaster.estimators.transformer",
     "VAR": "forecaster.estimators.var",
     "check_forecaster": "forecaster.estimators.check",
-    "evaluate": "forecaster.evaluation.compare",
+    "evaluate": "forecaster.evaluation.comparison",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }

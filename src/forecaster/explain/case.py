@@ -23,7 +23,7 @@ from forecaster.estimators.question import (
     refuse_unknown_future,
     tell_missing,
 )
-from forecaster.evaluation.value_path import Window, credit
+from forecaster.explain.attribution import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates

@@ -11,10 +11,10 @@ from forecaster.estimators.naive import SeasonalNaive
 from forecaster.estimators.neural import Neural
 from forecaster.estimators.sample import RECIPE
 from forecaster.estimators.transformer import Transformer
-from forecaster.evaluation.case import open_case
+from forecaster.explain.case import open_case
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.parts import Locations
-from tests.evaluation.fitted import AT, PANEL, SPLITS, STEP, fitted
+from tests.explain.fitted import AT, PANEL, SPLITS, STEP, fitted
 
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer, DCRNN])
