@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from forecaster.config import LagConfig, Season
-from forecaster.estimators.ridge import Ridge
+from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.serve.data.live import Live, identify

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forecaster.estimators.question import refuse_unknown_future
+from forecaster.estimators.forecast_inputs import refuse_unknown_future
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.explanation import tell_why

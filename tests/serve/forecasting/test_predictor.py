@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
-from forecaster.estimators.lesson import Arrays
-from forecaster.estimators.question import Question
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.forecast import Key, Model

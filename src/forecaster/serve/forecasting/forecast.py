@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.config import Weather
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import look_ahead
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import look_ahead
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.serve.data.snapshot import Overlay

@@ -16,9 +16,9 @@ from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.errors import RunError
 from forecaster.estimators.asking import learned_steps
-from forecaster.estimators.intervals import Base, Calibration, local_hours
+from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
+from forecaster.estimators.intervals.online import CYCLE, Tracker, can_count
 from forecaster.estimators.match import match
-from forecaster.estimators.tracking import CYCLE, Tracker, can_count
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.forecast import Model, cut

@@ -8,7 +8,7 @@ from jaxtyping import Float32, Int64
 
 from forecaster.config import Weather
 from forecaster.estimators.asking import find_places
-from forecaster.estimators.question import refuse_missing
+from forecaster.estimators.forecast_inputs import refuse_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.forecast import (
