@@ -29,15 +29,15 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
-    "Boosting": "forecaster.estimators.boosting",
-    "DCRNN": "forecaster.estimators.dcrnn",
+    "Boosting": "forecaster.estimators.baselines.boosting",
+    "DCRNN": "forecaster.estimators.networks.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
-    "Forecaster": "forecaster.estimators.forecaster",
-    "HistoricalMean": "forecaster.estimators.naive",
+    "Forecaster": "forecaster.estimators.networks.forecaster",
+    "HistoricalMean": "forecaster.estimators.baselines.naive",
     "Panel": "forecaster.panel.panel",
     "Recipe": "forecaster.recipe",
-    "Ridge": "forecaster.estimators.ridge",
-    "SeasonalNaive": "forecaster.estimators.naive",
+    "Ridge": "forecaster.estimators.baselines.ridge",
+    "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "Splits": "forecaster.splits",
     "Transformer": "forecaster.estimators.transformer",
     "VAR": "forecaster.estimators.var",

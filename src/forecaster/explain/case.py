@@ -11,10 +11,8 @@ from forecaster.artifact import Run
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
 from forecaster.estimators.asking import fill_of
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.match import match
-from forecaster.estimators.neural import Neural
-from forecaster.estimators.question import (
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import (
     At,
     Question,
     find_origin,
