@@ -5,15 +5,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forecaster.estimators.boosting import Boosting as Boosting
-    from forecaster.estimators.check import check_forecaster as check_forecaster
-    from forecaster.estimators.dcrnn import DCRNN as DCRNN
-    from forecaster.estimators.forecaster import Forecaster as Forecaster
-    from forecaster.estimators.naive import HistoricalMean as HistoricalMean
-    from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
-    from forecaster.estimators.ridge import Ridge as Ridge
-    from forecaster.estimators.transformer import Transformer as Transformer
-    from forecaster.estimators.var import VAR as VAR
+    from forecaster.estimators.baselines.boosting import Boosting as Boosting
+    from forecaster.estimators.baselines.naive import HistoricalMean as HistoricalMean
+    from forecaster.estimators.baselines.naive import SeasonalNaive as SeasonalNaive
+    from forecaster.estimators.baselines.ridge import Ridge as Ridge
+    from forecaster.estimators.baselines.var import VAR as VAR
+    from forecaster.estimators.checks.suite import check_forecaster as check_forecaster
+    from forecaster.estimators.networks.dcrnn import DCRNN as DCRNN
+    from forecaster.estimators.networks.forecaster import Forecaster as Forecaster
+    from forecaster.estimators.networks.transformer import Transformer as Transformer
     from forecaster.evaluation.comparison import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
@@ -39,9 +39,9 @@ _HOME = {
     "Ridge": "forecaster.estimators.baselines.ridge",
     "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "Splits": "forecaster.splits",
-    "Transformer": "forecaster.estimators.transformer",
-    "VAR": "forecaster.estimators.var",
-    "check_forecaster": "forecaster.estimators.check",
+    "Transformer": "forecaster.estimators.networks.transformer",
+    "VAR": "forecaster.estimators.baselines.var",
+    "check_forecaster": "forecaster.estimators.checks.suite",
     "evaluate": "forecaster.evaluation.comparison",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",

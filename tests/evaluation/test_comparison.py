@@ -8,10 +8,10 @@ import pytest
 
 from forecaster.config import IntervalConfig, LagConfig, MetricConfig, TrainingConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.evaluation.backtest import Assessment, Form, Sureness, backtest
 from forecaster.evaluation.comparison import (
     Comparison,

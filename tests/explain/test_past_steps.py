@@ -3,7 +3,7 @@ import pytest
 
 from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.explain.attention import attended
 from forecaster.explain.case import Case, open_case
 from forecaster.explain.past_steps import Lag, measure_hours, name_lags, name_step, sum_groups

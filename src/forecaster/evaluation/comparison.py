@@ -13,7 +13,7 @@ from jaxtyping import Int64
 
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import FORMS, Assessment, Form, assess
 from forecaster.evaluation.bootstrap import Difference, compare_errors
 from forecaster.evaluation.tables import csv_text, markdown_text
