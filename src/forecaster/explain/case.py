@@ -21,6 +21,8 @@ from forecaster.estimators.forecast_inputs import (
     refuse_unknown_future,
     tell_missing,
 )
+from forecaster.estimators.match import match
+from forecaster.estimators.networks.estimator import Neural
 from forecaster.explain.attribution import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
