@@ -8,7 +8,7 @@ from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, Lesson
-from forecaster.models.level import Level
+from forecaster.models.seasonal import Level
 from forecaster.windows.profile import fit_profile
 
 PROFILE, COUNTS = "level.profile", "level.counts"
