@@ -19,7 +19,6 @@ from forecaster.estimators.question import (
     look_back,
     refuse_missing,
     refuse_unknown_future,
-    select_covariates,
     tell_missing,
     with_changes,
     with_weather,
@@ -263,6 +262,6 @@ def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
     assert np.array_equal(
         chosen.local_covariates.values, panel.local_covariates.values[:, :, [7, 2]]
     )
-    rain = select_covariates(panel, ("rain",), ())
+    rain = panel.select_covariates(("rain",), ())
     assert rain.local_covariates.names == ()
     assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])

@@ -224,7 +224,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
         panel,
         values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
         locations=Locations.of_ids(("area",)),
-        local_covariates=LocalCovariates((), np.empty((0, steps, 1), dtype=np.float32)),
+        local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,
     )
 

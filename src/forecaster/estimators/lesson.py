@@ -1,7 +1,7 @@
 """What an estimator learns from, with the test period out of its reach; and what it learned."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,6 @@ from jaxtyping import Bool
 from forecaster.config import LagConfig
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits, Windows, cut_windows
 from forecaster.training.progress import Watch
 
@@ -53,21 +52,7 @@ class Learned:
 def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:
     """Return the lesson of a panel: what its training and validation steps say."""
     held_out = splits.mask("test", panel.clock, panel.times)
-    seen = hide_steps(panel, held_out)
+    seen = panel.hide_steps(held_out)
     windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
     train = splits.mask("train", panel.clock, panel.times)
     return Lesson(seen, splits, windows, train, fit_fill(seen, train))
-
-
-def hide_steps(panel: Panel, hidden: Bool[np.ndarray, " M"]) -> Panel:
-    """Return the panel with nothing known of some steps: values and covariates are missing."""
-    steps = np.flatnonzero(hidden)
-    values, world = panel.values.copy(order="K"), panel.covariates.values.copy(order="K")
-    own = panel.local_covariates.values.copy(order="K")
-    values[steps], world[steps], own[:, steps] = np.nan, np.nan, np.nan
-    return replace(
-        panel,
-        values=values,
-        covariates=Covariates(panel.covariates.names, world),
-        local_covariates=LocalCovariates(panel.local_covariates.names, own),
-    )

@@ -9,7 +9,7 @@ from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, Faults, name_some
 from forecaster.estimators.intervals import find_wrong
-from forecaster.estimators.question import MONTH_HOURS, RANGES, select_covariates
+from forecaster.estimators.question import MONTH_HOURS, RANGES
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
@@ -120,7 +120,7 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
     chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
-    return select_covariates(panel.select(ids), *chosen)
+    return panel.select(ids).select_covariates(*chosen)
 
 
 def country_of(panel: Panel) -> str | None:

@@ -15,7 +15,7 @@ from forecaster.estimators.contract import Estimator
 from forecaster.estimators.inputs import coming, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.lesson import Arrays, Learned, Lesson
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.question import Question, look_ahead, select_covariates
+from forecaster.estimators.question import Question, look_ahead
 from forecaster.metrics import score
 from forecaster.models.var import Factor, eliminate, measure, roll_out
 from forecaster.panel.panel import Panel
@@ -85,7 +85,7 @@ class VAR(Estimator):
 
 def _without_own(panel: Panel) -> Panel:
     """Return the panel without covariates of single locations."""
-    return select_covariates(panel, panel.covariates.names, ())
+    return panel.select_covariates(panel.covariates.names, ())
 
 
 def _columns(panel: Panel, order: int) -> list[str]:

@@ -1,6 +1,6 @@
 """One forecast to be explained: its origin, its location, and what the network is shown."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -26,7 +26,6 @@ from forecaster.estimators.question import (
 from forecaster.evaluation.value_path import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import LocalCovariates
 
 EXPLAINED = ("Forecaster", "Transformer", "DCRNN")  # the networks
 
@@ -107,11 +106,8 @@ def _without_values(panel: Panel) -> Panel:
     """Return the panel with nothing known of the past of single locations: it will be filled."""
     own = panel.local_covariates.values.copy()
     own[:, : len(panel.values)] = np.nan
-    return replace(
-        panel,
-        values=np.full_like(panel.values, np.nan),
-        local_covariates=LocalCovariates(panel.local_covariates.names, own),
-    )
+    blank = np.full_like(panel.values, np.nan)
+    return panel.with_data(values=blank, local_covariates=own)
 
 
 def _ask(run: Run, panel: Panel, origin: int) -> Question:
