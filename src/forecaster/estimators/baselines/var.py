@@ -13,9 +13,8 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
-from forecaster.estimators.forecast_inputs import Question, look_ahead, select_covariates
+from forecaster.estimators.forecast_inputs import Question, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.question import Question, look_ahead
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 from forecaster.splits import is_whole

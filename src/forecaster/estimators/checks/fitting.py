@@ -5,9 +5,9 @@ import tempfile
 import numpy as np
 
 from forecaster.errors import DataError, RunError
-from forecaster.estimators.check_world import Check, World, need, refused
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.checks.setup import Check, World, need, refused
 from forecaster.splits import Splits
 
 

@@ -7,8 +7,8 @@ import pandas as pd
 
 from forecaster.config import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
-from forecaster.estimators.check_world import COLUMNS, Check, World, need, refused
-from forecaster.estimators.sample import HOURS, PLACES, RECIPE, small_city
+from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
+from forecaster.estimators.checks.setup import COLUMNS, Check, World, need, refused
 from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many

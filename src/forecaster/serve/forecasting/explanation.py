@@ -8,8 +8,8 @@ from forecaster.estimators.asking import fill_of
 from forecaster.estimators.match import match
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.serve.answer import Model, choose_weather, cut
-from forecaster.serve.overlay import Overlay
+from forecaster.serve.data.snapshot import Overlay
+from forecaster.serve.forecasting.forecast import Model, choose_weather, cut
 
 
 def tell_why(model: Model, overlay: Overlay, origin: int, location: str) -> dict[str, Any]:
