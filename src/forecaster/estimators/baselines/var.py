@@ -15,6 +15,8 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
 from forecaster.estimators.forecast_inputs import Question, look_ahead
 from forecaster.estimators.match import Sizes
+from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 from forecaster.splits import is_whole
