@@ -20,7 +20,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingData:
     """A panel in which the test steps are missing, and the windows of the others.
 
     No code that learns can look at a test step, whatever it does: there is nothing to see.
@@ -41,7 +41,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class FitResult:
     """Everything that has to be remembered."""
 
     arrays: Arrays
@@ -50,13 +50,13 @@ class Learned:
     seconds: float | None = None  # that it took, if that is more than this process's
 
 
-def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:
+def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> TrainingData:
     """Return the lesson of a panel: what its training and validation steps say."""
     held_out = splits.mask("test", panel.clock, panel.times)
     seen = hide_steps(panel, held_out)
     windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
     train = splits.mask("train", panel.clock, panel.times)
-    return Lesson(seen, splits, windows, train, fit_fill(seen, train))
+    return TrainingData(seen, splits, windows, train, fit_fill(seen, train))
 
 
 def hide_steps(panel: Panel, hidden: Bool[np.ndarray, " M"]) -> Panel:
