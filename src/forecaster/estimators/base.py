@@ -1,7 +1,7 @@
 """The contract of every estimator: fit, forecast, save, load.
 
-An estimator says two things: what it learns (`fit_windows`) and how it answers (`predict_windows`). All else is
-the same for all of them and lives here: which windows, what stands for missing values, that
+An estimator has two methods of its own: `fit_windows` and `predict_windows`. All else is the same
+for all of them and lives here: which windows, what stands for missing values, that
 locations are matched by id, that nothing after the origin is seen, that counts are not negative.
 """
 

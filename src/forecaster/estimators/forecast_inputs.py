@@ -37,7 +37,7 @@ class ForecastInputs:
     local_covariates: Float32[np.ndarray, "B K Q N"]
     holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
 
-    def rows(self, first: int, end: int) -> "Question":
+    def rows(self, first: int, end: int) -> "ForecastInputs":
         """Return the same of some origins only."""
         return replace(
             self,
