@@ -27,7 +27,7 @@ Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ForecastInputs:
     """Origins in a panel without holes, and what is known of the steps ahead of each."""
 
     panel: Panel  # every missing value filled
@@ -36,7 +36,7 @@ class Question:
     local_covariates: Float32[np.ndarray, "B K Q N"]
     holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
 
-    def rows(self, first: int, end: int) -> "Question":
+    def rows(self, first: int, end: int) -> "ForecastInputs":
         """Return the same of some origins only."""
         return replace(
             self,
@@ -168,8 +168,8 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
 
 
 def with_weather(
-    question: Question, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
-) -> Question:
+    question: ForecastInputs, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
+) -> ForecastInputs:
     """Return the question with another knowledge of the future than the panel has."""
     panel, origins = question.panel, question.origins
     B, K = question.covariates.shape[:2]
@@ -192,7 +192,7 @@ def with_weather(
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
 
 
-def with_changes(question: Question, changes: Changes) -> Question:
+def with_changes(question: ForecastInputs, changes: Changes) -> ForecastInputs:
     """Return the question with other covariates ahead, the same at every origin and location."""
     world, own = question.covariates.copy(), question.local_covariates.copy()
     names, local_names = question.panel.covariates.names, question.panel.local_covariates.names

@@ -19,7 +19,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingData:
     """A panel in which the test steps are missing, and the windows of the others.
 
     No code that learns can look at a test step, whatever it does: there is nothing to see.
@@ -40,7 +40,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class FitResult:
     """Everything that has to be remembered."""
 
     arrays: Arrays
@@ -49,7 +49,7 @@ class Learned:
     seconds: float | None = None  # that it took, if that is more than this process's
 
 
-def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:
+def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> TrainingData:
     """Return the lesson of a panel: what its training and validation steps say."""
     held_out = splits.mask("test", panel.clock, panel.times)
     seen = panel.hide_steps(held_out)
