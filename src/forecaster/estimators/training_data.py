@@ -55,4 +55,4 @@ def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> TrainingData:
     seen = panel.hide_steps(held_out)
     windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
     train = splits.mask("train", panel.clock, panel.times)
-    return Lesson(seen, splits, windows, train, fit_fill(seen, train))
+    return TrainingData(seen, splits, windows, train, fit_fill(seen, train))

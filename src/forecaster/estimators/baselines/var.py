@@ -13,7 +13,7 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
-from forecaster.estimators.forecast_inputs import Question, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
