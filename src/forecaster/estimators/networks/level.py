@@ -7,7 +7,7 @@ from forecaster.clock.clock import WEEK_HOURS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
-from forecaster.estimators.training_data import Arrays, Lesson
+from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.models.seasonal import Level
 from forecaster.windows.profile import fit_profile
 

@@ -5,7 +5,7 @@ from torch import Generator
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
 from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.seasonal import Levelled
