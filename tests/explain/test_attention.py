@@ -5,7 +5,7 @@ import torch
 from forecaster.explain.attention import attended, norms, rolled_through
 from forecaster.explain.attribution import Window
 from forecaster.models.attention import mix
-from forecaster.models.held import Asked, HeldAttention
+from forecaster.models.frozen import Asked, HeldAttention
 from forecaster.models.neurons import State
 from tests.explain.windows import K, L, make_window, path
 
