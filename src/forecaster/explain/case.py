@@ -22,7 +22,7 @@ from forecaster.estimators.forecast_inputs import (
     tell_missing,
 )
 from forecaster.estimators.match import match
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.explain.attribution import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
