@@ -14,7 +14,6 @@ from forecaster.metrics import (
     IntervalScores,
     Metric,
     Scores,
-    evaluate_forecasts,
     measure,
     measure_intervals,
     score,
@@ -82,7 +81,7 @@ def test_each_figure_is_what_its_formula_gives_by_hand() -> None:
 def test_every_figure_equals_one_computed_term_by_term(
     truth: np.ndarray, forecast: np.ndarray, cut: float
 ) -> None:
-    report = evaluate_forecasts(truth, forecast, cut)
+    report = measure(truth, forecast, cut).report()
     assert_equal(report.average, by_hand(pairs_of(truth, forecast), cut))
     assert len(report.steps) == K
     for k, scores in enumerate(report.steps):
@@ -94,8 +93,8 @@ def test_the_order_of_windows_and_locations_does_not_matter(truth: np.ndarray, s
     generator = np.random.default_rng(seed)
     forecast = generator.normal(0, 50, truth.shape)
     windows, places = generator.permutation(B), generator.permutation(N)
-    whole = evaluate_forecasts(truth, forecast, CUT)
-    mixed = evaluate_forecasts(truth[windows][..., places], forecast[windows][..., places], CUT)
+    whole = measure(truth, forecast, CUT).report()
+    mixed = measure(truth[windows][..., places], forecast[windows][..., places], CUT).report()
     for one, other in zip(
         (whole.average, *whole.steps), (mixed.average, *mixed.steps), strict=True
     ):
@@ -105,7 +104,7 @@ def test_the_order_of_windows_and_locations_does_not_matter(truth: np.ndarray, s
 
 def test_a_perfect_forecast_misses_by_nothing() -> None:
     truth = np.arange(B * K * N, dtype=np.float32).reshape(B, K, N)
-    report = evaluate_forecasts(truth, truth, CUT)
+    report = measure(truth, truth, CUT).report()
     for scores in (report.average, *report.steps):
         assert [getattr(scores, name).value for name in FIGURES] == [0.0] * 4
 
@@ -113,7 +112,7 @@ def test_a_perfect_forecast_misses_by_nothing() -> None:
 def test_steps_are_told_apart() -> None:
     truth = np.full((B, K, N), 20.0, dtype=np.float32)
     forecast = truth + row(1, 2, 3)[None, :, None]
-    report = evaluate_forecasts(truth, forecast, CUT)
+    report = measure(truth, forecast, CUT).report()
     assert [scores.mae.value for scores in report.steps] == [1.0, 2.0, 3.0]
     assert [scores.mape.value for scores in report.steps] == pytest.approx([0.05, 0.1, 0.15])
     assert [scores.mae.terms for scores in report.steps] == [B * N] * K
@@ -122,7 +121,7 @@ def test_steps_are_told_apart() -> None:
 def test_the_average_pools_all_terms_and_is_not_a_mean_of_steps() -> None:
     truth = np.full((1, 2, 2), 20.0, dtype=np.float32)
     truth[0, 1, 1] = NAN
-    report = evaluate_forecasts(truth, truth + row(1, 4)[None, :, None], CUT)
+    report = measure(truth, truth + row(1, 4)[None, :, None], CUT).report()
     assert astuple(report.average.rmse) == (pytest.approx(math.sqrt((1 + 1 + 16) / 3)), 3)
     assert astuple(report.average.mae) == (pytest.approx(2.0), 3)
 
@@ -139,7 +138,7 @@ def test_sums_are_taken_in_double_precision() -> None:
 
 def test_T3_a_panel_with_maximum_9_has_no_mape_and_finite_figures() -> None:
     truth = np.arange(B * K * N, dtype=np.float32).reshape(B, K, N) % 10
-    report = evaluate_forecasts(truth, truth + 1, CUT)
+    report = measure(truth, truth + 1, CUT).report()
     for scores in (report.average, *report.steps):
         assert scores.mape == Metric(None, 0)
         assert str(scores.mape) == scores.mape.show(percent=True) == "n/a (0 terms)"
@@ -147,13 +146,13 @@ def test_T3_a_panel_with_maximum_9_has_no_mape_and_finite_figures() -> None:
 
 
 def test_P8_without_any_truth_there_is_no_figure_at_all() -> None:
-    report = evaluate_forecasts(np.full((B, K, N), NAN), np.ones((B, K, N)), CUT)
+    report = measure(np.full((B, K, N), NAN), np.ones((B, K, N)), CUT).report()
     for scores in (report.average, *report.steps):
         assert [getattr(scores, name) for name in FIGURES] == [Metric(None, 0)] * 4
 
 
 def test_P8_no_windows_give_no_figures_but_every_step() -> None:
-    report = evaluate_forecasts(np.ones((0, K, N)), np.ones((0, K, N)), CUT)
+    report = measure(np.ones((0, K, N)), np.ones((0, K, N)), CUT).report()
     assert len(report.steps) == K
     assert report.average == report.steps[0]
     assert report.average.rmse == Metric(None, 0)
@@ -189,7 +188,7 @@ def test_P8_truth_at_the_cut_counts_and_truth_below_does_not() -> None:
 def test_P8_a_step_without_truth_has_no_figure_while_the_others_have() -> None:
     truth = np.full((B, K, N), 20.0, dtype=np.float32)
     truth[:, 1] = NAN
-    report = evaluate_forecasts(truth, truth + 1, CUT)
+    report = measure(truth, truth + 1, CUT).report()
     assert [scores.rmse.terms for scores in report.steps] == [B * N, 0, B * N]
     assert report.steps[1].rmse.value is None
     assert report.average.rmse == Metric(1.0, 2 * B * N)
@@ -360,5 +359,5 @@ def test_a_figure_is_printed_with_four_digits_or_two(
 def test_the_cut_of_the_paper_is_ten() -> None:
     assert CUT == 10.0  # section 3.1.3
     truth = np.full((B, K, N), 10.0)
-    report = evaluate_forecasts(truth, truth, CUT)
+    report = measure(truth, truth, CUT).report()
     assert report.average.mape == Metric(0.0, B * K * N)

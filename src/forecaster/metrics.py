@@ -162,13 +162,6 @@ def measure_intervals(
     return Intervals(*(np.asarray(part.sum(axis=-1)) for part in sums))
 
 
-def evaluate_forecasts(
-    truth: Float[np.ndarray, "B K N"], forecast: Float[np.ndarray, "B K N"], mape_cut: float
-) -> Report:
-    """Return the scores of B forecasts, K steps ahead, at N locations."""
-    return measure(truth, forecast, mape_cut).report()
-
-
 def score(
     truth: Float[np.ndarray, "*shape"], forecast: Float[np.ndarray, "*shape"], mape_cut: float
 ) -> Scores:

@@ -10,8 +10,8 @@ from forecaster.estimators.forecast_inputs import Question
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.training_data import Arrays
-from forecaster.evaluation.backtest import TIMED, assess, backtest, count_parameters, targets
-from forecaster.metrics import evaluate_forecasts, measure
+from forecaster.evaluation.backtest import TIMED, assess, count_parameters, targets
+from forecaster.metrics import measure
 from forecaster.splits import Splits, cut_windows
 
 
@@ -20,7 +20,7 @@ def test_the_scores_are_those_of_the_forecasts() -> None:
     splits = Splits.by_share(panel)
     fitted = SeasonalNaive(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    report = backtest(fitted, panel, origins)
+    report = assess(fitted, panel, origins).errors["observed"].report()
     squares, terms = 0.0, 0
     forecast = fitted.predict(panel, origins)
     for b, origin in enumerate(origins):
@@ -57,7 +57,7 @@ def test_an_assessment_holds_the_errors_of_windows_and_of_locations() -> None:
             assert found.places.squares[k, n] == pytest.approx(square, rel=1e-6)
     assert found.weather == "observed"
     blind = fitted.predict(panel, origins, "none")
-    assert found.errors["none"].report() == evaluate_forecasts(truth, blind, 10.0)
+    assert found.errors["none"].report() == measure(truth, blind, 10.0).report()
     assert found.seconds == fitted.seconds
     assert found.milliseconds > 0
 

@@ -12,7 +12,7 @@ from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.evaluation.backtest import Assessment, Form, Sureness, backtest
+from forecaster.evaluation.backtest import Assessment, Form, Sureness, assess
 from forecaster.evaluation.comparison import (
     Comparison,
     Row,
@@ -224,7 +224,7 @@ def test_fitted_and_unfitted_models_are_compared_on_the_same_windows() -> None:
     found = evaluate([fitted, SeasonalNaive(RECIPE)], PANEL, SPLITS)
     assert [row.name for row in found.rows] == ["Ridge", "SeasonalNaive"]
     origins = cut_windows(PANEL, SPLITS, RECIPE.lags).test
-    report = backtest(fitted, PANEL, origins)
+    report = assess(fitted, PANEL, origins).errors["observed"].report()
     assert found.rows[0].spread("rmse", "observed")[0].mean == report.average.rmse.value
     assert found.to_dict()["covariates"] == ["temperature", "rain"]
     assert found.recommended is not None

@@ -7,7 +7,7 @@ import pytest
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.checks.sample import small_city
 from forecaster.estimators.registry import load_estimator
-from forecaster.evaluation.backtest import backtest
+from forecaster.evaluation.backtest import assess
 from forecaster.evaluation.model_specs import Entry
 from forecaster.pipeline import trials
 from forecaster.pipeline.experiment import Study
@@ -35,7 +35,7 @@ def test_a_cell_is_trained_tested_and_then_found_done(study: Study, recipe: Reci
     assert found is not None
     fitted = load_estimator(cell.folder)
     for weather in ("observed", "persist"):
-        report = backtest(fitted, study.panel, study.origins, weather)
+        report = assess(fitted, study.panel, study.origins, [weather]).errors[weather].report()
         assert found.errors[weather].report() == report
     said: list[str] = []
     run_cell(cell, study, said.append)

@@ -13,7 +13,7 @@ from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.predictor import Prediction
-from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals
+from forecaster.metrics import Errors, Intervals, measure, measure_intervals
 from forecaster.panel.panel import Panel
 
 TIMED = 5  # forecasts whose time is taken
@@ -59,18 +59,6 @@ class Assessment:
     def weather(self) -> Weather:
         """What was taken for the coming weather first: the one that the table is about."""
         return next(iter(self.errors))
-
-
-def backtest(
-    estimator: Estimator,
-    panel: Panel,
-    origins: Int64[np.ndarray, " B"],
-    weather: Weather = "observed",
-) -> Report:
-    """Return the scores of an estimator over the given origins."""
-    forecast = estimator.predict(panel, origins, weather)
-    truth = targets(panel, origins, forecast.shape[1])
-    return measure(truth, forecast, estimator.recipe.metrics.mape_cut).report()
 
 
 def assess(
