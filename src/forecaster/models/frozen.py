@@ -17,9 +17,9 @@ from torch import Tensor, nn
 
 from forecaster.models.attention import Attention, Memory, attention_weights, mix
 from forecaster.models.layers import EPSILON, AddNorm, DecoderLayer, EncoderLayer
-from forecaster.models.level import Levelled
 from forecaster.models.network import CityWide, Network
 from forecaster.models.neurons import State
+from forecaster.models.seasonal import Levelled
 from forecaster.models.transformer import Transformer
 
 M = TypeVar("M", bound=nn.Module)

@@ -5,13 +5,13 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster.training import learner as learner_module
+from forecaster.training import loop as learner_module
+from forecaster.training.cuda_graphs import Recorder
 from forecaster.training.loop import train
 from forecaster.training.progress import Outcome
-from forecaster.training.recording import Recorder
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batch
-from tests.training.test_learner import ORIGINS, begin
+from tests.training.test_loop_step import ORIGINS, begin
 from tests.training.town import make_sampled_task, make_task
 
 

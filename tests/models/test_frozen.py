@@ -7,14 +7,12 @@ import torch
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.attention import Attention
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
-from forecaster.models.held import HeldAttention, HeldNorm, hold, without_gradients
+from forecaster.models.frozen import HeldAttention, HeldNorm, hold, without_gradients
 from forecaster.models.layers import AddNorm
+from forecaster.models.linear import SparseLinear
 from forecaster.models.network import CityWide, Network
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.sparse_linear import SparseLinear
-from forecaster.models.transformer import Transformer
+from forecaster.models.transformer import Transformer, build_dense, build_forecaster
 
 Question = tuple[State, State]
 States = Callable[[NeuronLayout, int], State]

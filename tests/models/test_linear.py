@@ -7,8 +7,8 @@ from torch import Tensor
 
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.sparse_linear import DenseLinear, SparseLinear
 
 Draw = Callable[..., Tensor]
 FIGURE_1 = np.array([(0, 1), (1, 2)])  # locations 1–2–3

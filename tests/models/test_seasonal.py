@@ -5,10 +5,9 @@ import torch
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
-from forecaster.models.dense import build_dense
-from forecaster.models.level import Level, Levelled, hour_of_week
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer
+from forecaster.models.seasonal import Level, Levelled, hour_of_week
+from forecaster.models.transformer import Transformer, build_dense
 
 Draw = Callable[..., Tensor]
 N, B, L, K, WEEK = 3, 5, 13, 2, 168

@@ -1,9 +1,11 @@
-"""What a training was begun with: it goes on with the same, or not at all."""
+"""Deterministic operations, and a check that a resumed training is the one begun."""
 
 import hashlib
 import json
+import os
 import platform
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -15,6 +17,46 @@ from forecaster.kernels import gpu
 from forecaster.kernels.choice import choose_backend
 from forecaster.training.distributed import Team
 from forecaster.training.task import Task
+
+CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may sum in another order each time
+MEMORY: Any = torch.utils.deterministic
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Allow operations that repeat their bits and no others, and leave torch as it was found.
+
+    Those on a CPU repeat them anyway. On a GPU torch names an operation that cannot, and raises.
+    """
+    if device.type != "cuda":
+        with torch.random.fork_rng(devices=[]):
+            yield
+        return
+    strict, fill = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
+    config = os.environ.get(CUBLAS)
+    with torch.random.fork_rng(devices=[device]):
+        try:
+            os.environ[CUBLAS] = config or ":4096:8"
+            torch.use_deterministic_algorithms(True)
+            MEMORY.fill_uninitialized_memory = False  # a pass over memory that nobody reads
+            yield
+        finally:
+            torch.set_deterministic_debug_mode(strict)
+            MEMORY.fill_uninitialized_memory = fill
+            if config is None:
+                del os.environ[CUBLAS]
+
+
+def seed_dropout(device: torch.device, *key: int) -> None:
+    """Make what torch draws next on a device a pure function of the key.
+
+    Seeded anew at each step, generators hold nothing that a checkpoint would have to keep.
+    """
+    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
 
 
 def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:

@@ -9,11 +9,11 @@ import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.errors import ArtifactError
-from forecaster.training import learner as learner_module
+from forecaster.training import loop as learner_module
 from forecaster.training.distributed import Team
-from forecaster.training.learner import Learner
+from forecaster.training.loop import Learner
 from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
-from forecaster.training.sampling import draw_shown
+from forecaster.training.schedule import draw_shown
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batch
 from tests.training.town import make_sampled_task, make_task

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from forecaster.errors import RunError
-from forecaster.training.memory import Rations, estimate_bytes
+from forecaster.training.micro_batches import Rations, estimate_bytes
 from tests.training.town import make_task
 
 
