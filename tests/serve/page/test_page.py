@@ -201,7 +201,7 @@ def test_the_value_a_week_before_is_the_services(tab: Callable[..., Any], stub: 
     body["forecasts"][2]["usual"] = [771.0, 772.0, 773.0]
     stub.routes["/v1/forecast"] = lambda _: Answer(body)
     page = tab(path="#L0003", ready="rect.observed")
-    assert "from a week before (771)" in page.text_content("#figures")
+    assert "from last week (771)" in page.text_content("#figures")
     label = page.locator(".week").first.get_attribute("aria-label")
     assert "weeks before 771, " in label
 

@@ -102,7 +102,7 @@ export class LocationPanel {
       figure(numberText(row?.forecast[step]), `forecast for ${clockText(time)} ${offsetText(time)}`, "main"),
       ...(interval ? [figure(interval, intervalName(dataset.coverage))] : []),
       figure(change("last"), `from now (${numberText(row?.last)})`),
-      figure(change("week"), `from a week before (${numberText(row?.weekBefore?.[step])})`),
+      figure(change("week"), `from last week (${numberText(row?.weekBefore?.[step])})`),
     );
   }
 

@@ -60,7 +60,7 @@ export function showTotals({ rows, steps }, { kind }, step) {
   byId("totals").replaceChildren(
     figure(numberText(value), `${label} at ${clockText(steps[step].ds_local)}`),
     figure(changeText(all, step, "last"), "from now"),
-    figure(changeText(all, step, "week"), "from a week before"),
+    figure(changeText(all, step, "week"), "from last week"),
   );
 }
 
@@ -85,7 +85,7 @@ function meanChangeText(rows, step, basis) {
 
 export function showLegend({ scale, colours }, { colour, basis, dataset }) {
   const quantity = dataset.kind === "count" ? `forecast ${perStepText(dataset.minutes)}` : "forecast value";
-  const base = basis === "last" ? "now" : "a week before";
+  const base = basis === "last" ? "now" : "last week";
   byId("legend-title").textContent =
     colour === "value" ? `Size and colour: ${quantity}` : `Colour: change from ${base}`;
   byId("ramp").style.background =
