@@ -15,9 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from forecaster.choices import EngineName
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.engine import EngineName, open_engine
+from forecaster.ingest.engine import open_engine
 from forecaster.ingest.files import open_inputs
 from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel

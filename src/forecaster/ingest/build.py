@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forecaster.choices import EngineName
 from forecaster.errors import ConfigError, DataError, name_some
 from forecaster.ingest.candidates import read_candidates
-from forecaster.ingest.engine import EngineName, open_engine
+from forecaster.ingest.engine import open_engine
 from forecaster.ingest.files import SUFFIXES, open_inputs, read_through
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table

@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
+from forecaster.choices import Kind
 from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import expand_holidays
-from forecaster.config import Kind, PanelConfig
+from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, Layers, Rows, lay_on, place
 from forecaster.panel.columns import Table, load

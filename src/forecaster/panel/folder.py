@@ -5,9 +5,10 @@ from typing import get_args
 
 import numpy as np
 
+from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.holidays import Holidays
-from forecaster.config import Kind, PanelConfig
+from forecaster.config import PanelConfig
 from forecaster.errors import ArtifactError
 from forecaster.panel import storage
 from forecaster.panel.assemble import Parts
