@@ -20,12 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.ingest.partial import Partial, open_partial
-from forecaster.ingest.source import PassingError, Source, ask, network
+from forecaster.ingest.fetch.partial_file import PartialFile, open_partial
+from forecaster.ingest.fetch.server import (
+    FileServer,
+    TransientError,
+    connection_errors,
+    send_request,
+)
 from forecaster.publish.manifest import CHUNK_BYTES, Progress
 
 # The TLC's yellow cabs. Files of 2009 and 2010 carry coordinates, later ones zone ids instead.
-NYC_TAXI = Source(
+NYC_TAXI = FileServer(
     "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_{month}.parquet",
     hosts=frozenset({"d37ci6vzurychx.cloudfront.net"}),
 )
@@ -57,7 +62,7 @@ def parse_months(text: str) -> list[str]:
 
 
 def download_months(
-    source: Source,
+    source: FileServer,
     months: Sequence[str],
     folder: Path,
     *,
@@ -73,7 +78,7 @@ def download_months(
 
 
 def download_file(
-    source: Source,
+    source: FileServer,
     month: str,
     folder: Path,
     *,
@@ -98,7 +103,7 @@ def download_file(
     while True:
         try:
             return _fetch(job)
-        except PassingError as failure:
+        except TransientError as failure:
             pause = next(pauses, None)
             if pause is None:
                 raise failure.final from failure
@@ -114,7 +119,7 @@ def _ignore(_: object) -> None:
 class _Job:
     """One file to fetch, and how to speak of it."""
 
-    source: Source
+    source: FileServer
     month: str
     folder: Path
     progress: Progress
@@ -143,7 +148,7 @@ class _Version:
 
 def _fetch(job: _Job) -> Path:
     """Bring the file to its place in one try."""
-    with ask(job.source, "HEAD", job.url, {}) as response:
+    with send_request(job.source, "HEAD", job.url, {}) as response:
         _refuse_status(job, response.status)
         version = _version_of(job, response)
     with _disk(job):
@@ -166,7 +171,7 @@ def _refuse_status(job: _Job, status: int) -> None:
         return
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         what = f"{job.url}: the server failed (status {status})"
-        raise PassingError(RunError, what, "run the same again later")
+        raise TransientError(RunError, what, "run the same again later")
     if status in NOT_PUBLISHED:
         what = f"{job.url}: not there (status {status})"
         raise DataError(f"{what}; {job.month} may not be published: check --months")
@@ -189,7 +194,7 @@ def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size and _fault_of(path) is None
 
 
-def _complete(job: _Job, partial: Partial, version: _Version) -> None:
+def _complete(job: _Job, partial: PartialFile, version: _Version) -> None:
     """Get what the partial file lacks: the rest if it is of the same version, else all."""
     have, etag = partial.size, version.etag
     if etag is None or etag != partial.etag or not 0 < have <= version.size:
@@ -198,16 +203,16 @@ def _complete(job: _Job, partial: Partial, version: _Version) -> None:
         _get_rest(job, partial, etag, version.size)
 
 
-def _get_all(job: _Job, partial: Partial) -> None:
-    with ask(job.source, "GET", job.url, {}) as response:
+def _get_all(job: _Job, partial: PartialFile) -> None:
+    with send_request(job.source, "GET", job.url, {}) as response:
         _take_all(job, partial, response)
 
 
-def _get_rest(job: _Job, partial: Partial, etag: str, size: int) -> None:
+def _get_rest(job: _Job, partial: PartialFile, etag: str, size: int) -> None:
     """Ask for the missing bytes of this version only; any other answer means to begin afresh."""
     have = partial.size
     headers = {"Range": f"bytes={have}-", "If-Range": etag}
-    with ask(job.source, "GET", job.url, headers) as response:
+    with send_request(job.source, "GET", job.url, headers) as response:
         rest = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
         came = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
         if came == rest:
@@ -216,12 +221,12 @@ def _get_rest(job: _Job, partial: Partial, etag: str, size: int) -> None:
         elif response.status in {206, 416}:
             partial.begin(None)
             what = f"{job.url}: asked for the bytes after {have:,} of {size:,}, and others came"
-            raise PassingError(DataError, what, "run the same again, or name another --host")
+            raise TransientError(DataError, what, "run the same again, or name another --host")
         else:
             _take_all(job, partial, response)
 
 
-def _take_all(job: _Job, partial: Partial, response: HTTPResponse) -> None:
+def _take_all(job: _Job, partial: PartialFile, response: HTTPResponse) -> None:
     _refuse_status(job, response.status)
     version = _version_of(job, response)  # may be newer than the one that was asked about
     partial.begin(version.etag)
@@ -229,21 +234,21 @@ def _take_all(job: _Job, partial: Partial, response: HTTPResponse) -> None:
     _receive(job, partial, response, version.size)
 
 
-def _receive(job: _Job, partial: Partial, response: HTTPResponse, size: int) -> None:
+def _receive(job: _Job, partial: PartialFile, response: HTTPResponse, size: int) -> None:
     """Append what comes until the file has its size."""
     while (have := partial.size) < size:
-        with network(job.source, job.url):
+        with connection_errors(job.source, job.url):
             chunk = response.read1(min(CHUNK_BYTES, size - have))
         if not chunk:
             what = f"file {job.name}: truncated (have {have:,}, expected {size:,} bytes)"
-            raise PassingError(DataError, what, "run the same again to get the rest")
+            raise TransientError(DataError, what, "run the same again to get the rest")
         if have == 0 and not chunk.startswith(PARQUET_MAGIC[: len(chunk)]):
             _reject(job, partial, _other_format(chunk))  # before all of it is fetched
         partial.append(chunk)
         job.progress(len(chunk))
 
 
-def _reject(job: _Job, partial: Partial, fault: str) -> NoReturn:
+def _reject(job: _Job, partial: PartialFile, fault: str) -> NoReturn:
     partial.discard()
     message = f"file {job.name}: {fault}; need the Parquet file of {job.month}"
     raise DataError(f"{message}. Run the same again later, or name another --host")

@@ -29,7 +29,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class CandidatePoints:
     """Candidates in the order of their ids (their rank), in whole units of 1e-7°."""
 
     index: Int64[np.ndarray, " M"]  # where the candidate stood when it was given
@@ -37,7 +37,7 @@ class Places:
     x: Float64[np.ndarray, " M"]
 
     @staticmethod
-    def of(candidates: Locations) -> "Places":
+    def of(candidates: Locations) -> "CandidatePoints":
         """Return the candidates; refuse those that have no place or not their own."""
         faults = Faults("candidates")
         if not len(candidates):
@@ -53,7 +53,7 @@ class Places:
             what = f"{count_of(len(doubled), 'location')} at the coordinates of another"
             faults.add(f"{what}: {name_some(doubled)}; keep one of each")
         faults.raise_any(DataError)
-        return Places(index, y, x)
+        return CandidatePoints(index, y, x)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -74,7 +74,7 @@ class Claim:
 
 
 @dataclass(eq=False)
-class Ground:
+class CellAssignment:
     """Cells in blocks of neighbours, each with its owner: the nearest of the pool so far."""
 
     cell: Int64[np.ndarray, "blocks size"]  # its place among all cells; −1 fills the last block
@@ -99,7 +99,7 @@ class Ground:
         self.alike = np.ones(len(self.cell), dtype=bool)
 
     @staticmethod
-    def of(cells: Cells, below: float) -> "Ground":
+    def of(cells: Cells, below: float) -> "CellAssignment":
         """Return strips from south to north, each cut from west to east, that nobody owns.
 
         Only someone whose squared distance is less than `below` can get a cell.
@@ -115,9 +115,9 @@ class Ground:
         square = np.where(cell >= 0, below, -1.0)
         owner = np.full(cell.shape, -1, dtype=np.int64)
         weight = _weights(cells.lat)[filled]
-        return Ground(cell, y, x, weight, cells.rides[filled], square, owner)
+        return CellAssignment(cell, y, x, weight, cells.rides[filled], square, owner)
 
-    def claim(self, rank: int, places: Places) -> Claim:
+    def claim(self, rank: int, places: CandidatePoints) -> Claim:
         """Return what a newcomer would take, having looked only into blocks it may share."""
         y, x = place = float(places.y[rank]), float(places.x[rank])
         south, north, west, east, least, _ = self.box

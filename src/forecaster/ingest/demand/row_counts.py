@@ -20,7 +20,7 @@ FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limit
 
 
 @dataclass
-class Ledger:
+class RowCounts:
     """Counts of rows, with a few examples of what was rejected."""
 
     rows_in: int = 0

@@ -15,13 +15,13 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.errors import DataError, count_of
-from forecaster.ingest.ground import (
+from forecaster.ingest.hot_locations.cells import (
     CELLS_PER_DEGREE,
     UNITS_PER_DEGREE,
+    CandidatePoints,
+    CellAssignment,
     Cells,
     Claim,
-    Ground,
-    Places,
     id_order,
 )
 from forecaster.panel.parts import Locations
@@ -49,7 +49,7 @@ def cells_near(
 
     Of candidates at the same distance the one with the lowest id is taken.
     """
-    places = Places.of(candidates)
+    places = CandidatePoints.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     return np.asarray(np.append(places.index, -1)[nearest])  # rank −1 is the last
 
@@ -66,7 +66,7 @@ def select_hot(
     Rides farther than the distance from every candidate are left out first; all others count at
     the nearest selected location, however far. Differs: one pass, as a second changes nothing.
     """
-    places = Places.of(candidates)
+    places = CandidatePoints.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     near = np.flatnonzero(nearest >= 0)
     initial = np.zeros(len(places), dtype=np.int64)
@@ -74,7 +74,9 @@ def select_hot(
     if initial.sum() < min_rides:  # else whoever is first has enough, being alone
         raise DataError(_no_location(initial, min_rides, max_distance_m))
 
-    ground = Ground.of(Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf)
+    ground = CellAssignment.of(
+        Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf
+    )
     demand = np.zeros(len(places), dtype=np.int64)  # of the pool's members
     pool: list[int] = []
     for rank in np.lexsort((np.arange(len(places)), -initial)).tolist():
@@ -120,10 +122,12 @@ def candidates_from_cells(cells: Cells) -> Locations:
     return found.take(id_order(ids))
 
 
-def _nearest(cells: Cells, places: Places, max_distance_m: float) -> Int64[np.ndarray, " C"]:
+def _nearest(
+    cells: Cells, places: CandidatePoints, max_distance_m: float
+) -> Int64[np.ndarray, " C"]:
     """Return the rank of the candidate nearest to every cell, −1 where it is too far."""
     units = max_distance_m / METRES_PER_UNIT * (1.0 + 1e-9) + 1.0  # surely enough; exact below
-    ground = Ground.of(cells, units * units)
+    ground = CellAssignment.of(cells, units * units)
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     # neighbours in id are often neighbours in space: spread them, so that distances shrink soon
     for rank in np.argsort(np.arange(len(places)) * golden % 1.0, kind="stable").tolist():

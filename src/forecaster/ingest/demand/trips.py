@@ -10,22 +10,22 @@ from jaxtyping import Float32, Int64
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.ingest.engine import Engine, stored_columns
-from forecaster.ingest.files import Input, parse_span
-from forecaster.ingest.ground import CELLS_PER_DEGREE, Cells
-from forecaster.ingest.ledger import Ledger
-from forecaster.ingest.locations import candidates_from_cells, select_hot
-from forecaster.ingest.plan import (
+from forecaster.ingest.demand.engine import Engine, stored_columns
+from forecaster.ingest.demand.plan import (
     HOUR,
-    Area,
-    Grid,
-    Hours,
+    BoundingBox,
+    HourGrid,
+    HourRules,
     classify,
     count_cells,
     count_hours,
     reason_of,
 )
-from forecaster.ingest.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.demand.row_counts import RowCounts
+from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.files import InputFile, parse_span
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
+from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -35,10 +35,10 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Trips:
+class TripIngest:
     """What is to be ingested, and how."""
 
-    inputs: Sequence[Input]
+    inputs: Sequence[InputFile]
     candidates: Locations | None  # None: the centres of where trips begin
     panel: PanelConfig
     rules: TripsConfig
@@ -55,19 +55,19 @@ class Trips:
         return self.rules.zones or (self.given is not None and not self.given.has_coordinates)
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> HourGrid:
         """The hours of the panel to be."""
-        return Grid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
+        return HourGrid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
 
 
-def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
+def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     """Return the panel of all trips, with the ledger of every row."""
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
         bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
         raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
-    ledger = Ledger()
+    ledger = RowCounts()
     cells = _count_all_cells(trips, ledger, say)
     places, lookup = _choose(trips, cells, ledger)
     say(f"counting rides at {count_of(len(places), 'location')}")
@@ -91,7 +91,7 @@ def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
 # ------------------------------------------------------------------- pass 1: rides per cell
 
 
-def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.ndarray]:
+def _count_all_cells(trips: TripIngest, ledger: RowCounts, say: Say) -> dict[str, np.ndarray]:
     """Return a, b, rows and rides of every occupied cell, and enter rejected rows."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
@@ -121,13 +121,13 @@ def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.nda
     return {k: whole[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
 
 
-def _rows(trips: Trips, item: Input, table: object) -> object:
+def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
     """Return the classified rows of one file, alike in both passes."""
     rules = trips.rules
     types = stored_columns(item)
     schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.given)  # type: ignore[attr-defined]
     stripped = {name.strip(): kind for name, kind in types.items()} if types else None
-    hours = Hours(
+    hours = HourRules(
         grid=trips.grid,
         covered=item.covered,
         demand=parse_span(rules.demand_hours) if rules.demand_hours else None,
@@ -138,20 +138,20 @@ def _rows(trips: Trips, item: Input, table: object) -> object:
     return classify(table, schema, stripped, area, hours)
 
 
-def _area(trips: Trips) -> Area:
+def _area(trips: TripIngest) -> BoundingBox:
     """Return the box that pickups must lie in: as given, or around the candidates."""
     if trips.rules.bbox is not None:
         south, west, north, east = trips.rules.bbox
         if not (south < north and west < east):
             raise ConfigError(f"bbox {trips.rules.bbox}: south, west, north, east are needed")
-        return Area(south, west, north, east)
+        return BoundingBox(south, west, north, east)
     if trips.candidates is None:
         message = "candidates from trips need a bbox: many files hold places such as 0, 0"
         raise ConfigError(f"{message}; give --bbox south,west,north,east")
     lat, lon = trips.candidates.lat, trips.candidates.lon
     margin = trips.rules.max_distance_m / METRES_PER_DEGREE + 1 / CELLS_PER_DEGREE
     wider = margin / max(np.cos(np.radians(np.abs(lat).max())), 0.01)
-    return Area(
+    return BoundingBox(
         float(lat.min() - margin), float(lon.min() - wider),
         float(lat.max() + margin), float(lon.max() + wider),
     )  # fmt: skip
@@ -161,7 +161,7 @@ def _area(trips: Trips) -> Area:
 
 
 def _choose(
-    trips: Trips, cells: dict[str, np.ndarray], ledger: Ledger
+    trips: TripIngest, cells: dict[str, np.ndarray], ledger: RowCounts
 ) -> tuple[Locations, pa.Table]:
     """Return the chosen locations and the table that gives each cell its location."""
     hours = _demand_hours(trips)
@@ -180,7 +180,9 @@ def _choose(
     return places, pa.table({name: column[~outside] for name, column in columns.items()})
 
 
-def _busiest(trips: Trips, cells: dict[str, np.ndarray], outside: np.ndarray) -> tuple[str, ...]:
+def _busiest(
+    trips: TripIngest, cells: dict[str, np.ndarray], outside: np.ndarray
+) -> tuple[str, ...]:
     """Return where most of the rides were that belong to no location."""
     if not outside.any():
         return ()
@@ -194,7 +196,7 @@ def _busiest(trips: Trips, cells: dict[str, np.ndarray], outside: np.ndarray) ->
 
 
 def _choose_zones(
-    trips: Trips, cells: dict[str, np.ndarray], hours: int
+    trips: TripIngest, cells: dict[str, np.ndarray], hours: int
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
     """Return the zones with enough demand; a trip elsewhere is out of the area."""
     enough = cells["rides"] >= trips.rules.min_demand * hours
@@ -220,7 +222,7 @@ def _choose_zones(
     return known.take([known.ids.index(identity) for identity in chosen]), location
 
 
-def _demand_hours(trips: Trips) -> int:
+def _demand_hours(trips: TripIngest) -> int:
     """Return how many covered hours the mean demand is taken over."""
     covered = _covered_hours(trips)
     if trips.rules.demand_hours:
@@ -234,7 +236,7 @@ def _demand_hours(trips: Trips) -> int:
 # ------------------------------------------------------- pass 2: rides per location and hour
 
 
-def _count_all_hours(trips: Trips, lookup: pa.Table, say: Say) -> dict[str, np.ndarray]:
+def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str, np.ndarray]:
     """Return location, hour, aware and rides of all files."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
@@ -247,7 +249,7 @@ def _count_all_hours(trips: Trips, lookup: pa.Table, say: Say) -> dict[str, np.n
 
 
 def _place(
-    trips: Trips, rides: dict[str, np.ndarray], places: int
+    trips: TripIngest, rides: dict[str, np.ndarray], places: int
 ) -> tuple[np.datetime64, Float32[np.ndarray, "M N"]]:
     """Return demand on the UTC axis: zero where a file covers the hour, else missing."""
     covered = _covered_hours(trips)
@@ -266,7 +268,7 @@ def _place(
 
 
 def _instants(
-    trips: Trips, rides: dict[str, np.ndarray]
+    trips: TripIngest, rides: dict[str, np.ndarray]
 ) -> tuple[Int64[np.ndarray, " R"], Int64[np.ndarray, " R"], np.ndarray]:
     """Return the UTC hour of each count, the second one behind a doubled local hour, and where."""
     local = (rides["hour"] * HOUR).astype("datetime64[s]")
@@ -277,13 +279,13 @@ def _instants(
     return early, late, meant.ambiguous & ~aware
 
 
-def _covered_hours(trips: Trips) -> Int64[np.ndarray, " H"]:
+def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
     """Return every UTC hour that some file covers, once."""
     spans = {trips.grid.span(item.covered) for item in trips.inputs}
     return np.unique(np.concatenate([np.arange(first, end) for first, end in spans]))
 
 
-def _doubled_hours(trips: Trips, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
+def _doubled_hours(trips: TripIngest, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
     """Return the covered UTC hours whose local time the clock shows twice."""
     zone = trips.panel.timezone
     doubled = to_utc(zone, to_local(zone, trips.grid.instants(covered))).ambiguous
