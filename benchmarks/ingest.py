@@ -24,11 +24,11 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from forecaster.config import PanelConfig, TripsConfig  # noqa: E402
-from forecaster.ingest.engine import open_engine  # noqa: E402
+from forecaster.ingest.demand.engine import open_engine  # noqa: E402
+from forecaster.ingest.demand.trips import Trips, ingest_trips  # noqa: E402
 from forecaster.ingest.files import Covered, Input, parse_span  # noqa: E402
-from forecaster.ingest.ground import Cells  # noqa: E402
-from forecaster.ingest.locations import select_hot  # noqa: E402
-from forecaster.ingest.trips import Trips, ingest_trips  # noqa: E402
+from forecaster.ingest.hot_locations.cells import Cells  # noqa: E402
+from forecaster.ingest.hot_locations.selection import select_hot  # noqa: E402
 from forecaster.panel.parts import Locations  # noqa: E402
 
 CELLS_SQL = """

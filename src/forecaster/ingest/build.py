@@ -6,12 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from forecaster.errors import ConfigError, DataError, name_some
-from forecaster.ingest.candidates import read_candidates
-from forecaster.ingest.engine import EngineName, open_engine
+from forecaster.ingest.demand.engine import EngineName, open_engine
+from forecaster.ingest.demand.trips import Trips, ingest_trips
 from forecaster.ingest.files import SUFFIXES, open_inputs, read_through
+from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import Progress

@@ -15,10 +15,10 @@ from jaxtyping import Int64, Shaped
 
 from forecaster.clock.zone import to_utc
 from forecaster.errors import DataError
+from forecaster.ingest.demand.row_counts import REASONS
+from forecaster.ingest.demand.schemas import Schema
 from forecaster.ingest.files import Covered
-from forecaster.ingest.ground import CELLS_PER_DEGREE
-from forecaster.ingest.ledger import REASONS
-from forecaster.ingest.schemas import Schema
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE
 
 HOUR = 3600
 _PLAIN = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}$"

@@ -4,7 +4,7 @@ from typing import Any
 import pytest
 
 from forecaster.errors import ConfigError
-from forecaster.ingest.source import PassingError, Source, ask
+from forecaster.ingest.fetch.server import PassingError, Source, ask
 
 SOURCE = Source("https://files.example/trips/{month}.parquet", frozenset({"files.example"}))
 PUBLIC = "93.184.216.34"

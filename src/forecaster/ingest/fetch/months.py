@@ -20,8 +20,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.ingest.partial import Partial, open_partial
-from forecaster.ingest.source import PassingError, Source, ask, network
+from forecaster.ingest.fetch.partial_file import Partial, open_partial
+from forecaster.ingest.fetch.server import PassingError, Source, ask, network
 from forecaster.publish.manifest import CHUNK_BYTES, Progress
 
 # The TLC's yellow cabs. Files of 2009 and 2010 carry coordinates, later ones zone ids instead.

@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.ingest import download
-from forecaster.ingest.download import NYC_TAXI, download_file, download_months, parse_months
-from forecaster.ingest.source import Source
+from forecaster.ingest.fetch import months
+from forecaster.ingest.fetch.months import NYC_TAXI, download_file, download_months, parse_months
+from forecaster.ingest.fetch.server import Source
 
 MONTH = "2009-01"
 NAME = f"trips_{MONTH}.parquet"
@@ -413,7 +413,7 @@ class Killed(BaseException):
 def test_a_killed_download_goes_on_and_gives_the_same_bytes(
     server: Server, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "CHUNK_BYTES", 4_099)
+    monkeypatch.setattr(months, "CHUNK_BYTES", 4_099)
     came: list[int] = []
 
     def kill_at_third(count: int) -> None:

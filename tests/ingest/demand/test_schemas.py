@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.schemas import KNOWN, Schema, parse_columns, recognise
+from forecaster.ingest.demand.schemas import KNOWN, Schema, parse_columns, recognise
 
 # The first line of TLC's yellow-taxi files, as published for these months; 2014 has the spaces.
 HEADERS = {

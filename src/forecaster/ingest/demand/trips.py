@@ -10,12 +10,8 @@ from jaxtyping import Float32, Int64
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.ingest.engine import Engine, stored_columns
-from forecaster.ingest.files import Input, parse_span
-from forecaster.ingest.ground import CELLS_PER_DEGREE, Cells
-from forecaster.ingest.ledger import Ledger
-from forecaster.ingest.locations import candidates_from_cells, select_hot
-from forecaster.ingest.plan import (
+from forecaster.ingest.demand.engine import Engine, stored_columns
+from forecaster.ingest.demand.plan import (
     HOUR,
     Area,
     Grid,
@@ -25,7 +21,11 @@ from forecaster.ingest.plan import (
     count_hours,
     reason_of,
 )
-from forecaster.ingest.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.demand.row_counts import Ledger
+from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.files import Input, parse_span
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
+from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers

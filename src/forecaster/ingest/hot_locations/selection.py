@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.errors import DataError, count_of
-from forecaster.ingest.ground import (
+from forecaster.ingest.hot_locations.cells import (
     CELLS_PER_DEGREE,
     UNITS_PER_DEGREE,
     Cells,

@@ -17,9 +17,9 @@ import pytest
 
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.engine import EngineName, open_engine
+from forecaster.ingest.demand.engine import EngineName, open_engine
+from forecaster.ingest.demand.trips import Trips, ingest_trips
 from forecaster.ingest.files import open_inputs
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.synthetic.city import City, make_city

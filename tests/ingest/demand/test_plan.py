@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest.engine import open_engine, stored_columns
+from forecaster.ingest.demand.engine import open_engine, stored_columns
+from forecaster.ingest.demand.plan import Area, Grid, Hours, classify, reason_of
+from forecaster.ingest.demand.schemas import Schema
 from forecaster.ingest.files import Covered, Input, parse_span
-from forecaster.ingest.plan import Area, Grid, Hours, classify, reason_of
-from forecaster.ingest.schemas import Schema
 
 SCHEMA = Schema("test", "t", lat="y", lon="x")
 NEW_YORK = Area(40.4, -74.3, 41.0, -73.6)

@@ -8,9 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest import ground
-from forecaster.ingest.ground import Cells
-from forecaster.ingest.locations import Selection, candidates_from_cells, cells_near, select_hot
+from forecaster.ingest.hot_locations import cells
+from forecaster.ingest.hot_locations.cells import Cells
+from forecaster.ingest.hot_locations.selection import (
+    Selection,
+    candidates_from_cells,
+    cells_near,
+    select_hot,
+)
 from forecaster.panel.parts import Locations
 
 SOUTH, WEST = 407_500, -739_900  # Manhattan, degrees × 10⁴
@@ -110,7 +115,7 @@ def cases(draw: st.DrawFn) -> tuple[Cells, Locations, float, float]:
 
 @given(case=cases(), block=st.sampled_from([1, 2, 5, 128]))
 def test_the_selection_is_the_literal_procedure(case, block) -> None:
-    with patch.object(ground, "BLOCK", block):
+    with patch.object(cells, "BLOCK", block):
         assert_literal(*case)
 
 
@@ -128,7 +133,7 @@ def test_hundreds_of_random_cities_are_selected_as_by_the_literal_procedure(roun
         count, spots, side = generator.integers((1, 1, 2), (61, 14, 20)).tolist()
         cells, places = random_case(generator, count, spots, side)
         min_rides = cells.rides.sum() / generator.choice([1, 2, 5, 11])
-        with patch.object(ground, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
+        with patch.object(cells, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
             assert_literal(cells, places, min_rides, float(generator.choice([5.0, 30.0, 1e4])))
 
 

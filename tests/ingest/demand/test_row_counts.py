@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, RunError
-from forecaster.ingest.ledger import FAULTY, REASONS, Ledger
+from forecaster.ingest.demand.row_counts import FAULTY, REASONS, Ledger
 
 Batch = tuple[str, int, tuple[str, ...]]
 BATCHES = st.lists(

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.engine import open_engine, stored_columns
+from forecaster.ingest.demand.engine import open_engine, stored_columns
 from forecaster.ingest.files import Input, parse_span
 
 SPAN = parse_span("2015-01-01:2015-01-31")

@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest import ground
-from forecaster.ingest.ground import Cells, Ground, Places, id_order
+from forecaster.ingest.hot_locations.cells import Cells, Ground, Places, id_order
 from forecaster.panel.parts import Locations
 
 SIDE = 23  # cells
@@ -35,7 +34,7 @@ def test_the_owner_of_a_cell_is_the_nearest_and_of_equals_the_first_by_id(
     given: list[tuple[int, int]], block: int
 ) -> None:
     cells, places = square(), spots(given)
-    with patch.object(ground, "BLOCK", block):
+    with patch.object(cells, "BLOCK", block):
         shared = Ground.of(cells, np.inf)
         for rank in reversed(range(len(places))):
             shared.grant(shared.claim(rank, places))
