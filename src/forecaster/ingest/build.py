@@ -40,18 +40,18 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     weather = recipe.weather.file if recipe.weather is not None else None
     beside = [name for name in (places, weather) if name is not None]
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *beside)):
-        given = ", ".join(map(repr, (*names, *beside))) or "none"
-        raise ConfigError(f"files of the recipe: {given}; give names in the data folder")
+        listed = ", ".join(map(repr, (*names, *beside))) or "none"
+        raise ConfigError(f"files of the recipe: {listed}; give names in the data folder")
     matches = {name: _expand(data, name) for name in names}
     lacking = [name for name in names if not matches[name]]
     lacking += [name for name in beside if not (data / name).is_file()]
     if lacking:
         what = ", ".join(lacking)
         raise DataError(f"{data}: no {what}; give the folder with --data or FORECASTER_DATA")
-    found = [path for name in names for path in matches[name]]
-    if recipe.table is not None and len(found) > 1:
-        raise DataError(f"{names[0]!r} fits {name_some(found)}; a table is one file")
-    return Sources(found, data / places if places else None, data / weather if weather else None)
+    files = [path for name in names for path in matches[name]]
+    if recipe.table is not None and len(files) > 1:
+        raise DataError(f"{names[0]!r} fits {name_some(files)}; a table is one file")
+    return Sources(files, data / places if places else None, data / weather if weather else None)
 
 
 def _expand(data: Path, name: str) -> list[Path]:

@@ -62,9 +62,9 @@ def open_inputs(
     first: dict[str, Input] = {}
     for item in inputs:
         month = _TLC_NAME.search(item.path.name)  # as CSV and as Parquet, say
-        for what, key in (("content", item.sha256), ("month", month and month[0])):
-            if key and (other := first.setdefault(key, item)) is not item:
-                faults.add(f"{item.path}: the same {what} as {other.path}; give it once")
+        for kind, key in (("content", item.sha256), ("month", month and month[0])):
+            if key and (earlier := first.setdefault(key, item)) is not item:
+                faults.add(f"{item.path}: the same {kind} as {earlier.path}; give it once")
                 break
     faults.raise_any(DataError)
     return sorted(inputs, key=lambda item: item.sha256)
@@ -72,11 +72,11 @@ def open_inputs(
 
 def covered_by_name(path: Path) -> Covered:
     """Return the month in a TLC file's name."""
-    found = _TLC_NAME.search(path.name)
-    if not found:
+    match = _TLC_NAME.search(path.name)
+    if not match:
         message = f"{path}: which hours it covers is not in its name"
         raise DataError(f"{message}; give --covers FROM:TO (dates, both included)")
-    month = np.datetime64(f"{found[1]}-{found[2]}", "M")
+    month = np.datetime64(f"{match[1]}-{match[2]}", "M")
     return Covered(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
 
 
@@ -160,19 +160,19 @@ class _Reader:
         self.tail = (self.tail + content)[-16:]
 
     def finish(self) -> None:
-        what = ""
+        fault = ""
         if self.gzip is not None and not self.gzip.eof:
-            what = "its gzip stream has no end"
+            fault = "its gzip stream has no end"
         elif self.path.suffix == ".parquet":
             footer = int.from_bytes(self.tail[-8:-4], "little")
             whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
             whole = whole and self.size >= footer + 12  # its length and both marks
-            what = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
+            fault = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
         elif not self.tail.endswith((b"\n", b"\r")):
-            what = "its last line has no end (add a line break if it is complete)"
-        if what:
+            fault = "its last line has no end (add a line break if it is complete)"
+        if fault:
             raise DataError(
-                f"{self.path}: truncated, have {self.size:,} bytes: {what}; fetch it again"
+                f"{self.path}: truncated, have {self.size:,} bytes: {fault}; fetch it again"
             )
 
 
@@ -181,4 +181,4 @@ def _count_empty(before: bytes, content: bytes) -> int:
     joined = before + content
     if b"\n\n" not in joined and b"\n\r\n" not in joined:  # nearly always, and five times as fast
         return 0
-    return sum(found.end() > len(before) for found in _EMPTY_LINE.finditer(joined))
+    return sum(match.end() > len(before) for match in _EMPTY_LINE.finditer(joined))

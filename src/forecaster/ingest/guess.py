@@ -59,8 +59,8 @@ def _step_minutes(rows: Rows, name: str) -> int:
         raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; a series is needed")
     sizes, counts = np.unique(gaps, return_counts=True)
     seconds = int(sizes[np.argmax(counts)])
-    minutes, rest = divmod(seconds, 60)
-    if rest or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+    minutes, remainder = divmod(seconds, 60)
+    if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
         message = f"{name}: most times are {seconds} s apart; steps must divide a day"
         raise DataError(f"{message} or be whole days: sum the values up to such steps first")
     return minutes

@@ -82,7 +82,7 @@ class WeatherMapping:
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a table must have."""
-        measured = (given.column for given in self.measured.values())
+        measured = (measurement.column for measurement in self.measured.values())
         return (self.time, *measured, *((self.codes,) if self.codes else ()))
 
 
@@ -109,7 +109,7 @@ class Reports:
 def parse_mapping(text: str) -> WeatherMapping:
     """Return what a text such as `time=date,temperature=temp_f:F,…` maps; all faults at once."""
     faults = Faults("columns")
-    given: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for part in text.split(","):
         field, _, column = (piece.strip() for piece in part.partition("="))
         if not column:
@@ -117,16 +117,16 @@ def parse_mapping(text: str) -> WeatherMapping:
         elif field not in _FIELDS:
             hint = nearest_name(field, _FIELDS) or f"; known: {', '.join(_FIELDS)}"
             faults.add(f"{field}: unknown field{hint}")
-        elif field in given:
-            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
+        elif field in columns:
+            faults.add(f"{field}: given twice, as {columns[field]!r} and {column!r}")
         else:
-            given[field] = column
+            columns[field] = column
     for field in ("time", *QUANTITIES):
-        if field not in given:
+        if field not in columns:
             faults.add(f"{field}: no column given; all but codes are needed")
-    measured = {f: _parse_measured(f, given[f], faults) for f in QUANTITIES if f in given}
+    measured = {f: _parse_measured(f, columns[f], faults) for f in QUANTITIES if f in columns}
     faults.raise_any(ConfigError)
-    return WeatherMapping(given["time"], measured, given.get("codes"))
+    return WeatherMapping(columns["time"], measured, columns.get("codes"))
 
 
 def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> Reports:
@@ -146,8 +146,8 @@ def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -
     values = np.column_stack([_convert(f, mapping.measured[f], raw[f], faults) for f in raw])
     if coded is not None and (raw["precipitation"] > 0.0).any() and not coded.any():
         hint = "leave it out, and rain, snow and fog follow from the other fields"
-        what = f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
-        faults.add(f"{what}; {hint}")
+        fault = f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
+        faults.add(f"{fault}; {hint}")
     faults.raise_any(DataError)
     outliers = _drop_impossible(values, seconds)
     temperature, _, precipitation, visibility = values.T
@@ -192,11 +192,11 @@ def to_instants(
 
 def fixed_offset(timezone: str) -> int | None:
     """Return the seconds east of UTC that `-05:00` or `UTC-5` says, or None for a name."""
-    found = _OFFSET.fullmatch(timezone)
-    if found is None:
+    match = _OFFSET.fullmatch(timezone)
+    if match is None:
         return None
-    seconds = int(found["hours"]) * 3600 + int(found["minutes"] or 0) * 60
-    return -seconds if found["sign"] == "-" else seconds
+    seconds = int(match["hours"]) * 3600 + int(match["minutes"] or 0) * 60
+    return -seconds if match["sign"] == "-" else seconds
 
 
 def flags_by_rule(
@@ -216,7 +216,7 @@ def _parse_measured(field: str, text: str, faults: Faults) -> Measured:
     column, _, unit = (piece.strip() for piece in text.rpartition(":"))
     unit, units = unit.removeprefix("°"), QUANTITIES[field].units
     if not column:
-        choice = " or ".join(f"{text}:{known}" for known in units)
+        choice = " or ".join(f"{text}:{unit_name}" for unit_name in units)
         faults.add(f"{field}: column {text!r} has no unit; write {choice}")
     elif unit not in units:
         faults.add(f"{field}: unknown unit {unit!r}; known: {', '.join(units)}")
@@ -247,36 +247,36 @@ def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> Non
 
 
 def _convert(
-    field: str, given: Measured, raw: Float64[np.ndarray, " R"], faults: Faults
+    field: str, measured: Measured, raw: Float64[np.ndarray, " R"], faults: Faults
 ) -> Float64[np.ndarray, " R"]:
     """Return a column in the covariate's unit; many impossible values are a fault."""
     quantity = QUANTITIES[field]
     telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # a dry hour is dry in any unit
     few = max(1, int(_FEW * telling))
     wrong = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
-    beyond = raw[wrong[given.unit]]
+    beyond = raw[wrong[measured.unit]]
     if len(beyond) > few:
         fitting = [unit for unit in wrong if wrong[unit].sum() <= few]
         hint = "no known unit fits: is it another column, or a placeholder for missing?"
         if fitting:
             hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
-        what = f"column {given.column!r}: {len(beyond):,} of {len(raw):,} values in {given.unit}"
+        fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values in {measured.unit}"
         bounds = f"outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
-        faults.add(f"{what} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
-    return quantity.convert(raw, given.unit)
+        faults.add(f"{fault} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
+    return quantity.convert(raw, measured.unit)
 
 
 def _drop_impossible(
     values: Float64[np.ndarray, "R 4"], seconds: Int64[np.ndarray, " R"]
 ) -> tuple[Outlier, ...]:
     """Make impossible values missing, in place, and return them."""
-    found = []
+    outliers = []
     for quantity, column in zip(QUANTITIES.values(), values.T, strict=True):
         for row in np.flatnonzero(quantity.is_impossible(column)):
             time = seconds[row].astype("datetime64[s]")
-            found.append(Outlier(quantity.name, f"{time}Z", float(column[row])))
+            outliers.append(Outlier(quantity.name, f"{time}Z", float(column[row])))
             column[row] = np.nan
-    return tuple(found)
+    return tuple(outliers)
 
 
 def _offset_text(seconds: int) -> str:

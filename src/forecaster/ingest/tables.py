@@ -36,8 +36,8 @@ class Layout:
     def __str__(self) -> str:
         if self.id is None:
             return f"wide: time = {self.time}, every other column a location"
-        rest = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
-        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{rest}"
+        ignored = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
+        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{ignored}"
 
 
 def ingest_table(
@@ -76,11 +76,11 @@ def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Ro
 def parse_layout(text: str) -> Layout:
     """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
     faults = Faults(f"columns {text!r}")
-    given = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
-    if set(given) not in ({"time"}, set(FIELDS)):
+    columns = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
+    if set(columns) not in ({"time"}, set(FIELDS)):
         faults.add("time is needed; a long table has id and value too")
     faults.raise_any(ConfigError)
-    return Layout(given["time"], given.get("id"), given.get("value"))
+    return Layout(columns["time"], columns.get("id"), columns.get("value"))
 
 
 def guess_layout(table: pa.Table, name: str) -> Layout:
@@ -93,16 +93,16 @@ def guess_layout(table: pa.Table, name: str) -> Layout:
     ask = "say which: --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
     if time is None:
         raise DataError(f"{name}: which column is the time? found: {found}; {ask}")
-    others = [c for c in table.column_names if c != time]
+    candidates = [c for c in table.column_names if c != time]
     identity, why = _first(lower, ID_NAMES), "an id is named"  # were it of one location alone
-    value = _first({c.strip().lower(): c for c in others}, VALUE_NAMES)  # text or not
+    value = _first({c.strip().lower(): c for c in candidates}, VALUE_NAMES)  # text or not
     if pc.count_distinct(table[time], mode="all").as_py() < table.num_rows:
-        identity = identity or _only([c for c in others if c != value and _is_text(table, c)])
+        identity = identity or _only([c for c in candidates if c != value and _is_text(table, c)])
         why = "times repeat"
     elif identity is None:
         return Layout(time)
-    rest = [c for c in others if c != identity]
-    value = value or _only([c for c in rest if _is_number(table, c)]) or _only(rest)
+    remaining = [c for c in candidates if c != identity]
+    value = value or _only([c for c in remaining if _is_number(table, c)]) or _only(remaining)
     if identity is None or value is None:
         which = f"{why}, so it is long, but which are id and value?"
         raise DataError(f"{name}: {which} found: {found}; {ask}")
@@ -123,11 +123,11 @@ def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
     seen = np.isfinite(panel.values[inside])
     total = np.where(seen, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
     mean = total / np.maximum(seen.sum(axis=0), 1)
-    kept = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
-    if not kept:
-        what = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"
-        raise DataError(f"{what}; the largest is {mean.max():g}: lower min_demand")
-    return panel.select(tuple(kept))
+    busy = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
+    if not busy:
+        message = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"
+        raise DataError(f"{message}; the largest is {mean.max():g}: lower min_demand")
+    return panel.select(tuple(busy))
 
 
 def _first(present: dict[str, str], names: tuple[str, ...]) -> str | None:

@@ -192,8 +192,8 @@ def _strip(table: Any) -> Any:
 
 def _explain(path: Path, error: Exception) -> DataError:
     if "aximum line size" in str(error):
-        found = re.search(r"Line: (\d+)", str(error))
-        return _too_long(path, int(found[1]) if found else None)
+        match = re.search(r"Line: (\d+)", str(error))
+        return _too_long(path, int(match[1]) if match else None)
     return DataError(f"{path}: cannot be read ({_first_line(error)})")
 
 

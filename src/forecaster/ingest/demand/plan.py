@@ -130,8 +130,8 @@ def count_hours(rows: Any, lookup: pa.Table) -> Any:
     """Pass 2: rides per location and hour; `lookup` gives a location for (a, b)."""
     import ibis  # noqa: PLC0415 (an extra)
 
-    kept = rows.filter(rows.code == 0)
-    joined = kept.join(ibis.memtable(lookup), ["a", "b"])
+    counted = rows.filter(rows.code == 0)
+    joined = counted.join(ibis.memtable(lookup), ["a", "b"])
     return joined.group_by("location", "hour", "aware").agg(rides=joined.count())
 
 
@@ -153,8 +153,8 @@ def _judge(ibis: Any, flat: Any, hours: Hours) -> Any:
             flat.hour.between(local[0], local[1] - 1),
         )
 
-    def among(odd: list[int], kept: bool) -> Any:
-        return ibis.literal(False) if kept or not odd else naive & flat.hour.isin(odd)
+    def among(odd: list[int], is_kept: bool) -> Any:
+        return ibis.literal(False) if is_kept or not odd else naive & flat.hour.isin(odd)
 
     code = ibis.cases(
         (flat.hour.isnull(), _CODES["bad_timestamp"]),
@@ -205,9 +205,9 @@ def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
         column.re_extract(pattern, 1)
         for pattern in (r"^\d{1,2}/(\d{1,2})/", r"^(\d{1,2})/", r"^\d{1,2}/\d{1,2}/(\d{4})")
     )
-    hour, rest = column.re_extract(r" (\d{1,2}):", 1), column.re_extract(r" \d{1,2}(:.*)$", 1)
+    hour, minutes_and_seconds = column.re_extract(r" (\d{1,2}):", 1), column.re_extract(r" \d{1,2}(:.*)$", 1)
     american = year.concat("-", month.lpad(2, "0"), "-", day.lpad(2, "0"))
-    american = american.concat(" ", hour.lpad(2, "0"), rest)
+    american = american.concat(" ", hour.lpad(2, "0"), minutes_and_seconds)
     text = ibis.cases((iso, clock), (column.re_search(_US), american), else_=ibis.null("string"))
     offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("").try_cast("int64")
     minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("").try_cast("int64")

@@ -42,23 +42,23 @@ KNOWN = (
 def parse_columns(text: str) -> Schema:
     """Return the schema of a mapping such as `time=when,lat=y,lon=x` or `time=when,zone=area`."""
     faults = Faults(f"columns {text!r}")
-    given = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
-    if set(given) not in ({"time", "lat", "lon"}, {"time", "zone"}):
+    columns = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
+    if set(columns) not in ({"time", "lat", "lon"}, {"time", "zone"}):
         faults.add("time is needed, and either lat and lon, or zone")
     faults.raise_any(ConfigError)
-    return Schema("given", **given)
+    return Schema("given", **columns)
 
 
-def recognise(file: str, columns: Sequence[str], zones: bool, given: Schema | None) -> Schema:
+def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | None) -> Schema:
     """Return the schema of a file by its columns; an unknown one is refused, never guessed."""
-    candidates = [given] if given is not None else [s for s in KNOWN if s.has_coordinates != zones]
+    candidates = [mapped] if mapped is not None else [s for s in KNOWN if s.has_coordinates != zones]
     stripped = {column.strip() for column in columns}  # some TLC headers have spaces
     for schema in candidates:
         if stripped.issuperset(schema.columns):
             return schema
     found = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
-    if given is not None:
-        lacking = [c for c in given.columns if c not in stripped]
+    if mapped is not None:
+        lacking = [c for c in mapped.columns if c not in stripped]
         hint = nearest_name(lacking[0], sorted(stripped))
         raise DataError(f"{found}; the mapping needs {name_some(lacking)}{hint}")
     if not zones and any(stripped.issuperset(s.columns) for s in KNOWN if not s.has_coordinates):

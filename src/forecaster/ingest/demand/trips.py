@@ -97,20 +97,20 @@ def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.nda
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
         with trips.engine.scan(item) as scan:
-            found = scan.run(count_cells(_rows(trips, item, scan.table)))
+            counts = scan.run(count_cells(_rows(trips, item, scan.table)))
             malformed = scan.malformed()
-        read = sum(found["rows"].to_pylist())
+        read = sum(counts["rows"].to_pylist())
         # A stray quote swallows the lines up to the next: what was not read is malformed too.
         unread = max(malformed.rows, (item.lines or 0) - read)
         ledger.rows_in += unread + read
         ledger.reject("malformed", unread, malformed.examples)
-        for row in found.filter(pa.compute.field("code") != 0).to_pylist():
+        for row in counts.filter(pa.compute.field("code") != 0).to_pylist():
             texts = {text for text in (row["low"], row["high"]) if text}
             ledger.reject(reason_of(row["code"]), row["rows"], tuple(texts))
-        parts.append(found.filter(pa.compute.field("code") == 0))
+        parts.append(counts.filter(pa.compute.field("code") == 0))
     if trips.panel.nonexistent == "refuse" and ledger.rejected["nonexistent_local_time"]:
-        what = count_of(ledger.rejected["nonexistent_local_time"], "trip")
-        message = f"{what} at local times that no clock in {trips.panel.timezone} showed"
+        count = count_of(ledger.rejected["nonexistent_local_time"], "trip")
+        message = f"{count} at local times that no clock in {trips.panel.timezone} showed"
         shown = "; ".join(sorted(ledger.examples["nonexistent_local_time"]))
         raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
     ledger.check_faulty(trips.rules.max_reject)  # before the second pass, not after
@@ -168,10 +168,10 @@ def _choose(
     if trips.zones:
         places, location = _choose_zones(trips, cells, hours)
     else:
-        found = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
-        candidates = trips.candidates or candidates_from_cells(found)
+        occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
+        candidates = trips.candidates or candidates_from_cells(occupied)
         least = trips.rules.min_demand * hours
-        selection = select_hot(found, candidates, least, trips.rules.max_distance_m)
+        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
@@ -198,26 +198,26 @@ def _choose_zones(
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
     """Return the zones with enough demand; a trip elsewhere is out of the area."""
     enough = cells["rides"] >= trips.rules.min_demand * hours
-    known = trips.candidates
+    candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
-    if known is not None:
-        enough &= np.isin(ids, known.ids)
-    if known is not None and not np.isin(ids, known.ids).any():
+    if candidates is not None:
+        enough &= np.isin(ids, candidates.ids)
+    if candidates is not None and not np.isin(ids, candidates.ids).any():
         message = f"none of the zones {name_some(ids)} is among the candidates"
-        raise DataError(f"{message} {name_some(known.ids)}; map their id with --candidate-columns")
+        raise DataError(f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns")
     if not enough.any():
         most = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(
             f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
-    kept = order[: int(enough.sum())]
+    selected = order[: int(enough.sum())]
     location = np.full(len(ids), -1, dtype=np.int64)
-    location[kept] = np.arange(len(kept))
-    chosen = [ids[n] for n in kept]
-    if known is None:
+    location[selected] = np.arange(len(selected))
+    chosen = [ids[n] for n in selected]
+    if candidates is None:
         return Locations.of_ids(chosen), location
-    return known.take([known.ids.index(identity) for identity in chosen]), location
+    return candidates.take([candidates.ids.index(identity) for identity in chosen]), location
 
 
 def _demand_hours(trips: Trips) -> int:

@@ -46,11 +46,11 @@ Sleep = Callable[[float], None]
 
 def parse_months(text: str) -> list[str]:
     """Return every month of `2009-01:2016-06`, both ends included, or the one of `2009-01`."""
-    found = _MONTHS.fullmatch(text)
-    if found is None:
+    match = _MONTHS.fullmatch(text)
+    if match is None:
         raise ConfigError(f"--months {text!r} is not a range of months; write 2009-01:2016-06")
-    first = 12 * int(found[1]) + int(found[2]) - 1
-    last = 12 * int(found[3]) + int(found[4]) - 1 if found[3] else first
+    first = 12 * int(match[1]) + int(match[2]) - 1
+    last = 12 * int(match[3]) + int(match[4]) - 1 if match[3] else first
     if last < first:
         raise ConfigError(f"--months {text!r} ends before it begins; write the earlier one first")
     return [f"{n // 12:04d}-{n % 12 + 1:02d}" for n in range(first, last + 1)]
@@ -165,11 +165,11 @@ def _refuse_status(job: _Job, status: int) -> None:
     if status == HTTPStatus.OK:
         return
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        what = f"{job.url}: the server failed (status {status})"
-        raise PassingError(RunError, what, "run the same again later")
+        failure = f"{job.url}: the server failed (status {status})"
+        raise PassingError(RunError, failure, "run the same again later")
     if status in NOT_PUBLISHED:
-        what = f"{job.url}: not there (status {status})"
-        raise DataError(f"{what}; {job.month} may not be published: check --months")
+        failure = f"{job.url}: not there (status {status})"
+        raise DataError(f"{failure}; {job.month} may not be published: check --months")
     raise DataError(f"{job.url}: answered with status {status}, need 200; check --host")
 
 
@@ -208,15 +208,15 @@ def _get_rest(job: _Job, partial: Partial, etag: str, size: int) -> None:
     have = partial.size
     headers = {"Range": f"bytes={have}-", "If-Range": etag}
     with ask(job.source, "GET", job.url, headers) as response:
-        rest = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
+        expected = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
         came = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
-        if came == rest:
+        if came == expected:
             job.say(f"{job.name}: {_megabytes(size)}, going on after {_megabytes(have)}")
             _receive(job, partial, response, size)
         elif response.status in {206, 416}:
             partial.begin(None)
-            what = f"{job.url}: asked for the bytes after {have:,} of {size:,}, and others came"
-            raise PassingError(DataError, what, "run the same again, or name another --host")
+            failure = f"{job.url}: asked for the bytes after {have:,} of {size:,}, and others came"
+            raise PassingError(DataError, failure, "run the same again, or name another --host")
         else:
             _take_all(job, partial, response)
 
@@ -235,8 +235,8 @@ def _receive(job: _Job, partial: Partial, response: HTTPResponse, size: int) -> 
         with network(job.source, job.url):
             chunk = response.read1(min(CHUNK_BYTES, size - have))
         if not chunk:
-            what = f"file {job.name}: truncated (have {have:,}, expected {size:,} bytes)"
-            raise PassingError(DataError, what, "run the same again to get the rest")
+            failure = f"file {job.name}: truncated (have {have:,}, expected {size:,} bytes)"
+            raise PassingError(DataError, failure, "run the same again to get the rest")
         if have == 0 and not chunk.startswith(PARQUET_MAGIC[: len(chunk)]):
             _reject(job, partial, _other_format(chunk))  # before all of it is fetched
         partial.append(chunk)

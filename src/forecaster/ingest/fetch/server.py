@@ -47,9 +47,9 @@ class Source:
 class PassingError(Exception):
     """What went wrong, where another try may go well; `final` is the error if none does."""
 
-    def __init__(self, kind: type[ForecasterError], what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.final = kind(f"{what}; {remedy}")
+    def __init__(self, kind: type[ForecasterError], message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.final = kind(f"{message}; {remedy}")
 
 
 @contextlib.contextmanager
@@ -81,12 +81,12 @@ def network(source: Source, url: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        what = f"{url}: nothing came for {source.timeout_seconds:g} s"
-        raise PassingError(RunError, what, remedy) from error
+        failure = f"{url}: nothing came for {source.timeout_seconds:g} s"
+        raise PassingError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
         reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text
-        what = f"{url}: the connection failed ({reason})"
-        raise PassingError(RunError, what, remedy) from error
+        failure = f"{url}: the connection failed ({reason})"
+        raise PassingError(RunError, failure, remedy) from error
 
 
 def _connect(source: Source, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
@@ -122,8 +122,8 @@ def _split_allowed(source: Source, url: str, refusal: type[ForecasterError]) -> 
         port = _port_of(parts)
     except ValueError as error:
         raise refusal(f"refused host: not an address ({error}); check --host") from error
-    own = port == PORTS.get(parts.scheme)
-    name = str(parts.hostname) if own else f"{parts.hostname}:{port}"
+    is_default_port = port == PORTS.get(parts.scheme)
+    name = str(parts.hostname) if is_default_port else f"{parts.hostname}:{port}"
     if "@" in parts.netloc:
         fault = "the address carries credentials"  # which a message must not show
     elif parts.scheme not in source.schemes:
@@ -146,8 +146,8 @@ def _addresses(source: Source, url: str, refusal: type[ForecasterError]) -> list
     """Return where a host's name leads; refuse a name that leads into a private network."""
     parts = urlsplit(url)
     with network(source, url):
-        found = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        entries = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     private = [address for address in addresses if not _is_public(address)]
     if private and parts.hostname not in addresses:  # a number in the source's list is meant
         message = f"refused host {parts.hostname!r}: it leads to the private {private[0]}"

@@ -33,9 +33,9 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
 
 def _given(columns: str | None) -> dict[str, str]:
     faults = Faults(f"candidate columns {columns!r}")
-    given = {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
+    mapping = {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
     faults.raise_any(ConfigError)
-    return given
+    return mapping
 
 
 def _read_geojson(path: Path) -> pa.Table:

@@ -44,14 +44,14 @@ class Places:
             faults.add("0 locations; at least one is needed")
         nowhere = [candidates.ids[n] for n in np.flatnonzero(~candidates.placed)]
         if nowhere:
-            what = f"{count_of(len(nowhere), 'location')} without coordinates"
-            faults.add(f"{what}: {name_some(nowhere)}; give lat and lon or drop them")
+            count = f"{count_of(len(nowhere), 'location')} without coordinates"
+            faults.add(f"{count}: {name_some(nowhere)}; give lat and lon or drop them")
         index = np.array(id_order(candidates.ids), dtype=np.int64)
         y, x = (np.rint(c[index] * UNITS_PER_DEGREE) for c in (candidates.lat, candidates.lon))
         doubled = _doubled([candidates.ids[n] for n in index], y, x)
         if doubled:
-            what = f"{count_of(len(doubled), 'location')} at the coordinates of another"
-            faults.add(f"{what}: {name_some(doubled)}; keep one of each")
+            count = f"{count_of(len(doubled), 'location')} at the coordinates of another"
+            faults.add(f"{count}: {name_some(doubled)}; keep one of each")
         faults.raise_any(DataError)
         return Places(index, y, x)
 
@@ -152,9 +152,9 @@ class Ground:
     def owners(self) -> Int64[np.ndarray, " C"]:
         """Return the owner of every cell, in the order in which the cells were given."""
         real = self.cell >= 0
-        given = np.empty(np.count_nonzero(real), dtype=np.int64)
-        given[self.cell[real]] = self.owner[real]
-        return given
+        owners = np.empty(np.count_nonzero(real), dtype=np.int64)
+        owners[self.cell[real]] = self.owner[real]
+        return owners
 
     def _squares(
         self, blocks: Int64[np.ndarray, " some"], place: tuple[float, float]
@@ -180,5 +180,5 @@ def _weights(lat: Int64[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
 def _doubled(ids: list[str], *coordinates: Float64[np.ndarray, " M"]) -> list[str]:
     first: dict[tuple[float, ...], str] = {}
     places = zip(*(c.tolist() for c in coordinates), strict=True)
-    found = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
-    return [f"{identity} = {other}" for identity, other in found if identity != other]
+    pairs = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
+    return [f"{identity} = {twin}" for identity, twin in pairs if identity != twin]

@@ -116,8 +116,8 @@ def candidates_from_cells(cells: Cells) -> Locations:
 
     corners = zip(*(corner.tolist() for corner in south_west), strict=True)
     ids = tuple(f"{y / 1_000:.3f}_{x / 1_000:.3f}" for y, x in corners)
-    found = Locations(ids, ids, centre(south_west[0], lat), centre(south_west[1], lon))
-    return found.take(id_order(ids))
+    centres = Locations(ids, ids, centre(south_west[0], lat), centre(south_west[1], lon))
+    return centres.take(id_order(ids))
 
 
 def _nearest(cells: Cells, places: Places, max_distance_m: float) -> Int64[np.ndarray, " C"]:
