@@ -7,8 +7,8 @@ from typing import Any
 
 from forecaster.errors import ConfigError, DataError, name_some
 from forecaster.ingest.demand.engine import EngineName, open_engine
-from forecaster.ingest.demand.trips import Trips, ingest_trips
-from forecaster.ingest.files import SUFFIXES, open_inputs, read_through
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
+from forecaster.ingest.files import SUFFIXES, open_inputs, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
@@ -22,7 +22,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that a recipe speaks of."""
+    """The input files of a recipe."""
 
     values: Sequence[Path]  # trips, or one table
     places: Path | None = None  # candidates, or locations
@@ -46,8 +46,9 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     lacking = [name for name in names if not matches[name]]
     lacking += [name for name in beside if not (data / name).is_file()]
     if lacking:
-        what = ", ".join(lacking)
-        raise DataError(f"{data}: no {what}; give the folder with --data or FORECASTER_DATA")
+        raise DataError(
+            f"{data}: no {', '.join(lacking)}; give the folder with --data or FORECASTER_DATA"
+        )
     files = [path for name in names for path in matches[name]]
     if recipe.table is not None and len(files) > 1:
         raise DataError(f"{names[0]!r} fits {name_some(files)}; a table is one file")
@@ -71,14 +72,16 @@ def build_panel(
     """Return the panel that a recipe describes."""
     for path in (*(() if recipe.trips else sources.values), sources.places, sources.weather):
         if path is not None and path.name.endswith(SUFFIXES):
-            read_through(path)
+            verify_file(path)
     if recipe.trips is not None:
         rules = recipe.trips
         places = (
             read_candidates(sources.places, rules.candidate_columns) if sources.places else None
         )
         inputs = open_inputs(sources.values, rules.covers, progress)
-        panel = ingest_trips(Trips(inputs, places, recipe.panel, rules, open_engine(engine)), say)
+        panel = ingest_trips(
+            TripIngest(inputs, places, recipe.panel, rules, open_engine(engine)), say
+        )
     elif recipe.table is not None:
         columns = recipe.table.location_columns
         places = read_candidates(sources.places, columns) if sources.places else None
@@ -97,6 +100,6 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     if rules is None:
         raise ConfigError("the recipe has no [weather]")
     if path.name.endswith(SUFFIXES):
-        read_through(path)
+        verify_file(path)
     mapping = parse_mapping(rules.columns)
     return add_weather(panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap)

@@ -1,4 +1,4 @@
-"""Mappings as people type them: `time=when,lat=y,lon=x`."""
+"""Column mappings given as text: `time=when,lat=y,lon=x`."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ from forecaster.errors import Faults, nearest_name
 
 
 def parse_pairs(text: str, fields: Sequence[str], example: str, faults: Faults) -> dict[str, str]:
-    """Return the column of each field, adding a fault for every part that is no mapping."""
+    """Return the column of each field; malformed parts are added to the faults."""
     columns: dict[str, str] = {}
     for part in text.split(","):
         field, equals, column = (piece.strip() for piece in part.partition("="))

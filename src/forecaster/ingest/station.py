@@ -42,7 +42,7 @@ class Quantity:
         return raw * factor + offset
 
     def is_impossible(self, values: Float64[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
-        """Tell which values, in the unit of the covariate, no weather has."""
+        """Mark the values, in the covariate's unit, that are physically impossible."""
         return np.asarray((values < self.low) | (values > self.high))
 
 
@@ -64,7 +64,7 @@ _OFFSET = re.compile(r"(?:UTC)?(?P<sign>[+-])(?P<hours>0?\d|1[0-5])(?::?(?P<minu
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredColumn:
     """A column of the table and the unit that it is in."""
 
     column: str
@@ -76,7 +76,7 @@ class WeatherMapping:
     """Where the table has what."""
 
     time: str
-    measured: Mapping[str, Measured]  # by field, as in `QUANTITIES`
+    measured: Mapping[str, MeasuredColumn]  # by field, as in `QUANTITIES`
     codes: str | None = None  # METAR-style
 
     @property
@@ -95,7 +95,7 @@ class Outlier(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reports:
+class StationReports:
     """What a station reported and what was dropped on the way."""
 
     source: str
@@ -107,7 +107,7 @@ class Reports:
 
 
 def parse_mapping(text: str) -> WeatherMapping:
-    """Return what a text such as `time=date,temperature=temp_f:F,…` maps; all faults at once."""
+    """Return the mapping of a text such as `time=date,temperature=temp_f:F,…`."""
     faults = Faults("columns")
     columns: dict[str, str] = {}
     for part in text.split(","):
@@ -129,7 +129,7 @@ def parse_mapping(text: str) -> WeatherMapping:
     return WeatherMapping(columns["time"], measured, columns.get("codes"))
 
 
-def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> Reports:
+def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> StationReports:
     """Return the reports of a table, or name what is wrong with it."""
     table, name = load(source)
     need_columns(table, mapping.columns, name)
@@ -146,13 +146,15 @@ def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -
     values = np.column_stack([_convert(f, mapping.measured[f], raw[f], faults) for f in raw])
     if coded is not None and (raw["precipitation"] > 0.0).any() and not coded.any():
         hint = "leave it out, and rain, snow and fog follow from the other fields"
-        fault = f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
+        fault = (
+            f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
+        )
         faults.add(f"{fault}; {hint}")
     faults.raise_any(DataError)
     outliers = _drop_impossible(values, seconds)
     temperature, _, precipitation, visibility = values.T
     flags = flags_by_rule(temperature, precipitation, visibility) if coded is None else coded
-    return Reports(
+    return StationReports(
         source=name,
         seconds=seconds[certain],
         values=np.column_stack([values, flags])[certain],
@@ -212,7 +214,7 @@ def flags_by_rule(
     return np.where(lacking, np.nan, flags)
 
 
-def _parse_measured(field: str, text: str, faults: Faults) -> Measured:
+def _parse_measured(field: str, text: str, faults: Faults) -> MeasuredColumn:
     column, _, unit = (piece.strip() for piece in text.rpartition(":"))
     unit, units = unit.removeprefix("°"), QUANTITIES[field].units
     if not column:
@@ -220,7 +222,7 @@ def _parse_measured(field: str, text: str, faults: Faults) -> Measured:
         faults.add(f"{field}: column {text!r} has no unit; write {choice}")
     elif unit not in units:
         faults.add(f"{field}: unknown unit {unit!r}; known: {', '.join(units)}")
-    return Measured(column, unit)
+    return MeasuredColumn(column, unit)
 
 
 def _by_wall_clock(
@@ -247,7 +249,7 @@ def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> Non
 
 
 def _convert(
-    field: str, measured: Measured, raw: Float64[np.ndarray, " R"], faults: Faults
+    field: str, measured: MeasuredColumn, raw: Float64[np.ndarray, " R"], faults: Faults
 ) -> Float64[np.ndarray, " R"]:
     """Return a column in the covariate's unit; many impossible values are a fault."""
     quantity = QUANTITIES[field]
@@ -260,8 +262,10 @@ def _convert(
         hint = "no known unit fits: is it another column, or a placeholder for missing?"
         if fitting:
             hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
-        fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values in {measured.unit}"
-        bounds = f"outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
+        fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values"
+        bounds = (
+            f"in {measured.unit} outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
+        )
         faults.add(f"{fault} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
     return quantity.convert(raw, measured.unit)
 

@@ -17,7 +17,6 @@ begins, precipitation in mm of that whole hour.
 Differs: the paper took the seven fields from Weather Underground and does not say how.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +30,7 @@ from forecaster.ingest.station import (
     QUANTITIES,
     FlagsFrom,
     Outlier,
-    Reports,
+    StationReports,
     WeatherMapping,
     read_reports,
 )
@@ -43,14 +42,14 @@ from forecaster.panel.parts import Covariates, LocalCovariates
 WEATHER_NAMES = (*(quantity.name for quantity in QUANTITIES.values()), *FLAGS)
 MAX_GAP = 3  # hours
 _HOUR = 3600  # seconds
-_MEANS, _AMOUNT, _FLAGS = [0, 1, 3], 2, slice(4, 7)  # columns of WEATHER_NAMES
+_MEANS, _AMOUNT = [0, 1, 3], 2  # columns of WEATHER_NAMES
 
 Span = tuple[str, int]  # the first hour, UTC, and how many
 
 
 @dataclass(frozen=True)
 class WeatherReport:
-    """What became of every row: rows_in = used + outside_span + ambiguous."""
+    """Counts of a station's rows: rows_in = used + outside_span + ambiguous."""
 
     rows_in: int
     used: int
@@ -64,18 +63,12 @@ class WeatherReport:
     flags_from: FlagsFrom  # where rain, snow and fog come from
 
     @property
-    def out_of_range(self) -> dict[str, int]:
-        """How many values of each covariate were impossible."""
-        found = Counter(outlier.name for outlier in self.outliers)
-        return {name: found[name] for name in WEATHER_NAMES}
-
-    @property
     def filled(self) -> dict[str, int]:
         """How many hours of each covariate were filled."""
         return {n: sum(hours for _, hours in spans) for n, spans in self.filled_spans.items()}
 
     def counts(self) -> dict[str, Any]:
-        """Return what the panel records, the mask of what was filled included, as JSON has it."""
+        """Return the counts and the filled spans as the panel's manifest records them."""
         mask = {name: [list(span) for span in s] for name, s in self.filled_spans.items() if s}
         return {
             "weather_rows_in": self.rows_in,
@@ -98,7 +91,7 @@ class _Grid:
     per_step: Int64[np.ndarray, " S"]  # how many hours each step has; short steps share one
 
     def end(self, steps: int) -> int:
-        """Return how many hours the first `steps` steps need."""
+        """Return the number of hours that the first `steps` steps need."""
         return int(self.first[steps - 1] + self.per_step[steps - 1])
 
 
@@ -209,7 +202,7 @@ def _lay_grid(panel: Panel) -> _Grid:
 
 
 def _refuse_long(
-    holes: Bool[np.ndarray, "H 7"], max_gap: int, begin: int, reports: Reports
+    holes: Bool[np.ndarray, "H 7"], max_gap: int, begin: int, reports: StationReports
 ) -> None:
     """Refuse holes that are too long to fill, naming once what several covariates lack."""
     lacking: dict[tuple[Span, ...], list[str]] = {}
@@ -229,14 +222,14 @@ def _refuse_long(
     faults.raise_any(DataError)
 
 
-def _reach(reports: Reports) -> str:
+def _reach(reports: StationReports) -> str:
     if not len(reports.seconds):
         return "no report at a certain time"
     return f"{_stamp(reports.seconds.min())} to {_stamp(reports.seconds.max())}"
 
 
 def _count_known(steps: Float64[np.ndarray, "S 7"]) -> int:
-    """Return how many steps pass before the first that is not wholly known."""
+    """Return the number of leading steps at which every covariate is known."""
     complete = ~np.isnan(steps).any(axis=1)
     return int(np.argmin(np.append(complete, False)))
 

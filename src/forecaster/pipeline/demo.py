@@ -12,8 +12,8 @@ from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, Tri
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.entries import list_entries
 from forecaster.ingest.demand.engine import open_engine
-from forecaster.ingest.demand.plan import Grid
-from forecaster.ingest.demand.trips import Trips, ingest_trips
+from forecaster.ingest.demand.plan import HourGrid
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_entries
@@ -58,7 +58,7 @@ def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
         training=DEMO_TRAINING,
         evaluation=EvaluationConfig(models=DEMO_MODELS, seeds=1),
     )
-    first, end = Grid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
+    first, end = HourGrid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
         parse_span(f"{DEMO_START}:{last}")
     )
     city = make_city(DEMO_LOCATIONS, DEMO_START, end - first)
@@ -90,7 +90,7 @@ def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:
             for chunk in chain([first], chunks):
                 writer.write_table(chunk)
         inputs, engine = open_inputs([path], rules.covers), open_engine("duckdb")
-        panel = ingest_trips(Trips(inputs, city.locations, recipe.panel, rules, engine), say)
+        panel = ingest_trips(TripIngest(inputs, city.locations, recipe.panel, rules, engine), say)
     return replace(
         panel.select(city.locations.ids),
         clock=city.panel.clock,

@@ -19,7 +19,7 @@ import pytest
 from forecaster.errors import ConfigError, DataError, RunError
 from forecaster.ingest.fetch import months
 from forecaster.ingest.fetch.months import NYC_TAXI, download_file, download_months, parse_months
-from forecaster.ingest.fetch.server import Source
+from forecaster.ingest.fetch.server import FileServer
 
 MONTH = "2009-01"
 NAME = f"trips_{MONTH}.parquet"
@@ -225,9 +225,9 @@ class Server(ThreadingHTTPServer):
     def gets(self) -> list[Asked]:
         return [asked for asked in self.asked if asked.method == "GET"]
 
-    def source(self, manner: str) -> Source:
+    def source(self, manner: str) -> FileServer:
         url = f"http://{self.host}/{manner}/trips_{{month}}.parquet"
-        return Source(url, frozenset({self.host}), frozenset({"http"}), timeout_seconds=8.0)
+        return FileServer(url, frozenset({self.host}), frozenset({"http"}), timeout_seconds=8.0)
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ class Fetch:
     said: list[str] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
 
-    def __call__(self, source: Source, progress: Callable[[int], None] | None = None) -> Path:
+    def __call__(self, source: FileServer, progress: Callable[[int], None] | None = None) -> Path:
         return download_file(
             source,
             MONTH,
@@ -663,14 +663,14 @@ def test_I18_a_redirect_from_https_to_plain_http_is_refused(
     server.location = f"http://{server.host}/good/{NAME}"
     url = server.source("redirects").url.replace("http:", "https:")
     with pytest.raises(DataError, match=r"asked for by 'http', need https"):
-        fetch(Source(url, frozenset({server.host})))
+        fetch(FileServer(url, frozenset({server.host})))
     assert len(server.asked) == 1
 
 
 def test_I18_https_is_spoken_in_earnest(server: Server, fetch: Fetch) -> None:
     url = server.source("good").url.replace("http:", "https:")
     with pytest.raises(RunError, match=r"the connection failed \(.*SSL"):
-        fetch(Source(url, frozenset({server.host})))
+        fetch(FileServer(url, frozenset({server.host})))
     assert server.gets == []
 
 

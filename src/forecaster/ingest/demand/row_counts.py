@@ -1,4 +1,4 @@
-"""Every input row is accounted for: rows_in = counted + rejected by reason."""
+"""Counts of input rows: rows_in = counted + rejected, by reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limit
 
 
 @dataclass
-class Ledger:
+class RowCounts:
     """Counts of rows, with a few examples of what was rejected."""
 
     rows_in: int = 0
@@ -52,7 +52,7 @@ class Ledger:
             raise DataError(f"{message}, at most {100 * max_reject:g} % are allowed; e.g. {shown}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the panel records."""
+        """Return the counts as the panel's manifest records them."""
         examples: Mapping[str, list[str]] = {
             reason: sorted(texts) for reason, texts in sorted(self.examples.items()) if texts
         }
