@@ -52,7 +52,7 @@ def guess_step(path: Path, columns: str | None = None) -> int:
     return _step_minutes(read_rows(path, "measurement", columns)[0], path.name)
 
 
-def _step_minutes(rows: Rows, name: str) -> int:
+def _step_minutes(rows: SeriesTable, name: str) -> int:
     """Return the commonest distance of two times."""
     gaps = np.diff(rows.seconds)
     if not len(gaps):

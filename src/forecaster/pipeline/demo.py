@@ -17,7 +17,7 @@ from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.study import PANEL, Study
+from forecaster.pipeline.experiment import PANEL, Study
 from forecaster.pipeline.train import Say
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
@@ -104,4 +104,4 @@ def lose_feeds(panel: Panel) -> Panel:
     values = panel.values.copy()
     values[LOST_FEED] = np.nan
     values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan
-    return replace(panel, values=values)
+    return panel.with_data(values)

@@ -28,7 +28,7 @@ from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
