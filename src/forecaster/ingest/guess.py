@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from forecaster.config import LagConfig, MetricConfig
 from forecaster.errors import DataError, count_of
 from forecaster.ingest.tables import TableLayout, read_rows
-from forecaster.panel.axis import VALUES, Rows
+from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.recipe import CLOCK_CHANGE_MINUTES, Recipe, check_stage
 
 DAY_MINUTES = 24 * 60

@@ -11,7 +11,6 @@ from forecaster.errors import ConfigError, DataError, Faults, count_of, name_som
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.assemble import SideTables
-from forecaster.panel.axis import SeriesTable
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations

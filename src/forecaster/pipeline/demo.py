@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
-from forecaster.evaluation.entries import list_entries
+from forecaster.evaluation.model_specs import list_entries
 from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.plan import HourGrid
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
