@@ -11,6 +11,7 @@ from forecaster.errors import ConfigError, DataError, Faults, count_of, name_som
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.assemble import SideTables
+from forecaster.panel.axis import SeriesTable
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -48,7 +49,7 @@ def ingest_table(
     return _keep_busy(panel, rules), layout
 
 
-def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Rows, TableLayout]:
+def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[SeriesTable, TableLayout]:
     """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
     mapped = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])

@@ -84,8 +84,8 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
         clock=make_clock(trips.panel, start, steps),
         kind="count",
         locations=places,
-        covariates=Covariates((), np.empty((steps, 0), dtype=np.float32)),
-        local_covariates=LocalCovariates((), stack_layers([], steps, len(places))),
+        covariates=Covariates.empty(steps),
+        local_covariates=LocalCovariates.empty(steps, len(places)),
         counts=row_counts.to_json(),
     )
 
