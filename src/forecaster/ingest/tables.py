@@ -49,7 +49,9 @@ def ingest_table(
     return _keep_busy(panel, rules), layout
 
 
-def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[SeriesTable, TableLayout]:
+def read_rows(
+    source: Table, kind: Kind, columns: str | None = None
+) -> tuple[SeriesTable, TableLayout]:
     """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
     mapped = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])
