@@ -1,4 +1,4 @@
-"""The two engines that run the same Ibis plan: DuckDB in this process, Spark on many machines."""
+"""The engines that run the Ibis plan: DuckDB in this process, or Spark on many machines."""
 
 import csv
 import gzip
@@ -50,7 +50,7 @@ class DuckScan:
     is_csv: bool
 
     def run(self, expression: Any) -> pa.Table:
-        """Run one query; what DuckDB cannot read is the file's fault, and said so."""
+        """Run one query; a DuckDB failure is raised as an error of the file."""
         try:
             return expression.to_pyarrow()
         except Exception as error:  # every engine has errors of its own
@@ -192,8 +192,8 @@ def _strip(table: Any) -> Any:
 
 def _explain(path: Path, error: Exception) -> DataError:
     if "aximum line size" in str(error):
-        found = re.search(r"Line: (\d+)", str(error))
-        return _too_long(path, int(found[1]) if found else None)
+        match = re.search(r"Line: (\d+)", str(error))
+        return _too_long(path, int(match[1]) if match else None)
     return DataError(f"{path}: cannot be read ({_first_line(error)})")
 
 

@@ -91,8 +91,13 @@ class HourRules:
         return hours[meant.ambiguous].tolist(), hours[meant.nonexistent].tolist()
 
 
-def classify(table: Any, schema: Schema, types: dict[str, pa.DataType] | None, area: BoundingBox | None,
-             hours: HourRules) -> Any:  # fmt: skip
+def classify(
+    table: Any,
+    schema: Schema,
+    types: dict[str, pa.DataType] | None,
+    area: BoundingBox | None,
+    hours: HourRules,
+) -> Any:
     """Return one row per trip: `code` (0 or why it is rejected), `a` and `b` (its cell or zone),
     `hour`, `aware`, `chosen` (within the demand hours) and `text` (of rejected rows).
     """  # noqa: D205 (one sentence does not fit a line)
@@ -132,8 +137,8 @@ def count_hours(rows: Any, lookup: pa.Table) -> Any:
     """Pass 2: rides per location and hour; `lookup` gives a location for (a, b)."""
     import ibis  # noqa: PLC0415 (an extra)
 
-    kept = rows.filter(rows.code == 0)
-    joined = kept.join(ibis.memtable(lookup), ["a", "b"])
+    counted = rows.filter(rows.code == 0)
+    joined = counted.join(ibis.memtable(lookup), ["a", "b"])
     return joined.group_by("location", "hour", "aware").agg(rides=joined.count())
 
 
@@ -155,8 +160,8 @@ def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
             flat.hour.between(local[0], local[1] - 1),
         )
 
-    def among(odd: list[int], kept: bool) -> Any:
-        return ibis.literal(False) if kept or not odd else naive & flat.hour.isin(odd)
+    def among(odd: list[int], is_kept: bool) -> Any:
+        return ibis.literal(False) if is_kept or not odd else naive & flat.hour.isin(odd)
 
     code = ibis.cases(
         (flat.hour.isnull(), _CODES["bad_timestamp"]),
@@ -207,9 +212,12 @@ def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
         column.re_extract(pattern, 1)
         for pattern in (r"^\d{1,2}/(\d{1,2})/", r"^(\d{1,2})/", r"^\d{1,2}/\d{1,2}/(\d{4})")
     )
-    hour, rest = column.re_extract(r" (\d{1,2}):", 1), column.re_extract(r" \d{1,2}(:.*)$", 1)
+    hour, minutes_and_seconds = (
+        column.re_extract(r" (\d{1,2}):", 1),
+        column.re_extract(r" \d{1,2}(:.*)$", 1),
+    )
     american = year.concat("-", month.lpad(2, "0"), "-", day.lpad(2, "0"))
-    american = american.concat(" ", hour.lpad(2, "0"), rest)
+    american = american.concat(" ", hour.lpad(2, "0"), minutes_and_seconds)
     text = ibis.cases((iso, clock), (column.re_search(_US), american), else_=ibis.null("string"))
     offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("").try_cast("int64")
     minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("").try_cast("int64")

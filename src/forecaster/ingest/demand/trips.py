@@ -1,4 +1,4 @@
-"""Raw trips → demand at the places where there is any: the paper's section 3.1.1."""
+"""Raw trips to hourly demand at the locations with enough of it (section 3.1.1)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -36,7 +36,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class TripIngest:
-    """What is to be ingested, and how."""
+    """Input files, candidates, rules and engine of one ingestion."""
 
     inputs: Sequence[InputFile]
     candidates: Locations | None  # None: the centres of where trips begin
@@ -45,14 +45,16 @@ class TripIngest:
     engine: Engine
 
     @property
-    def given(self) -> Schema | None:
+    def mapped_schema(self) -> Schema | None:
         """The schema that a user mapped by hand."""
         return parse_columns(self.rules.columns) if self.rules.columns else None
 
     @property
     def zones(self) -> bool:
         """Whether places are zone ids: asked for, or mapped."""
-        return self.rules.zones or (self.given is not None and not self.given.has_coordinates)
+        return self.rules.zones or (
+            self.mapped_schema is not None and not self.mapped_schema.has_coordinates
+        )
 
     @property
     def grid(self) -> HourGrid:
@@ -61,19 +63,19 @@ class TripIngest:
 
 
 def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
-    """Return the panel of all trips, with the ledger of every row."""
+    """Return the panel of all trips, with the counts of accepted and rejected rows."""
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
         bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
         raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
-    ledger = RowCounts()
-    cells = _count_all_cells(trips, ledger, say)
-    places, lookup = _choose(trips, cells, ledger)
+    row_counts = RowCounts()
+    cells = _count_all_cells(trips, row_counts, say)
+    places, lookup = _choose(trips, cells, row_counts)
     say(f"counting rides at {count_of(len(places), 'location')}")
     rides = _count_all_hours(trips, lookup, say)
-    ledger.counted = int(rides["rides"].sum())
-    ledger.check_balance()
+    row_counts.counted = int(rides["rides"].sum())
+    row_counts.check_balance()
     start, values = _place(trips, rides, len(places))
     steps = len(values)
     return Panel(
@@ -84,36 +86,36 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
         locations=places,
         covariates=Covariates.empty(steps),
         local_covariates=LocalCovariates.empty(steps, len(places)),
-        counts=ledger.to_json(),
+        counts=row_counts.to_json(),
     )
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell
 
 
-def _count_all_cells(trips: TripIngest, ledger: RowCounts, say: Say) -> dict[str, np.ndarray]:
+def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict[str, np.ndarray]:
     """Return a, b, rows and rides of every occupied cell, and enter rejected rows."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
         with trips.engine.scan(item) as scan:
-            found = scan.run(count_cells(_rows(trips, item, scan.table)))
+            counts = scan.run(count_cells(_rows(trips, item, scan.table)))
             malformed = scan.malformed()
-        read = sum(found["rows"].to_pylist())
+        read = sum(counts["rows"].to_pylist())
         # A stray quote swallows the lines up to the next: what was not read is malformed too.
         unread = max(malformed.rows, (item.lines or 0) - read)
-        ledger.rows_in += unread + read
-        ledger.reject("malformed", unread, malformed.examples)
-        for row in found.filter(pa.compute.field("code") != 0).to_pylist():
+        row_counts.rows_in += unread + read
+        row_counts.reject("malformed", unread, malformed.examples)
+        for row in counts.filter(pa.compute.field("code") != 0).to_pylist():
             texts = {text for text in (row["low"], row["high"]) if text}
-            ledger.reject(reason_of(row["code"]), row["rows"], tuple(texts))
-        parts.append(found.filter(pa.compute.field("code") == 0))
-    if trips.panel.nonexistent == "refuse" and ledger.rejected["nonexistent_local_time"]:
-        what = count_of(ledger.rejected["nonexistent_local_time"], "trip")
-        message = f"{what} at local times that no clock in {trips.panel.timezone} showed"
-        shown = "; ".join(sorted(ledger.examples["nonexistent_local_time"]))
+            row_counts.reject(reason_of(row["code"]), row["rows"], tuple(texts))
+        parts.append(counts.filter(pa.compute.field("code") == 0))
+    if trips.panel.nonexistent == "refuse" and row_counts.rejected["nonexistent_local_time"]:
+        count = count_of(row_counts.rejected["nonexistent_local_time"], "trip")
+        message = f"{count} at local times that no clock in {trips.panel.timezone} showed"
+        shown = "; ".join(sorted(row_counts.examples["nonexistent_local_time"]))
         raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
-    ledger.check_faulty(trips.rules.max_reject)  # before the second pass, not after
+    row_counts.check_faulty(trips.rules.max_reject)  # before the second pass, not after
     whole = (
         pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
     )
@@ -125,7 +127,7 @@ def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
     """Return the classified rows of one file, alike in both passes."""
     rules = trips.rules
     types = stored_columns(item)
-    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.given)  # type: ignore[attr-defined]
+    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.mapped_schema)  # type: ignore[attr-defined]
     stripped = {name.strip(): kind for name, kind in types.items()} if types else None
     hours = HourRules(
         grid=trips.grid,
@@ -157,25 +159,25 @@ def _area(trips: TripIngest) -> BoundingBox:
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------------- which places, then
+# ------------------------------------------------------------------- choice of locations
 
 
 def _choose(
-    trips: TripIngest, cells: dict[str, np.ndarray], ledger: RowCounts
+    trips: TripIngest, cells: dict[str, np.ndarray], row_counts: RowCounts
 ) -> tuple[Locations, pa.Table]:
     """Return the chosen locations and the table that gives each cell its location."""
     hours = _demand_hours(trips)
     if trips.zones:
         places, location = _choose_zones(trips, cells, hours)
     else:
-        found = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
-        candidates = trips.candidates or candidates_from_cells(found)
+        occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
+        candidates = trips.candidates or candidates_from_cells(occupied)
         least = trips.rules.min_demand * hours
-        selection = select_hot(found, candidates, least, trips.rules.max_distance_m)
+        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
-    ledger.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
+    row_counts.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
     columns = {"a": cells["a"], "b": cells["b"], "location": location}
     return places, pa.table({name: column[~outside] for name, column in columns.items()})
 
@@ -183,7 +185,7 @@ def _choose(
 def _busiest(
     trips: TripIngest, cells: dict[str, np.ndarray], outside: np.ndarray
 ) -> tuple[str, ...]:
-    """Return where most of the rides were that belong to no location."""
+    """Return the busiest cell or zone without a location, as an example."""
     if not outside.any():
         return ()
     where = np.flatnonzero(outside)
@@ -200,30 +202,32 @@ def _choose_zones(
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
     """Return the zones with enough demand; a trip elsewhere is out of the area."""
     enough = cells["rides"] >= trips.rules.min_demand * hours
-    known = trips.candidates
+    candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
-    if known is not None:
-        enough &= np.isin(ids, known.ids)
-    if known is not None and not np.isin(ids, known.ids).any():
+    if candidates is not None:
+        enough &= np.isin(ids, candidates.ids)
+    if candidates is not None and not np.isin(ids, candidates.ids).any():
         message = f"none of the zones {name_some(ids)} is among the candidates"
-        raise DataError(f"{message} {name_some(known.ids)}; map their id with --candidate-columns")
+        raise DataError(
+            f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
+        )
     if not enough.any():
         most = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(
             f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
-    kept = order[: int(enough.sum())]
+    selected = order[: int(enough.sum())]
     location = np.full(len(ids), -1, dtype=np.int64)
-    location[kept] = np.arange(len(kept))
-    chosen = [ids[n] for n in kept]
-    if known is None:
+    location[selected] = np.arange(len(selected))
+    chosen = [ids[n] for n in selected]
+    if candidates is None:
         return Locations.of_ids(chosen), location
-    return known.take([known.ids.index(identity) for identity in chosen]), location
+    return candidates.take([candidates.ids.index(identity) for identity in chosen]), location
 
 
 def _demand_hours(trips: TripIngest) -> int:
-    """Return how many covered hours the mean demand is taken over."""
+    """Return the number of covered hours over which the mean demand is taken."""
     covered = _covered_hours(trips)
     if trips.rules.demand_hours:
         first, end = trips.grid.span(parse_span(trips.rules.demand_hours))

@@ -1,7 +1,9 @@
-"""A server of monthly files, and the only code that connects to one.
+"""A server of monthly files: the only code that opens network connections.
 
-Each address, first or redirected to, is checked before anything is connected to: its scheme, its
-host against the source's list, and where that host's name leads. Proxies are not used.
+Each address, first or redirected to, is checked before a connection is opened: its scheme, its
+host against the server's list, and the addresses that the name resolves to. Proxies are not used.
+Written by hand since neither pooch nor httpx resumes a file by its ETag or checks the resolved
+address before it connects.
 """
 
 import contextlib
@@ -45,18 +47,18 @@ class FileServer:
 
 
 class TransientError(Exception):
-    """What went wrong, where another try may go well; `final` is the error if none does."""
+    """A failure that a retry may overcome; `final` is raised when no retry is left."""
 
-    def __init__(self, kind: type[ForecasterError], what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.final = kind(f"{what}; {remedy}")
+    def __init__(self, kind: type[ForecasterError], message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.final = kind(f"{message}; {remedy}")
 
 
 @contextlib.contextmanager
 def send_request(
     source: FileServer, method: str, url: str, headers: Mapping[str, str]
 ) -> Iterator[HTTPResponse]:
-    """Yield the answer to a request, after redirects that are checked like the first address."""
+    """Yield the response, after redirects that are checked like the first address."""
     refusal: type[ForecasterError] = ConfigError  # the first address is the caller's own
     target = url
     for _ in range(MAX_REDIRECTS + 1):
@@ -76,17 +78,17 @@ def send_request(
 
 @contextlib.contextmanager
 def connection_errors(source: FileServer, url: str) -> Iterator[None]:
-    """Turn a failure of the connection into one that another try may not meet."""
+    """Raise connection failures as transient errors."""
     remedy = "check the network and run the same again: what came is kept"
     try:
         yield
     except TimeoutError as error:
-        what = f"{url}: nothing came for {source.timeout_seconds:g} s"
-        raise TransientError(RunError, what, remedy) from error
+        failure = f"{url}: nothing came for {source.timeout_seconds:g} s"
+        raise TransientError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
         reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text
-        what = f"{url}: the connection failed ({reason})"
-        raise TransientError(RunError, what, remedy) from error
+        failure = f"{url}: the connection failed ({reason})"
+        raise TransientError(RunError, failure, remedy) from error
 
 
 def _connect(source: FileServer, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
@@ -122,8 +124,8 @@ def _split_allowed(source: FileServer, url: str, refusal: type[ForecasterError])
         port = _port_of(parts)
     except ValueError as error:
         raise refusal(f"refused host: not an address ({error}); check --host") from error
-    own = port == PORTS.get(parts.scheme)
-    name = str(parts.hostname) if own else f"{parts.hostname}:{port}"
+    is_default_port = port == PORTS.get(parts.scheme)
+    name = str(parts.hostname) if is_default_port else f"{parts.hostname}:{port}"
     if "@" in parts.netloc:
         fault = "the address carries credentials"  # which a message must not show
     elif parts.scheme not in source.schemes:
@@ -143,11 +145,11 @@ def _port_of(parts: SplitResult) -> int:
 
 
 def _addresses(source: FileServer, url: str, refusal: type[ForecasterError]) -> list[str]:
-    """Return where a host's name leads; refuse a name that leads into a private network."""
+    """Resolve a host name; names that lead into a private network are refused."""
     parts = urlsplit(url)
     with connection_errors(source, url):
-        found = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+        entries = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     private = [address for address in addresses if not _is_public(address)]
     if private and parts.hostname not in addresses:  # a number in the source's list is meant
         message = f"refused host {parts.hostname!r}: it leads to the private {private[0]}"
@@ -166,7 +168,7 @@ def _path_of(url: str) -> str:
 
 
 def _join(url: str, location: str) -> str:
-    """Return where a redirect leads."""
+    """Return the target of a redirect."""
     try:
         return urljoin(url, location)
     except ValueError as error:

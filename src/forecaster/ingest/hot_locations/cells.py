@@ -1,6 +1,6 @@
-"""The ground that locations share: squares of 1e-4°, each owned by the nearest of a growing pool.
+"""Cells of 1e-4°, each assigned to the nearest location of a growing pool.
 
-Squares lie in blocks of neighbours, so that a newcomer looks only into blocks it may share.
+Cells lie in blocks of neighbours, so a new location is compared only with blocks it may reach.
 """
 
 import math
@@ -44,14 +44,14 @@ class CandidatePoints:
             faults.add("0 locations; at least one is needed")
         nowhere = [candidates.ids[n] for n in np.flatnonzero(~candidates.placed)]
         if nowhere:
-            what = f"{count_of(len(nowhere), 'location')} without coordinates"
-            faults.add(f"{what}: {name_some(nowhere)}; give lat and lon or drop them")
+            count = f"{count_of(len(nowhere), 'location')} without coordinates"
+            faults.add(f"{count}: {name_some(nowhere)}; give lat and lon or drop them")
         index = np.array(id_order(candidates.ids), dtype=np.int64)
         y, x = (np.rint(c[index] * UNITS_PER_DEGREE) for c in (candidates.lat, candidates.lon))
         doubled = _doubled([candidates.ids[n] for n in index], y, x)
         if doubled:
-            what = f"{count_of(len(doubled), 'location')} at the coordinates of another"
-            faults.add(f"{what}: {name_some(doubled)}; keep one of each")
+            count = f"{count_of(len(doubled), 'location')} at the coordinates of another"
+            faults.add(f"{count}: {name_some(doubled)}; keep one of each")
         faults.raise_any(DataError)
         return CandidatePoints(index, y, x)
 
@@ -61,7 +61,7 @@ class CandidatePoints:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """The cells to which a newcomer is nearer than their owner."""
+    """The cells that are nearer to a new location than to their owner."""
 
     rank: int
     place: tuple[float, float]
@@ -118,7 +118,7 @@ class CellAssignment:
         return CellAssignment(cell, y, x, weight, cells.rides[filled], square, owner)
 
     def claim(self, rank: int, places: CandidatePoints) -> Claim:
-        """Return what a newcomer would take, having looked only into blocks it may share."""
+        """Return the cells nearer to a new location than to their owner."""
         y, x = place = float(places.y[rank]), float(places.x[rank])
         south, north, west, east, least, _ = self.box
         dy = np.maximum(np.maximum(south - y, y - north), 0.0)
@@ -139,7 +139,7 @@ class CellAssignment:
         return Claim(rank, place, whole, parts, where, square[won], losers, rides)
 
     def grant(self, claim: Claim) -> None:
-        """Give the claimed cells to the newcomer."""
+        """Assign the claimed cells to the new location."""
         self.square[claim.whole] = self._squares(claim.whole, claim.place)
         self.owner[claim.whole] = claim.rank
         self.square[claim.where] = claim.squares
@@ -152,9 +152,9 @@ class CellAssignment:
     def owners(self) -> Int64[np.ndarray, " C"]:
         """Return the owner of every cell, in the order in which the cells were given."""
         real = self.cell >= 0
-        given = np.empty(np.count_nonzero(real), dtype=np.int64)
-        given[self.cell[real]] = self.owner[real]
-        return given
+        owners = np.empty(np.count_nonzero(real), dtype=np.int64)
+        owners[self.cell[real]] = self.owner[real]
+        return owners
 
     def _squares(
         self, blocks: Int64[np.ndarray, " some"], place: tuple[float, float]
@@ -165,7 +165,7 @@ class CellAssignment:
 
 
 def id_order(ids: tuple[str, ...]) -> list[int]:
-    """Return where the ids stand, in the order in which ids are sorted."""
+    """Return the positions of the ids in sorted order."""
     position = {identity: n for n, identity in enumerate(ids)}
     return [position[identity] for identity in sort_ids(list(ids))]
 
@@ -180,5 +180,5 @@ def _weights(lat: Int64[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
 def _doubled(ids: list[str], *coordinates: Float64[np.ndarray, " M"]) -> list[str]:
     first: dict[tuple[float, ...], str] = {}
     places = zip(*(c.tolist() for c in coordinates), strict=True)
-    found = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
-    return [f"{identity} = {other}" for identity, other in found if identity != other]
+    pairs = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
+    return [f"{identity} = {twin}" for identity, twin in pairs if identity != twin]

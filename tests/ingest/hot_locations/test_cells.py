@@ -34,7 +34,7 @@ def test_the_owner_of_a_cell_is_the_nearest_and_of_equals_the_first_by_id(
     given: list[tuple[int, int]], block: int
 ) -> None:
     cells, places = square(), spots(given)
-    with patch.object(cells, "BLOCK", block):
+    with patch("forecaster.ingest.hot_locations.cells.BLOCK", block):
         shared = CellAssignment.of(cells, np.inf)
         for rank in reversed(range(len(places))):
             shared.grant(shared.claim(rank, places))
