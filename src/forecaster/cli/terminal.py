@@ -12,7 +12,7 @@ from forecaster.errors import count_of
 if TYPE_CHECKING:
     from forecaster.metrics import Report
     from forecaster.report.doctor import Checkup
-    from forecaster.training.progress import Moment, Watch
+    from forecaster.training.progress import ProgressUpdate
 
 LONG_SECONDS = 60.0
 Advance = Callable[[int], None]
@@ -110,7 +110,7 @@ class _EpochLines:
     """Says the figures of each epoch once it was validated."""
 
     def __init__(self) -> None:
-        self._before: Moment | None = None
+        self._before: ProgressUpdate | None = None
 
     def __call__(self, moment: "Moment") -> None:
         before, self._before = self._before, moment
