@@ -25,7 +25,7 @@ from forecaster.report.doctor import Checkup, examine
 from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import describe_edges
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
@@ -47,7 +47,7 @@ class Demo:
     floor: np.ndarray  # RMSE per step that no forecast can be below
 
 
-def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
+def run_demo(folder: Path, say: Say, watch: ProgressCallback | None = None) -> Demo:
     """Generate a city, examine its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1

@@ -14,7 +14,7 @@ from forecaster.pipeline.train import Say
 from forecaster.pipeline.workers import Failures, run_cells
 from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.recipe import Recipe, change
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
 
@@ -39,7 +39,7 @@ def evaluate_entries(
     study: Study,
     jobs: int,
     say: Say,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Comparison:
     """Train and test every row with every seed, and write the tables into the study's folder.
 
@@ -74,7 +74,7 @@ class _Runner:
     study: Study
     jobs: int
     say: Say
-    watch: Watch | None
+    watch: ProgressCallback | None
 
     def choose(self, contenders: Sequence[Contender]) -> list[Contender]:
         """Return the contenders with their next choice made by validation loss."""
