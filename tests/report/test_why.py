@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.evaluation.explanation import (
+from forecaster.explain.explanation import (
     Agreement,
     CityWide,
     Explanation,

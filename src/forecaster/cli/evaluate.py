@@ -17,8 +17,8 @@ from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
-    from forecaster.evaluation.entries import Entry
-    from forecaster.pipeline.study import Study
+    from forecaster.evaluation.model_specs import Entry
+    from forecaster.pipeline.experiment import Study
     from forecaster.recipe import Recipe
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
     from forecaster.config import GraphKind, PositionKind
-    from forecaster.evaluation.entries import Ablations, Choices, Lags, list_entries
+    from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
     from forecaster.recipe import read_recipe
 
     rules = with_settings(
@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
-    from forecaster.evaluation.entries import list_entries
+    from forecaster.evaluation.model_specs import list_entries
     from forecaster.recipe import read_recipe
 
     is_table = what.name.lower().endswith(TABLE_SUFFIXES)
@@ -205,7 +205,7 @@ def _compare(
 ) -> None:
     """Run every cell, and print the table."""
     from forecaster.pipeline.evaluate import evaluate_entries, table_paths
-    from forecaster.pipeline.study import Study, make_panel
+    from forecaster.pipeline.experiment import Study, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _refuse_place(out, place.recipe, rules)

@@ -11,7 +11,7 @@ from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
-    from forecaster.evaluation.explanation import Explanation, Place
+    from forecaster.explain.explanation import Explanation, Place
 
 FORMS = (".json", ".png", ".svg")
 SHOWN = 10  # past steps and neighbours in the tables
@@ -32,7 +32,7 @@ def explain(
         forms = ", ".join(FORMS)
         raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
     from forecaster.estimators.registry import load_estimator
-    from forecaster.evaluation.explain import explain as find_out
+    from forecaster.explain.explain import explain as find_out
 
     data, estimator = open_panel(panel), load_estimator(run)
     found = find_out(estimator, data, tell_last_step(data) if at is None else at, location)

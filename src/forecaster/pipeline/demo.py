@@ -10,14 +10,14 @@ import pyarrow.parquet as pq
 
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
-from forecaster.evaluation.entries import list_entries
+from forecaster.evaluation.model_specs import list_entries
 from forecaster.ingest.engine import open_engine
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.ingest.plan import Grid
 from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.study import PANEL, Study
+from forecaster.pipeline.experiment import PANEL, Study
 from forecaster.pipeline.train import Say
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe

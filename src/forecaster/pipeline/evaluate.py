@@ -5,12 +5,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forecaster.errors import count_of
-from forecaster.evaluation.compare import describe_panel
-from forecaster.evaluation.comparison import Comparison, Row
-from forecaster.evaluation.entries import Entry
-from forecaster.pipeline.cells import Cell, explain, make_cell, result, validation_loss
-from forecaster.pipeline.study import Study
+from forecaster.evaluation.comparison import Comparison, Row, describe_panel
+from forecaster.evaluation.model_specs import Entry
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Say
+from forecaster.pipeline.trials import Cell, explain, make_cell, result, validation_loss
 from forecaster.pipeline.workers import Failures, run_cells
 from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.recipe import Recipe, change

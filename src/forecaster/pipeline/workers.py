@@ -17,9 +17,9 @@ from pathlib import Path
 from threading import Thread
 
 from forecaster.errors import StoppedError
-from forecaster.pipeline.cells import Cell, explain, run_cell
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Say
+from forecaster.pipeline.trials import Cell, explain, run_cell
 from forecaster.training.interrupts import interrupts
 from forecaster.training.progress import ProgressCallback
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.report.breakdown import place_errors
 from forecaster.report.charts import shorten
 from forecaster.report.forecasts import (

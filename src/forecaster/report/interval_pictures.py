@@ -6,7 +6,7 @@ import numpy as np
 
 from forecaster.evaluation.backtest import Sureness
 from forecaster.evaluation.comparison import Row
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.report.breakdown import Breakdown
 from forecaster.report.charts import draw_breakdown
 from forecaster.report.groups import group_hours, group_steps

@@ -7,7 +7,7 @@ import numpy as np
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import Row
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.breakdown import place_rmse
 from forecaster.report.doctor import Finding, Level

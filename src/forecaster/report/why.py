@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from forecaster.evaluation.explanation import Explanation, Hour, Place
+from forecaster.explain.explanation import Explanation, Hour, Place
 from forecaster.report import canvas
 from forecaster.report.canvas import BLUE, FAINT, GREEN, INK, ORANGE, TEXT, WIDTH
 from forecaster.report.charts import shorten

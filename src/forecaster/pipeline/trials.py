@@ -10,9 +10,9 @@ import numpy as np
 from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, ForecasterError
 from forecaster.evaluation.backtest import Assessment, assess
-from forecaster.evaluation.entries import Entry
+from forecaster.evaluation.model_specs import Entry
 from forecaster.evaluation.storage import load_assessment, save_assessment
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Ground, Say, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
