@@ -107,7 +107,7 @@ def test_held_attention_mixes_new_values_by_the_weights_of_before(
     attention = FrozenAttention(Attention(LAYOUT, linear).double())
     x, source = states(LAYOUT, 2), states(LAYOUT, 13)
     first = attention(x, attention.remember(source))
-    attention.tape.hold()
+    attention.tape.start()
     twice = attention(states(LAYOUT, 2), attention.remember(source.each(lambda part: 2 * part)))
     torch.testing.assert_close(twice.join(), 2 * first.join())
     (asked,) = attention.asked
@@ -120,7 +120,7 @@ def test_a_held_norm_is_torchs_at_first_and_linear_later(states: States) -> None
     x, y = states(LAYOUT, 3), states(LAYOUT, 3)
     first = held(x, y)
     torch.testing.assert_close(first.join(), norm(x, y).join())
-    held.tape.hold()
+    held.tape.start()
     nothing = x.each(torch.zeros_like)
     zero, half = held(nothing, nothing), held(x.each(lambda p: p / 2), y.each(lambda p: p / 2))
     torch.testing.assert_close(half.join(), (zero.join() + first.join()) / 2)

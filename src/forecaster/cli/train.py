@@ -93,14 +93,14 @@ def _read_setting(text: str) -> dict[str, Any]:
     raise ConfigError(f"--set {text}: no key and value; {form}")
 
 
-def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
+def _with_board(bar: "ProgressCallback", folder: Path, shown: ExitStack) -> "ProgressCallback":
     """Return a watcher that tells TensorBoard too."""
     from forecaster.training.progress import TensorBoard
 
     board = TensorBoard(folder)
     shown.callback(board.close)
 
-    def both(moment: "Moment") -> None:
+    def both(moment: "ProgressUpdate") -> None:
         bar(moment)
         board(moment)
 

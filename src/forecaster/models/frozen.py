@@ -159,7 +159,7 @@ def freeze(network: Network, history: State, ahead: State) -> FrozenNetwork:
     parts: list[FrozenAttention | FrozenNorm | FrozenModule] = []
     for module in list(held.modules()):
         for name, child in list(module.named_children()):
-            part = _hold(child)
+            part = _freeze(child)
             if part is not None:
                 parts.append(part)
                 setattr(module, name, part)
