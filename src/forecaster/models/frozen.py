@@ -33,7 +33,7 @@ class Replay(Generic[T]):
         self.kept: list[T] = []
         self._again: Iterator[T] | None = None
 
-    def freeze(self) -> None:
+    def start(self) -> None:
         """Let the calls so far decide all later ones."""
         self._again = cycle(self.kept)
 
@@ -166,11 +166,11 @@ def freeze(network: Network, history: State, ahead: State) -> FrozenNetwork:
     with torch.no_grad():
         held.roll_out(history, ahead)
     for part in parts:
-        part.tape.hold()
+        part.tape.start()
     return FrozenNetwork(held, len(parts))
 
 
-def _hold(module: nn.Module) -> FrozenAttention | FrozenNorm | FrozenModule | None:
+def _freeze(module: nn.Module) -> FrozenAttention | FrozenNorm | FrozenModule | None:
     """Return what a module that sees every location is replaced by; None: it does not."""
     if isinstance(module, Attention):
         return FrozenAttention(module)
