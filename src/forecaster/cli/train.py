@@ -16,6 +16,7 @@ from forecaster.errors import ConfigError, count_of
 if TYPE_CHECKING:
     from forecaster.estimators.base import Estimator
     from forecaster.recipe import Recipe
+    from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 Model = Literal["Forecaster", "Transformer", "DCRNN"]
 CURVES = "curves.png"
