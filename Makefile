@@ -1,15 +1,9 @@
 # Two commands do all set-up: `make demo` and `make test`. The rest is for people who change the code.
 PYTHON ?= python3
 BIN := .venv/bin
-comma := ,
 READY := .venv/.ready
-# Modules whose shapes are checked while tests run; the command's own types belong to typer.
-# Those that hold compiled functions (graph.descent, kernels.loops, kernels.rows, …programs) cannot be.
-PARTS := artifact clock config estimators evaluation ingest metrics models panel pipeline publish recipe report serve splits synthetic training windows \
-  $(addprefix graph.,alternatives certificate covariance dependency edges evidence exports lasso learn selection storage) \
-  $(addprefix kernels.,choice cpu gpu norm pattern product reference)
-SHAPES := $(subst $() $(),$(comma),$(addprefix forecaster.,$(PARTS)))
-PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=$(SHAPES),beartype.beartype
+# Shapes are checked while tests run; tests/shapes.py leaves out modules with compiled functions by itself.
+PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
 BENCHMARKS := command panel windows city locations ingest graph truth kernels model training gpu var boosting

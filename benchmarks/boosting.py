@@ -8,9 +8,9 @@ import lightgbm  # noqa: E402 (after the number of threads is set)
 import numpy as np  # noqa: E402
 
 from forecaster.config import LagConfig  # noqa: E402
-from forecaster.estimators.boosting import PARAMETERS, Rows, see_rows  # noqa: E402
-from forecaster.estimators.question import Question, look_ahead  # noqa: E402
-from forecaster.models.trees import Trees  # noqa: E402
+from forecaster.estimators.baselines.boosting import PARAMETERS, Rows, see_rows  # noqa: E402
+from forecaster.estimators.baselines.trees import Trees  # noqa: E402
+from forecaster.estimators.forecast_inputs import Question, look_ahead  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 

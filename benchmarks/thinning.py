@@ -11,7 +11,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.models import level
 from forecaster.panel.panel import Panel
 from forecaster.recipe import change, read_recipe

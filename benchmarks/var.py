@@ -15,8 +15,8 @@ from statsmodels.tsa import api as statsmodels  # noqa: E402
 
 from forecaster.clock.clock import CALENDAR_COLUMNS  # noqa: E402
 from forecaster.config import LagConfig  # noqa: E402
-from forecaster.estimators.var import VAR  # noqa: E402
-from forecaster.models.var import eliminate, measure  # noqa: E402
+from forecaster.estimators.baselines.least_squares import eliminate, measure  # noqa: E402
+from forecaster.estimators.baselines.var import VAR  # noqa: E402
 from forecaster.recipe import Recipe  # noqa: E402
 from forecaster.splits import Splits, cut_windows  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 from jaxtyping import Float64, Int64, TypeCheckError
 
+from forecaster.graph import descent
 from forecaster.panel.fill import slot_means
 from tests.shapes import checked
 
@@ -63,6 +64,16 @@ def test_checks_can_be_left_out() -> None:
             add(np.ones((2, 3)), np.ones(2))
     finally:
         jaxtyping.config.update("jaxtyping_disable", False)
+
+
+def test_modules_with_compiled_functions_are_left_as_they_are() -> None:
+    def half(x: int) -> float:
+        return x / 2
+
+    half.__module__ = descent.__name__
+    assert checked(half) is half
+    half.__module__ = __name__
+    assert checked(half) is not half
 
 
 def test_the_package_is_checked(request: pytest.FixtureRequest) -> None:

@@ -5,15 +5,15 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from forecaster.estimators.boosting import Boosting as Boosting
-    from forecaster.estimators.check import check_forecaster as check_forecaster
-    from forecaster.estimators.dcrnn import DCRNN as DCRNN
-    from forecaster.estimators.forecaster import Forecaster as Forecaster
-    from forecaster.estimators.naive import HistoricalMean as HistoricalMean
-    from forecaster.estimators.naive import SeasonalNaive as SeasonalNaive
-    from forecaster.estimators.ridge import Ridge as Ridge
-    from forecaster.estimators.transformer import Transformer as Transformer
-    from forecaster.estimators.var import VAR as VAR
+    from forecaster.estimators.baselines.boosting import Boosting as Boosting
+    from forecaster.estimators.baselines.naive import HistoricalMean as HistoricalMean
+    from forecaster.estimators.baselines.naive import SeasonalNaive as SeasonalNaive
+    from forecaster.estimators.baselines.ridge import Ridge as Ridge
+    from forecaster.estimators.baselines.var import VAR as VAR
+    from forecaster.estimators.checks.suite import check_forecaster as check_forecaster
+    from forecaster.estimators.networks.dcrnn import DCRNN as DCRNN
+    from forecaster.estimators.networks.forecaster import Forecaster as Forecaster
+    from forecaster.estimators.networks.transformer import Transformer as Transformer
     from forecaster.evaluation.compare import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
@@ -29,19 +29,19 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 
 # Loaded when first asked for, so that `forecaster --help` pays for none of them.
 _HOME = {
-    "Boosting": "forecaster.estimators.boosting",
-    "DCRNN": "forecaster.estimators.dcrnn",
+    "Boosting": "forecaster.estimators.baselines.boosting",
+    "DCRNN": "forecaster.estimators.networks.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
-    "Forecaster": "forecaster.estimators.forecaster",
-    "HistoricalMean": "forecaster.estimators.naive",
+    "Forecaster": "forecaster.estimators.networks.forecaster",
+    "HistoricalMean": "forecaster.estimators.baselines.naive",
     "Panel": "forecaster.panel.panel",
     "Recipe": "forecaster.recipe",
-    "Ridge": "forecaster.estimators.ridge",
-    "SeasonalNaive": "forecaster.estimators.naive",
+    "Ridge": "forecaster.estimators.baselines.ridge",
+    "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "Splits": "forecaster.splits",
-    "Transformer": "forecaster.estimators.transformer",
-    "VAR": "forecaster.estimators.var",
-    "check_forecaster": "forecaster.estimators.check",
+    "Transformer": "forecaster.estimators.networks.transformer",
+    "VAR": "forecaster.estimators.baselines.var",
+    "check_forecaster": "forecaster.estimators.checks.suite",
     "evaluate": "forecaster.evaluation.compare",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",

@@ -8,7 +8,6 @@ import pytest
 from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.answers import Prediction
 from forecaster.estimators.areas import (
     Areas,
     add_areas,
@@ -18,11 +17,12 @@ from forecaster.estimators.areas import (
     sum_observed,
 )
 from forecaster.estimators.asking import ask
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.naive import HistoricalMean
-from forecaster.estimators.question import Changes, Question
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import HOURS, RECIPE, small_city
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import HistoricalMean
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
+from forecaster.estimators.forecast_inputs import Changes, Question
+from forecaster.estimators.predictor import Prediction
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.splits import Splits, cut_windows

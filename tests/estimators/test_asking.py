@@ -6,8 +6,8 @@ import pytest
 from forecaster.artifact import Run
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.asking import ask, fill_of, find_places, finish
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.splits import Splits
 
 PANEL = small_city()

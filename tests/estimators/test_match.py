@@ -8,9 +8,9 @@ from forecaster.artifact import Run
 from forecaster.clock.holidays import Holidays
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.match import Sizes, check_run, country_of, match
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits

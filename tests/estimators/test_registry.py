@@ -4,10 +4,10 @@ import pytest
 
 from forecaster.artifact import load_run, save_run
 from forecaster.errors import ArtifactError
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator
-from forecaster.estimators.sample import RECIPE, small_city
 from forecaster.splits import Splits
 
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import RECIPE
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE
 from forecaster.estimators.what_if import (
     add_changed,
     read_changes,

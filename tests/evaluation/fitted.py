@@ -2,9 +2,9 @@
 
 from functools import cache
 
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.neural import Neural
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.splits import Splits
 

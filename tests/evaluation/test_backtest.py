@@ -2,14 +2,14 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import Run
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.dcrnn import DCRNN
-from forecaster.estimators.lesson import Arrays
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.question import Question
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import RECIPE, small_city
-from forecaster.estimators.transformer import Transformer
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.transformer import Transformer
+from forecaster.estimators.training_data import Arrays
 from forecaster.evaluation.backtest import TIMED, assess, backtest, count_parameters, targets
 from forecaster.metrics import evaluate_forecasts, measure
 from forecaster.splits import Splits, cut_windows

@@ -5,12 +5,12 @@ import pytest
 
 from forecaster.errors import ConfigError, DataError, RunError
 from forecaster.estimators.asking import fill_of
-from forecaster.estimators.dcrnn import DCRNN
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.neural import Neural
-from forecaster.estimators.sample import RECIPE
-from forecaster.estimators.transformer import Transformer
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
 from forecaster.evaluation.case import open_case
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.parts import Locations

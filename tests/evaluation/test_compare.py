@@ -5,10 +5,10 @@ import pytest
 
 from forecaster.config import IntervalConfig, LagConfig, MetricConfig, TrainingConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.naive import HistoricalMean, SeasonalNaive
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.evaluation.backtest import backtest
 from forecaster.evaluation.compare import common_windows, evaluate, given_weather
 from forecaster.panel.parts import Covariates

@@ -2,7 +2,7 @@ import pytest
 
 from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, MixerConfig, ModelConfig
 from forecaster.errors import ConfigError
-from forecaster.estimators.neural import Neural
+from forecaster.estimators.networks.estimator import Neural
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.evaluation.entries import (
     MODELS,

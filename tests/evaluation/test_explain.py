@@ -8,11 +8,11 @@ import pytest
 from scipy.stats import rankdata
 
 from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
-from forecaster.estimators.dcrnn import DCRNN
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.neural import Neural
-from forecaster.estimators.sample import RECIPE
-from forecaster.estimators.transformer import Transformer
+from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.explain import explain
 from forecaster.evaluation.value_path import ablate

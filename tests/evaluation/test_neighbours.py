@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.transformer import Transformer
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
 from forecaster.evaluation import neighbours
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.neighbours import find_reach, measure_neighbours

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.past_hours import measure_hours, sum_groups
 from forecaster.evaluation.shares import attended

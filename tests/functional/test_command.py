@@ -16,7 +16,7 @@ import pytest
 
 from forecaster.artifact import load_run, save_run
 from forecaster.config import MetricConfig
-from forecaster.estimators.naive import SeasonalNaive
+from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
 from forecaster.publish.manifest import MANIFEST

@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.estimators.dcrnn import DCRNN
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.splits import Splits
 

@@ -10,9 +10,9 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.estimators.naive import SeasonalNaive
-from forecaster.estimators.ridge import Ridge
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.panel.parts import Covariates, Locations
 from forecaster.splits import Splits

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save
 
-from forecaster.estimators.forecaster import Forecaster
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, Stored, read_manifest

@@ -17,8 +17,8 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.live import identify
-from forecaster.serve.store import Store
+from forecaster.serve.data.live import identify
+from forecaster.serve.data.store import Store
 from forecaster.synthetic.city import make_city
 from tests.serve.asking import TOKEN, Asking
 from tests.serve.conftest import HOURS, fit

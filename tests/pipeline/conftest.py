@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.config import EvaluationConfig, SplitsConfig
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.pipeline.study import Study
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits

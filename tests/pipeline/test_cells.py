@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 
 from forecaster.errors import ArtifactError, DataError
+from forecaster.estimators.checks.sample import small_city
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.sample import small_city
 from forecaster.evaluation.backtest import backtest
 from forecaster.evaluation.entries import Entry
 from forecaster.pipeline import cells

@@ -7,7 +7,7 @@ import pytest
 
 from forecaster.artifact import load_run
 from forecaster.errors import DataError, RunError
-from forecaster.estimators.sample import small_city
+from forecaster.estimators.checks.sample import small_city
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.entries import Ablations, Choice, Entry, list_entries
 from forecaster.panel.panel import Panel

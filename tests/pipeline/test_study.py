@@ -8,7 +8,7 @@ import pytest
 
 from forecaster.config import GraphConfig, PanelConfig, TableConfig
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.sample import small_city
+from forecaster.estimators.checks.sample import small_city
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.study import Study, make_panel
 from forecaster.recipe import Recipe, change

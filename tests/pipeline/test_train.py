@@ -13,9 +13,9 @@ from forecaster.config import (
     TableConfig,
 )
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.sample import RECIPE
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
 from forecaster.pipeline import train

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from forecaster.clock.clock import Clock
-from forecaster.estimators.sample import RECIPE, small_city
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.evaluation.entries import Ablations, list_entries
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations

@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 
 from forecaster.config import LagConfig, Season
-from forecaster.estimators.ridge import Ridge
+from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.serve.engine import Engine
-from forecaster.serve.live import Live, identify
-from forecaster.serve.present import Present
-from forecaster.serve.server import Address, Server, make_server
+from forecaster.serve.data.live import Live, identify
+from forecaster.serve.data.present import Present
+from forecaster.serve.data.store import Store
+from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
-from forecaster.serve.store import Store
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
 from tests.serve.asking import TOKEN, Asking
@@ -33,7 +33,7 @@ HOURS = 24 * 37 + 1  # the last is that before the clock goes back
 
 @pytest.fixture(autouse=True)
 def _patient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("forecaster.serve.engine.PREPARE_SECONDS", PATIENCE_SECONDS)
+    monkeypatch.setattr("forecaster.serve.forecasting.engine.PREPARE_SECONDS", PATIENCE_SECONDS)
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.server import Address, serve
+from forecaster.serve.http.server import Address, serve
 from forecaster.serve.service import open_engine
 from tests.serve.asking import TOKEN, Asking
 

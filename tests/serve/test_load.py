@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.server import MAX_CONNECTIONS
+from forecaster.serve.http.server import MAX_CONNECTIONS
 from tests.serve.load import resident, run_load
 from tests.serve.nursery import Child, Nursery
 

@@ -6,10 +6,10 @@ import pytest
 
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.panel.panel import Panel
-from forecaster.serve.live import identify
-from forecaster.serve.replay import Replay
+from forecaster.serve.data.live import identify
+from forecaster.serve.data.replay import Replay
+from forecaster.serve.data.store import Store
 from forecaster.serve.service import open_engine, open_replay, read_token
-from forecaster.serve.store import Store
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import HOURS
 

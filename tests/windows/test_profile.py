@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from forecaster.clock.clock import Clock
-from forecaster.estimators.sample import small_city
+from forecaster.estimators.checks.sample import small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.windows.profile import fit_profile

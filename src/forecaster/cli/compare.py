@@ -199,7 +199,7 @@ def _compare(
 
 def _refuse_short(study: "Study") -> None:
     """Blame the data, where it was too short for every model."""
-    from forecaster.estimators.intervals import refuse_few
+    from forecaster.estimators.intervals.calibration import refuse_few
     from forecaster.splits import cut_windows
 
     windows = cut_windows(study.panel, study.splits, study.recipe.lags)

@@ -11,7 +11,7 @@ from forecaster.cli.inspect import open_panel
 from forecaster.errors import ArtifactError, ConfigError, need_extra
 
 if TYPE_CHECKING:
-    from forecaster.serve.engine import Engine
+    from forecaster.serve.forecasting.engine import Engine
 
 REPLAYED_SHARE = 0.1  # of a panel's steps, its last ones
 
@@ -36,8 +36,8 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     """Serve forecasts over HTTP, with a page to look at them."""
     for module in ("fastapi", "uvicorn"):
         need_extra(module, extra="serve")
-    from forecaster.serve.server import Address
-    from forecaster.serve.server import serve as serve_forever
+    from forecaster.serve.http.server import Address
+    from forecaster.serve.http.server import serve as serve_forever
     from forecaster.serve.service import read_token
 
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
@@ -75,7 +75,7 @@ def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engin
 
 
 def _replay(run: Path, panel: Path, seconds: float) -> "Engine":
-    from forecaster.serve.replay import Replay
+    from forecaster.serve.data.replay import Replay
     from forecaster.serve.service import open_replay
 
     past = open_panel(panel)
@@ -84,8 +84,8 @@ def _replay(run: Path, panel: Path, seconds: float) -> "Engine":
 
 
 def _demo(seconds: float | None) -> "Engine":
+    from forecaster.serve.data.replay import Replay
     from forecaster.serve.demo import STEP_SECONDS, prepare_demo
-    from forecaster.serve.replay import Replay
     from forecaster.serve.service import open_replay
 
     with screen.stages() as (say, _):

@@ -15,7 +15,7 @@ from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
-    from forecaster.estimators.contract import Estimator
+    from forecaster.estimators.base import Estimator
     from forecaster.recipe import Recipe
     from forecaster.training.progress import Moment, Watch
 

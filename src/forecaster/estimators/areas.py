@@ -21,10 +21,10 @@ from jaxtyping import Bool, Float32, Int64
 from forecaster.artifact import Run
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
-from forecaster.estimators.answers import Answers, Give, Given
 from forecaster.estimators.asking import find_places
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.intervals import (
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import Changes, find_origin
+from forecaster.estimators.intervals.calibration import (
     DAYS,
     HOURS,
     LEVELS,
@@ -34,8 +34,8 @@ from forecaster.estimators.intervals import (
     Outcomes,
     calibrate,
 )
-from forecaster.estimators.question import Changes, find_origin
-from forecaster.estimators.residuals import count_needed
+from forecaster.estimators.intervals.residuals import count_needed
+from forecaster.estimators.predictor import Answers, Give, Given
 from forecaster.estimators.table import name_quantile
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns

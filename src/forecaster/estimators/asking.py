@@ -16,8 +16,7 @@ from forecaster.errors import (
     count_of,
     name_some,
 )
-from forecaster.estimators.lesson import Lesson
-from forecaster.estimators.question import (
+from forecaster.estimators.forecast_inputs import (
     Changes,
     Question,
     fit_climatology,
@@ -26,6 +25,7 @@ from forecaster.estimators.question import (
     with_changes,
     with_weather,
 )
+from forecaster.estimators.training_data import Lesson
 from forecaster.estimators.what_if import training_ranges
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel

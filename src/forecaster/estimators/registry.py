@@ -5,18 +5,18 @@ from pathlib import Path
 
 from forecaster.artifact import load_run
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 
 # Where each lives: torch, two seconds, is loaded for those alone that need it.
 ESTIMATORS = {
-    "SeasonalNaive": "forecaster.estimators.naive",
-    "HistoricalMean": "forecaster.estimators.naive",
-    "Ridge": "forecaster.estimators.ridge",
-    "Boosting": "forecaster.estimators.boosting",
-    "VAR": "forecaster.estimators.var",
-    "DCRNN": "forecaster.estimators.dcrnn",
-    "Transformer": "forecaster.estimators.transformer",
-    "Forecaster": "forecaster.estimators.forecaster",
+    "SeasonalNaive": "forecaster.estimators.baselines.naive",
+    "HistoricalMean": "forecaster.estimators.baselines.naive",
+    "Ridge": "forecaster.estimators.baselines.ridge",
+    "Boosting": "forecaster.estimators.baselines.boosting",
+    "VAR": "forecaster.estimators.baselines.var",
+    "DCRNN": "forecaster.estimators.networks.dcrnn",
+    "Transformer": "forecaster.estimators.networks.transformer",
+    "Forecaster": "forecaster.estimators.networks.forecaster",
 }
 
 

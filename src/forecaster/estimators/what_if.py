@@ -19,7 +19,7 @@ from jaxtyping import Float, Float32, Shaped
 from forecaster.artifact import Run
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError, Faults, name_some
-from forecaster.estimators.question import HOLIDAY, RANGES, Changes
+from forecaster.estimators.forecast_inputs import HOLIDAY, RANGES, Changes
 from forecaster.estimators.table import name_quantile
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import resolve

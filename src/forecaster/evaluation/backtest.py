@@ -11,8 +11,8 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.config import Weather
-from forecaster.estimators.answers import Prediction
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.predictor import Prediction
 from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals
 from forecaster.panel.panel import Panel
 

@@ -11,10 +11,8 @@ from forecaster.artifact import Run
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
 from forecaster.estimators.asking import fill_of
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.match import match
-from forecaster.estimators.neural import Neural
-from forecaster.estimators.question import (
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import (
     At,
     Question,
     find_origin,
@@ -23,6 +21,8 @@ from forecaster.estimators.question import (
     refuse_unknown_future,
     tell_missing,
 )
+from forecaster.estimators.match import match
+from forecaster.estimators.networks.estimator import Neural
 from forecaster.evaluation.value_path import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel

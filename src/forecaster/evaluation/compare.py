@@ -8,7 +8,7 @@ from jaxtyping import Int64
 
 from forecaster.config import Weather
 from forecaster.errors import ConfigError, DataError
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment, assess
 from forecaster.evaluation.comparison import Comparison, Row
 from forecaster.panel.panel import Panel

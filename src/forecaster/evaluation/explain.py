@@ -1,7 +1,7 @@
 """Why a forecast is what it is: which past steps and which neighbours carried it."""
 
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import At
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import At
 from forecaster.evaluation.case import Case, open_case
 from forecaster.evaluation.explanation import Explanation, Step
 from forecaster.evaluation.lags import name_step

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from forecaster.artifact import begin_run
 from forecaster.errors import ArtifactError, ConfigError
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import with_meaning
-from forecaster.estimators.neural import Neural
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph

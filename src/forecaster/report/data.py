@@ -10,7 +10,7 @@ from typing import Any
 from forecaster.artifact import FOREIGN, load_run
 from forecaster.artifact import FORMAT as RUN_FORMAT
 from forecaster.errors import ArtifactError, ConfigError, DataError
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.comparison import REFERENCE, Comparison, Row

@@ -11,7 +11,7 @@ from pathlib import Path
 from forecaster import __version__
 from forecaster.config import TrainingConfig
 from forecaster.errors import ArtifactError, RunError
-from forecaster.estimators.forecaster import Forecaster
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits

@@ -6,13 +6,13 @@ from pathlib import Path
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
-from forecaster.serve.answer import Model
-from forecaster.serve.engine import Engine, Feeder
-from forecaster.serve.live import Live, identify
-from forecaster.serve.moment import real_time
-from forecaster.serve.present import Present
-from forecaster.serve.replay import Replay
-from forecaster.serve.store import Store
+from forecaster.serve.data.live import Live, identify
+from forecaster.serve.data.moment import real_time
+from forecaster.serve.data.present import Present
+from forecaster.serve.data.replay import Replay
+from forecaster.serve.data.store import Store
+from forecaster.serve.forecasting.engine import Engine, Feeder
+from forecaster.serve.forecasting.forecast import Model
 
 MIN_TOKEN = 16  # characters
 

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.artifact import Run
 from forecaster.estimators.asking import ask
-from forecaster.estimators.question import Question
+from forecaster.estimators.forecast_inputs import Question
 from forecaster.evaluation.comparison import Row
 from forecaster.metrics import measure
 from forecaster.panel.panel import Panel

@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import forecaster
-from forecaster.serve.limits import HEADERS
+from forecaster.serve.http.limits import HEADERS
 from tests.serve.page.town import Town
 
 PAGE = Path(forecaster.__file__).parent / "serve" / "page"

@@ -10,7 +10,7 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 
 from forecaster.config import Weather
 from forecaster.errors import need_extra
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.table import interval_name
 from forecaster.metrics import Errors

@@ -10,8 +10,8 @@ from typing import Any, TypeAlias
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from forecaster.estimators.contract import Estimator
-from forecaster.estimators.question import Changes
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import Changes
 from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.comparison import Row
 from forecaster.ingest.station import QUANTITIES

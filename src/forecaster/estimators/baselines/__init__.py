@@ -1,0 +1,1 @@
+"""Baselines without a network: naive forecasts, ridge regression, boosted trees, VAR."""

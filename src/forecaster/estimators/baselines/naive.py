@@ -1,0 +1,117 @@
+"""Two forecasts that any model must beat: the season before, and a mean over past seasons."""
+
+from itertools import product
+
+import numpy as np
+from jaxtyping import Float32, Int64
+
+from forecaster.config import LagConfig
+from forecaster.errors import ArtifactError, DataError
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.metrics import score
+from forecaster.panel.panel import Panel
+
+MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
+
+
+class SeasonalNaive(Estimator):
+    """The value at the same wall-clock time one season before: a week, with the paper's lags."""
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return nothing: there is nothing to learn."""
+        del lesson
+        return Learned({})
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return x_{t+k−season}; without any season the last value."""
+        del arrays
+        lags = self.recipe.lags
+        days = max((season.days for season in lags.seasons), default=0)
+        if not days:
+            return np.repeat(
+                question.panel.values[question.origins][:, None], lags.horizon, axis=1
+            )
+        steps = _season_steps(question.panel, question.origins, days, 1, lags.horizon)
+        return np.asarray(question.panel.values[steps[:, 0]])
+
+
+class HistoricalMean(Estimator):
+    """The mean of some recent steps and of the same time on some past days and weeks.
+
+    How many of each, from none to all that the recipe's lags have, is chosen on validation.
+    """
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shape of the counts: recent steps, and each season."""
+        del sizes
+        return {"counts": (1 + len(self.recipe.lags.seasons),)}
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return how many steps of each kind give the lowest validation RMSE."""
+        lags = self.recipe.lags
+        origins = lesson.windows.validation
+        origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
+        truth = lesson.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
+        sums = _running_sums(lesson.whole, origins, lags)
+        best: tuple[float, tuple[int, ...]] = (np.inf, ())
+        for counts in product(*(_few(len(part) - 1) for part in sums)):
+            if sum(counts):
+                rmse = score(truth, _mean(sums, counts), mape_cut=1.0).rmse.value
+                best = min(best, (np.inf if rmse is None else rmse, counts))
+        return Learned({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return the mean over the chosen steps."""
+        sums = _running_sums(question.panel, question.origins, self.recipe.lags)
+        counts = arrays["counts"].tolist()
+        if not sum(counts) or any(
+            c not in range(len(s)) for c, s in zip(counts, sums, strict=True)
+        ):
+            raise ArtifactError(f"means over {counts} steps, which its lags do not have")
+        return _mean(sums, tuple(counts))
+
+
+def _season_steps(
+    panel: Panel, origins: Int64[np.ndarray, " B"], days: int, count: int, horizon: int
+) -> Int64[np.ndarray, "B J K"]:
+    """Return the steps at the time of day of t+1…t+K, j·days before, none of them after t."""
+    ahead_days = horizon * panel.clock.step_minutes / (24 * 60)
+    first = int(np.ceil(ahead_days / days)) or 1  # a horizon beyond the season goes back further
+    back = np.arange(first, first + count) * days
+    lags = panel.clock.same_time_steps(np.arange(1, horizon + 1), back, panel.times[origins])
+    steps = origins[:, None, None] - np.maximum(lags, 0)  # never after t, whatever the clock does
+    if steps.size and steps.min() < 0:
+        message = f"a horizon of {horizon} steps needs {-int(steps.min())} more steps of history"
+        raise DataError(f"{message} than the first origin has; begin later")
+    return np.asarray(steps)
+
+
+def _running_sums(
+    panel: Panel, origins: Int64[np.ndarray, " B"], lags: LagConfig
+) -> list[np.ndarray]:
+    """Return, for recent steps and each season, the sum of the first 0, 1, 2, …: [J B K N]."""
+    recent = (origins[:, None, None] - np.arange(lags.recent)[:, None]).repeat(
+        lags.horizon, axis=2
+    )
+    kinds = [recent]
+    for season in lags.seasons:
+        kinds.append(_season_steps(panel, origins, season.days, season.count, lags.horizon))
+    sums = []
+    for steps in kinds:  # [B, J, K]
+        values = panel.values[steps].transpose(1, 0, 2, 3)
+        zero = np.zeros((1, *values.shape[1:]), dtype=np.float32)
+        sums.append(np.concatenate([zero, np.cumsum(values, axis=0, dtype=np.float32)]))
+    return sums
+
+
+def _mean(sums: list[np.ndarray], counts: tuple[int, ...]) -> Float32[np.ndarray, "B K N"]:
+    total = sum(part[count] for part, count in zip(sums, counts, strict=True))
+    return np.asarray(total / np.float32(sum(counts)), dtype=np.float32)
+
+
+def _few(most: int) -> list[int]:
+    """Return a few counts from none to all."""
+    return sorted({0, 1, 2, most // 2, most} & set(range(most + 1)))

@@ -1,0 +1,108 @@
+"""Ridge regression per location, on its own lags and the auxiliary information."""
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import Question, look_ahead
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.splits import history_steps
+from forecaster.windows.scaling import fit_scaler
+
+PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
+BLOCK = 128  # origins answered at a time, to bound memory
+
+
+class Ridge(Estimator):
+    """ŷ_{t+k} = w · (lags of the location, a_{t+k}), one w per location and step ahead.
+
+    One penalty for all is chosen on validation.
+    """
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of scales and weights [K F N]."""
+        inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
+        return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return the weights of the best penalty, and the scales they rest on."""
+        scaler = fit_scaler(lesson.panel, lesson.train)
+        scaled = scaler.values.apply(lesson.whole.values)
+        truth = scaler.values.apply(lesson.panel.values)
+        horizon = self.recipe.lags.horizon
+        views = []
+        for origins in (lesson.windows.train, lesson.windows.validation):
+            question = Question(lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon))
+            history = history_steps(lesson.whole, self.recipe.lags, origins)
+            targets = origins[:, None] + np.arange(1, horizon + 1)
+            views.append((history, coming(question, scaler), targets))
+        (past, (world, own), ahead), (past_v, (world_v, own_v), ahead_v) = views
+        weights, errors = [], np.zeros(len(PENALTIES))
+        for n in range(scaled.shape[1]):
+            known = np.concatenate([world, own[..., n]], axis=2)
+            w = _solve(scaled[past, n].astype(np.float64), known, truth[ahead, n])  # [penalty K F]
+            inputs = np.concatenate([world_v, own_v[..., n]], axis=2)
+            answers = _apply(scaled[past_v, n], inputs, w)  # [penalty B K]
+            misses = (answers - truth[ahead_v, n]) * scaler.values.deviation[n]
+            errors += np.nansum(np.square(misses), axis=(1, 2))
+            weights.append(w)
+        best = int(np.argmin(errors))
+        chosen = np.stack([w[best] for w in weights], axis=-1).astype(np.float32)
+        penalty = np.array([PENALTIES[best]])
+        return Learned({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return the weighted sums in the panel's units."""
+        scaler = scaler_of(arrays)
+        history = history_steps(question.panel, self.recipe.lags, question.origins)
+        world, own = coming(question, scaler)
+        L, P = history.shape[1], world.shape[2]
+        weights, values = arrays["weights"], question.panel.values
+        answers = []
+        for start in range(0, len(history), BLOCK):
+            rows = slice(start, start + BLOCK)
+            past = scaler.values.apply(values[history[rows]])
+            y = np.einsum("bln,kln->bkn", past, weights[:, :L])
+            y += np.einsum("bkp,kpn->bkn", world[rows], weights[:, L : L + P])
+            y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
+            answers.append(scaler.values.undo(y.astype(np.float32)))
+        return np.concatenate(answers)
+
+
+def _solve(
+    past: Float64[np.ndarray, "B L"],
+    known: Float32[np.ndarray, "B K A"],
+    truth: Float32[np.ndarray, "B K"],
+) -> Float64[np.ndarray, "penalties K F"]:
+    """Return argmin ‖y − Xw‖²/B + λ‖w‖² for every penalty and step ahead, by normal equations."""
+    B, K, A = known.shape
+    L = past.shape[1]
+    whole = past.T @ past
+    weights = np.zeros((len(PENALTIES), K, L + A))
+    for k in range(K):
+        seen = np.isfinite(truth[:, k])
+        count = int(seen.sum())
+        if not count:
+            continue
+        everything = count == B
+        X = past if everything else past[seen]
+        a, y = known[seen, k].astype(np.float64), truth[seen, k].astype(np.float64)
+        across = X.T @ a
+        gram = np.block([[whole if everything else X.T @ X, across], [across.T, a.T @ a]]) / count
+        right = np.concatenate([X.T @ y, a.T @ y]) / count
+        for number, penalty in enumerate(PENALTIES):
+            weights[number, k] = np.linalg.solve(gram + penalty * np.eye(L + A), right)
+    return weights
+
+
+def _apply(
+    past: Float32[np.ndarray, "B L"],
+    known: Float32[np.ndarray, "B K A"],
+    weights: Float64[np.ndarray, "penalties K F"],
+) -> Float64[np.ndarray, "penalties B K"]:
+    L = past.shape[1]
+    y = np.einsum("bl,pkl->pbk", past, weights[:, :, :L], optimize=True)
+    return np.asarray(y + np.einsum("bka,pka->pbk", known, weights[:, :, L:], optimize=True))

@@ -1,0 +1,1 @@
+"""The checks that every estimator passes, and the small panel they run on."""

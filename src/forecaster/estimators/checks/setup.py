@@ -1,0 +1,61 @@
+"""What the checks share: a small city, an estimator fitted to it, and how to complain."""
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from forecaster.errors import ForecasterError
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
+from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
+from forecaster.splits import Splits
+
+Make = Callable[[Recipe], Estimator]
+COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
+
+
+@dataclass(frozen=True)
+class World:
+    """What the checks work on: an estimator fitted to a small city."""
+
+    make: Make
+    panel: Panel
+    splits: Splits
+    fitted: Estimator
+
+    @property
+    def origin(self) -> int:
+        """A step late in the test period."""
+        return HOURS - 7
+
+    @property
+    def at(self) -> str:
+        """The same step as users write it."""
+        return f"{self.panel.times[self.origin]}Z"
+
+
+Check = Callable[[World], None]
+
+
+def make_world(make: Make) -> World:
+    """Return a new estimator fitted to the small city."""
+    panel = small_city()
+    splits = Splits.by_share(panel, validation=0.15, test=0.2)
+    return World(make, panel, splits, make(RECIPE).fit(panel, splits))
+
+
+def need(right: bool, otherwise: str) -> None:
+    """Raise what is wrong unless all is right."""
+    if not right:
+        raise AssertionError(otherwise)
+
+
+@contextmanager
+def refused(error: type[ForecasterError]) -> Iterator[None]:
+    """Raise unless what is done within is refused in that way."""
+    try:
+        yield
+    except error:
+        return
+    raise AssertionError(f"no {error.__name__} was raised")

@@ -1,0 +1,1 @@
+"""Prediction intervals: calibrated on validation windows, then corrected online."""

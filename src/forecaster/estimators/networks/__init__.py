@@ -1,0 +1,1 @@
+"""Networks as estimators: Forecaster, the dense Transformer, DCRNN."""

@@ -1,0 +1,115 @@
+"""DCRNN as an estimator: the recurrent baseline of section 3.2.3."""
+
+import logging
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Generator
+
+from forecaster.config import GraphConfig, GraphKind, LagConfig
+from forecaster.errors import ArtifactError, ConfigError, DataError
+from forecaster.estimators.match import MAX_HISTORY, Sizes
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.graph.learn import learn_graph
+from forecaster.models import dcrnn
+from forecaster.models.neurons import NeuronLayout
+from forecaster.panel.panel import Panel
+from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_poor
+
+log = logging.getLogger(__name__)
+KERNEL = "diffusion.kernel"  # how near the locations are to each other, in a run
+
+
+class DCRNN(Neural):
+    """A recurrent network over the distances of locations; `dcrnn` of the recipe decides.
+
+    Differs: it learns as every network here does (Eq. 7, AdamW, one cycle). Its authors have the
+    mean absolute error, Adam and a rate that falls in steps.
+    """
+
+    @property
+    def lags(self) -> LagConfig:
+        """Which past steps the network sees: the last ones alone, or the recipe's."""
+        config, lags = self.recipe.dcrnn, self.recipe.lags
+        if config.inputs == "lags":
+            return lags
+        return LagConfig(recent=config.recent, seasons=(), horizon=lags.horizon)
+
+    @property
+    def sampling_decay(self) -> float:
+        """The decay of scheduled sampling, in steps."""
+        return self.recipe.dcrnn.sampling_decay
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales and of the kernel."""
+        return {**super().shapes(sizes), KERNEL: (sizes.N, sizes.N)}
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return the weights with the lowest validation loss, and what they rest on."""
+        self._refuse_short_lags(lesson.panel)
+        return super().learn(replace(lesson, windows=self._own_windows(lesson)))
+
+    def suppose(self, lesson: Lesson) -> Learned:
+        """Return the kernel of the locations' distances.
+
+        Differs: where places are unknown, the correlation of training values stands for it.
+        """
+        graph = self._neighbours(lesson)
+        first, second = graph.pairs.T
+        kernel = np.eye(len(lesson.panel.locations), dtype=np.float32)
+        kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
+        return Learned({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
+
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> dcrnn.DCRNN:
+        """Return the network with fresh weights."""
+        if self.lags.length > MAX_HISTORY:
+            raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
+        kernel = torch.from_numpy(_kernel(known))
+        return dcrnn.DCRNN(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
+
+    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+        """Return how many weights the network has."""
+        del known
+        return dcrnn.count_weights(self.recipe.dcrnn, inputs)
+
+    def _refuse_short_lags(self, panel: Panel) -> None:
+        """Refuse to look further back than the lags, by which windows are cut, reach."""
+        reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times).max(axis=1).min()) + 1
+        if self.lags.length > reach and self.recipe.dcrnn.inputs == "recent":
+            message = f"dcrnn.recent = {self.lags.length} steps, and lags reach back {reach}"
+            raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
+
+    def _own_windows(self, lesson: Lesson) -> Windows:
+        """Drop windows in which this network, unlike others, sees held-out steps or too little."""
+        panel, windows = lesson.panel, lesson.windows
+        split = assign_splits(panel, lesson.splits)
+        kept = {}
+        for number, name in enumerate(SPLITS[:2]):
+            origins = getattr(windows, name)
+            history = history_steps(panel, self.lags, origins)
+            later = (split[history] > number).any(axis=1)
+            kept[name] = origins[~later & ~is_poor(panel, history, origins)]
+        return replace(windows, **kept)
+
+    def _neighbours(self, lesson: Lesson) -> DependencyGraph:
+        """Return the pairs of locations that are near each other, and how near."""
+        kinds: tuple[GraphKind, ...] = ("distance", "pearson")
+        cut = self.recipe.dcrnn.kernel_threshold
+        by_distance, by_values = (GraphConfig(kind=kind, threshold=cut) for kind in kinds)
+        try:
+            return learn_graph(lesson.panel, lesson.splits, by_distance)
+        except DataError as error:  # some places are unknown
+            log.warning("DCRNN: %s; it diffuses by the correlation of training values", error)
+            return learn_graph(lesson.panel, lesson.splits, by_values)
+
+
+def _kernel(known: Arrays) -> Float32[np.ndarray, "N N"]:
+    """Return the kernel that a run remembers, if it can be one at all."""
+    kernel = known[KERNEL]
+    if kernel.dtype != np.float32 or not ((kernel >= 0) & (kernel <= 1)).all():
+        raise ArtifactError(f"{KERNEL}: {kernel.dtype}, not float32 weights from 0 to 1")
+    return kernel

@@ -1,0 +1,246 @@
+"""Networks behind the contract: trained on batches of a panel, asked in batches of origins."""
+
+from abc import abstractmethod
+from dataclasses import asdict, dataclass
+from typing import Any, TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Float32
+from torch import Generator, Tensor
+
+from forecaster.artifact import Run
+from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.config import LagConfig
+from forecaster.errors import ArtifactError, ConfigError, Faults
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.intervals.calibration import LEVELS
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.scaled_inputs import coming, past, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.kernels.choice import describe_backend
+from forecaster.models.network import Network, refuse_non_finite
+from forecaster.models.neurons import NeuronLayout, State
+from forecaster.recipe import Recipe
+from forecaster.training.distributed import local_device
+from forecaster.training.loop import train
+from forecaster.training.progress import Outcome
+from forecaster.training.task import Task
+from forecaster.windows.batches import Batches
+from forecaster.windows.scaling import Scaler, fit_scaler
+
+E = TypeVar("E", bound="Neural")
+WEIGHTS = "model."  # begins the names of a network's weights in a run
+BATCH = 64  # origins that a network answers at a time
+LINEARS = 16  # a Transformer's between two states: 6 in an encoder layer, 10 in a decoder layer
+
+
+@dataclass(frozen=True, eq=False)
+class Ready:
+    """A network with its weights on a device, and the scales it works in."""
+
+    network: Network
+    scaler: Scaler
+    lags: LagConfig
+    device: str
+
+    @torch.inference_mode()
+    def answer(self, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
+        forecast = self.network.roll_out(*self.inputs(question))  # [N, B, K]
+        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
+
+    @torch.inference_mode()
+    def answer_quantiles(
+        self, question: Question
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return the same with the network's quantiles."""
+        forecast, quantiles = self.network.spread_out(*self.inputs(question))
+        undo = self.scaler.values.undo
+        return (
+            undo(forecast.permute(1, 2, 0).cpu().numpy()),
+            undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+        )
+
+    def inputs(self, question: Question) -> tuple[State, State]:
+        """Return the past and the coming steps of a question as the network is shown them."""
+        signal, auxiliary = past(question, self.scaler, self.lags)
+        next_auxiliary, next_local = coming(question, self.scaler)
+        history = State(self._put(signal, 3, 2, 0, 1), self._put(auxiliary, 2, 0, 1))
+        ahead = State(self._put(next_local, 3, 2, 0, 1), self._put(next_auxiliary, 2, 0, 1))
+        refuse_non_finite(history, ahead)
+        return history, ahead
+
+    def _put(self, array: np.ndarray, *order: int) -> Tensor:
+        """Return an array on the device with its axes in another order: location-major."""
+        return torch.from_numpy(np.ascontiguousarray(array.transpose(order))).to(self.device)
+
+
+class Neural(Estimator):
+    """A network that forecasts.
+
+    A second base class, since Forecaster and its baselines differ only in how theirs is built.
+    """
+
+    seeded = True
+
+    def __init__(self, recipe: Recipe | None = None) -> None:
+        super().__init__(recipe)
+        self._ready: tuple[Arrays, Ready] | None = None  # for these arrays, built once
+
+    @abstractmethod
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+        """Return the network with fresh weights.
+
+        Args:
+            inputs: the neurons of a step.
+            known: what was learned before the network.
+            generator: what the weights are drawn from.
+        """
+
+    @abstractmethod
+    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+        """Return how many weights the network has at least, without building it."""
+
+    @property
+    def sampling_decay(self) -> float | None:
+        """The decay of scheduled sampling, in steps; None: the truth is always shown."""
+        return None
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales; those of the weights are the network's."""
+        return scale_shapes(sizes)
+
+    @property
+    def backend(self) -> str:
+        """Where the network computes and by what, in words."""
+        dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
+        return describe_backend(torch.device(best_device()), dtype)
+
+    def suppose(self, lesson: Lesson) -> Learned:
+        """Return what has to be known before a network can be built: nothing."""
+        del lesson
+        return Learned({})
+
+    def learn(self, lesson: Lesson) -> Learned:
+        """Return the weights with the lowest validation loss, and what they rest on."""
+        known, recipe = self.suppose(lesson), self.recipe
+        scaler = fit_scaler(lesson.panel, lesson.train)
+        levels = {LEVELS: np.array(recipe.intervals.quantiles)}
+        arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
+        device = best_device()
+        generator = Generator().manual_seed(recipe.training.seed)
+        task = Task(
+            network=self.build(_inputs(scaler), arrays, generator).to(device),
+            batches=Batches(lesson.panel, scaler, lesson.fill, self.lags, device),
+            scale=scaler.values,
+            train=lesson.windows.train,
+            validation=lesson.windows.validation,
+            config=recipe.training,
+            mape_cut=recipe.metrics.mape_cut,
+            sampling_decay=self.sampling_decay,
+        )
+        outcome = train(
+            task,
+            folder=lesson.folder,
+            identity=_identity(lesson, recipe, known),
+            watch=lesson.watch,
+        )
+        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
+        about = {**known.about, "training": _describe(outcome)}
+        seconds = sum(record.seconds for record in outcome.records)
+        return Learned({**arrays, **weights}, about, known.parents, seconds)
+
+    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+        """Return the network's forecasts."""
+        ready = self.ready(arrays)
+        blocks = range(0, len(question.origins), BATCH)
+        return np.concatenate([ready.answer(question.rows(b, b + BATCH)) for b in blocks])
+
+    def answer_quantiles(
+        self, arrays: Arrays, question: Question
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Return the network's forecasts, and its quantiles if it has any."""
+        ready = self.ready(arrays)
+        blocks = range(0, len(question.origins), BATCH)
+        parts = [ready.answer_quantiles(question.rows(b, b + BATCH)) for b in blocks]
+        forecasts, quantiles = zip(*parts, strict=True)
+        return np.concatenate(forecasts), np.concatenate(quantiles)
+
+    def ready(self, arrays: Arrays) -> Ready:
+        """Return the network of these arrays on the best device; it is built once."""
+        if self._ready is None or self._ready[0] is not arrays:
+            scaler, device = scaler_of(arrays), best_device()
+            network = self._restore(_inputs(scaler), arrays).eval().to(device)
+            self._ready = (arrays, Ready(network, scaler, self.lags, device))
+        return self._ready[1]
+
+    def _restore(self, inputs: NeuronLayout, arrays: Arrays) -> Network:
+        """Return the network with its weights; one that they cannot fill is never built."""
+        named = {
+            name.removeprefix(WEIGHTS): a for name, a in arrays.items() if name.startswith(WEIGHTS)
+        }
+        held = sum(array.size for array in named.values())
+        needed = self.size(inputs, arrays)
+        if needed > held:
+            raise ArtifactError(f"{held:,} weights for a network of more than {needed:,}")
+        network = self.build(inputs, arrays, Generator())
+        _load(network, named)
+        return network
+
+    @classmethod
+    def from_run(cls: type[E], run: Run) -> E:
+        """Return a fitted estimator around a run whose weights fit its network."""
+        estimator = super().from_run(run)
+        try:
+            estimator.ready(run.arrays)
+        except (ArtifactError, ConfigError, KeyError, ValueError) as error:
+            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
+        return estimator
+
+
+def levels_of(known: Arrays) -> tuple[float, ...]:
+    """Return the quantiles that a network has; none in a run that was saved before them."""
+    return tuple(known[LEVELS].tolist()) if LEVELS in known else ()
+
+
+def best_device() -> str:
+    """Return where networks run: on this process's GPU if there is one."""
+    return local_device("cuda" if torch.cuda.is_available() else "cpu")
+
+
+def _inputs(scaler: Scaler) -> NeuronLayout:
+    """Return the neurons of a step: 1 + Q of each location, P + calendar auxiliary ones."""
+    N, Q = len(scaler.values.mean), len(scaler.local_covariates.mean)
+    return NeuronLayout(N, 1 + Q, len(scaler.covariates.mean) + len(CALENDAR_COLUMNS))
+
+
+def _identity(lesson: Lesson, recipe: Recipe, known: Learned) -> dict[str, str] | None:
+    """Return the hashes that a training must share with the one that it resumes."""
+    if lesson.folder is None:
+        return None
+    if lesson.panel.digest is None:
+        message = "a training that can be resumed must know its panel again"
+        raise ConfigError(f"{message}; save the panel first: panel = panel.save(folder)")
+    return {"recipe": recipe.digest(), "panel": lesson.panel.digest, **known.parents}
+
+
+def _describe(outcome: Outcome) -> dict[str, Any]:
+    """Return how training went; without its seconds, which no second training would repeat."""
+    records = [asdict(record) for record in outcome.records]
+    epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]
+    return {"why": outcome.why, "epochs": epochs}
+
+
+def _load(network: Network, weights: Arrays) -> None:
+    """Give a network its weights; names, shapes and types must all be its own."""
+    own = {name: f"float32 {tuple(w.shape)}" for name, w in network.state_dict().items()}
+    given = {name: f"{array.dtype} {array.shape}" for name, array in weights.items()}
+    faults = Faults("weights")
+    for name in sorted({*own, *given}):
+        found, needed = given.get(name, "nothing"), own.get(name, "nothing")
+        if found != needed:
+            faults.add(f"{name}: {found}; needed: {needed}")
+    faults.raise_any(ArtifactError)
+    network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})

@@ -1,0 +1,102 @@
+"""Forecaster: the graph Transformer of the paper as an estimator."""
+
+import hashlib
+
+import numpy as np
+from jaxtyping import Int64
+from torch import Generator
+
+from forecaster.errors import ArtifactError, ConfigError, nearest_name
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.networks.estimator import LINEARS, Neural, levels_of
+from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.graph.learn import learn_graph
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.forecaster import build_forecaster
+from forecaster.models.level import Levelled
+from forecaster.models.mixer import Ground, Mixer, count_weights
+from forecaster.models.network import Network
+from forecaster.models.neurons import NeuronLayout
+from forecaster.recipe import PRESETS, Preset, Recipe
+
+
+class Forecaster(Neural):
+    """The Transformer whose linear layers are pruned by the dependency graph (section 2)."""
+
+    def __init__(
+        self,
+        graph: DependencyGraph | None = None,
+        recipe: Recipe | None = None,
+        *,
+        preset: Preset | None = None,
+    ) -> None:
+        """Say what is to be learned.
+
+        Args:
+            graph: which locations depend on each other; None: learned from the training steps.
+            recipe: every choice; None: the paper's network and training.
+            preset: in place of a recipe, `paper`: the graph too is learned as the paper does,
+                from demand as it is; `best`: another network over the same graph.
+        """
+        if recipe is not None and preset is not None:
+            raise ConfigError("Forecaster: a recipe and a preset; each decides all: give one")
+        if preset is not None and preset not in PRESETS:
+            hint = nearest_name(preset, list(PRESETS))
+            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there are paper and best")
+        super().__init__(Recipe(preset=preset) if preset is not None else recipe)
+        self.graph = graph
+
+    @property
+    def _knows_the_usual(self) -> bool:
+        return self.recipe.preset == "best" or self.recipe.model.level
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales and of what is usual."""
+        return {**super().shapes(sizes), **(level_shapes(sizes) if self._knows_the_usual else {})}
+
+    def suppose(self, lesson: Lesson) -> Learned:
+        """Return the graph: the given one, if it fits, or that of the training steps."""
+        graph = self.graph
+        if graph is None:
+            graph = learn_graph(lesson.panel, lesson.splits, self.recipe.graph)
+        graph.match(lesson.panel, lesson.splits)
+        usual = learn_level(lesson) if self._knows_the_usual else {}
+        return Learned(
+            {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths, **usual},
+            {"graph": graph.about.model_dump(mode="json")},
+            {"graph": graph.digest or _digest(graph)},
+        )
+
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+        """Return the network with fresh weights."""
+        pattern = BlockPattern.from_pairs(inputs.n_locations, _pairs(known))
+        recipe, levels = self.recipe, levels_of(known)
+        if recipe.preset == "best":
+            ground = Ground(level_of(known), pattern)
+            return Mixer(recipe.mixer, recipe.lags, inputs, ground, generator, levels)
+        network = build_forecaster(recipe.model, recipe.lags, inputs, pattern, generator, levels)
+        return Levelled(network, level_of(known)) if recipe.model.level else network
+
+    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+        """Return how many weights the layers between two states have: E·C² + A² each."""
+        model, edges = self.recipe.model, inputs.n_locations + 2 * len(_pairs(known))
+        if self.recipe.preset == "best":
+            return count_weights(self.recipe.mixer, self.recipe.lags, inputs, edges)
+        one = edges * model.per_location**2 + model.auxiliary**2
+        return int(one * LINEARS * model.n_layers)
+
+
+def _pairs(known: Arrays) -> Int64[np.ndarray, "E 2"]:
+    """Return the edges that a run remembers, if they can be edges at all."""
+    pairs = known["graph.pairs"]
+    if pairs.dtype != np.int64 or pairs.ndim != 2 or pairs.shape[1] != 2:  # noqa: PLR2004 (ends)
+        raise ArtifactError(f"edges are {pairs.dtype} {pairs.shape}, not pairs of locations")
+    return pairs
+
+
+def _digest(graph: DependencyGraph) -> str:
+    """Return a hash of a graph that was not saved: its locations and edges."""
+    edges = np.ascontiguousarray(graph.pairs).tobytes()
+    return hashlib.sha256(graph.location_digest.encode() + edges).hexdigest()

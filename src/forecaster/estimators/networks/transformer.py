@@ -1,0 +1,40 @@
+"""The dense Transformer as an estimator: the baseline of section 3.2.4."""
+
+from torch import Generator
+
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.networks.estimator import LINEARS, Neural, levels_of
+from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.models.dense import build_dense
+from forecaster.models.level import Levelled
+from forecaster.models.network import Network
+from forecaster.models.neurons import NeuronLayout
+
+
+class Transformer(Neural):
+    """The same network without a graph; `model.width` of the recipe says how wide it is."""
+
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """Return the shapes of the scales and of what is usual."""
+        return {
+            **super().shapes(sizes),
+            **(level_shapes(sizes) if self.recipe.model.level else {}),
+        }
+
+    def suppose(self, lesson: Lesson) -> Learned:
+        """Return what is usual, if deviations from it are forecast."""
+        return Learned(learn_level(lesson) if self.recipe.model.level else {})
+
+    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+        """Return the network with fresh weights."""
+        model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
+        network = build_dense(model, lags, inputs, generator, levels)
+        return Levelled(network, level_of(known)) if model.level else network
+
+    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+        """Return how many weights the layers between two states have: D² each."""
+        del known
+        model = self.recipe.model
+        D = model.width or inputs.n_locations * model.per_location + model.auxiliary
+        return int(D**2 * LINEARS * model.n_layers)

@@ -1,0 +1,1 @@
+"""The HTTP interface: endpoints, schemas, encodings, limits and the server."""

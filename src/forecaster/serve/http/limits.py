@@ -1,0 +1,119 @@
+"""What stands before every request: sizes, encodings, headers, counts and ids."""
+
+import logging
+import time
+from typing import Any
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from forecaster.serve.http.metrics import Metrics
+from forecaster.serve.problems import Problem, fault, new_id, to_response
+
+MAX_BODY_BYTES = 2 << 20
+MAX_URL_BYTES = 4096
+MAX_HEADERS = 64
+HEADERS = {
+    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
+    "frame-ancestors 'none'; object-src 'none'",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Opener-Policy": "same-origin",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-cache",
+}
+RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+log = logging.getLogger(__name__)
+
+
+class Gate:
+    """Wraps the app: nothing too large comes in, nothing unsaid goes out."""
+
+    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+        self.app, self.metrics = app, metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request, or run the app's life."""
+        if scope["type"] != "http":
+            await self.app(scope, receive, send)
+            return
+        passage = _Passage(scope, receive, send)
+        began = time.monotonic()
+        try:
+            await passage.go(self.app)
+        finally:
+            route = getattr(scope.get("route"), "path", "other")
+            seconds = time.monotonic() - began
+            self.metrics.count(scope["method"], route, passage.status, seconds)
+
+
+class _Passage:
+    """One request on its way in and out."""
+
+    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        self._scope, self._receive, self._send = scope, receive, send
+        self._headers = dict(scope["headers"])
+        self._size = 0
+        self.status = 0
+        self.id = scope["state"]["id"] = new_id()
+
+    async def go(self, app: ASGIApp) -> None:
+        """Let the app answer; whatever it fails with is told by its id alone."""
+        try:
+            self._refuse()
+            await app(self._scope, self.receive, self.send)
+        except Problem as problem:
+            await to_response(problem, self.id)(self._scope, self.receive, self.send)
+        except Exception:
+            if not self.status:  # else the app has logged and told it
+                log.exception("request %s failed", self.id)
+                await to_response(fault(), self.id)(self._scope, self.receive, self.send)
+
+    def _refuse(self) -> None:
+        """Refuse what is too large or packed before any of it is read."""
+        if self._scope["http_version"] not in ("1.0", "1.1"):
+            raise Problem(400, "wrong_version", "HTTP/1.1 is spoken here")
+        if len(self._scope["raw_path"]) + len(self._scope["query_string"]) > MAX_URL_BYTES:
+            raise Problem(414, "long_url", f"a URL has at most {MAX_URL_BYTES:,} bytes")
+        if len(self._scope["headers"]) > MAX_HEADERS:
+            raise Problem(431, "many_headers", f"a request has at most {MAX_HEADERS} headers")
+        if self._headers.get(b"content-encoding", b"identity") != b"identity":
+            raise Problem(415, "encoded", "send the body as it is, without Content-Encoding")
+        if b"transfer-encoding" in self._headers and b"content-length" in self._headers:
+            raise Problem(400, "two_lengths", "send Content-Length or Transfer-Encoding, not both")
+        length = self._headers.get(b"content-length", b"0")
+        if not length.isdigit() or int(length[:20]) > MAX_BODY_BYTES:
+            raise too_large()
+
+    async def receive(self) -> Message:
+        """Return the next part of the body, up to the limit."""
+        message = await self._receive()
+        self._size += len(message.get("body", b""))
+        if self._size > MAX_BODY_BYTES:
+            raise too_large()
+        return message
+
+    async def send(self, message: Message) -> None:
+        """Send a part of the answer, with the headers that all have."""
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+            message = {**message, "headers": self._complete(message["headers"])}
+        await self._send(message)
+
+    def _complete(self, headers: Any) -> list[tuple[bytes, bytes]]:
+        given = {name for name, _ in headers}
+        own = [pair for pair in RAW_HEADERS if pair[0] not in given]
+        has_body = (
+            b"transfer-encoding" in self._headers
+            or self._headers.get(b"content-length", b"0") != b"0"
+        )
+        if has_body and (self._scope["method"] != "POST" or self.status >= 400):  # noqa: PLR2004
+            own.append((b"connection", b"close"))  # nobody will read the rest
+        return [*headers, *own, (b"x-request-id", self.id.encode())]
+
+
+def too_large() -> Problem:
+    """Return the refusal of a large body."""
+    return Problem(
+        413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes; send it in parts"
+    )

@@ -1,0 +1,91 @@
+from collections.abc import Callable
+
+import numpy as np
+
+from forecaster.config import LagConfig, Season
+from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
+from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
+from forecaster.splits import Splits
+
+HOURS = 24 * 47
+MakePanel = Callable[..., Panel]
+
+
+def local_hours(panel: Panel) -> np.ndarray:
+    """Return how long each step is after the local beginning of the panel, on the wall clock."""
+    local = panel.clock.local(panel.times)
+    return (local - local[0]).astype(np.int64) // 3600
+
+
+def test_the_naive_forecast_is_last_week_on_the_wall_clock(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    bare = make_panel(np.zeros((HOURS, 1)))
+    panel = make_panel(local_hours(bare)[:, None] * np.ones((1, 3)))  # the value is its own time
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    # 2015-11-01 06:00Z ends daylight saving: a week before lies 169 real hours back
+    for origin in np.flatnonzero(panel.times >= np.datetime64("2015-11-02T12"))[[0, 40, 90]]:
+        forecast = fitted.predict(panel, np.array([origin]))[0]
+        expected = local_hours(panel)[origin + np.arange(1, 4)] - 7 * 24
+        assert np.array_equal(forecast, np.repeat(expected[:, None], 3, axis=1))
+
+
+def test_without_seasons_the_naive_forecast_is_the_last_value(
+    make_panel: MakePanel, splits: Splits
+) -> None:
+    panel = make_panel(np.arange(HOURS)[:, None] * np.ones((1, 2)))
+    recipe = Recipe(lags=LagConfig(recent=2, seasons=(), horizon=3))
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    assert np.array_equal(fitted.predict(panel, np.array([1000]))[0], np.full((3, 2), 1000.0))
+
+
+def test_a_horizon_beyond_the_season_goes_back_further(
+    make_panel: MakePanel, splits: Splits
+) -> None:
+    bare = make_panel(np.zeros((HOURS, 1)))
+    panel = make_panel(local_hours(bare)[:, None] * np.ones((1, 2)))
+    season = Season(days=1, count=2, before=0, after=0)
+    recipe = Recipe(lags=LagConfig(recent=1, seasons=(season,), horizon=30))
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    origin = 1000
+    forecast = fitted.predict(panel, np.array([origin]))[0, :, 0]
+    assert (forecast <= local_hours(panel)[origin]).all()  # nothing after the origin
+    assert np.array_equal(forecast % 24, local_hours(panel)[origin + np.arange(1, 31)] % 24)
+
+
+def test_the_mean_is_over_the_chosen_steps(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    generator = np.random.default_rng(0)
+    panel = make_panel(generator.poisson(20, (HOURS, 2)))
+    fitted = HistoricalMean(recipe).fit(panel, splits)
+    assert fitted.run is not None
+    recent, days, weeks = fitted.run.arrays["counts"].tolist()
+    origin = 1100
+    expected = []
+    for ahead in (1, 2, 3):
+        steps = [origin - i for i in range(recent)]
+        steps += [origin + ahead - 24 * j for j in range(1, days + 1)]
+        steps += [origin + ahead - 168 * j for j in range(1, weeks + 1)]
+        expected.append(panel.values[steps].mean(axis=0))
+    forecast = fitted.predict(panel, np.array([origin]))[0]
+    assert np.allclose(forecast, expected, rtol=1e-6)
+
+
+def test_noise_around_a_level_asks_for_many_steps(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    panel = make_panel(np.random.default_rng(1).poisson(20, (HOURS, 5)))
+    fitted = HistoricalMean(recipe).fit(panel, splits)
+    assert fitted.run is not None
+    assert fitted.run.arrays["counts"].sum() >= 6
+
+
+def test_a_random_walk_asks_for_the_last_step_alone(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    steps = np.random.default_rng(2).normal(size=(HOURS, 5)).cumsum(axis=0)
+    fitted = HistoricalMean(recipe).fit(make_panel(steps, "measurement"), splits)
+    assert fitted.run is not None
+    assert fitted.run.arrays["counts"].tolist() == [1, 0, 0]

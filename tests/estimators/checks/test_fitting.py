@@ -1,0 +1,61 @@
+"""The checks of learning find what is wrong with broken estimators."""
+
+import numpy as np
+import pytest
+
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.setup import make_world
+from forecaster.estimators.checks.suite import CHECKS
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.panel.panel import Panel
+from forecaster.splits import Splits
+
+
+class Peeking(SeasonalNaive):
+    """Looks past its lesson, in which there is nothing to see."""
+
+    def fit(self, panel: Panel, splits: Splits, **given: object) -> "Peeking":
+        self.total = np.nan_to_num(panel.values).sum(axis=0)
+        return super().fit(panel, splits, **given)  # type: ignore[arg-type]
+
+    def learn(self, lesson: Lesson) -> Learned:
+        del lesson
+        return Learned({"total": self.total})
+
+
+class Restless(SeasonalNaive):
+    calls = 0
+
+    def learn(self, lesson: Lesson) -> Learned:
+        del lesson
+        Restless.calls += 1
+        return Learned({"calls": np.array([Restless.calls])})
+
+
+class Forgetful(SeasonalNaive):
+    """Answers from something that is not saved."""
+
+    extra = 0.0
+
+    def learn(self, lesson: Lesson) -> Learned:
+        del lesson
+        self.extra = 7.0
+        return Learned({})
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        return super().answer(arrays, question) + np.float32(self.extra)
+
+
+@pytest.mark.parametrize(
+    ("broken", "check", "told"),
+    [
+        (Peeking, "test steps do not change what is learned", "test steps changed"),
+        (Restless, "fitting again changes nothing", "a second estimator learned"),
+        (Forgetful, "a saved estimator answers the same", "loaded estimator"),
+    ],
+)
+def test_a_broken_estimator_is_found(broken: type[Estimator], check: str, told: str) -> None:
+    with pytest.raises(AssertionError, match=told):
+        CHECKS[check](make_world(broken))

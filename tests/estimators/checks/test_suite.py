@@ -1,0 +1,44 @@
+"""The public suite passes on our estimators and gathers what is wrong with broken ones."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.suite import CHECKS, check_forecaster
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.registry import ESTIMATORS, find_estimator
+from forecaster.estimators.training_data import Arrays
+from forecaster.panel.panel import Panel
+from forecaster.recipe import change
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_every_estimator_passes(name: str) -> None:
+    assert check_forecaster(lambda recipe: find_estimator(name)(recipe=recipe)) == list(CHECKS)
+
+
+def test_the_best_preset_passes() -> None:
+    best = {"preset": "best", "mixer": {"hidden": 8}}
+    made = check_forecaster(lambda recipe: Forecaster(recipe=change(recipe, best, source="best")))
+    assert made == list(CHECKS)
+
+
+class Broken(SeasonalNaive):
+    """Forgets a column, and lets the origins of one call influence each other."""
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        return super().answer(arrays, question) + np.float32(len(question.origins))
+
+    def forecast(self, panel: Panel, at: str, **given: object) -> pd.DataFrame:
+        return super().forecast(panel, at, **given).drop(columns="ds_local")  # type: ignore[arg-type]
+
+
+def test_all_that_is_wrong_is_raised_together() -> None:
+    with pytest.raises(AssertionError) as caught:
+        check_forecaster(Broken)
+    first, *lines = str(caught.value).splitlines()
+    assert first == f"{len(lines)} checks failed"
+    failed = {line.strip().split(":")[0] for line in lines}
+    assert {"forecasts are a long table", "many origins equal one at a time"} <= failed < {*CHECKS}

@@ -1,0 +1,263 @@
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from forecaster.config import LagConfig
+from forecaster.estimators.intervals.calibration import Base, Calibration
+from forecaster.estimators.intervals.online import (
+    CYCLE,
+    GAMMA,
+    Ask,
+    Judge,
+    Tracker,
+    can_count,
+    follow,
+)
+from forecaster.panel.panel import Panel
+
+LEVELS = (0.1, 0.5, 0.9)
+PLACES, AHEAD = 5, 2
+LAGS = LagConfig(recent=3, seasons=(), horizon=AHEAD)
+
+
+@pytest.fixture
+def calibration() -> Calibration:
+    return Calibration(
+        levels=LEVELS,
+        corrections=np.zeros((3, AHEAD)),
+        spread=np.ones((24, PLACES), np.float32),
+        offsets=None,
+        floor=-np.inf,
+    )
+
+
+def flat_base(steps: int, width: float = 1.0) -> Base:
+    """Return quantiles −width, 0 and width for everything."""
+    quantiles = np.array([-width, 0, width], np.float32)[:, None, None]
+    quantiles = np.broadcast_to(quantiles, (steps, 3, AHEAD, PLACES)).copy()
+    return Base(quantiles[:, 1], quantiles, np.ones((steps, AHEAD, PLACES), np.float32))
+
+
+def ask_flat(steps: np.ndarray) -> Base:
+    return flat_base(len(steps))
+
+
+def judge_all(steps: np.ndarray) -> np.ndarray:
+    return np.ones(len(steps), dtype=bool)
+
+
+def quantiles_of(
+    calibration: Calibration,
+    panel: Panel,
+    origins: np.ndarray,
+    judge: Judge = judge_all,
+    ask: Ask = ask_flat,
+) -> np.ndarray:
+    """Return the quantiles of origins, corrected by what was observed up to each."""
+    base = ask(origins)
+    corrections = follow(calibration, panel, origins, base, judge, ask)
+    return calibration.correct(base, corrections)
+
+
+@pytest.fixture
+def noise(make_panel: Callable[..., Panel]) -> Panel:
+    values = np.random.default_rng(3).normal(size=(1500, PLACES))
+    return make_panel(values, kind="measurement")
+
+
+def test_levels_move_by_the_share_beyond_them(calibration: Calibration) -> None:
+    tracker = Tracker(calibration)
+    base = flat_base(1).row(0)
+    tracker.issue(base, counts=True)
+    tracker.observe(np.array([-2, -2, 0.5, 2, np.nan], np.float32))  # of four: 2 low, 1 high
+    found = tracker.issue(base, counts=True)
+    assert found is not None
+    expected = [-1 - GAMMA * (0.5 - 0.1), GAMMA * (0.5 - 0.5), 1 + GAMMA * (0.25 - 0.1)]
+    np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
+    np.testing.assert_array_equal(found[:, 1], base.quantiles[:, 1])  # of t + 2 nothing came yet
+
+
+def test_a_forecast_counts_once_its_step_has_come(calibration: Calibration) -> None:
+    tracker, far = Tracker(calibration), np.full(PLACES, 9, np.float32)
+    base = flat_base(1).row(0)
+    tracker.issue(base, counts=True)
+    tracker.observe(np.full(PLACES, np.nan, np.float32))  # t + 1 is missing
+    tracker.issue(None, counts=False)
+    tracker.observe(far)  # t + 2
+    found = tracker.issue(base, counts=True)
+    assert found is not None
+    np.testing.assert_array_equal(found[:, 0], base.quantiles[:, 0])
+    np.testing.assert_allclose(found[2, 1], 1 + GAMMA * 0.9, rtol=1e-6)
+
+
+def test_equal_values_are_on_neither_side_and_within_the_outermost(
+    calibration: Calibration,
+) -> None:
+    for value, expected in (
+        (0.0, [-1 + GAMMA * 0.1, 0, 1 - GAMMA * 0.1]),  # as the middle, which stays
+        (-1.0, [-1 + GAMMA * 0.1, -GAMMA * 0.5, 1 - GAMMA * 0.1]),  # as the lowest: not beyond
+    ):
+        tracker, base = Tracker(calibration), flat_base(1).row(0)
+        tracker.issue(base, counts=True)
+        tracker.observe(np.full(PLACES, value, np.float32))
+        found = tracker.issue(base, counts=True)
+        assert found is not None
+        np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
+
+
+def test_coverage_is_found_whatever_the_base(calibration: Calibration, noise: Panel) -> None:
+    origins = np.arange(900, 1497)
+    for width in (0.8, 1.6):
+        ask = lambda steps, width=width: flat_base(len(steps), width)  # noqa: E731
+        q = quantiles_of(calibration, noise, origins, ask=ask)
+        truth = noise.values[origins[:, None] + np.arange(1, AHEAD + 1)]
+        inside = ((q[:, 0] <= truth) & (truth <= q[:, 2])).mean(axis=(0, 2))
+        np.testing.assert_allclose(inside, 0.8, atol=0.02)
+
+
+@settings(max_examples=5, deadline=None)
+@given(st.integers(700, 1490), st.floats(-1e6, 1e6), st.integers(0, 7))
+def test_nothing_after_the_origin_changes_its_quantiles(
+    origin: int, value: float, place: int
+) -> None:
+    generator = np.random.default_rng(5)
+    values = generator.normal(size=(1500, PLACES)).astype(np.float32)
+    panel = _panel(values)
+    calibration = Calibration(
+        LEVELS, np.zeros((3, AHEAD)), np.ones((24, PLACES), np.float32), None, -np.inf
+    )
+    later = values.copy()
+    later[origin + 1 :, place % PLACES] = value if place < PLACES else np.nan
+    asked = np.array([origin])
+    one, two = (quantiles_of(calibration, p, asked) for p in (panel, replace(panel, values=later)))
+    np.testing.assert_array_equal(one, two)
+
+
+def _panel(values: np.ndarray) -> Panel:
+    from forecaster.estimators.checks.sample import small_city  # noqa: PLC0415
+
+    city = small_city("measurement")
+    covariates = replace(city.covariates, names=(), values=np.empty((len(values), 0), np.float32))
+    local = np.empty((0, len(values), PLACES), np.float32)
+    own = replace(city.local_covariates, values=local)
+    return replace(city, values=values, covariates=covariates, local_covariates=own)
+
+
+def test_an_origin_is_answered_the_same_whatever_else_is_asked(
+    calibration: Calibration, noise: Panel
+) -> None:
+    many = np.concatenate([np.arange(700, 1200), [1400, 711]])
+    together = quantiles_of(calibration, noise, many)
+    for row in (13, 499, 500, 501):
+        alone = quantiles_of(calibration, noise, many[[row]])
+        np.testing.assert_array_equal(alone[0], together[row])
+
+
+def test_a_panel_that_begins_later_gives_the_same(calibration: Calibration, noise: Panel) -> None:
+    first = 500
+    shorter = replace(
+        noise,
+        values=noise.values[first:],
+        start=noise.start + first * noise.clock.step,
+        covariates=replace(noise.covariates, values=noise.covariates.values[first:]),
+        local_covariates=replace(
+            noise.local_covariates, values=noise.local_covariates.values[:, first:]
+        ),
+    )
+    origin = np.array([1450])
+    long = quantiles_of(calibration, noise, origin)
+    short = quantiles_of(calibration, shorter, origin - first)
+    np.testing.assert_array_equal(long, short)
+
+
+def test_other_steps_are_asked_for_once_and_two_cycles_are_enough(
+    calibration: Calibration, noise: Panel
+) -> None:
+    asked: list[int] = []
+
+    def ask(steps: np.ndarray) -> Base:
+        asked.extend(steps.tolist())
+        return ask_flat(steps)
+
+    origins = np.setdiff1d(np.arange(1100, 1400), [1200, 1201])
+    follow(calibration, noise, origins, ask_flat(origins), judge_all, ask)
+    assert 1100 - 2 * CYCLE < min(asked) <= 1100 - CYCLE
+    assert sorted(asked) == [*range(min(asked), 1100), 1200, 1201]
+
+
+def test_without_any_outcome_the_static_form_is_left(
+    calibration: Calibration, noise: Panel
+) -> None:
+    static = replace(calibration, corrections=np.array([[-0.5, -1.0], [0.1, 0.2], [0.3, 0.7]]))
+
+    def judge_none(steps: np.ndarray) -> np.ndarray:
+        return np.zeros(len(steps), dtype=bool)
+
+    origins = np.array([3, 1000])
+    found = quantiles_of(static, noise, origins, judge_none)
+    np.testing.assert_array_equal(found, static.correct(flat_base(2), static.corrections))
+
+
+def test_a_forecast_that_does_not_count_moves_nothing_even_if_it_is_asked_for(
+    calibration: Calibration, noise: Panel
+) -> None:
+    def judge(steps: np.ndarray) -> np.ndarray:
+        return steps != 1000
+
+    alone = quantiles_of(calibration, noise, np.array([1003]), judge)
+    both = quantiles_of(calibration, noise, np.array([1000, 1003]), judge)
+    np.testing.assert_array_equal(both[1:], alone)
+
+
+def test_steps_count_that_have_their_history_and_their_future(
+    make_panel: Callable[..., Panel],
+) -> None:
+    values = np.ones((60, 3))
+    values[40] = np.nan
+    panel = make_panel(values)
+    covariates = np.zeros((60, 1), np.float32)
+    covariates[50] = np.nan
+    world = replace(panel.covariates, names=("rain",), values=covariates)
+    with_world, learned = replace(panel, covariates=world), np.zeros(60 + AHEAD, bool)
+    counts = can_count(with_world, LAGS, "observed", learned, np.arange(20, 58))
+    steps = np.arange(20, 58)[counts]
+    early = 2 + AHEAD + 24  # three steps of history, the horizon and a day to spare
+    expected = set(range(early, 58)) - {40, 41, 42} - {48, 49}
+    assert set(steps.tolist()) == expected
+    persisted = can_count(with_world, LAGS, "persist", learned, np.arange(20, 58))
+    assert set(np.arange(20, 58)[persisted].tolist()) == expected | {48, 49}
+
+
+def test_steps_do_not_count_whose_outcomes_were_learned_from(
+    make_panel: Callable[..., Panel],
+) -> None:
+    panel, learned = make_panel(np.ones((60, 3))), np.zeros(60 + AHEAD, bool)
+    learned[:45] = True
+    counts = can_count(panel, LAGS, "persist", learned, np.arange(40, 60))
+    assert np.arange(40, 60)[counts].tolist() == list(range(44, 60))  # t + 1 … t + AHEAD from 45
+
+
+def test_zeros_of_quiet_places_do_not_drag_the_others_down(
+    make_panel: Callable[..., Panel],
+) -> None:
+    # Three places of five have no demand at all: no outcome of theirs lies on either side of 0.
+    base = np.broadcast_to(np.array([0, 0, 0, 50, 50], np.float32), (3, AHEAD, PLACES)).copy()
+    base[0, :, 3:], base[2, :, 3:] = 41, 59
+    values = np.random.default_rng(5).normal(50, 7, size=(1500, PLACES)).astype(np.float32)
+    values[:, :3] = 0
+    spread = np.broadcast_to(np.array([1, 1, 1, 7, 7], np.float32), (24, PLACES)).copy()
+    still = Calibration(LEVELS, np.zeros((3, AHEAD)), spread, None, floor=0.0)
+
+    def ask(steps: np.ndarray) -> Base:
+        whole = np.broadcast_to(base, (len(steps), *base.shape)).copy()
+        spreads = np.broadcast_to(spread[0], (len(steps), AHEAD, PLACES)).copy()
+        return Base(whole[:, 1], whole, spreads)
+
+    origins = np.arange(1300, 1400)
+    found = quantiles_of(still, make_panel(values), origins, ask=ask)
+    median = found[:, 1, :, 3:].mean()
+    assert 48 < median < 52

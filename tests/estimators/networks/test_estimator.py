@@ -1,0 +1,350 @@
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+from forecaster.artifact import Run, save_run
+from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingConfig
+from forecaster.errors import ArtifactError, ConfigError, ForecasterError
+from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
+from forecaster.estimators.registry import load_estimator
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe, change
+from forecaster.splits import Splits
+from forecaster.training.progress import Moment
+
+PANEL = small_city()
+SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
+TRANSFORMERS = [Forecaster, Transformer]
+NETWORKS = [*TRANSFORMERS, DCRNN]
+QUERY = "model.encoder.0.attention.query.weight"
+STEPS = RECIPE.model_copy(
+    update={
+        "training": TrainingConfig(epochs=2, batch=200, seed=3),
+        "graph": GraphConfig(kind="complete"),
+        "dcrnn": DCRNNConfig(units=3, n_layers=1, sampling_decay=3.0),  # about half at step 3
+    }
+)
+
+
+@cache
+def fitted(kind: type[Neural]) -> Neural:
+    estimator = kind(recipe=RECIPE)
+    if isinstance(estimator, Forecaster):
+        edges = [("place 0", "place 3"), ("place 1", "place 2")]
+        estimator.graph = DependencyGraph.from_edges(edges, PANEL)
+    return estimator.fit(PANEL, SPLITS)
+
+
+def run_of(estimator: Neural) -> Run:
+    assert estimator.run is not None
+    return estimator.run
+
+
+@pytest.fixture
+def panel(tmp_path: Path) -> Panel:
+    return PANEL.save(tmp_path / "panel")
+
+
+# ------------------------------------------------------------------------------ answering
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_fitted_network_is_built_once(
+    kind: type[Neural], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    known = run_of(fitted(kind))
+    estimator = kind.from_run(
+        replace(known, recipe=STEPS.model_copy(update={"model": RECIPE.model}))
+    )
+    built: list[None] = []
+    build = kind.build
+    monkeypatch.setattr(kind, "build", lambda *args: (built.append(None), build(*args))[1])
+    for origin in (900, 901, 902):
+        estimator.predict(PANEL, np.array([origin]))
+    assert not built  # it was ready when it was loaded
+    before = estimator.predict(PANEL, np.array([900]))
+    after = estimator.fit(PANEL, SPLITS).predict(PANEL, np.array([900]))
+    assert len(built) == 2  # to learn, and to answer: never with the weights of before
+    assert not np.array_equal(before, after)
+
+
+def test_the_answer_is_the_same_when_dropout_was_learned_with() -> None:
+    recipe = RECIPE.model_copy(
+        update={"model": ModelConfig(per_location=2, auxiliary=4, heads=2, dropout=0.4)}
+    )
+    estimator = Transformer(recipe).fit(PANEL, SPLITS)
+    one, other = (estimator.predict(PANEL, np.array([900])) for _ in range(2))
+    assert np.array_equal(one, other)
+
+
+@settings(max_examples=settings().max_examples // 5)
+@given(values=arrays(np.float32, (30, PLACES), elements=st.floats(0, 2.0**127, width=32)))
+def test_P4_any_panel_gives_finite_counts_or_a_typed_error(values: np.ndarray) -> None:
+    whole = PANEL.values.copy()
+    whole[900 - 29 : 901] = values
+    try:
+        forecast = fitted(Forecaster).predict(replace(PANEL, values=whole), np.array([900]))
+    except ForecasterError:
+        return
+    assert np.isfinite(forecast).all()
+    assert (forecast >= 0).all()
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_P6_a_thousand_origins_agree_with_one_at_a_time(
+    kind: type[Neural], rounds: Callable[[int, int], int]
+) -> None:
+    origins = np.random.default_rng(0).integers(60, HOURS - 2, rounds(70, 1_000))
+    together = fitted(kind).predict(PANEL, origins)
+    for row in range(0, len(origins), rounds(13, 1)):
+        alone = fitted(kind).predict(PANEL, origins[[row]])[0]
+        assert np.allclose(together[row], alone, rtol=1e-5, atol=1e-5)
+
+
+# ------------------------------------------------------------------------------- quantiles
+
+
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.5}, {"precision": "bf16"}])
+def test_quantiles_change_no_bit_of_the_forecast(
+    kind: type[Neural], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    training = TrainingConfig(epochs=2, batch=100, **changes)
+    recipe = STEPS.model_copy(update={"training": training})
+    with_head = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
+    monkeypatch.setattr(f"{kind.__module__}.levels_of", lambda _: ())
+    plain = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
+    weights = [name for name in plain if name.startswith("model.")]
+    beside = [name for name in with_head if name.startswith("model.") and name not in plain]
+    assert all(np.array_equal(plain[name], with_head[name]) for name in weights)
+    assert beside
+    assert all(name.startswith("model.quantiles.") for name in beside)
+    assert "intervals.offsets" in plain
+    assert "intervals.offsets" not in with_head
+
+
+def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
+    estimator = fitted(Forecaster)
+    run = run_of(estimator)
+    origins = np.array([900, 950, 1000])
+    forecast, own = estimator.answer_all(run, PANEL, origins, "observed")
+    assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
+    assert own.shape == (3, 3, 2, PLACES)
+    assert (np.diff(own, axis=1) > 0).all()
+
+
+# --------------------------------------------------------------- another machine and device
+
+
+@pytest.mark.parametrize("precision", ["float32", "bf16"])
+def test_C8_a_run_holds_float32_and_answers_as_before_it_was_saved(
+    tmp_path: Path, precision: str
+) -> None:
+    training = {"epochs": 1, "batch": 256, "precision": precision}
+    recipe = STEPS.model_copy(update={"training": TrainingConfig(**training)})  # type: ignore[arg-type]
+    estimator = Forecaster(recipe=recipe).fit(PANEL, SPLITS)
+    here = estimator.predict(PANEL, np.array([900, 950]))
+    estimator.save(tmp_path)
+    loaded = load_estimator(tmp_path)
+    assert np.array_equal(loaded.predict(PANEL, np.array([900, 950])), here)
+    weights = [a for name, a in run_of(estimator).arrays.items() if name.startswith("model.")]
+    assert {array.dtype for array in weights} == {np.dtype(np.float32)}
+
+
+@pytest.mark.gpu
+def test_C8_P6_a_run_trained_on_a_gpu_answers_the_same_without_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    origins = np.arange(700, HOURS - 2)
+    best = change(STEPS, {"preset": "best"}, source="test")
+    for number, estimator in enumerate(
+        [Forecaster(recipe=best), *(k(recipe=STEPS) for k in NETWORKS)]
+    ):
+        there = estimator.fit(PANEL, SPLITS).predict(PANEL, origins)
+        estimator.save(tmp_path / str(number))
+        with monkeypatch.context() as bare:
+            bare.setattr(torch.cuda, "is_available", lambda: False)
+            here = load_estimator(tmp_path / str(number)).predict(PANEL, origins)
+        assert np.allclose(here, there, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.gpu
+def test_T10_two_trainings_of_best_on_a_gpu_are_equal(caplog: pytest.LogCaptureFixture) -> None:
+    best = change(STEPS, {"preset": "best"}, source="test")
+    one, other = (run_of(Forecaster(recipe=best).fit(PANEL, SPLITS)).arrays for _ in range(2))
+    assert all(np.array_equal(one[name], other[name]) for name in one)
+    assert "no CUDA graph" not in caplog.text
+
+
+# --------------------------------------------------------------- weights of another network
+
+
+def without(run: Run, name: str) -> dict[str, np.ndarray]:
+    return {key: array for key, array in run.arrays.items() if key != name}
+
+
+def change_recipe(run: Run, **model: Any) -> Run:
+    given = {**run.recipe.model.model_dump(), **model}
+    return replace(
+        run, recipe=run.recipe.model_copy(update={"model": ModelConfig.model_construct(**given)})
+    )
+
+
+MISFITS: dict[str, Callable[[Run], Run]] = {
+    "a weight is missing": lambda run: replace(run, arrays=without(run, QUERY)),
+    "one too many": lambda run: replace(
+        run, arrays={**run.arrays, "model.more": np.zeros(3, np.float32)}
+    ),
+    "another shape": lambda run: replace(
+        run, arrays={**run.arrays, QUERY: run.arrays[QUERY][:-1]}
+    ),
+    "another type": lambda run: replace(
+        run, arrays={**run.arrays, QUERY: run.arrays[QUERY].astype(np.float64)}
+    ),
+    "no scale": lambda run: replace(run, arrays=without(run, "values.mean")),
+    "the scale of another city": lambda run: replace(
+        run, arrays={**run.arrays, "values.mean": np.zeros(6, np.float32)}
+    ),
+    "wider locations": lambda run: change_recipe(run, per_location=4),
+    "locations wider than memory": lambda run: change_recipe(run, per_location=2**40),
+    "more auxiliary neurons than memory": lambda run: change_recipe(run, auxiliary=2**40),
+    "more layers": lambda run: change_recipe(run, n_layers=2),
+    "layers without end": lambda run: change_recipe(run, n_layers=10**12),
+    "heads that share nothing": lambda run: change_recipe(run, heads=3),
+}
+GRAPHS: dict[str, Callable[[Run], Run]] = {
+    "no graph": lambda run: replace(run, arrays=without(run, "graph.pairs")),
+    "a graph of other locations": lambda run: with_pairs(run, np.array([[0, 5]])),
+    "negative locations": lambda run: with_pairs(run, np.array([[-1, 2]])),
+    "numbers that are no locations": lambda run: with_pairs(run, np.array([[0.5, 1.5]])),
+    "triples": lambda run: with_pairs(run, np.array([[0, 1, 2]])),
+    "no list of pairs": lambda run: with_pairs(run, np.array(3)),
+    "fewer edges": lambda run: with_pairs(run, np.empty((0, 2), dtype=np.int64)),
+    "far too many edges": lambda run: with_pairs(run, np.zeros((10**6, 2), dtype=np.int64)),
+}
+
+
+def with_pairs(run: Run, pairs: np.ndarray) -> Run:
+    return replace(run, arrays={**run.arrays, "graph.pairs": pairs})
+
+
+@pytest.mark.parametrize("spoil", MISFITS.values(), ids=MISFITS)
+@pytest.mark.parametrize("kind", TRANSFORMERS)
+def test_C4_weights_that_do_not_fit_the_network_are_refused(
+    kind: type[Neural], spoil: Callable[[Run], Run]
+) -> None:
+    with pytest.raises(ArtifactError, match=f"not a forecaster run of a {kind.__name__}"):
+        kind.from_run(spoil(run_of(fitted(kind))))
+
+
+@pytest.mark.parametrize("spoil", GRAPHS.values(), ids=GRAPHS)
+def test_C4_weights_that_do_not_fit_the_graph_are_refused(spoil: Callable[[Run], Run]) -> None:
+    run = run_of(fitted(Forecaster))
+    assert len(run.arrays["graph.pairs"]) == 2
+    with pytest.raises(ArtifactError, match="not a forecaster run of a Forecaster"):
+        Forecaster.from_run(spoil(run))
+
+
+def test_C4_every_misfit_is_named_with_both_sides() -> None:
+    run = run_of(fitted(Transformer))
+    spoiled = {**without(run, "model.output.bias"), QUERY: run.arrays[QUERY][:, :-1]}
+    with pytest.raises(ArtifactError) as refused:
+        Transformer.from_run(replace(run, arrays=spoiled))
+    assert "2 faults" in str(refused.value)
+    assert f"{QUERY.removeprefix('model.')}: float32 (14, 13); needed: float32 (14, 14)" in str(
+        refused.value
+    )
+    assert "output.bias: nothing; needed: float32 (5, 1, 1)" in str(refused.value)
+
+
+def test_C4_a_run_of_one_network_is_not_loaded_as_another(tmp_path: Path) -> None:
+    save_run(tmp_path, run_of(fitted(Transformer)))
+    with pytest.raises(ArtifactError, match="the run of a Transformer, not of a Forecaster"):
+        Forecaster.load(tmp_path)
+
+
+# ------------------------------------------------------------------------------- resuming
+
+
+class PowerCutError(Exception):
+    """Stands for anything that may end a training."""
+
+
+def crash_at(step: int) -> Callable[[Moment], None]:
+    def watch(moment: Moment) -> None:
+        if moment.step >= step:
+            raise PowerCutError
+
+    return watch
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_training_that_died_goes_on_to_the_same_bytes(
+    kind: type[Neural], panel: Panel, tmp_path: Path
+) -> None:
+    training = STEPS.training.model_copy(update={"checkpoint_steps": 2})
+    recipe = STEPS.model_copy(update={"training": training})
+    with pytest.raises(PowerCutError):
+        kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=crash_at(5))
+    moments: list[Moment] = []
+    again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=moments.append)
+    assert "resuming from step 4" in (moments[0].message or "")
+    whole = kind(recipe=recipe).fit(panel, SPLITS)
+    digests = [save_run(tmp_path / str(n), run_of(e)).digest for n, e in enumerate((again, whole))]
+    assert digests[0] == digests[1]
+
+
+@pytest.mark.parametrize("changed", ["recipe", "panel", "graph"])
+def test_T7_a_training_is_not_resumed_with_anything_else(
+    panel: Panel, tmp_path: Path, changed: str
+) -> None:
+    graphs = [
+        DependencyGraph.from_edges(edges, panel)
+        for edges in ([("place 0", "place 1")], [("place 0", "place 2")])
+    ]
+    other = replace(PANEL, values=PANEL.values + 1).save(tmp_path / "other")
+    folder = tmp_path / "training"
+    Forecaster(graphs[0], RECIPE).fit(panel, SPLITS, folder=folder)
+    graph = graphs[changed == "graph"]
+    recipe = STEPS if changed == "recipe" else RECIPE
+    with pytest.raises(ArtifactError, match=rf"{changed}: was \w+, is \w+"):
+        Forecaster(graph, recipe).fit(
+            other if changed == "panel" else panel, SPLITS, folder=folder
+        )
+
+
+def test_a_panel_that_was_not_saved_cannot_be_known_again(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="save the panel first"):
+        Transformer(RECIPE).fit(PANEL, SPLITS, folder=tmp_path)
+
+
+def test_the_run_remembers_its_learning_curve_without_the_clock() -> None:
+    training = run_of(fitted(Transformer)).about["training"]
+    assert training["why"] == "all 1 epoch done"
+    (epoch,) = training["epochs"]
+    assert "seconds" not in epoch
+    assert epoch["validation_loss"] > 0
+
+
+def test_T3_without_a_target_for_mape_it_learns_from_rmse(make_panel: Any) -> None:
+    values = np.random.default_rng(0).poisson(2, (HOURS, 3)).clip(0, 9)
+    panel = make_panel(values)
+    estimator = Transformer(Recipe(lags=RECIPE.lags, model=RECIPE.model, training=RECIPE.training))
+    run = run_of(estimator.fit(panel, Splits.by_share(panel)))
+    (epoch,) = run.about["training"]["epochs"]
+    assert epoch["terms"] == 0
+    assert epoch["mape"] is None

@@ -1,0 +1,156 @@
+import inspect
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torch import Generator
+
+from forecaster.artifact import load_run
+from forecaster.config import GraphConfig, ModelConfig, TrainingConfig
+from forecaster.errors import ArtifactError, ConfigError
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.graph.learn import learn_graph
+from forecaster.graph.storage import save_graph
+from forecaster.models.neurons import NeuronLayout
+from forecaster.recipe import Recipe, change
+from forecaster.splits import Splits
+
+PANEL = small_city()
+SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
+BEST = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
+EDGES = [("place 0", "place 3"), ("place 1", "place 2"), ("place 3", "place 4")]
+
+
+def given_graph() -> DependencyGraph:
+    return DependencyGraph.from_edges(EDGES, PANEL)
+
+
+def test_the_preset_has_the_papers_sizes() -> None:
+    estimator = Forecaster(preset="paper")
+    pairs = np.array([[0, 1], [3, 995]])
+    known = {"graph.pairs": pairs}
+    network = estimator.build(NeuronLayout(996, 1, 39), known, Generator())  # section 3.2.1
+    state = network.state_dict()
+    assert len(state["encoder.0.norm_attention.gain"]) == 4048
+    assert len(state["output.bias"]) == 996
+    assert len(network.encoder) == len(network.decoder) == 1
+    assert (network.L, network.K) == (76, 3)
+
+
+def test_the_preset_is_the_defaults_but_for_the_graph() -> None:
+    recipe = Forecaster(preset="paper").recipe
+    assert recipe.model == ModelConfig()
+    assert recipe.training == TrainingConfig()
+    assert recipe.graph == GraphConfig(subtract="nothing")
+    assert Forecaster().recipe == Recipe()
+
+
+def test_the_best_preset_is_another_network_over_the_same_graph(tmp_path: Path) -> None:
+    Forecaster(given_graph(), BEST).fit(PANEL, SPLITS).save(tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert run.arrays["model.neighbours.weight"].shape == (5 + 2 * 3, 2, 1)
+    assert run.arrays["level.profile"].shape == (5, 168)
+    assert run.arrays["level.counts"]
+
+
+def test_a_level_of_other_numbers_is_refused() -> None:
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    assert estimator.run is not None
+    arrays = {**estimator.run.arrays, "level.counts": np.array(1.0)}
+    with pytest.raises(
+        ArtifactError, match="a level of float32 and float64, not float32 and bool"
+    ):
+        Forecaster.from_run(replace(estimator.run, arrays=arrays))
+
+
+@pytest.mark.parametrize(
+    ("name", "array", "fault"),
+    [
+        ("level.profile", np.ones((1, 168), np.float32), r"level\.profile"),
+        ("level.profile", np.ones((5, 100), np.float32), r"level\.profile"),
+        ("level.profile", np.full((5, 168), -1, np.float32), "no values can have"),
+        ("level.counts", np.ones(3, bool), r"level\.counts"),
+    ],
+)
+def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) -> None:
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    assert estimator.run is not None
+    with pytest.raises(ArtifactError, match=fault):
+        Forecaster.from_run(replace(estimator.run, arrays={**estimator.run.arrays, name: array}))
+
+
+def test_a_place_that_never_had_demand_is_learned_with_the_others() -> None:
+    values = PANEL.values.copy()
+    values[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, 0)
+    panel = replace(PANEL, values=values)
+    table = Forecaster(recipe=BEST).fit(panel, SPLITS).forecast(panel, "2021-04-10T12:00Z")
+    assert np.isfinite(table["y_hat"]).all()
+
+
+def test_a_preset_beside_a_recipe_is_refused() -> None:
+    with pytest.raises(ConfigError, match="a recipe and a preset"):
+        Forecaster(recipe=Recipe(), preset="paper")
+
+
+def test_an_unknown_preset_is_refused() -> None:
+    unchecked = inspect.unwrap(Forecaster.__init__)  # the shape checker would refuse it first
+    with pytest.raises(ConfigError, match="no preset 'papers'; did you mean 'paper'"):
+        unchecked(Forecaster(), preset="papers")
+
+
+def test_a_given_graph_travels_in_the_run(tmp_path: Path) -> None:
+    graph = save_graph(given_graph(), tmp_path / "graph")
+    Forecaster(graph, RECIPE).fit(PANEL, SPLITS).save(tmp_path / "run")
+    run = load_run(tmp_path / "run")
+    assert np.array_equal(run.arrays["graph.pairs"], [[0, 3], [1, 2], [3, 4]])
+    assert run.arrays["graph.strengths"].tolist() == [1.0, 1.0, 1.0]
+    assert run.about["graph"]["kind"] == "given"
+    assert run.parents["graph"] == graph.digest
+
+
+def test_without_a_graph_one_is_learned_from_the_training_steps() -> None:
+    recipe = RECIPE.model_copy(update={"graph": GraphConfig()})
+    fitted = Forecaster(recipe=recipe).fit(PANEL, SPLITS)
+    assert fitted.run is not None
+    learned = learn_graph(PANEL, SPLITS)
+    assert np.array_equal(fitted.run.arrays["graph.pairs"], learned.pairs)
+    assert fitted.run.about["graph"]["kind"] == "lasso"
+    assert fitted.run.about["graph"]["hours"][0][0] == f"{PANEL.times[0]}Z"
+    assert len(fitted.run.parents["graph"]) == 64
+
+
+def test_another_graph_gives_another_network_and_another_hash() -> None:
+    one = Forecaster(given_graph(), RECIPE).fit(PANEL, SPLITS)
+    other = Forecaster(DependencyGraph.from_edges(EDGES[:2], PANEL), RECIPE).fit(PANEL, SPLITS)
+    assert one.run is not None
+    assert other.run is not None
+    name = "model.encoder.0.attention.query.weight"
+    assert len(one.run.arrays[name]) == 5 + 2 * 3  # itself, and both ways
+    assert len(other.run.arrays[name]) == 5 + 2 * 2
+    assert one.run.parents["graph"] != other.run.parents["graph"]
+
+
+def test_G8_a_graph_of_other_locations_is_refused_with_both_hashes() -> None:
+    moved = PANEL.select(tuple(reversed(PANEL.locations.ids)))
+    with pytest.raises(ArtifactError, match=r"hash \w{12}\), panel has 5 \(hash \w{12}\)"):
+        Forecaster(given_graph(), RECIPE).fit(moved, SPLITS)
+
+
+def test_G6_a_graph_that_saw_held_out_steps_is_refused() -> None:
+    later = Splits.by_share(PANEL, validation=0.1, test=0.1)
+    graph = learn_graph(PANEL, later)
+    with pytest.raises(ArtifactError, match="steps that validation or"):
+        Forecaster(graph, RECIPE).fit(PANEL, SPLITS)
+
+
+def test_its_network_has_at_least_the_weights_that_a_run_must_hold() -> None:
+    inputs, known = NeuronLayout(7, 3, 11), {"graph.pairs": np.array([[0, 3], [1, 2], [3, 6]])}
+    for model in (ModelConfig(), ModelConfig(per_location=6, auxiliary=10, heads=2, n_layers=3)):
+        estimator = Forecaster(recipe=Recipe(model=model))
+        network = estimator.build(inputs, known, Generator())
+        held = sum(tensor.numel() for tensor in network.state_dict().values())
+        least = estimator.size(inputs, known)
+        assert least <= held < 2 * least

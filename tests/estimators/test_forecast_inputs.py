@@ -1,0 +1,268 @@
+import inspect
+import re
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.config import LagConfig, Season
+from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.forecast_inputs import (
+    At,
+    Question,
+    find_origin,
+    fit_climatology,
+    look_ahead,
+    look_back,
+    refuse_missing,
+    refuse_unknown_future,
+    select_covariates,
+    tell_missing,
+    with_changes,
+    with_weather,
+)
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.splits import history_steps
+
+HOURS, PLACES = 24 * 31, 11
+LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=1),), horizon=2)
+MakePanel = Callable[..., Panel]
+
+
+@pytest.fixture
+def panel(make_panel: MakePanel) -> Panel:
+    steps = np.arange(HOURS + 3)
+    weather = np.stack([steps, steps % 2], axis=1).astype(np.float32)
+    own = np.arange((HOURS + 3) * PLACES, dtype=np.float32).reshape(1, HOURS + 3, PLACES)
+    return make_panel(
+        np.random.default_rng(0).poisson(9, (HOURS, PLACES)),
+        covariates=Covariates(("temperature", "rain"), weather),
+        local_covariates=LocalCovariates(("queue",), own),
+    )
+
+
+@pytest.mark.parametrize(
+    ("at", "step"),
+    [
+        ("2015-10-01T04:00Z", 0),
+        ("2015-10-01T00:00-04:00", 0),
+        ("2015-10-01T05:00+00:00", 1),
+        ("2015-10-31T23:00-04:00", HOURS - 1),
+    ],
+)
+def test_P7_an_origin_is_found_in_any_offset(panel: Panel, at: str, step: int) -> None:
+    assert find_origin(panel, at) == step
+
+
+@pytest.mark.parametrize(
+    "at",
+    [
+        np.datetime64("2015-10-05T04"),
+        np.datetime64("2015-10-05T04:00:00.000000000"),
+        pd.Timestamp("2015-10-05T04:00Z"),
+        pd.Timestamp("2015-10-05", tz="America/New_York"),
+        datetime(2015, 10, 5, 4, tzinfo=UTC),
+    ],
+)
+def test_an_origin_may_be_any_kind_of_time(panel: Panel, at: At) -> None:
+    assert find_origin(panel, at) == find_origin(panel, "2015-10-05T00:00-04:00")
+
+
+def test_every_step_of_a_panel_is_an_origin_of_it(panel: Panel) -> None:
+    assert [find_origin(panel, time) for time in panel.times] == list(range(HOURS))
+
+
+@pytest.mark.parametrize("at", [5, None, date(2015, 10, 5)])
+def test_P7_what_is_no_time_at_all_is_refused(panel: Panel, at: object) -> None:
+    unchecked = inspect.unwrap(find_origin)  # the shape checker would refuse it first
+    with pytest.raises(ConfigError, match=r"is not a time.*2014-06-01T08:00-04:00"):
+        unchecked(panel, at)  # type: ignore[arg-type]
+
+
+def test_P7_an_origin_outside_the_panel_is_told_the_span_on_the_wall(panel: Panel) -> None:
+    span = re.escape("2015-10-01T00:00:00-04:00 … 2015-10-31T23:00:00-04:00")
+    with pytest.raises(ConfigError, match=rf"lies outside the panel \({span}\)"):
+        find_origin(panel, "2016-10-05T04:00Z")
+
+
+@pytest.mark.parametrize(
+    ("at", "complaint"),
+    [
+        ("2015-10-05T04:00", "has no offset"),
+        ("2015-10-05", "has no offset"),
+        ("noon", "is not a time"),
+        (datetime(2015, 10, 5, 4), "has no offset"),
+        (pd.NaT, "is not a time"),
+        (np.datetime64("NaT"), "is not a time"),
+        (np.datetime64("2015-10-05T04:30"), "lies between two steps"),
+        ("2015-10-05T04:30Z", "lies between two steps"),
+        ("2015-09-30T04:00Z", "lies outside the panel"),
+        ("2115-10-05T04:00Z", "lies outside the panel"),
+    ],
+)
+def test_P7_a_wrong_origin_names_the_accepted_form(panel: Panel, at: At, complaint: str) -> None:
+    with pytest.raises(ConfigError, match=f"{complaint}.*2014-06-01T08:00-04:00"):
+        find_origin(panel, at)
+
+
+def test_what_an_origin_can_know_ends_there(panel: Panel) -> None:
+    part, origins = look_back(panel, LAGS, np.array([401, 400, 407]))
+    assert part.times[origins].tolist() == panel.times[[401, 400, 407]].tolist()
+    assert np.array_equal(part.values[origins], panel.values[[401, 400, 407]])
+    assert part.times[-1] == panel.times[407]
+    assert part.known_times[-1] == panel.times[407 + LAGS.horizon]
+    here, there = (
+        p.values[history_steps(p, LAGS, o)]
+        for p, o in ((panel, np.array([401, 400, 407])), (part, origins))
+    )
+    assert np.array_equal(here, there)
+    ahead = (look_ahead(p, o, 2) for p, o in ((panel, np.array([407])), (part, origins[2:])))
+    for one, other in zip(*ahead, strict=True):
+        assert np.array_equal(one, other)
+
+
+def test_one_origin_takes_little_of_a_panel(panel: Panel) -> None:
+    part, origins = look_back(panel, LAGS, np.array([700]))
+    assert len(part.values) == 48 + 1 + LAGS.horizon + 24  # lags, origin, horizon, a day
+    assert origins.tolist() == [len(part.values) - 1]
+    assert part.values.base is not None  # a view: nothing is copied
+
+
+def test_T15_an_origin_without_its_history_is_refused(panel: Panel) -> None:
+    assert look_back(panel, LAGS, np.array([48]))[1].tolist() == [48]
+    with pytest.raises(DataError, match=r"need ≥ 49 steps of history up to .*Z, have 48"):
+        look_back(panel, LAGS, np.array([47]))
+
+
+def test_P1_each_lag_position_counts_for_the_rule(panel: Panel) -> None:
+    origin = 400
+    looks_at = sorted({origin - int(lag) for lag in (0, 1, 2, 23, 24, 47, 48)})
+    for step in looks_at:
+        values = panel.values.copy()
+        values[step] = np.nan  # one of seven steps: 14 % of the history
+        with pytest.raises(DataError, match=r"history incomplete: .*1 step: "):
+            refuse_missing(replace(panel, values=values), LAGS, origin)
+        values[step] = panel.values[step]
+        values[step, :1] = np.nan  # one location of eleven: within the rule
+        refuse_missing(replace(panel, values=values), LAGS, origin)
+
+
+def test_P1_a_missing_origin_is_refused_although_the_history_is_not(panel: Panel) -> None:
+    values = panel.values.copy()
+    values[400, :2] = np.nan  # 2 of 11 at the origin, 2.6 % of the history
+    with pytest.raises(DataError, match="18 % of the origin"):
+        refuse_missing(replace(panel, values=values), LAGS, 400)
+
+
+def test_a_missing_hour_outside_the_lags_does_not_matter(panel: Panel) -> None:
+    values = panel.values.copy()
+    values[390] = np.nan  # 400 looks at 377, 376, 353, 352 and the last three steps
+    gap = replace(panel, values=values)
+    refuse_missing(gap, LAGS, 400)
+    with pytest.raises(DataError, match="history incomplete"):
+        refuse_missing(gap, LAGS, 391)  # which does look at it
+
+
+def test_what_is_filled_is_told_if_it_is_allowed(panel: Panel) -> None:
+    values = panel.values.copy()
+    values[500, :3] = np.nan
+    holed = replace(panel, values=values)
+    assert tell_missing(panel, (LAGS,), 500, allowed=False) == []
+    assert tell_missing(holed, (LAGS,), 500, allowed=True) == ["3 missing values filled"]
+    with pytest.raises(DataError, match="history incomplete"):
+        tell_missing(holed, (LAGS,), 500, allowed=False)
+    other = LagConfig(recent=1, seasons=(), horizon=2)
+    assert tell_missing(holed, (LAGS, other), 501, allowed=True) == []  # one step of nine
+    narrow = LagConfig(recent=2, seasons=(), horizon=2)
+    with pytest.raises(DataError, match="history incomplete"):  # that a network looks at
+        tell_missing(holed, (LAGS, narrow), 501, allowed=False)
+
+
+@pytest.mark.parametrize("absent", [1, 2, 3])
+def test_P2_absent_covariates_ahead_are_listed(panel: Panel, absent: int) -> None:
+    origin = HOURS - 1  # the panel knows three steps more
+    short = panel.covariates.values.copy()
+    short[HOURS + 3 - absent :] = np.nan
+    changed = replace(panel, covariates=Covariates(("temperature", "rain"), short))
+    with pytest.raises(
+        DataError, match=r"temperature, rain at .*persist, climatology or none"
+    ) as e:
+        refuse_unknown_future(changed, origin, horizon=3)
+    assert str(e.value).count("Z") == absent
+
+
+def test_P2_beyond_the_known_steps_everything_is_lacking(panel: Panel) -> None:
+    with pytest.raises(DataError, match="temperature, rain, queue at"):
+        refuse_unknown_future(panel, HOURS - 1, horizon=4)
+
+
+def test_what_lies_ahead_is_taken_from_the_panel(panel: Panel) -> None:
+    world, local = look_ahead(panel, np.array([5, HOURS + 1]), horizon=2)
+    assert np.array_equal(world[0, :, 0], [6, 7])
+    assert world[1, 0, 0] == HOURS + 2
+    assert np.isnan(world[1, 1]).all()
+    assert np.array_equal(local[0, 1, 0], panel.local_covariates.values[0, 7])
+    assert np.isnan(local[1, 1]).all()
+
+
+def test_weather_can_be_replaced(panel: Panel) -> None:
+    origins = np.array([30, 200])
+    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
+    persisted = with_weather(question, "persist", climate)
+    assert np.array_equal(persisted.covariates[:, :, 0], [[30, 30], [200, 200]])
+    assert np.array_equal(
+        persisted.local_covariates[1, 1, 0], panel.local_covariates.values[0, 200]
+    )
+    usual = with_weather(question, "climatology", climate)
+    hour = (panel.times[31] - np.timedelta64(4, "h")).astype("datetime64[h]").astype(int) % 24
+    same_hour = panel.covariates.values[:HOURS][hour::24, 0]  # the panel begins at local midnight
+    assert usual.covariates[0, 0, 0] == pytest.approx(same_hour.mean(), rel=1e-5)
+    none = with_weather(question, "none", climate)
+    assert np.ptp(none.covariates[:, :, 0]) == 0
+
+
+def test_changes_replace_what_they_name_and_nothing_else(panel: Panel) -> None:
+    origins = np.array([30, 200, 300])
+    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    rain, queue = np.float32([7, np.nan]), np.float32([np.nan, 5])
+    changed = with_changes(question, {"rain": rain, "queue": queue})
+    assert (changed.covariates[:, 0, 1] == 7).all()
+    assert np.array_equal(changed.covariates[:, 1, 1], question.covariates[:, 1, 1])
+    assert np.array_equal(changed.covariates[..., 0], question.covariates[..., 0])
+    assert (changed.local_covariates[:, 1] == 5).all()
+    assert np.array_equal(changed.local_covariates[:, 0], question.local_covariates[:, 0])
+    assert not (question.covariates == 7).any()  # the question itself stays
+    assert changed.panel is panel
+
+
+def test_an_unknown_weather_is_refused(panel: Panel) -> None:
+    question = Question(panel, np.array([30]), *look_ahead(panel, np.array([30]), 2))
+    climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
+    unchecked = inspect.unwrap(with_weather)  # the shape checker would refuse it first
+    with pytest.raises(ConfigError, match="'sunny'"):
+        unchecked(question, "sunny", climate)
+
+
+def test_climatology_never_looks_at_held_out_steps(panel: Panel) -> None:
+    train = np.arange(HOURS) < 500
+    values = panel.covariates.values.copy()
+    values[500:] = 1e6
+    changed = replace(panel, covariates=Covariates(("temperature", "rain"), values))
+    assert np.array_equal(fit_climatology(panel, train), fit_climatology(changed, train))
+
+
+def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
+    chosen = panel.select(("p7", "p2"))
+    assert chosen.locations.ids == ("p7", "p2")
+    assert np.array_equal(chosen.values, panel.values[:, [7, 2]])
+    assert np.array_equal(
+        chosen.local_covariates.values, panel.local_covariates.values[:, :, [7, 2]]
+    )
+    rain = select_covariates(panel, ("rain",), ())
+    assert rain.local_covariates.names == ()
+    assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])

@@ -1,0 +1,102 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
+from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.intervals.online import CYCLE
+from forecaster.estimators.predictor import Answers, learn_intervals
+from forecaster.estimators.training_data import Arrays, prepare
+from forecaster.splits import Splits
+
+PANEL = small_city()
+SPLITS = Splits.by_share(PANEL, validation=0.15)
+ORIGINS = np.arange(HOURS - 131, HOURS - 2)
+RAIN = {"rain": np.array([1.0, np.nan], np.float32)}
+
+
+class Counting(Ridge):
+    """Remembers how many origins it was asked about."""
+
+    asked = 0
+
+    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+        self.asked += len(question.origins)
+        return super().answer(arrays, question)
+
+
+@pytest.fixture(scope="module")
+def fitted() -> Counting:
+    return Counting(RECIPE).fit(PANEL, SPLITS)
+
+
+@pytest.fixture
+def answers(fitted: Counting) -> Answers:
+    return fitted.answers(PANEL, "observed")
+
+
+def test_each_origin_is_answered_once_for_all_forms(fitted: Counting, answers: Answers) -> None:
+    fitted.asked = 0
+    found = answers.predict(ORIGINS)
+    before = fitted.asked - len(ORIGINS)  # whose outcomes the first corrections rest on
+    assert CYCLE <= before < 2 * CYCLE
+    assert np.array_equal(found.forecast, fitted.predict(PANEL, ORIGINS))
+    for form, online in ((found.static, False), (found.online, True)):
+        assert np.array_equal(form, fitted.predict_quantiles(PANEL, ORIGINS, online=online))
+    assert not np.array_equal(found.static, found.online)
+
+
+@pytest.mark.parametrize("later", [np.nan, 977.0, 0.0])
+def test_nothing_after_an_origin_is_seen_though_later_ones_are_asked(
+    fitted: Counting, later: float
+) -> None:
+    values = PANEL.values.copy()
+    values[ORIGINS[41] + 1 :] = later
+    blind = replace(PANEL, values=values)
+    seen = ORIGINS[[41]] if np.isnan(later) else ORIGINS[[97, 41]]  # it has a history, or not
+    here, there = fitted.predict_all(PANEL, ORIGINS), fitted.predict_all(blind, seen)
+    np.testing.assert_allclose(there.corrections[-1], here.corrections[41], rtol=1e-5)
+    np.testing.assert_allclose(there.online[-1], here.online[41], rtol=1e-5)
+
+
+def test_what_is_supposed_is_corrected_like_what_is_given(answers: Answers) -> None:
+    found = answers.predict(ORIGINS)
+    changed = answers.suppose(found, ORIGINS, RAIN)
+    assert not np.array_equal(changed.forecast[:, 0], found.forecast[:, 0])
+    assert np.array_equal(changed.forecast[:, 1], found.forecast[:, 1])  # only the first step
+    moved, apart = (changed.online - found.online), (changed.forecast - found.forecast)[:, None]
+    free = (found.online > 0) & (changed.online > 0)  # counts are cut there
+    assert free.mean() > 0.9
+    np.testing.assert_allclose(moved[free], (apart + 0 * moved)[free], atol=1e-4)
+
+
+def test_outcomes_count_in_the_weather_that_there_was(answers: Answers) -> None:
+    found = answers.predict(ORIGINS)
+    changed = answers.suppose(found, ORIGINS, {"rain": np.full(2, 97, np.float32)})
+    assert np.array_equal(changed.corrections, found.corrections)
+
+
+def test_a_run_without_quantiles_has_forecasts_alone(fitted: Counting) -> None:
+    run = fitted.run
+    assert run is not None
+    kept = {name: array for name, array in run.arrays.items() if not name.startswith("intervals.")}
+    old = Ridge.from_run(replace(run, arrays=kept, estimator="Ridge"))
+    found = old.predict_all(PANEL, ORIGINS)
+    assert np.array_equal(found.forecast, fitted.predict(PANEL, ORIGINS))
+    assert found.static.shape == found.online.shape == (len(ORIGINS), 0, 2, 5)
+    assert "q10" not in old.forecast(PANEL, f"{PANEL.times[900]}Z").columns
+
+
+def test_intervals_are_learned_from_validation_alone(fitted: Counting) -> None:
+    run = fitted.run
+    assert run is not None
+    test = SPLITS.mask("test", PANEL.clock, PANEL.times)
+    other = replace(PANEL, values=np.where(test[:, None], np.float32(977), PANEL.values))
+    one, two = (
+        learn_intervals(fitted.answer_quantiles, run, prepare(panel, SPLITS, RECIPE.lags))
+        for panel in (PANEL, other)
+    )
+    assert all(np.array_equal(one[name], two[name]) for name in one)
+    assert one["intervals.residuals"].any()

@@ -1,0 +1,110 @@
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from forecaster.config import LagConfig, Season
+from forecaster.errors import DataError
+from forecaster.estimators.registry import ESTIMATORS, find_estimator
+from forecaster.estimators.training_data import hide_steps, prepare
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import Recipe
+from forecaster.splits import Splits, history_steps
+
+HOURS, PLACES = 24 * 47, 3
+LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=1),), horizon=2)
+MakePanel = Callable[..., Panel]
+# The test period lies before validation, whose history therefore reaches into it.
+EARLY_TEST = Splits(
+    train=[("2015-10-01", "2015-10-20")],
+    validation=[("2015-11-01", "2015-11-16")],
+    test=[("2015-10-21", "2015-10-31")],
+)
+
+
+@pytest.fixture
+def panel(make_panel: MakePanel) -> Panel:
+    generator = np.random.default_rng(0)
+    return make_panel(
+        generator.poisson(13, (HOURS, PLACES)),
+        covariates=Covariates(("rain",), generator.random((HOURS + 5, 1), dtype=np.float32)),
+        local_covariates=LocalCovariates(
+            ("queue",), generator.random((1, HOURS + 5, PLACES), dtype=np.float32)
+        ),
+    )
+
+
+def test_nothing_is_known_of_a_hidden_step(panel: Panel) -> None:
+    hidden = np.zeros(HOURS, dtype=bool)
+    hidden[[7, 500]] = True
+    blind = hide_steps(panel, hidden)
+    for known, seen in (
+        (panel.values, blind.values),
+        (panel.covariates.values[:HOURS], blind.covariates.values[:HOURS]),
+        (panel.local_covariates.values[0, :HOURS], blind.local_covariates.values[0, :HOURS]),
+    ):
+        assert np.isnan(seen[hidden]).all()
+        assert np.array_equal(seen[~hidden], known[~hidden])
+    assert np.isfinite(panel.values).all()  # the caller's panel is as it was
+    assert np.array_equal(blind.covariates.values[HOURS:], panel.covariates.values[HOURS:])
+
+
+@pytest.mark.parametrize("late", [True, False])
+def test_a_lesson_holds_no_test_value_and_no_test_window(
+    panel: Panel, splits: Splits, late: bool
+) -> None:
+    chosen = splits if late else EARLY_TEST
+    lesson = prepare(panel, chosen, LAGS)
+    held_out = chosen.mask("test", panel.clock, panel.times)
+    assert np.isnan(lesson.panel.values[held_out]).all()
+    assert np.isfinite(lesson.panel.values[~held_out]).all()
+    assert len(lesson.windows.test) == 0
+    assert min(len(lesson.windows.train), len(lesson.windows.validation)) > 0
+    assert np.isfinite(lesson.whole.values).all()
+
+
+def test_a_validation_window_whose_history_is_hidden_is_not_chosen_on(panel: Panel) -> None:
+    lesson = prepare(panel, EARLY_TEST, LAGS)
+    begin = np.flatnonzero(EARLY_TEST.mask("validation", panel.clock, panel.times))[0]
+    first = lesson.windows.validation[0]
+    reach = history_steps(panel, LAGS, np.array([first - 1, first])).min(axis=1)
+    assert reach.tolist() == [begin - 1, begin]  # one step of seven is above a tenth
+
+
+def test_a_panel_without_training_windows_is_refused(panel: Panel) -> None:
+    short = Splits(
+        train=[("2015-10-01", "2015-10-02")],
+        validation=[("2015-10-05", "2015-10-20")],
+        test=[("2015-10-21", "2015-10-31")],
+    )
+    with pytest.raises(DataError, match="no window left for train"):
+        prepare(panel, short, LAGS)
+
+
+@pytest.mark.parametrize("name", sorted(ESTIMATORS))
+def test_T6_the_test_steps_may_hold_anything_and_every_byte_learned_is_the_same(
+    panel: Panel, splits: Splits, recipe: Recipe, tmp_path: Path, name: str
+) -> None:
+    for number, chosen in enumerate((splits, EARLY_TEST)):
+        held_out = np.flatnonzero(chosen.mask("test", panel.clock, panel.times))
+        content = set()
+        for fill in (None, 1e6, 0.0):
+            values, world = panel.values.copy(), panel.covariates.values.copy()
+            own = panel.local_covariates.values.copy()
+            if fill is not None:
+                values[held_out], world[held_out], own[:, held_out] = fill, -fill, fill / 7
+            if fill == 0.0:
+                values[held_out[::3]] = np.nan  # holes move no window that is learned from
+            changed = replace(
+                panel,
+                values=values,
+                covariates=Covariates(("rain",), world),
+                local_covariates=LocalCovariates(("queue",), own),
+            )
+            folder = tmp_path / f"{number} {fill}"
+            find_estimator(name)(recipe=recipe).fit(changed, chosen).save(folder)
+            content.add(next(folder.glob("arrays-*")).read_bytes())
+        assert len(content) == 1

@@ -1,0 +1,47 @@
+"""A past that is shown as if it were now."""
+
+import asyncio
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forecaster.panel.panel import Panel
+from forecaster.serve.data.live import Live, identify
+from forecaster.serve.data.replay import Replay
+from forecaster.serve.data.store import Receipt, Store
+from forecaster.serve.problems import Problem
+from tests.serve.conftest import HOURS
+
+
+def test_a_replay_brings_each_hour_when_it_is_over(whole: Panel) -> None:
+    replay = Replay(whole, HOURS, step_seconds=1e-4)
+    live = Live(replay.base, Store(None, identify(replay.base)))
+    asyncio.run(replay.feed(live))
+    assert np.array_equal(live.overlay.values(0, len(whole.values)), whole.values)
+    assert live.overlay.version == len(whole.values) - HOURS
+    live.close()
+
+
+def test_a_replay_hides_what_is_to_come(whole: Panel) -> None:
+    replay = Replay(whole, HOURS, step_seconds=1e9)
+    assert len(replay.base.values) == HOURS
+    start = int(whole.start.astype(np.int64))
+    assert replay.now() == pytest.approx(start + HOURS * 3600, abs=1)
+
+
+def test_a_refused_write_is_tried_again(whole: Panel, monkeypatch: pytest.MonkeyPatch) -> None:
+    replay = Replay(whole, len(whole.values) - 3, step_seconds=1e-4)
+    live = Live(replay.base, Store(None, identify(replay.base)))
+    write, refusals = live.write, [Problem(503, "busy", "too many"), Problem(507, "disk_full", "")]
+
+    async def refuse_first(*args: Any) -> Receipt:
+        if refusals:
+            raise refusals.pop()
+        return await write(*args)
+
+    monkeypatch.setattr(live, "write", refuse_first)
+    monkeypatch.setattr("forecaster.serve.data.replay.RETRY_SECONDS", 0.0)
+    asyncio.run(replay.feed(live))
+    assert np.array_equal(live.overlay.values(0, len(whole.values)), whole.values)
+    live.close()

@@ -1,0 +1,155 @@
+"""What is acknowledged is on disk, once; what is damaged is refused, never deleted."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from forecaster.errors import ArtifactError, RunError
+from forecaster.serve.data.store import Entry, FullError, KeyReusedError, Receipt, Store, Ticket
+
+ENTRIES: list[Entry] = [("a", 3600, 5.0), ("b", 3600, None), ("a", 7200, 0.0)]
+
+
+def content(store: Store) -> list[Entry]:
+    return sorted((row for row, _ in store.read("observations")), key=lambda row: row[:2])
+
+
+def test_what_was_written_is_there_after_a_new_start(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    receipt, _ = store.write("observations", ENTRIES, received=9_000)
+    store.close()
+    again = Store(tmp_path / "s.sqlite", "panel")
+    assert receipt == Receipt(accepted=3, revised=0, unchanged=0, data_version=1)
+    assert content(again) == sorted(ENTRIES, key=lambda entry: entry[:2])
+    assert again.version == 1
+
+
+def test_every_commit_is_synchronised(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    settings = {name: store._pragma(name) for name in ("journal_mode", "synchronous")}
+    assert settings == {"journal_mode": "wal", "synchronous": 2}  # 2: FULL, at every commit
+
+
+def test_null_is_not_zero(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    store.write("observations", [("a", 0, None)], 0)
+    receipt, _ = store.write("observations", [("a", 0, 0.0)], 0)
+    assert receipt.revised == 1
+    assert content(store) == [("a", 0, 0.0)]
+
+
+def test_a_later_value_is_a_revision(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    for value in (5.0, 5.0, 7.0, 5.0):
+        store.write("observations", [("a", 0, value)], 0)
+    (row,) = store._base.execute("SELECT value, revision FROM observations")
+    assert row == (5.0, 3)
+    assert store.version == 3
+
+
+def test_V2_the_same_key_gives_the_same_answer(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    ticket = Ticket("k-1", "digest")
+    first, repeated = store.write("observations", ENTRIES, 0, ticket)
+    store.write("observations", [("a", 3600, 8.0)], 0)
+    again, known = store.write("observations", ENTRIES, 0, ticket)
+    assert (first, repeated, known) == (again, False, True)
+    assert ("a", 3600, 8.0) in content(store)  # the retry has not taken it back
+    with pytest.raises(KeyReusedError):
+        store.write("observations", ENTRIES, 0, Ticket("k-1", "another"))
+
+
+def test_keys_are_forgotten_after_a_week(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    store.write("observations", ENTRIES, 0, Ticket("old", "digest"))
+    store.write("observations", ENTRIES, 8 * 24 * 3600, Ticket("new", "digest"))
+    assert [key for (key,) in store._base.execute("SELECT key FROM keys")] == ["new"]
+
+
+@given(st.permutations([(name, 3600 * step, float(step)) for name in "abc" for step in range(5)]))
+def test_V3_any_order_gives_the_same_state(order: list[Entry]) -> None:
+    store = Store(None, "panel")
+    for first in range(0, len(order), 4):
+        store.write("observations", order[first : first + 4], 0)
+    assert content(store) == sorted(order)
+    store.close()
+
+
+def test_V15_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    store.write("observations", ENTRIES, 0)
+    pages = store._pragma("page_count")
+    store._base.execute(f"PRAGMA max_page_count = {pages}")
+    many: list[Entry] = [(f"location {i}", 0, 1.0) for i in range(5_000)]
+    with pytest.raises(FullError):
+        store.write("observations", many, 0)
+    assert len(content(store)) == 3
+    assert store.version == 1
+    store._base.execute("PRAGMA max_page_count = 100000")
+    receipt, _ = store.write("observations", many, 0)
+    assert receipt.accepted == 5_000
+
+
+def test_V16_a_damaged_file_is_refused_with_advice_and_kept(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    store = Store(path, "panel")
+    store.write("observations", [(f"l{i}", 0, float(i)) for i in range(2_000)], 0)
+    store.close()
+    whole = path.read_bytes()
+    for place in range(0, len(whole), 4096):  # the head of every page, which decides its meaning
+        damaged = bytearray(whole)
+        damaged[place : place + 64] = bytes(64)
+        path.write_bytes(damaged)
+        with pytest.raises(ArtifactError, match=r"damaged|not a store|another panel") as refusal:
+            Store(path, "panel")
+        assert path.read_bytes() == bytes(damaged)
+        assert str(path) in str(refusal.value)
+
+
+def test_V16_a_second_service_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    with pytest.raises(RunError, match="another service uses it"):
+        Store(tmp_path / "s.sqlite", "panel")
+    store.close()
+    Store(tmp_path / "s.sqlite", "panel").close()
+
+
+@pytest.mark.parametrize("mode", ["DELETE", "WAL"])
+def test_a_file_of_another_program_is_left_as_it_was(tmp_path: Path, mode: str) -> None:
+    path = tmp_path / "foreign.sqlite"
+    foreign = sqlite3.connect(path, isolation_level=None)
+    foreign.execute(f"PRAGMA journal_mode = {mode}")
+    foreign.execute("CREATE TABLE t (x)")
+    foreign.close()
+    before = path.read_bytes()
+    with pytest.raises(ArtifactError, match="not a store of this program"):
+        Store(path, "panel")
+    assert path.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_an_empty_file_that_another_program_has_marked_is_refused(tmp_path: Path) -> None:
+    foreign = sqlite3.connect(tmp_path / "foreign.sqlite", isolation_level=None)
+    foreign.execute("PRAGMA application_id = 7")
+    foreign.close()
+    with pytest.raises(ArtifactError, match="not a store of this program"):
+        Store(tmp_path / "foreign.sqlite", "panel")
+
+
+def test_another_file_or_panel_is_refused(tmp_path: Path) -> None:
+    with sqlite3.connect(tmp_path / "foreign.sqlite") as foreign:
+        foreign.execute("CREATE TABLE t (x)")
+    foreign.close()
+    with pytest.raises(ArtifactError, match="not a store of this program"):
+        Store(tmp_path / "foreign.sqlite", "panel")
+    Store(tmp_path / "s.sqlite", "panel").close()
+    with pytest.raises(ArtifactError, match="another panel"):
+        Store(tmp_path / "s.sqlite", "other")
+    with pytest.raises(RunError, match="cannot be opened"):
+        Store(tmp_path / "no" / "s.sqlite", "panel")
+    (tmp_path / "text.sqlite").write_text("these are no observations at all" * 99)
+    with pytest.raises(ArtifactError, match="damaged"):
+        Store(tmp_path / "text.sqlite", "panel")

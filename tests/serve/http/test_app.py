@@ -1,0 +1,155 @@
+"""The application as a whole: its document, its page, its health, its figures."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from fastapi import FastAPI
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from schemathesis.checks import not_a_server_error
+from schemathesis.generation import GenerationMode
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    negative_data_rejection,
+    response_schema_conformance,
+    status_code_conformance,
+    unsupported_method,
+)
+
+from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.http.app import _live
+from forecaster.serve.http.assets import load_assets
+from tests.serve.asking import TOKEN
+from tests.serve.conftest import Hands, Running
+
+REJECTED = {"expected-statuses": ["4xx", "5xx"]}  # not all of 4xx are known to it, as is 414
+CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": REJECTED}})
+CHECKS = [
+    not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_schema_conformance,
+    negative_data_rejection,
+    unsupported_method,
+]
+
+
+@pytest.mark.slow
+def test_V4_whatever_the_document_allows_is_answered_as_it_says(
+    service: Running, rounds: Callable[[int, int], int]
+) -> None:
+    """Ten thousand requests in torture: no 5xx, and all answers conform to the document."""
+    url = f"http://127.0.0.1:{service.port}/v1/openapi.json"
+    schema = schemathesis.openapi.from_url(url, config=CONFIG)
+    sent, wanted = 0, rounds(40, 10_000)
+
+    def check(case: schemathesis.Case) -> None:
+        nonlocal sent
+        sent += 1
+        case.call_and_validate(checks=CHECKS, headers={"Authorization": f"Bearer {TOKEN}"})
+
+    while sent < wanted:  # again where there is not much that could be sent
+        for result in schema.get_all_operations():
+            try_out(result.ok(), rounds(6, 1_000), check)
+
+
+def try_out(
+    operation: schemathesis.APIOperation,
+    count: int,
+    check: Callable[[schemathesis.Case], None],
+) -> None:
+    """Check a number of requests, as the document wants them and otherwise."""
+    cases = st.one_of(operation.as_strategy(), operation.as_strategy(GenerationMode.NEGATIVE))
+    calm = settings(
+        max_examples=count, database=None, deadline=None, suppress_health_check=list(HealthCheck)
+    )
+    calm(given(case=cases)(check))()
+
+
+def test_the_document_names_every_endpoint(service: Running) -> None:
+    document = service.get("/v1/openapi.json").json
+    assert set(document["paths"]) == {
+        "/v1/locations", "/v1/graph", "/v1/forecast", "/v1/history", "/v1/accuracy",
+        "/v1/explanation", "/v1/observations", "/v1/covariates", "/livez", "/readyz", "/metrics",
+    }  # fmt: skip
+    assert "ProblemDetails" in document["components"]["schemas"]
+
+
+def test_problems_have_one_form(service: Running) -> None:
+    for method, path, status in (
+        ("GET", "/nowhere", 404),
+        ("DELETE", "/v1/forecast", 405),
+        ("GET", "/v1/observations", 405),
+        ("GET", "/v1/history?hours=x", 422),
+        ("POST", "/v1/observations", 401),
+        ("GET", "/page/none.js", 404),
+    ):
+        reply = service.send(method, path, None)
+        assert reply.status == status
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert list(reply.json) == ["type", "title", "status", "detail", "code", "id"]
+        assert reply.json["id"] == reply.headers["x-request-id"]
+
+
+def test_the_page_is_served_by_name_alone(service: Running) -> None:
+    assets = load_assets()
+    assert service.get("/").body == assets["index.html"].body
+    for name, asset in assets.items():
+        reply = service.get(f"/page/{name}")
+        assert (reply.status, reply.body) == (200, asset.body)
+        assert reply.headers["content-type"].startswith(asset.media_type)
+        again = service.get(f"/page/{name}", If_None_Match=reply.headers["etag"])
+        assert again.status == 304
+
+
+def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands) -> None:
+    service.get("/v1/forecast")
+    clock.pass_hours(1)
+    lines = service.get("/metrics").body.decode().splitlines()
+    values = dict(line.rsplit(" ", 1) for line in lines if not line.startswith("#"))
+    assert all(float(value) >= 0 for value in values.values())
+    label = '{method="GET",route="/v1/forecast",status="200"}'
+    assert values[f"forecaster_requests_total{label}"] == "1"
+    assert values["forecaster_data_age_seconds"] == "3660"
+    assert values["forecaster_ready"] == "1"
+    assert (
+        values['forecaster_request_seconds_bucket{le="+Inf"}']
+        == values["forecaster_request_seconds_count"]
+    )
+
+
+def test_unlikely_bytes_anywhere_are_no_fault_of_ours(service: Running) -> None:
+    @settings(max_examples=30, deadline=None)
+    @given(st.text(max_size=40), st.text(max_size=40))
+    def ask(name: str, value: str) -> None:
+        for path in ("/v1/forecast", "/v1/history", "/page/" + quote(name, safe="")):
+            reply = service.get(f"{path}?{quote(name)}={quote(value)}")
+            assert reply.status < 500
+            if reply.headers["content-type"] == "application/problem+json":
+                json.loads(reply.body)
+
+    ask()
+
+
+def test_a_feed_that_failed_does_not_keep_the_service_from_ending(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def fail(_: object) -> None:
+        raise RuntimeError("no more to come")
+
+    async def live() -> None:
+        app = FastAPI()
+        app.state.engine = engine
+        async with _live(app):
+            await asyncio.sleep(0.01)
+
+    closed: list[bool] = []
+    monkeypatch.setattr(engine, "feeder", fail)
+    monkeypatch.setattr(engine, "close", lambda: closed.append(True))
+    asyncio.run(live())
+    assert closed == [True]
+    assert "no more to come" in caplog.text
