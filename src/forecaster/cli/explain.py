@@ -6,9 +6,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel, tell_last_step
-from forecaster.cli.options import At, Json
+from forecaster.cli import terminal
+from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
@@ -61,7 +60,7 @@ def _write(found: "Explanation", path: Path) -> None:
         figure = draw_why(found)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
-    screen.say(f"why: {path}")
+    terminal.say(f"why: {path}")
 
 
 def _print(found: "Explanation") -> None:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
+from forecaster.cli import terminal
 from forecaster.cli.options import (
     Country,
     Data,
@@ -19,6 +18,7 @@ from forecaster.cli.options import (
     Out,
     Twice,
     Zone,
+    open_panel,
 )
 from forecaster.errors import ConfigError, count_of
 
@@ -126,7 +126,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
     if step_minutes is None:
         step_minutes = guess_step(file, columns)
-        screen.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
+        terminal.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
@@ -206,7 +206,7 @@ def nyc_taxi(
 
     source = NYC_TAXI.at(host) if host else NYC_TAXI
     wanted = parse_months(months)
-    with screen.stages() as (say, advance):
+    with terminal.stages() as (say, advance):
         paths = download_months(source, wanted, to, progress=advance, say=say)
     print(f"{count_of(len(paths), 'file')} in {to}")
 
@@ -232,8 +232,8 @@ def _build(recipe: "Recipe", sources: "Sources", out: Path, engine: Engine, as_j
     from forecaster.ingest.build import build_panel
 
     size = sum(path.stat().st_size for path in sources.values if path.is_file())
-    screen.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
-    with screen.stages(size) as (say, advance):
+    terminal.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
+    with terminal.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)
         say("writing the panel")
         saved = panel.save(out, recipe)

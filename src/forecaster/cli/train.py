@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
-from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
+from forecaster.cli import terminal
+from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings, open_panel
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.recipe import read_recipe
     from forecaster.training.distributed import is_first_process
 
-    screen.MODE.quiet |= not is_first_process()
+    terminal.MODE.quiet |= not is_first_process()
     rules = with_settings(read_recipe(recipe), settings or [])
     tell_departures(model, rules)
     ground = Ground(
@@ -53,14 +52,14 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         data=data,
     )
     with ExitStack() as shown:
-        say, bar = shown.enter_context(screen.training())
+        say, bar = shown.enter_context(terminal.training())
         watch = bar if tensorboard is None else _with_board(bar, tensorboard, shown)
         trained = train_run(model, rules, out, ground, say, watch)
     if not is_first_process():
         return
     known = _describe(trained.estimator, out)
     if trained.already:
-        screen.say(f"{out}: trained already; nothing is left to do")
+        terminal.say(f"{out}: trained already; nothing is left to do")
     if not trained.already or not (out / CURVES).exists():
         _write_curves(known["epochs"], out / CURVES)
     if as_json:
@@ -74,7 +73,7 @@ def tell_departures(name: str, recipe: "Recipe") -> None:
     own = recipe.departures()
     if own and name.startswith("Forecaster"):
         message = f"{name}: preset {recipe.preset}, but for what the recipe says itself"
-        screen.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
+        terminal.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
 
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
@@ -153,4 +152,4 @@ def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
         print(f"no picture: {lacking}", file=sys.stderr)
         return
     replace_file(path, bytes_writer(picture))
-    screen.say(f"learning curves: {path}")
+    terminal.say(f"learning curves: {path}")

@@ -154,7 +154,7 @@ def test_W2_pauses_double_with_jitter_and_heed_the_service(tab: Callable[..., An
     page = tab()
     pauses = page.evaluate(
         """async () => {
-          const { pause } = await import("/page/poll.js");
+          const { pause } = await import("/page/data/polling.js");
           const after = (chance) => [1, 2, 3, 20].map((n) => pause(n, 15, 0, () => chance));
           return [after(0), after(1), [pause(1, 15, 120, () => 0)]];
         }"""

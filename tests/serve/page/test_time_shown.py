@@ -66,5 +66,5 @@ TIMES = {
 
 def test_W4_times_are_read_as_they_are_written(tab: Callable[..., Any]) -> None:
     page = tab(timezone_id="Pacific/Auckland")
-    read = "async (texts) => texts.map((await import('/page/time.js')).momentOf)"
+    read = "async (texts) => texts.map((await import('/page/format.js')).momentOf)"
     assert page.evaluate(read, list(TIMES)) == list(TIMES.values())

@@ -1,6 +1,7 @@
 // How good the forecasts of the last days were, measured on what happened since.
 
-import { byId, countText, element, figure, numberText, percentText } from "./words.js";
+import { byId, element, figure } from "./dom.js";
+import { countText, numberText, percentText } from "./format.js";
 
 export function showAccuracy(told) {
   if (!Number.isFinite(told?.rmse)) {

@@ -1,6 +1,6 @@
 // What people press, slide and type.
 
-import { byId } from "./words.js";
+import { byId } from "./dom.js";
 
 const PLAY_MS = 1500;
 

@@ -1,8 +1,8 @@
 // The places as a list: the largest expected changes first, or those that a search finds. It says
 // in words all that the map shows, and is the way through it by keyboard.
 
-import { barRow, kindOf } from "./bars.js";
-import { byId, countText, element, numberText, signedText } from "./words.js";
+import { barRow, byId, element, kindOf } from "./dom.js";
+import { countText, numberText, signedText } from "./format.js";
 
 const ROWS = 60; // as many as anybody reads; the search finds the others
 

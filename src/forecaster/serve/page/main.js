@@ -1,19 +1,27 @@
 // Ties the parts together: one state, one place that changes it.
 
-import { ask, lastOnly } from "./api.js";
-import { readForecast } from "./answers.js";
 import { accuracyAway, showAccuracy } from "./accuracy.js";
-import { showCity, showLegend, showLink, showRuler, showSteps, showTip, showTotals, showWhen } from "./around.js";
-import { loadCity } from "./city.js";
 import { listen } from "./controls.js";
-import { encode } from "./encode.js";
+import { Poll } from "./data/polling.js";
+import { ask, lastOnly } from "./data/requests.js";
+import { loadCity, readForecast } from "./data/responses.js";
+import { ageSeconds, judge, lastFrom } from "./data/status.js";
+import { byId } from "./dom.js";
+import { ageOf, momentOf } from "./format.js";
 import { List } from "./list.js";
-import { PlaceMap } from "./map.js";
-import { PlacePanel } from "./place.js";
-import { Poll } from "./poll.js";
-import { ageSeconds, judge, lastFrom } from "./state.js";
-import { ageOf, momentOf } from "./time.js";
-import { byId } from "./words.js";
+import { PlacePanel } from "./location/panel.js";
+import {
+  showCity,
+  showLegend,
+  showLink,
+  showRuler,
+  showSteps,
+  showTip,
+  showTotals,
+  showWhen,
+} from "./map/annotations.js";
+import { PlaceMap } from "./map/map.js";
+import { encode } from "./map/scales.js";
 
 const state = {
   city: null,

@@ -1,14 +1,12 @@
-"""Using models: demo and forecast."""
+"""Forecasts from a saved estimator: forecast."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel, tell_last_step, write_checkup
-from forecaster.cli.options import At, Json, Weather
-from forecaster.cli.report import write_report
+from forecaster.cli import terminal
+from forecaster.cli.options import At, Json, Weather, open_panel, tell_last_step
 from forecaster.errors import ConfigError, count_of, need_extra
 
 if TYPE_CHECKING:
@@ -17,25 +15,6 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 MAPS = (".png", ".svg")
-
-
-def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
-) -> None:
-    """Show the whole path on a built-in city: trips, panel, graph, models, their errors."""
-    from forecaster.pipeline.demo import run_demo
-
-    with screen.training() as (say, watch):
-        made = run_demo(out, say, watch)
-    screen.print_checkup("a city with known truth", made.checkup)
-    print(f"\nthe city's own dependencies: {made.city}\n{made.windows}\n")
-    rows = made.comparison.tested
-    reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
-    screen.print_reports(reports, made.floor.tolist())
-    print("\n".join(["", *made.comparison.verdict]))
-    checkup = write_checkup(out, "A city with known truth", made.panel, made.checkup)
-    if checkup is not None:  # else it has said which extra is lacking
-        print(f"\nThe checkup of the panel lies in {checkup}, the report in {write_report(out)}")
 
 
 def forecast(  # noqa: PLR0913, PLR0917 (one option each)
@@ -84,7 +63,7 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
         table = add_areas(table, areas, estimator, data, weather, what_if)
     if out is not None:
         write_forecast(table, data, out)
-        screen.say(f"{count_of(len(table), 'row')} in {out}")
+        terminal.say(f"{count_of(len(table), 'row')} in {out}")
     elif as_json:
         print(table.to_json(orient="records", date_format="iso"))
     else:
@@ -111,4 +90,4 @@ def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
     figure = draw_change(panel.locations, ordered[0], abs(ordered[1]), "difference per step")
     drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
     replace_file(path, bytes_writer(drawn))
-    screen.say(f"the map of the difference in {path}")
+    terminal.say(f"the map of the difference in {path}")

@@ -1,23 +1,20 @@
-"""Looking at artifacts: check and doctor."""
+"""Verifying artifacts: check."""
 
 import json
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.cli import screen
+from forecaster.cli import terminal
 from forecaster.cli.options import Json
-from forecaster.errors import ArtifactError, ConfigError, Faults, count_of
+from forecaster.errors import ArtifactError, Faults, count_of
 
 if TYPE_CHECKING:
-    from forecaster.panel.panel import Panel
     from forecaster.publish.manifest import Manifest
     from forecaster.report.doctor.checkup import Checkup
 
 BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimates
-VALUES_PER_SECOND = 10e6  # examining, measured on one core
 
 
 def check(
@@ -54,8 +51,8 @@ def _check_one(folder: Path) -> dict[str, Any]:
 
     manifest = read_manifest(folder)
     size = sum(file.size for file in manifest.files.values())
-    screen.announce(size / BYTES_PER_SECOND, 0, f"verifying {folder}")
-    with screen.progress(f"verifying {folder.name}", size) as advance:
+    terminal.announce(size / BYTES_PER_SECOND, 0, f"verifying {folder}")
+    with terminal.progress(f"verifying {folder.name}", size) as advance:
         verify_files(folder, manifest, advance)
     report: dict[str, Any] = {
         "path": str(folder),

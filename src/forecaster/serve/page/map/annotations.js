@@ -1,9 +1,21 @@
 // What stands around the map: when, how much in all, what the colours mean, how far a kilometre is.
 
-import { gridKm } from "./ground.js";
-import { changeOf } from "./list.js";
-import { clockOf, dayOf, momentOf, offsetOf, perStep, spanOf } from "./time.js";
-import { byId, countText, element, figure, NONE, numberText, percentText, signedText } from "./words.js";
+import { byId, element, figure } from "../dom.js";
+import {
+  clockOf,
+  countText,
+  dayOf,
+  momentOf,
+  NONE,
+  numberText,
+  offsetOf,
+  percentText,
+  perStep,
+  signedText,
+  spanOf,
+} from "../format.js";
+import { changeOf } from "../list.js";
+import { gridKm } from "./painting.js";
 
 const STOPS = 8; // labels under the slider
 

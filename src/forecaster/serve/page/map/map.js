@@ -1,8 +1,7 @@
 // The map: ground below, dots above. A dot's size is the level, its colour what is asked for.
 
-import { makeGlow, paintDots, paintLinks, paintRing } from "./dots.js";
-import { paintGround } from "./ground.js";
-import { View } from "./view.js";
+import { makeGlow, paintDots, paintGround, paintLinks, paintRing } from "./painting.js";
+import { View } from "./viewport.js";
 
 const REACH = 14; // pixels around a dot that count as the dot
 const GLIDE_MS = 380;

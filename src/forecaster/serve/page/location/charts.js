@@ -1,10 +1,11 @@
 // One place over time: a bar per observed step, a line with its band for what is expected.
 // Every step has its own slot, so the day of a clock change has 23 or 25 bars.
 
-import { clockOf, dayOf, hourOf, momentOf } from "./time.js";
-import { element, numberText } from "./words.js";
-import { range } from "./layout.js";
-import { roundUp } from "./scale.js";
+import { element } from "../dom.js";
+import { clockOf, dayOf, hourOf, momentOf, numberText } from "../format.js";
+import { lookBack } from "./series.js";
+import { range } from "../map/projection.js";
+import { roundUp } from "../map/scales.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const [HEIGHT, TOP, BOTTOM, LEFT] = [190, 12, 34, 34];
@@ -142,4 +143,79 @@ export function describe({ ds_local: time, value, step, expected, low, high, bef
   if (step !== undefined && Number.isFinite(low)) add("likely", `${numberText(low)} to ${numberText(high)}`);
   if (Number.isFinite(before)) add("a week before", numberText(before));
   return rows;
+}
+
+// What a chart shows, for those who would rather read or hear it.
+
+export function tableOf(points) {
+  const heads = row("th", ["time", "observed", "expected", "likely range"]);
+  return element("table", "", heads, ...points.toReversed().map((point) => row("td", cells(point))));
+}
+
+function cells({ ds_local: time, value, step, expected, low, high }) {
+  const observed = [momentOf(time), numberText(value)];
+  if (step === undefined) return [...observed, "", ""];
+  return [...observed, numberText(expected), rangeText(low, high)];
+}
+
+export function rangeText(low, high) {
+  return Number.isFinite(low) ? `${numberText(low)} to ${numberText(high)}` : "";
+}
+
+function row(tag, texts) {
+  return element("tr", "", ...texts.map((text) => element(tag, "", text)));
+}
+
+// The coming hours beside the same hours of earlier weeks: grey dots, paler the longer ago.
+
+export const WEEKS = 4;
+
+export function showWeeks(node, history, { steps }, row, chosen) {
+  const before = lookBack(history);
+  const rows = steps.map(({ ds_local: time }, k) => ({
+    time,
+    past: Array.from({ length: WEEKS }, (_, i) => before(time, 7 * (i + 1))),
+    expected: row?.expected[k],
+    low: row?.low?.[k],
+    high: row?.high?.[k],
+  }));
+  const scale = scaleOf(rows.flatMap(({ past, expected, low, high }) => [...past, expected, low, high]));
+  node.replaceChildren(...rows.map((week, k) => weekRow(week, scale, k === chosen)));
+}
+
+function scaleOf(values) {
+  const known = values.filter(Number.isFinite);
+  const top = Math.max(...known, 1e-9);
+  const bottom = Math.min(...known, 0);
+  return (value) => (100 * (value - bottom)) / (top - bottom);
+}
+
+function weekRow(week, scale, chosen) {
+  const clock = element("span", "", clockOf(week.time));
+  const expected = element("b", "", numberText(week.expected));
+  const node = element("div", chosen ? "week chosen" : "week", clock, trackOf(week, scale), expected);
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", describeWeek(week));
+  return node;
+}
+
+function trackOf({ past, expected, low, high }, scale) {
+  const track = element("div", "track");
+  const add = (className, value, width) => {
+    if (!Number.isFinite(value)) return;
+    const mark = element("i", className);
+    mark.style.left = `${scale(value)}%`;
+    if (width !== undefined) mark.style.width = `${width}%`;
+    track.append(mark);
+  };
+  add("band", low, scale(high) - scale(low));
+  past.forEach((value, i) => add(`past w${i + 1}`, value));
+  add("expected", expected);
+  return track;
+}
+
+function describeWeek({ time, past, expected }) {
+  const before = past.map(numberText).join(", ");
+  const now = `${dayOf(time)} ${clockOf(time)}: expected ${numberText(expected)}`;
+  return `${now}; 1 to ${past.length} weeks before ${before}`;
 }

@@ -8,9 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
-from forecaster.cli.options import Json
+from forecaster.cli import terminal
+from forecaster.cli.options import Json, open_panel
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
@@ -78,9 +77,9 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         check_export(data.locations, path)
     if rules.graph.kind == "lasso":
         cost = estimate(len(data.locations), len(data.values))
-        screen.announce(cost.seconds, cost.memory_bytes, "the graph")
+        terminal.announce(cost.seconds, cost.memory_bytes, "the graph")
     begin = time.perf_counter()
-    with screen.stages() as (say, _):
+    with terminal.stages() as (say, _):
         learned = learn_graph(
             data,
             Splits.from_config(data, rules.splits),
@@ -162,4 +161,4 @@ def _write_figures(graph: "DependencyGraph", folder: Path) -> None:
         return
     for name, picture in pictures.items():
         replace_file(folder / f"{name}.png", bytes_writer(picture))
-    screen.say(f"pictures: {folder} ({', '.join(pictures)})")
+    terminal.say(f"pictures: {folder} ({', '.join(pictures)})")

@@ -1,6 +1,6 @@
 // One way to ask the service: a deadline on every question, and errors that say what happened.
 
-import { Malformed } from "./answers.js";
+import { Malformed } from "./responses.js";
 
 const DEADLINE_MS = 10_000;
 

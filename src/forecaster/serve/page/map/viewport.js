@@ -1,6 +1,6 @@
 // Which part of the ground is on the screen: pan, zoom, pinch.
 
-import { range, SHORE } from "./layout.js";
+import { range, SHORE } from "./projection.js";
 
 const CLOSEST = 60; // times the view that shows all
 const MARGIN = 0.96; // of the screen for all places and their shore

@@ -1,6 +1,8 @@
 // What the service answered, checked before anything is shown: half an answer is none.
 
-import { isTime } from "./time.js";
+import { ask } from "./requests.js";
+import { isTime } from "../format.js";
+import { layOut } from "../map/projection.js";
 
 export class Malformed extends Error {}
 
@@ -94,4 +96,24 @@ export function readExplanation(body, length) {
   need(Array.isArray(body.city_wide.places), "reasons");
   need(typeof body.step === "string" && typeof body.shares_by === "string", "words for its reasons");
   return body;
+}
+
+// The city of a run: its places, where they stand, what each depends on.
+
+export async function loadCity() {
+  const [places, graph] = await Promise.all([ask("v1/locations"), ask("v1/graph")]);
+  const city = readPlaces(places.body);
+  city.places.forEach((place, index) => {
+    Object.assign(place, { index, sought: `${place.name} ${place.id}`.toLowerCase() });
+  });
+  const byId = new Map(city.places.map((place) => [place.id, place]));
+  const neighbours = resolve(readGraph(graph.body), byId);
+  return { ...city, byId, neighbours, layout: layOut(city.places) };
+}
+
+// Ids become places; an edge to a place that nobody knows is left out.
+function resolve(neighbours, byId) {
+  const known = (edges) =>
+    edges.map((edge) => ({ ...edge, place: byId.get(edge.id) })).filter(({ place }) => place);
+  return new Map([...neighbours].map(([id, edges]) => [id, known(edges)]));
 }

@@ -1,4 +1,4 @@
-"""Comparing models: evaluate and run."""
+"""Comparing models: evaluate, run and report."""
 
 import json
 import shlex
@@ -10,11 +10,10 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, get_args
 
 import typer
 
-from forecaster.cli import screen
+from forecaster.cli import terminal
 from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
-from forecaster.cli.report import write_report
 from forecaster.cli.train import tell_departures, with_settings
-from forecaster.errors import ConfigError, RunError
+from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
@@ -130,7 +129,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         rules, data = read_recipe(what), data or what.parent
     rules = with_settings(rules, settings or [])
     if is_table:
-        screen.say(f"the recipe guessed for {what}:\n\n{_short(rules)}")
+        terminal.say(f"the recipe guessed for {what}:\n\n{_short(rules)}")
     place = out or Path(what.stem)
     _compare(
         rules,
@@ -142,12 +141,51 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     _report(place)
 
 
+def report(
+    comparison: Annotated[
+        Path, typer.Argument(help="The folder of `evaluate` or `run`, or one of its table.json.")
+    ],
+    panel: Annotated[
+        Path | None, typer.Option(help="The folder of its panel; else COMPARISON/panel.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for the figures; else COMPARISON/figures.")
+    ] = None,
+) -> None:
+    """Write one page about a comparison, and its figures as PNG and SVG."""
+    print(write_report(comparison, panel, figures))
+
+
+def write_report(comparison: Path, panel: Path | None = None, figures: Path | None = None) -> Path:
+    """Write the page and the figures of a comparison; return the path of the page."""
+    for module in ("jinja2", "matplotlib"):  # what is lacking is said before anything is done
+        need_extra(module, extra="report")
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.comparison import make_sections
+    from forecaster.report.material import read_material
+    from forecaster.report.page import render_comparison
+
+    with terminal.stages() as (say, _):
+        say("reading the comparison")
+        material = read_material(comparison, panel)
+        sections = make_sections(material, say)
+        say("writing the page and the figures")
+        folder = figures or material.folder / f"figures{material.suffix}"
+        for picture in (one for section in sections for one in section.pictures):
+            replace_file(folder / f"{picture.name}.svg", bytes_writer(picture.svg))
+            replace_file(folder / f"{picture.name}.png", bytes_writer(picture.png))
+        page = material.folder / f"report{material.suffix}.html"
+        replace_file(page, bytes_writer(render_comparison(material, sections).encode()))
+    terminal.say(f"figures: {folder}")
+    return page
+
+
 def _report(folder: Path) -> None:
     """Write the page about a comparison; without the extra say in one line what is lacking."""
     try:
-        screen.say(f"report: {write_report(folder)}")
+        terminal.say(f"report: {write_report(folder)}")
     except ConfigError as lacking:
-        screen.say(f"no report: {lacking}")
+        terminal.say(f"no report: {lacking}")
 
 
 @dataclass(frozen=True)
@@ -174,7 +212,7 @@ def _compare(
     for entry in entries:
         if entry.of is None:
             tell_departures(entry.name, entry.recipe)
-    with screen.training() as (say, watch):
+    with terminal.training() as (say, watch):
         folder = place.panel or make_panel(out, rules, place.data, say)
         if not _is_same(place.recipe, out / RECIPE):
             # As it was given: a row of another preset fills in what is left out.
@@ -185,14 +223,14 @@ def _compare(
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{again}\n".encode()))
         comparison = evaluate_entries(entries, study, place.jobs, say, watch)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
-    screen.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
+    terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
     if best is None:
         _refuse_short(study)
         raise RunError(f"no model could be tested; {out / 'table.md'} says why")
     if best.runs:
         run = out / next(iter(best.runs.values()))
-        screen.say(
+        terminal.say(
             f"`forecaster forecast {run} --panel {folder} --at …` forecasts with {best.name}"
         )
 
@@ -230,10 +268,10 @@ def _guess(path: Path, timezone: str | None, country: str | None) -> "Recipe":
     if not path.is_file():
         raise ConfigError(f"{path}: there is no such file; give a recipe or a table")
     if timezone is None:
-        screen.say("no --timezone: times without an offset are taken to be UTC")
+        terminal.say("no --timezone: times without an offset are taken to be UTC")
     recipe = guess_recipe(path, timezone, country)
     if timezone not in (None, recipe.panel.timezone):
-        screen.say(f"steps of days and no offsets: taken to be of UTC, not of {timezone}")
+        terminal.say(f"steps of days and no offsets: taken to be of UTC, not of {timezone}")
     return recipe
 
 

@@ -1,6 +1,8 @@
 // Colours that people with any colour vision tell apart: lightness for levels (viridis in the dark),
 // blue to orange for changes. The end that means "much" is the one that stands out from the ground.
 
+import { changeOf } from "../list.js";
+
 const DARK_LEVEL = ["#414487", "#2f6b8e", "#21918c", "#35b779", "#7ad151", "#bddf26", "#fde725"];
 const DARK_CHANGE = ["#4aa8ff", "#3c74ad", "#46525e", "#b0713a", "#ff9d42"];
 const LIGHT_LEVEL = ["#cfe3b4", "#8fd0a0", "#45b5a5", "#2a8fa6", "#2b6799", "#34408a", "#3b1a6b"];
@@ -57,4 +59,24 @@ export function changeScale(values) {
   const max = roundUp(nearMax(values.map((value) => (value === null ? null : Math.abs(value)))) || 1);
   const root = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / max);
   return { at: (value) => 0.5 + 0.5 * root(value), ticks: [-max, 0, max], max };
+}
+
+// Numbers as sizes and colours, for all places at once.
+
+// Scales span all steps, so that a dot that grows along the slider has grown.
+export function encode({ forecast, city, step, colour, basis }, dark) {
+  const rows = city.places.map(({ id }) => forecast.rows.get(id));
+  const everyStep = (valueOf) => rows.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k)));
+  const levelOf = (row, k) => row?.expected[k] ?? null;
+  const shiftOf = (row, k) => changeOf(row, k, basis);
+  const level = levelScale(everyStep(levelOf), city.kind);
+  const sizes = rows.map((row) => shareOf(level, levelOf(row, step)));
+  const colours = palette(colour, dark);
+  if (colour === "level") return { sizes, shades: sizes, colours, scale: level };
+  const shift = changeScale(everyStep(shiftOf));
+  return { sizes, shades: rows.map((row) => shareOf(shift, shiftOf(row, step))), colours, scale: shift };
+}
+
+function shareOf(scale, value) {
+  return value === null ? null : scale.at(value);
 }

@@ -1,6 +1,6 @@
 // The history of a place and its forecast as one row of time.
 
-import { earlier, offsetOf, wallOf } from "./time.js";
+import { earlier, offsetOf, wallOf } from "../format.js";
 
 // A function from a time and days back to what was observed at that reading of the clock. An hour
 // that the clock shows twice is found by its offset first.

@@ -1,16 +1,13 @@
 // One place: what is expected, what was, what it depends on, and why.
 
-import { ask, lastOnly } from "./api.js";
-import { readExplanation, readHistory } from "./answers.js";
-import { barRow } from "./bars.js";
-import { drawChart } from "./chart.js";
-import { changeOf } from "./list.js";
+import { ask, lastOnly } from "../data/requests.js";
+import { readExplanation, readHistory } from "../data/responses.js";
+import { barRow, byId, element, figure } from "../dom.js";
+import { clockOf, numberText, offsetOf, percentText, signedText } from "../format.js";
+import { changeOf } from "../list.js";
+import { drawChart, rangeText, showWeeks, tableOf, WEEKS } from "./charts.js";
+import { showWhy } from "./explanation.js";
 import { joinSeries } from "./series.js";
-import { rangeText, tableOf } from "./table.js";
-import { clockOf, offsetOf } from "./time.js";
-import { showWeeks, WEEKS } from "./weeks.js";
-import { showWhy } from "./why.js";
-import { byId, element, figure, numberText, percentText, signedText } from "./words.js";
 
 const HOURS = 24 * 7 * WEEKS + 24; // of history: one day more, for a clock that changed
 const NEIGHBOURS = 8;

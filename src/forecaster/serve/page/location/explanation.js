@@ -2,9 +2,8 @@
 // may be an hour or a day, and not every network has attention. What came through the whole city
 // at once is no place's doing, and stands apart.
 
-import { barRow, kindOf } from "./bars.js";
-import { clockOf, dayOf } from "./time.js";
-import { element, numberText, percentText, signedText } from "./words.js";
+import { barRow, element, kindOf } from "../dom.js";
+import { clockOf, dayOf, numberText, percentText, signedText } from "../format.js";
 
 const SHOWN = 5;
 

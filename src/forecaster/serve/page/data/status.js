@@ -1,6 +1,6 @@
 // Whether what is on the screen may be called current. Old numbers are never shown as new.
 
-import { ageOf, clockOf, dayOf } from "./time.js";
+import { ageOf, clockOf, dayOf } from "../format.js";
 
 const SILENCE = 3; // intervals without a word after which nothing is sure (a laptop that slept)
 
