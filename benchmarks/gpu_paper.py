@@ -14,8 +14,8 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import GraphConfig, LagConfig, ModelConfig, TrainingConfig
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.splits import SPLITS, Splits, assign_splits, cut_windows
 from forecaster.synthetic.city import City, make_city

@@ -18,18 +18,17 @@ from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig, MixerConfig, ModelConfig, Precision, TrainingConfig
 from forecaster.kernels import norm, product
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
-from forecaster.models.level import Level
 from forecaster.models.mixer import Ground, Mixer
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import Level
+from forecaster.models.transformer import build_dense, build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.recipe import PRESETS
-from forecaster.training.determinism import reproducible
+from forecaster.training.cuda_graphs import Recorder
 from forecaster.training.distributed import Team
-from forecaster.training.learner import Learner
-from forecaster.training.recording import Recorder
+from forecaster.training.loop import Learner
+from forecaster.training.reproducibility import reproducible
 from forecaster.training.task import Task
 from forecaster.windows.batches import Batches
 from forecaster.windows.profile import fit_profile

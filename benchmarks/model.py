@@ -12,10 +12,8 @@ from torch.profiler import profile  # noqa: E402
 
 from forecaster.config import LagConfig, ModelConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.dense import build_dense  # noqa: E402
-from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout, State  # noqa: E402
-from forecaster.models.transformer import Transformer  # noqa: E402
+from forecaster.models.transformer import Transformer, build_dense, build_forecaster  # noqa: E402
 
 LOCATIONS, COVARIATES, BATCH = 996, 39, 64
 SMALL = 249  # locations of the dense Transformer that --quick has time for

@@ -21,13 +21,11 @@ import torch  # noqa: E402
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides  # noqa: E402
 from forecaster.config import LagConfig, ModelConfig, TrainingConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.dense import build_dense  # noqa: E402
-from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout  # noqa: E402
+from forecaster.models.transformer import build_dense, build_forecaster  # noqa: E402
 from forecaster.panel.fill import fit_fill  # noqa: E402
 from forecaster.training.distributed import Team  # noqa: E402
-from forecaster.training.learner import Learner  # noqa: E402
-from forecaster.training.loop import train  # noqa: E402
+from forecaster.training.loop import Learner, train  # noqa: E402
 from forecaster.training.loss import count_terms, join_terms, sum_errors  # noqa: E402
 from forecaster.training.task import Task  # noqa: E402
 from forecaster.windows.batches import Batches  # noqa: E402

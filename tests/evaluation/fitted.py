@@ -3,7 +3,7 @@
 from functools import cache
 
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.splits import Splits
@@ -15,7 +15,7 @@ EDGES = [("place 0", "place 3", 0.25), ("place 3", "place 1", 0.5)]  # 2 and 4 h
 
 
 @cache
-def fitted(kind: type[Neural]) -> Neural:
+def fitted(kind: type[NetworkEstimator]) -> NetworkEstimator:
     """Return an estimator that was trained for a moment."""
     if kind is Forecaster:
         graph = DependencyGraph.from_edges(EDGES, PANEL)

@@ -8,7 +8,7 @@ from forecaster.estimators.asking import fill_of
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.evaluation.case import open_case
@@ -18,7 +18,7 @@ from tests.evaluation.fitted import AT, PANEL, SPLITS, STEP, fitted
 
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer, DCRNN])
-def test_the_forecast_is_the_one_that_is_given_out(kind: type[Neural]) -> None:
+def test_the_forecast_is_the_one_that_is_given_out(kind: type[NetworkEstimator]) -> None:
     case = open_case(fitted(kind), PANEL, AT, "place 3")
     table = fitted(kind).forecast(PANEL, AT)
     assert case.forecast == pytest.approx(table[table.unique_id == "place 3"].y_hat)

@@ -2,7 +2,7 @@ import pytest
 
 from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, MixerConfig, ModelConfig
 from forecaster.errors import ConfigError
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.evaluation.entries import (
     MODELS,
@@ -27,7 +27,7 @@ def test_models_that_begin_by_chance_are_known() -> None:
     simple = {"SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
     assert seeded == {*MODELS} - simple
     for name in ESTIMATORS:
-        assert is_network(name) == issubclass(find_estimator(name), Neural)
+        assert is_network(name) == issubclass(find_estimator(name), NetworkEstimator)
 
 
 def test_variants_change_what_they_are_named_for() -> None:

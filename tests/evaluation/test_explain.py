@@ -10,7 +10,7 @@ from scipy.stats import rankdata
 from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.estimators.checks.sample import RECIPE
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.evaluation.case import Case, open_case
@@ -61,7 +61,7 @@ def halved(panel: Panel) -> Panel:
 
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer])
-def test_an_explanation_is_json(kind: type[Neural]) -> None:
+def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
     found = explain(fitted(kind), PANEL, AT, "place 3")
     known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert known["estimator"] == kind.__name__

@@ -5,7 +5,7 @@ import torch
 from forecaster.evaluation.shares import attended, norms, rolled_through
 from forecaster.evaluation.value_path import Window
 from forecaster.models.attention import mix
-from forecaster.models.held import Asked, HeldAttention
+from forecaster.models.frozen import Asked, HeldAttention
 from forecaster.models.neurons import State
 from tests.evaluation.windows import K, L, make_window, path
 

@@ -6,10 +6,8 @@ import torch
 from forecaster.config import LagConfig, ModelConfig, Season
 from forecaster.evaluation.value_path import Window
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer
+from forecaster.models.transformer import Transformer, build_dense, build_forecaster
 
 LAGS = LagConfig(recent=4, seasons=(Season(days=1, count=1, before=0, after=2),), horizon=3)
 L, K, CHANNELS, AUXILIARY = 7, 3, 2, 5

@@ -9,8 +9,8 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models import layers
 from forecaster.models.attention import Attention
 from forecaster.models.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, normalise
+from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.neurons import MakeLinear, NeuronLayout, State
-from forecaster.models.sparse_linear import DenseLinear, SparseLinear
 
 Draw = Callable[..., Tensor]
 States = Callable[[NeuronLayout, int], State]

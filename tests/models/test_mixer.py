@@ -8,9 +8,9 @@ from torch.nn.functional import gelu
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.level import Level
 from forecaster.models.mixer import Ground, Mixer, SpreadHead, count_weights
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.seasonal import Level
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]

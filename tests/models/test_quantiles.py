@@ -9,12 +9,10 @@ from torch.nn.functional import softplus
 
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
+from forecaster.models.linear import SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import QuantileHead
-from forecaster.models.sparse_linear import SparseLinear
-from forecaster.models.transformer import Transformer
+from forecaster.models.transformer import Transformer, build_dense, build_forecaster
 
 Draw = Callable[..., Tensor]
 States = Callable[[NeuronLayout, int], State]

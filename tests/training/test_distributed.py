@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from forecaster.training.distributed import Team, is_first_process, join, local_device
-from forecaster.training.order import shuffle
+from forecaster.training.schedule import shuffle
 from tests.training.town import complete, make_task, read_losses, read_weights
 
 CPU = torch.device("cpu")

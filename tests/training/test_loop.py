@@ -421,7 +421,7 @@ def test_T13_training_goes_on_without_its_log(
         if moment.step == 7:
             (tmp_path / LOG).unlink()
 
-    monkeypatch.setattr("forecaster.training.journal.EVERY", 0.0)
+    monkeypatch.setattr("forecaster.training.progress.EVERY", 0.0)
     with caplog.at_level(logging.WARNING):
         assert_same(expected, train(make_task(), folder=tmp_path, watch=delete))
     assert caplog.text.count("training goes on, the log has a gap") == 1

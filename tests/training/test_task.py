@@ -6,7 +6,7 @@ import torch
 
 from forecaster.errors import DataError
 from forecaster.models.neurons import State
-from forecaster.training.sampling import draw_shown
+from forecaster.training.schedule import draw_shown
 from forecaster.training.task import Task
 from tests.training.town import make_panel, make_sampled_task, make_task
 

@@ -96,7 +96,7 @@ def _read_setting(text: str) -> dict[str, Any]:
 
 def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
     """Return a watcher that tells TensorBoard too."""
-    from forecaster.training.tensorboard import TensorBoard
+    from forecaster.training.progress import TensorBoard
 
     board = TensorBoard(folder)
     shown.callback(board.close)

@@ -35,7 +35,7 @@ from forecaster.estimators.intervals.calibration import (
     calibrate,
 )
 from forecaster.estimators.intervals.residuals import count_needed
-from forecaster.estimators.predictor import Answers, Give, Given
+from forecaster.estimators.predictor import Give, Given, Predictor
 from forecaster.estimators.table import name_quantile
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
@@ -121,8 +121,8 @@ def add_areas(
 
 
 def answer_areas(
-    estimator: Estimator, answers: Answers, panel: Panel, areas: Areas
-) -> Iterator[Answers]:
+    estimator: Estimator, answers: Predictor, panel: Panel, areas: Areas
+) -> Iterator[Predictor]:
     """Yield what is answered about each area, as about a panel of one location.
 
     Args:
@@ -172,7 +172,7 @@ def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, 
 
 
 def _quantile_columns(
-    area: Answers, origin: Int64[np.ndarray, " 1"], changes: Changes | None
+    area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None
 ) -> dict[str, Float32[np.ndarray, " K"]]:
     """Return the quantiles of an area by the names of their columns."""
     found = area.predict(origin)
@@ -224,7 +224,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
         panel,
         values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
         locations=Locations.of_ids(("area",)),
-        local_covariates=LocalCovariates((), np.empty((0, steps, 1), dtype=np.float32)),
+        local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,
     )
 

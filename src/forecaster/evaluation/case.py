@@ -1,6 +1,6 @@
 """One forecast to be explained: its origin, its location, and what the network is shown."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import cached_property
 
@@ -14,7 +14,7 @@ from forecaster.estimators.asking import fill_of
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import (
     At,
-    Question,
+    ForecastInputs,
     find_origin,
     look_ahead,
     look_back,
@@ -22,11 +22,10 @@ from forecaster.estimators.forecast_inputs import (
     tell_missing,
 )
 from forecaster.estimators.match import match
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.evaluation.value_path import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import LocalCovariates
 
 EXPLAINED = ("Forecaster", "Transformer", "DCRNN")  # the networks
 
@@ -66,7 +65,7 @@ class Case:
 def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:
     """Return the case, or say why there is nothing to explain; refuses what `forecast` does."""
     run, name = estimator.run, type(estimator).__name__
-    if not isinstance(estimator, Neural):
+    if not isinstance(estimator, NetworkEstimator):
         networks = f"{', '.join(EXPLAINED[:-1])} or {EXPLAINED[-1]}"
         raise ConfigError(f"a {name} is not explained; take the run of a network: {networks}")
     if run is None:
@@ -107,14 +106,11 @@ def _without_values(panel: Panel) -> Panel:
     """Return the panel with nothing known of the past of single locations: it will be filled."""
     own = panel.local_covariates.values.copy()
     own[:, : len(panel.values)] = np.nan
-    return replace(
-        panel,
-        values=np.full_like(panel.values, np.nan),
-        local_covariates=LocalCovariates(panel.local_covariates.names, own),
-    )
+    blank = np.full_like(panel.values, np.nan)
+    return panel.with_data(values=blank, local_covariates=own)
 
 
-def _ask(run: Run, panel: Panel, origin: int) -> Question:
+def _ask(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
-    return Question(fill_missing(panel, fill_of(run)), origins, *ahead)
+    return ForecastInputs(fill_missing(panel, fill_of(run)), origins, *ahead)

@@ -10,7 +10,7 @@ from jaxtyping import Float32
 from forecaster.config import LagConfig, MetricConfig
 from forecaster.errors import DataError, count_of
 from forecaster.ingest.tables import Layout, read_rows
-from forecaster.panel.axis import VALUES, Rows
+from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.recipe import CLOCK_CHANGE_MINUTES, Recipe, check_stage
 
 DAY_MINUTES = 24 * 60
@@ -52,7 +52,7 @@ def guess_step(path: Path, columns: str | None = None) -> int:
     return _step_minutes(read_rows(path, "measurement", columns)[0], path.name)
 
 
-def _step_minutes(rows: Rows, name: str) -> int:
+def _step_minutes(rows: SeriesTable, name: str) -> int:
     """Return the commonest distance of two times."""
     gaps = np.diff(rows.seconds)
     if not len(gaps):

@@ -10,8 +10,8 @@ from forecaster.config import Kind, PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs
-from forecaster.panel.assemble import Beside, assemble
-from forecaster.panel.axis import Rows
+from forecaster.panel.assemble import SideTables
+from forecaster.panel.axis import SeriesTable
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -45,11 +45,11 @@ def ingest_table(
 ) -> tuple[Panel, Layout]:
     """Return the panel of a table, and the layout it was read by."""
     rows, layout = read_rows(source, config.kind, rules.columns)
-    panel = Panel(**vars(assemble(rows, config, Beside(locations))))
+    panel = Panel.from_series(rows, config, SideTables(locations))
     return _keep_busy(panel, rules), layout
 
 
-def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Rows, Layout]:
+def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[SeriesTable, Layout]:
     """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
     given = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if given is None else [given.id or given.time])

@@ -28,7 +28,7 @@ from forecaster.ingest.plan import (
 from forecaster.ingest.schemas import Schema, parse_columns, recognise
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
@@ -82,8 +82,8 @@ def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
         clock=make_clock(trips.panel, start, steps),
         kind="count",
         locations=places,
-        covariates=Covariates((), np.empty((steps, 0), dtype=np.float32)),
-        local_covariates=LocalCovariates((), stack_layers([], steps, len(places))),
+        covariates=Covariates.empty(steps),
+        local_covariates=LocalCovariates.empty(steps, len(places)),
         counts=ledger.to_json(),
     )
 

@@ -11,11 +11,11 @@ from torch.nn.functional import gelu, linear
 from forecaster.clock.clock import WEEK_HOURS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.level import Level, Usual, hour_of_week
+from forecaster.models.linear import SparseLinear, draw_dense
 from forecaster.models.network import CityWide, Network
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import fan_out, nearest_middle
-from forecaster.models.sparse_linear import SparseLinear, draw_dense
+from forecaster.models.seasonal import Level, Usual, hour_of_week
 
 
 @dataclass(frozen=True, eq=False)

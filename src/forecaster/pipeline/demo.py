@@ -104,4 +104,4 @@ def lose_feeds(panel: Panel) -> Panel:
     values = panel.values.copy()
     values[LOST_FEED] = np.nan
     values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan
-    return replace(panel, values=values)
+    return panel.with_data(values)

@@ -9,7 +9,7 @@ from forecaster.artifact import begin_run
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import with_meaning
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
@@ -69,7 +69,7 @@ def train_run(
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
-        if isinstance(estimator, Neural)
+        if isinstance(estimator, NetworkEstimator)
         else f"training {name}"
     )
     estimator.fit(panel, splits, folder=folder / "training", watch=watch)

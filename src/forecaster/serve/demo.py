@@ -5,7 +5,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from forecaster import __version__
@@ -42,7 +41,7 @@ def prepare_demo(say: Say) -> tuple[Path, Panel, int]:
 
 def learn(panel: Panel, shown: int, recipe: Recipe) -> Forecaster:
     """Return a small model of the first steps."""
-    known = replace(panel, values=panel.values[:shown])
+    known = panel.steps(0, shown)
     stamps = [f"{time}Z" for time in known.times]
     border = LEARNED_DAYS * 24
     last = 4  # steps that nothing is learned from: a split may not be empty

@@ -17,7 +17,7 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.zone import to_utc
 from forecaster.errors import ConfigError, Faults, count_of
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.synthetic.demand import (
     SENSITIVITY,
     draw_counts,
@@ -134,7 +134,7 @@ def make_city(
         kind="count",
         locations=places.to_locations(),
         covariates=Covariates(WEATHER_NAMES, weather[:known]),
-        local_covariates=LocalCovariates((), stack_layers([], known, locations)),
+        local_covariates=LocalCovariates.empty(known, locations),
     )
     events = tuple(event for event in events if event.start < hours)
     return City(panel, edges, precision, events, expected[:hours], noise[:hours], seed)

@@ -13,7 +13,7 @@ from forecaster.errors import DataError
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
 from forecaster.training.loss import count_terms, sum_errors
-from forecaster.training.sampling import draw_shown
+from forecaster.training.schedule import draw_shown
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.artifact import Run
 from forecaster.estimators.asking import ask
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.evaluation.comparison import Row
 from forecaster.metrics import measure
 from forecaster.panel.panel import Panel
@@ -146,7 +146,7 @@ def test_no_origin_is_asked_twice(
 ) -> None:
     asked: list[int] = []
 
-    def note(run: Run, panel: Panel, origins: np.ndarray, *rest: Any) -> Question:
+    def note(run: Run, panel: Panel, origins: np.ndarray, *rest: Any) -> ForecastInputs:
         asked.extend(origins.tolist())
         return ask(run, panel, origins, *rest)
 

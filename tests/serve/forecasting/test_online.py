@@ -82,8 +82,8 @@ def test_the_next_origin_costs_one_answer(model: Model, panel: Panel) -> None:
     forecasts, overlay = Forecasts(), Overlay(panel)
     ask(forecasts, model, overlay, HOURS - 2)
     asked: list[int] = []
-    answer = model.estimator.answer_quantiles
-    model.estimator.answer_quantiles = (  # type: ignore[method-assign]
+    answer = model.estimator.predict_window_quantiles
+    model.estimator.predict_window_quantiles = (  # type: ignore[method-assign]
         lambda arrays, question: asked.append(len(question.origins)) or answer(arrays, question)
     )
     ask(forecasts, model, overlay, HOURS - 1)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
@@ -42,13 +42,13 @@ def test_a_provisional_answer_asks_the_model_once(
     model: Model, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    answer = model.estimator.answer
+    answer = model.estimator.predict_windows
 
-    def count(arrays: Arrays, question: Question) -> np.ndarray:
+    def count(arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         asked.append(len(question.origins))
         return answer(arrays, question)
 
-    monkeypatch.setattr(model.estimator, "answer", count)
+    monkeypatch.setattr(model.estimator, "predict_windows", count)
     assert Forecasts().provisional(model, Overlay(panel), HOURS - 1) is not None
     assert asked == [1]
 

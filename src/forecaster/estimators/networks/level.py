@@ -7,8 +7,8 @@ from forecaster.clock.clock import WEEK_HOURS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
-from forecaster.estimators.training_data import Arrays, Lesson
-from forecaster.models.level import Level
+from forecaster.estimators.training_data import Arrays, TrainingData
+from forecaster.models.seasonal import Level
 from forecaster.windows.profile import fit_profile
 
 PROFILE, COUNTS = "level.profile", "level.counts"
@@ -19,7 +19,7 @@ def level_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     return {PROFILE: (sizes.N, WEEK_HOURS), COUNTS: ()}
 
 
-def learn_level(lesson: Lesson) -> Arrays:
+def learn_level(lesson: TrainingData) -> Arrays:
     """Return the profile of the training steps, and whether its levels multiply."""
     counts = np.array(lesson.panel.kind == "count")
     return {PROFILE: fit_profile(lesson.panel, lesson.train), COUNTS: counts}

@@ -3,16 +3,16 @@
 from torch import Generator
 
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, Neural, levels_of
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
 from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
-from forecaster.models.dense import build_dense
-from forecaster.models.level import Levelled
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import Levelled
+from forecaster.models.transformer import build_dense
 
 
-class Transformer(Neural):
+class Transformer(NetworkEstimator):
     """The same network without a graph; `model.width` of the recipe says how wide it is."""
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -22,9 +22,9 @@ class Transformer(Neural):
             **(level_shapes(sizes) if self.recipe.model.level else {}),
         }
 
-    def suppose(self, lesson: Lesson) -> Learned:
+    def prerequisites(self, lesson: TrainingData) -> FitResult:
         """Return what is usual, if deviations from it are forecast."""
-        return Learned(learn_level(lesson) if self.recipe.model.level else {})
+        return FitResult(learn_level(lesson) if self.recipe.model.level else {})
 
     def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""

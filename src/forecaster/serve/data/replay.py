@@ -1,7 +1,6 @@
 """A past replayed as if it were now: a clock that runs fast, and a feed that keeps up with it."""
 
 import asyncio
-from dataclasses import replace
 
 import numpy as np
 
@@ -26,7 +25,7 @@ class Replay:
             step_seconds: how many seconds a step takes.
         """
         self._panel, self._sent, self.step_seconds = panel, shown, step_seconds
-        self.base = replace(panel, values=panel.values[:shown], digest=None)
+        self.base = panel.steps(0, shown)
         length = panel.clock.step_minutes * 60
         start = float(panel.start.astype(np.int64))
         first, end = start + shown * length, start + len(panel.values) * length

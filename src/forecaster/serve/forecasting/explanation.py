@@ -1,6 +1,5 @@
 """Why a forecast is what it is."""
 
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -9,7 +8,6 @@ from forecaster.estimators.asking import fill_of
 from forecaster.estimators.match import match
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.forecast import Model, choose_weather, cut
 
@@ -35,12 +33,8 @@ def persist(panel: Panel, origin: int, fill: Fill) -> Panel:
         origin: the step.
         fill: what is taken for covariates that are missing there.
     """
-    filled, own = fill_missing(panel, fill), panel.local_covariates
-    world, local = panel.covariates.values.copy(), own.values.copy()
+    filled = fill_missing(panel, fill)
+    world, local = panel.covariates.values.copy(), panel.local_covariates.values.copy()
     world[origin + 1 :] = filled.covariates.values[origin]
     local[:, origin + 1 :] = filled.local_covariates.values[:, [origin]]
-    return replace(
-        panel,
-        covariates=Covariates(panel.covariates.names, world),
-        local_covariates=LocalCovariates(own.names, local),
-    )
+    return panel.with_data(covariates=world, local_covariates=local)
