@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Int64
 
 from forecaster.errors import DataError
-from forecaster.estimators.contract import Estimator
+from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment, targets
 from forecaster.evaluation.case import EXPLAINED
 from forecaster.evaluation.explain import explain
