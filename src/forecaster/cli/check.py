@@ -12,7 +12,6 @@ from forecaster.errors import ArtifactError, Faults, count_of
 
 if TYPE_CHECKING:
     from forecaster.publish.manifest import Manifest
-    from forecaster.report.doctor.checkup import Checkup
 
 BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimates
 
@@ -115,80 +114,3 @@ def _print_check(report: dict[str, Any]) -> None:
     if report["leftovers"]:
         what = count_of(len(report["leftovers"]), "old or unfinished file")
         print(f"  {what}; --prune removes them")
-
-
-def doctor(
-    panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for the page and the pictures; else NAME-doctor."),
-    ] = None,
-    recipe: Annotated[
-        Path | None, typer.Option(help="Recipe with the lags and the MAPE cut; else the panel's.")
-    ] = None,
-    as_json: Json = False,
-) -> None:
-    """Say what to know of a panel before trusting it, with a picture."""
-    from forecaster.panel.panel import saved_recipe
-    from forecaster.recipe import Recipe, read_recipe
-
-    rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
-    data = open_panel(panel)
-    checkup = _examine(data, rules)
-    if as_json:
-        print(json.dumps(checkup.to_json(), ensure_ascii=False))
-    else:
-        screen.print_checkup(panel.resolve().name, checkup)
-    target = out or Path(f"{panel.resolve().name}-doctor")
-    if out or not as_json:
-        write_checkup(target, panel.resolve().name, data, checkup)
-
-
-def open_panel(folder: Path) -> "Panel":
-    """Open a panel, verified, with a bar that shows how far that is."""
-    from forecaster.panel.panel import Panel
-    from forecaster.publish.manifest import read_manifest
-
-    size = sum(file.size for file in read_manifest(folder).files.values())
-    with screen.progress(f"opening {folder.name}", size) as advance:
-        return Panel.open(folder, progress=advance)
-
-
-def tell_last_step(panel: "Panel") -> str:
-    """Return the last step of a panel as --at takes it, and say which it is."""
-    from forecaster.panel.panel import local_texts
-
-    last = local_texts(panel, panel.times[-1:])[0]
-    screen.say(f"from the panel's last step, {last}; --at takes another")
-    return last
-
-
-def _examine(panel: "Panel", recipe: Any) -> "Checkup":
-    from forecaster.report.doctor.checkup import examine
-
-    screen.announce(panel.values.size / VALUES_PER_SECOND, 3 * panel.values.nbytes, "the checkup")
-    with screen.progress("examining", panel.values.shape[1]) as advance:
-        return examine(panel, recipe, advance)
-
-
-def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
-    """Write the page and the picture; without the extra say in one line what is lacking."""
-    from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.doctor.coverage import draw_coverage, draw_places
-    from forecaster.report.doctor.page import render_checkup
-
-    try:
-        picture, places = draw_coverage(panel), draw_places(panel)
-        page = render_checkup(name, checkup, picture, places)
-    except ConfigError as lacking:
-        print(f"no page and no picture: {lacking}", file=sys.stderr)
-        return None
-    replace_file(folder / "doctor.png", bytes_writer(picture))
-    if places is not None:
-        replace_file(folder / "places.png", bytes_writer(places))
-    replace_file(folder / "doctor.html", bytes_writer(page.encode()))
-    if not screen.MODE.quiet:
-        print(
-            f"page: {folder / 'doctor.html'}   picture: {folder / 'doctor.png'}", file=sys.stderr
-        )
-    return folder / "doctor.html"
