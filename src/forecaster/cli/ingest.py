@@ -202,7 +202,7 @@ def nyc_taxi(
     host: Annotated[str | None, typer.Option(help="Another https host to fetch from.")] = None,
 ) -> None:
     """Fetch TLC's monthly yellow-taxi files; an interrupted download goes on where it ended."""
-    from forecaster.ingest.download import NYC_TAXI, download_months, parse_months
+    from forecaster.ingest.fetch.months import NYC_TAXI, download_months, parse_months
 
     source = NYC_TAXI.at(host) if host else NYC_TAXI
     wanted = parse_months(months)

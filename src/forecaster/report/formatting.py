@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from forecaster.errors import count_of
-from forecaster.evaluation.paired import Interval
+from forecaster.evaluation.bootstrap import Interval
 
 HYPHEN = re.compile(r"(?<![\w-])-(?=\d)")
 MANY = 100  # from here on without decimals

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.evaluation.explanation import (
+from forecaster.explain.explanation import (
     Agreement,
     CityWide,
     Explanation,

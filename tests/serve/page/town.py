@@ -11,7 +11,7 @@ import numpy as np
 
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import Edges
-from forecaster.synthetic.places import lay_out
+from forecaster.synthetic.locations import lay_out
 
 HORIZON, WEEK = 3, 168
 LEVELS = (0.1, 0.5, 0.9)

@@ -12,7 +12,7 @@ from forecaster.config import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import Errors
 from forecaster.panel.panel import Panel
 from forecaster.report.data import Material, mean_rmse

@@ -7,7 +7,7 @@ import numpy as np
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import Row
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.data import Material, mean_rmse
 from forecaster.report.doctor.checkup import Finding, Level

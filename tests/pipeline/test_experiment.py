@@ -10,7 +10,7 @@ from forecaster.config import GraphConfig, PanelConfig, TableConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.checks.sample import small_city
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.study import Study, make_panel
+from forecaster.pipeline.experiment import Study, make_panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import cut_windows
 

@@ -2,12 +2,12 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster.evaluation.shares import attended, norms, rolled_through
-from forecaster.evaluation.value_path import Window
+from forecaster.explain.attention import attended, norms, rolled_through
+from forecaster.explain.attribution import Window
 from forecaster.models.attention import mix
 from forecaster.models.frozen import Asked, HeldAttention
 from forecaster.models.neurons import State
-from tests.evaluation.windows import K, L, make_window, path
+from tests.explain.windows import K, L, make_window, path
 
 
 @pytest.fixture(params=["forecaster", "dense", "two layers"])

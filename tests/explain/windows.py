@@ -4,7 +4,7 @@ import numpy as np
 import torch
 
 from forecaster.config import LagConfig, ModelConfig, Season
-from forecaster.evaluation.value_path import Window
+from forecaster.explain.attribution import Window
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.transformer import Transformer, build_dense, build_forecaster

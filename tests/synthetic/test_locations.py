@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from forecaster.synthetic.places import LENGTH_KM, NEIGHBOURHOODS, WIDTH_KM, lay_out
+from forecaster.synthetic.locations import LENGTH_KM, NEIGHBOURHOODS, WIDTH_KM, lay_out
 
 SIZES = [1, 2, 7, 20, 199, 996]
 

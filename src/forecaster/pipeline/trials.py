@@ -10,14 +10,14 @@ import numpy as np
 from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, ForecasterError
 from forecaster.evaluation.backtest import Assessment, assess
-from forecaster.evaluation.entries import Entry
+from forecaster.evaluation.model_specs import Entry
 from forecaster.evaluation.storage import load_assessment, save_assessment
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Ground, Say, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe, change
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 TEST, TRAINING = "test", "training"  # folders of a cell
 SECONDS = "seconds.json"  # how long its training took: no second one would repeat that
@@ -50,7 +50,7 @@ def make_cell(study: Study, entry: Entry, seed: int, *, tested: bool = True) -> 
     return Cell(entry.name, entry.estimator, recipe, folder, tested)
 
 
-def run_cell(cell: Cell, study: Study, say: Say, watch: Watch | None = None) -> None:
+def run_cell(cell: Cell, study: Study, say: Say, watch: ProgressCallback | None = None) -> None:
     """Train and test a cell; what is there already is not done again."""
     if is_done(cell, study):
         return

@@ -2,10 +2,10 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster.evaluation import value_path
-from forecaster.evaluation.value_path import ablate, credit, hops_from
+from forecaster.explain import attribution
+from forecaster.explain.attribution import ablate, credit, hops_from
 from forecaster.models.neurons import State
-from tests.evaluation.windows import K, L, make_window, path
+from tests.explain.windows import K, L, make_window, path
 
 PLACES = 43
 
@@ -39,7 +39,7 @@ def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
 def test_the_parts_add_up_to_what_the_whole_history_does(
     pairs: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(value_path, "PARTS", 211)  # a random network has many kinks on the way
+    monkeypatch.setattr(attribution, "PARTS", 211)  # a random network has many kinks on the way
     window = make_window(pairs, 7, place=3)
     everything = np.ones((1, 7, L), dtype=np.bool_)
     for roll_out in (window.held.roll_out, window.free.roll_out):

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from forecaster.evaluation.case import Case
-from forecaster.evaluation.explanation import (
+from forecaster.explain.attribution import ablate, hops_from
+from forecaster.explain.case import Case
+from forecaster.explain.explanation import (
     Agreement,
     CityWide,
     Felt,
     Place,
     compare_orders,
 )
-from forecaster.evaluation.value_path import ablate, hops_from
 
 MOST = 60  # other locations that are ablated one by one: those with the largest gradient
 NAMED = 5  # locations with the largest city-wide part

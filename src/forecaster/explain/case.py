@@ -23,7 +23,7 @@ from forecaster.estimators.forecast_inputs import (
 )
 from forecaster.estimators.match import match
 from forecaster.estimators.networks.estimator import NetworkEstimator
-from forecaster.evaluation.value_path import Window, credit
+from forecaster.explain.attribution import Window, credit
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 

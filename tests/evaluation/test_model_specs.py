@@ -4,7 +4,7 @@ from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, MixerConfig, 
 from forecaster.errors import ConfigError
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
-from forecaster.evaluation.entries import (
+from forecaster.evaluation.model_specs import (
     MODELS,
     Ablations,
     Choices,

@@ -14,7 +14,7 @@ from jaxtyping import Int64
 from forecaster.config import Range, Weather
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.match import with_meaning
-from forecaster.evaluation.compare import common_windows, given_weather
+from forecaster.evaluation.comparison import common_windows, given_weather
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import open_graph, save_graph

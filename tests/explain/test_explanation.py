@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from scipy.stats import spearmanr
 
-from forecaster.evaluation.explanation import compare_orders
+from forecaster.explain.explanation import compare_orders
 
 METHODS = ("gradient", "ablation")
 SIZES = np.array([3.0, -1.0, 0.5, 7.0, -11.0])

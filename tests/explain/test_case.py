@@ -11,10 +11,10 @@ from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
-from forecaster.evaluation.case import open_case
+from forecaster.explain.case import open_case
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.parts import Locations
-from tests.evaluation.fitted import AT, PANEL, SPLITS, STEP, fitted
+from tests.explain.fitted import AT, PANEL, SPLITS, STEP, fitted
 
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer, DCRNN])

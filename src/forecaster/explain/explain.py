@@ -2,11 +2,10 @@
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import At
-from forecaster.evaluation.case import Case, open_case
-from forecaster.evaluation.explanation import Explanation, Step
-from forecaster.evaluation.lags import name_step
-from forecaster.evaluation.neighbours import find_reach, measure_neighbours
-from forecaster.evaluation.past_hours import measure_hours, sum_groups
+from forecaster.explain.case import Case, open_case
+from forecaster.explain.explanation import Explanation, Step
+from forecaster.explain.neighbours import find_reach, measure_neighbours
+from forecaster.explain.past_steps import measure_hours, name_step, sum_groups
 from forecaster.panel.panel import Panel, local_texts
 
 USUAL = (

@@ -3,10 +3,10 @@ import pytest
 
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
-from forecaster.evaluation import neighbours
-from forecaster.evaluation.case import Case, open_case
-from forecaster.evaluation.neighbours import find_reach, measure_neighbours
-from tests.evaluation.fitted import AT, PANEL, fitted
+from forecaster.explain import neighbours
+from forecaster.explain.case import Case, open_case
+from forecaster.explain.neighbours import find_reach, measure_neighbours
+from tests.explain.fitted import AT, PANEL, fitted
 
 
 @pytest.fixture(scope="module")

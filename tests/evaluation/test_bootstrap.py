@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.evaluation.paired import LEVEL, Interval, compare_errors
+from forecaster.evaluation.bootstrap import LEVEL, Interval, compare_errors
 from forecaster.metrics import Errors
 
 DAYS = np.arange(48) // 6

@@ -13,15 +13,15 @@ from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
-from forecaster.evaluation.case import Case, open_case
-from forecaster.evaluation.explain import explain
-from forecaster.evaluation.value_path import ablate
+from forecaster.explain.attribution import ablate
+from forecaster.explain.case import Case, open_case
+from forecaster.explain.explain import explain
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.synthetic.city import City, make_city
-from tests.evaluation.fitted import AT, PANEL, fitted
+from tests.explain.fitted import AT, PANEL, fitted
 
 
 def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.evaluation.backtest import Assessment, Sureness
 from forecaster.evaluation.comparison import Comparison, Row
-from forecaster.evaluation.table import interval_name, label, show
+from forecaster.evaluation.tables import interval_name, label, show
 from forecaster.metrics import Errors
 
 ABOUT = {"covariates": ["rain"]}

@@ -8,9 +8,10 @@ from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.checks.sample import small_city
 from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.backtest import backtest
-from forecaster.evaluation.entries import Entry
-from forecaster.pipeline import cells
-from forecaster.pipeline.cells import (
+from forecaster.evaluation.model_specs import Entry
+from forecaster.pipeline import trials
+from forecaster.pipeline.experiment import Study
+from forecaster.pipeline.trials import (
     explain,
     is_done,
     make_cell,
@@ -18,7 +19,6 @@ from forecaster.pipeline.cells import (
     run_cell,
     validation_loss,
 )
-from forecaster.pipeline.study import Study
 from forecaster.recipe import Recipe
 
 
@@ -93,10 +93,10 @@ def test_a_cell_killed_between_training_and_test_is_only_tested(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(cells, "assess", die)
+        broken.setattr(trials, "assess", die)
         with pytest.raises(KeyboardInterrupt):
             run_cell(cell, study, quiet)
-    assert cells.run_hash(cell, study) is not None
+    assert trials.run_hash(cell, study) is not None
     said: list[str] = []
     run_cell(cell, study, said.append)
     assert said == ["testing Ridge, seed 0"]
