@@ -10,11 +10,11 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from forecaster.models.frozen import Asked, Held, HeldAttention
+from forecaster.models.frozen import AttentionCall, FrozenAttention, FrozenNetwork
 from forecaster.models.neurons import State
 
 
-def attended(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
+def attended(held: FrozenNetwork, place: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each encoded step of the history, for each forecast step.
 
     Where the decoder has several layers, their norms are summed.
@@ -26,7 +26,7 @@ def attended(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
     return as_shares(np.sum(layers, axis=0))
 
 
-def rolled_through(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
+def rolled_through(held: FrozenNetwork, place: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each past step before the encoder has mixed them.
 
     An encoder layer keeps x_t and adds Σ_s u_s to it; what is step t's afterwards is step s's as
@@ -40,7 +40,7 @@ def rolled_through(held: Held, place: int) -> Float64[np.ndarray, "K L"]:
 
 
 def norms(
-    attention: HeldAttention, asked: Asked, place: int, *, keeps: bool = False
+    attention: FrozenAttention, asked: AttentionCall, place: int, *, keeps: bool = False
 ) -> Float64[np.ndarray, "T S"]:
     """Return ‖u_s‖ of each step s for each step t that asks; with x_t in u_t if it is kept."""
     T, rows = asked.weights.shape[2], []

@@ -15,7 +15,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from forecaster.models.frozen import Held, hold, without_gradients
+from forecaster.models.frozen import FrozenNetwork, freeze, without_gradients
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
 
@@ -41,9 +41,9 @@ class Window:
         return without_gradients(self.network)
 
     @cached_property
-    def held(self) -> Held:
+    def held(self) -> FrozenNetwork:
         """The network with what sees every location as it is for this window."""
-        return hold(self.network, self.history, self.ahead)
+        return freeze(self.network, self.history, self.ahead)
 
 
 def credit(window: Window, roll_out: RollOut) -> Float64[np.ndarray, "K N L"]:

@@ -6,11 +6,17 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from jaxtyping import Int64
 
 from forecaster.errors import DataError
-from forecaster.ingest import ground
-from forecaster.ingest.ground import Cells
-from forecaster.ingest.locations import Selection, candidates_from_cells, cells_near, select_hot
+from forecaster.ingest.hot_locations import cells as cell_module
+from forecaster.ingest.hot_locations.cells import CandidatePoints, Cells
+from forecaster.ingest.hot_locations.selection import (
+    Selection,
+    _nearest,
+    candidates_from_cells,
+    select_hot,
+)
 from forecaster.panel.parts import Locations
 
 SOUTH, WEST = 407_500, -739_900  # Manhattan, degrees × 10⁴
@@ -24,6 +30,15 @@ def grid(points: list[tuple[int, int]], rides: list[int] | None = None) -> Cells
     lat, lon = np.array(points, dtype=np.int64).reshape(-1, 2).T
     counts = np.ones(len(lat), dtype=np.int64) if rides is None else np.array(rides, np.int64)
     return Cells(SOUTH + lat, WEST + lon, counts)
+
+
+def cells_near(
+    cells: Cells, candidates: Locations, max_distance_m: float
+) -> Int64[np.ndarray, " C"]:
+    """Return the candidate nearest to every cell, −1 if it is farther than the distance."""
+    points = CandidatePoints.of(candidates)
+    nearest = _nearest(cells, points, max_distance_m)
+    return np.asarray(np.append(points.index, -1)[nearest])  # rank −1 is the last
 
 
 def at(points: list[tuple[float, float]], ids: list[str] | None = None) -> Locations:
@@ -110,7 +125,7 @@ def cases(draw: st.DrawFn) -> tuple[Cells, Locations, float, float]:
 
 @given(case=cases(), block=st.sampled_from([1, 2, 5, 128]))
 def test_the_selection_is_the_literal_procedure(case, block) -> None:
-    with patch.object(ground, "BLOCK", block):
+    with patch.object(cell_module, "BLOCK", block):
         assert_literal(*case)
 
 
@@ -128,7 +143,7 @@ def test_hundreds_of_random_cities_are_selected_as_by_the_literal_procedure(roun
         count, spots, side = generator.integers((1, 1, 2), (61, 14, 20)).tolist()
         cells, places = random_case(generator, count, spots, side)
         min_rides = cells.rides.sum() / generator.choice([1, 2, 5, 11])
-        with patch.object(ground, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
+        with patch.object(cell_module, "BLOCK", int(generator.choice([1, 3, 7, 19]))):
             assert_literal(cells, places, min_rides, float(generator.choice([5.0, 30.0, 1e4])))
 
 
@@ -200,13 +215,6 @@ def test_rides_near_a_rejected_candidate_count_at_a_farther_location() -> None:
     hot = select_hot(cells, at([(0, 0), (9, 0)]), 2.0, 50.0)  # 100 m to p00, 50 m allowed
     assert hot.location_of_cell.tolist() == [0, 0, -1]
     assert hot.rides.tolist() == [8]
-
-
-def test_progress_hears_of_every_candidate() -> None:
-    heard: list[int] = []
-    cells, places = random_case(np.random.default_rng(17), 31, 7, 5)
-    select_hot(cells, places, 1.0, 50.0, heard.append)
-    assert heard == [1] * 7
 
 
 @pytest.mark.parametrize("step", [(18, 0), (-18, 0), (0, 23), (0, -23), (13, -16)])

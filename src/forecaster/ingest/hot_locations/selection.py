@@ -8,28 +8,25 @@ it starved, has no more of them later. One pass over the candidates suffices.
 """
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.errors import DataError, count_of
-from forecaster.ingest.ground import (
+from forecaster.ingest.hot_locations.cells import (
     CELLS_PER_DEGREE,
     UNITS_PER_DEGREE,
+    CandidatePoints,
+    CellAssignment,
     Cells,
     Claim,
-    Ground,
-    Places,
     id_order,
 )
 from forecaster.panel.parts import Locations
 
 METRES_PER_UNIT = math.radians(6_371_008.8) / UNITS_PER_DEGREE  # the earth's mean radius
 _COARSE = 10  # cells along a side of a 0.001° square
-
-Progress = Callable[[int], None]  # called with the number of candidates just tried
 
 
 @dataclass(frozen=True, eq=False)
@@ -42,31 +39,18 @@ class Selection:
     touched: int  # how often a cell was compared with a newcomer
 
 
-def cells_near(
-    cells: Cells, candidates: Locations, max_distance_m: float
-) -> Int64[np.ndarray, " C"]:
-    """Return the candidate nearest to every cell, −1 if it is farther than the distance.
-
-    Of candidates at the same distance the one with the lowest id is taken.
-    """
-    places = Places.of(candidates)
-    nearest = _nearest(cells, places, max_distance_m)
-    return np.asarray(np.append(places.index, -1)[nearest])  # rank −1 is the last
-
-
 def select_hot(
     cells: Cells,
     candidates: Locations,
     min_rides: float,
     max_distance_m: float,
-    progress: Progress | None = None,
 ) -> Selection:
     """Return the candidates that stay, tried from high to low initial demand (section 3.1).
 
     Rides farther than the distance from every candidate are left out first; all others count at
     the nearest selected location, however far. Differs: one pass, as a second changes nothing.
     """
-    places = Places.of(candidates)
+    places = CandidatePoints.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     near = np.flatnonzero(nearest >= 0)
     initial = np.zeros(len(places), dtype=np.int64)
@@ -74,7 +58,9 @@ def select_hot(
     if initial.sum() < min_rides:  # else whoever is first has enough, being alone
         raise DataError(_no_location(initial, min_rides, max_distance_m))
 
-    ground = Ground.of(Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf)
+    ground = CellAssignment.of(
+        Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf
+    )
     demand = np.zeros(len(places), dtype=np.int64)  # of the pool's members
     pool: list[int] = []
     for rank in np.lexsort((np.arange(len(places)), -initial)).tolist():
@@ -83,8 +69,6 @@ def select_hot(
             demand[rank] = claim.rides.sum()
             ground.grant(claim)
             pool.append(rank)
-        if progress is not None:
-            progress(1)
 
     ranks = np.sort(np.array(pool, dtype=np.int64))
     location_of_cell = np.full(len(nearest), -1, dtype=np.int64)
@@ -116,14 +100,19 @@ def candidates_from_cells(cells: Cells) -> Locations:
 
     corners = zip(*(corner.tolist() for corner in south_west), strict=True)
     ids = tuple(f"{y / 1_000:.3f}_{x / 1_000:.3f}" for y, x in corners)
-    found = Locations(ids, ids, centre(south_west[0], lat), centre(south_west[1], lon))
-    return found.take(id_order(ids))
+    centres = Locations(ids, ids, centre(south_west[0], lat), centre(south_west[1], lon))
+    return centres.take(id_order(ids))
 
 
-def _nearest(cells: Cells, places: Places, max_distance_m: float) -> Int64[np.ndarray, " C"]:
-    """Return the rank of the candidate nearest to every cell, −1 where it is too far."""
+def _nearest(
+    cells: Cells, places: CandidatePoints, max_distance_m: float
+) -> Int64[np.ndarray, " C"]:
+    """Return the rank of the nearest candidate of every cell, −1 where it is too far.
+
+    Of candidates at the same distance the one with the lowest id is taken.
+    """
     units = max_distance_m / METRES_PER_UNIT * (1.0 + 1e-9) + 1.0  # surely enough; exact below
-    ground = Ground.of(cells, units * units)
+    ground = CellAssignment.of(cells, units * units)
     golden = (math.sqrt(5.0) - 1.0) / 2.0
     # neighbours in id are often neighbours in space: spread them, so that distances shrink soon
     for rank in np.argsort(np.arange(len(places)) * golden % 1.0, kind="stable").tolist():

@@ -1,4 +1,4 @@
-"""Raw trips → demand at the places where there is any: the paper's section 3.1.1."""
+"""Raw trips to hourly demand at the locations with enough of it (section 3.1.1)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -10,22 +10,22 @@ from jaxtyping import Float32, Int64
 from forecaster.clock.zone import to_local, to_utc
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
-from forecaster.ingest.engine import Engine, stored_columns
-from forecaster.ingest.files import Input, parse_span
-from forecaster.ingest.ground import CELLS_PER_DEGREE, Cells
-from forecaster.ingest.ledger import Ledger
-from forecaster.ingest.locations import candidates_from_cells, select_hot
-from forecaster.ingest.plan import (
+from forecaster.ingest.demand.engine import Engine, stored_columns
+from forecaster.ingest.demand.plan import (
     HOUR,
-    Area,
-    Grid,
-    Hours,
+    BoundingBox,
+    HourGrid,
+    HourRules,
     classify,
     count_cells,
     count_hours,
     reason_of,
 )
-from forecaster.ingest.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.demand.row_counts import RowCounts
+from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.files import InputFile, parse_span
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
+from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -35,45 +35,47 @@ Say = Callable[[str], None]
 
 
 @dataclass(frozen=True)
-class Trips:
-    """What is to be ingested, and how."""
+class TripIngest:
+    """Input files, candidates, rules and engine of one ingestion."""
 
-    inputs: Sequence[Input]
+    inputs: Sequence[InputFile]
     candidates: Locations | None  # None: the centres of where trips begin
     panel: PanelConfig
     rules: TripsConfig
     engine: Engine
 
     @property
-    def given(self) -> Schema | None:
+    def mapped_schema(self) -> Schema | None:
         """The schema that a user mapped by hand."""
         return parse_columns(self.rules.columns) if self.rules.columns else None
 
     @property
     def zones(self) -> bool:
         """Whether places are zone ids: asked for, or mapped."""
-        return self.rules.zones or (self.given is not None and not self.given.has_coordinates)
+        return self.rules.zones or (
+            self.mapped_schema is not None and not self.mapped_schema.has_coordinates
+        )
 
     @property
-    def grid(self) -> Grid:
+    def grid(self) -> HourGrid:
         """The hours of the panel to be."""
-        return Grid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
+        return HourGrid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
 
 
-def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
-    """Return the panel of all trips, with the ledger of every row."""
+def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
+    """Return the panel of all trips, with the counts of accepted and rejected rows."""
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
         bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
         raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
-    ledger = Ledger()
-    cells = _count_all_cells(trips, ledger, say)
-    places, lookup = _choose(trips, cells, ledger)
+    row_counts = RowCounts()
+    cells = _count_all_cells(trips, row_counts, say)
+    places, lookup = _choose(trips, cells, row_counts)
     say(f"counting rides at {count_of(len(places), 'location')}")
     rides = _count_all_hours(trips, lookup, say)
-    ledger.counted = int(rides["rides"].sum())
-    ledger.check_balance()
+    row_counts.counted = int(rides["rides"].sum())
+    row_counts.check_balance()
     start, values = _place(trips, rides, len(places))
     steps = len(values)
     return Panel(
@@ -84,36 +86,36 @@ def ingest_trips(trips: Trips, say: Say = lambda _: None) -> Panel:
         locations=places,
         covariates=Covariates.empty(steps),
         local_covariates=LocalCovariates.empty(steps, len(places)),
-        counts=ledger.to_json(),
+        counts=row_counts.to_json(),
     )
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell
 
 
-def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.ndarray]:
+def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict[str, np.ndarray]:
     """Return a, b, rows and rides of every occupied cell, and enter rejected rows."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
         with trips.engine.scan(item) as scan:
-            found = scan.run(count_cells(_rows(trips, item, scan.table)))
+            counts = scan.run(count_cells(_rows(trips, item, scan.table)))
             malformed = scan.malformed()
-        read = sum(found["rows"].to_pylist())
+        read = sum(counts["rows"].to_pylist())
         # A stray quote swallows the lines up to the next: what was not read is malformed too.
         unread = max(malformed.rows, (item.lines or 0) - read)
-        ledger.rows_in += unread + read
-        ledger.reject("malformed", unread, malformed.examples)
-        for row in found.filter(pa.compute.field("code") != 0).to_pylist():
+        row_counts.rows_in += unread + read
+        row_counts.reject("malformed", unread, malformed.examples)
+        for row in counts.filter(pa.compute.field("code") != 0).to_pylist():
             texts = {text for text in (row["low"], row["high"]) if text}
-            ledger.reject(reason_of(row["code"]), row["rows"], tuple(texts))
-        parts.append(found.filter(pa.compute.field("code") == 0))
-    if trips.panel.nonexistent == "refuse" and ledger.rejected["nonexistent_local_time"]:
-        what = count_of(ledger.rejected["nonexistent_local_time"], "trip")
-        message = f"{what} at local times that no clock in {trips.panel.timezone} showed"
-        shown = "; ".join(sorted(ledger.examples["nonexistent_local_time"]))
+            row_counts.reject(reason_of(row["code"]), row["rows"], tuple(texts))
+        parts.append(counts.filter(pa.compute.field("code") == 0))
+    if trips.panel.nonexistent == "refuse" and row_counts.rejected["nonexistent_local_time"]:
+        count = count_of(row_counts.rejected["nonexistent_local_time"], "trip")
+        message = f"{count} at local times that no clock in {trips.panel.timezone} showed"
+        shown = "; ".join(sorted(row_counts.examples["nonexistent_local_time"]))
         raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
-    ledger.check_faulty(trips.rules.max_reject)  # before the second pass, not after
+    row_counts.check_faulty(trips.rules.max_reject)  # before the second pass, not after
     whole = (
         pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
     )
@@ -121,13 +123,13 @@ def _count_all_cells(trips: Trips, ledger: Ledger, say: Say) -> dict[str, np.nda
     return {k: whole[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
 
 
-def _rows(trips: Trips, item: Input, table: object) -> object:
+def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
     """Return the classified rows of one file, alike in both passes."""
     rules = trips.rules
     types = stored_columns(item)
-    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.given)  # type: ignore[attr-defined]
+    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.mapped_schema)  # type: ignore[attr-defined]
     stripped = {name.strip(): kind for name, kind in types.items()} if types else None
-    hours = Hours(
+    hours = HourRules(
         grid=trips.grid,
         covered=item.covered,
         demand=parse_span(rules.demand_hours) if rules.demand_hours else None,
@@ -138,50 +140,52 @@ def _rows(trips: Trips, item: Input, table: object) -> object:
     return classify(table, schema, stripped, area, hours)
 
 
-def _area(trips: Trips) -> Area:
+def _area(trips: TripIngest) -> BoundingBox:
     """Return the box that pickups must lie in: as given, or around the candidates."""
     if trips.rules.bbox is not None:
         south, west, north, east = trips.rules.bbox
         if not (south < north and west < east):
             raise ConfigError(f"bbox {trips.rules.bbox}: south, west, north, east are needed")
-        return Area(south, west, north, east)
+        return BoundingBox(south, west, north, east)
     if trips.candidates is None:
         message = "candidates from trips need a bbox: many files hold places such as 0, 0"
         raise ConfigError(f"{message}; give --bbox south,west,north,east")
     lat, lon = trips.candidates.lat, trips.candidates.lon
     margin = trips.rules.max_distance_m / METRES_PER_DEGREE + 1 / CELLS_PER_DEGREE
     wider = margin / max(np.cos(np.radians(np.abs(lat).max())), 0.01)
-    return Area(
+    return BoundingBox(
         float(lat.min() - margin), float(lon.min() - wider),
         float(lat.max() + margin), float(lon.max() + wider),
     )  # fmt: skip
 
 
-# ---------------------------------------------------------------------- which places, then
+# ------------------------------------------------------------------- choice of locations
 
 
 def _choose(
-    trips: Trips, cells: dict[str, np.ndarray], ledger: Ledger
+    trips: TripIngest, cells: dict[str, np.ndarray], row_counts: RowCounts
 ) -> tuple[Locations, pa.Table]:
     """Return the chosen locations and the table that gives each cell its location."""
     hours = _demand_hours(trips)
     if trips.zones:
         places, location = _choose_zones(trips, cells, hours)
     else:
-        found = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
-        candidates = trips.candidates or candidates_from_cells(found)
+        occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
+        candidates = trips.candidates or candidates_from_cells(occupied)
         least = trips.rules.min_demand * hours
-        selection = select_hot(found, candidates, least, trips.rules.max_distance_m)
+        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
-    ledger.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
+    row_counts.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
     columns = {"a": cells["a"], "b": cells["b"], "location": location}
     return places, pa.table({name: column[~outside] for name, column in columns.items()})
 
 
-def _busiest(trips: Trips, cells: dict[str, np.ndarray], outside: np.ndarray) -> tuple[str, ...]:
-    """Return where most of the rides were that belong to no location."""
+def _busiest(
+    trips: TripIngest, cells: dict[str, np.ndarray], outside: np.ndarray
+) -> tuple[str, ...]:
+    """Return the busiest cell or zone without a location, as an example."""
     if not outside.any():
         return ()
     where = np.flatnonzero(outside)
@@ -194,34 +198,36 @@ def _busiest(trips: Trips, cells: dict[str, np.ndarray], outside: np.ndarray) ->
 
 
 def _choose_zones(
-    trips: Trips, cells: dict[str, np.ndarray], hours: int
+    trips: TripIngest, cells: dict[str, np.ndarray], hours: int
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
     """Return the zones with enough demand; a trip elsewhere is out of the area."""
     enough = cells["rides"] >= trips.rules.min_demand * hours
-    known = trips.candidates
+    candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
-    if known is not None:
-        enough &= np.isin(ids, known.ids)
-    if known is not None and not np.isin(ids, known.ids).any():
+    if candidates is not None:
+        enough &= np.isin(ids, candidates.ids)
+    if candidates is not None and not np.isin(ids, candidates.ids).any():
         message = f"none of the zones {name_some(ids)} is among the candidates"
-        raise DataError(f"{message} {name_some(known.ids)}; map their id with --candidate-columns")
+        raise DataError(
+            f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
+        )
     if not enough.any():
         most = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(
             f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
-    kept = order[: int(enough.sum())]
+    selected = order[: int(enough.sum())]
     location = np.full(len(ids), -1, dtype=np.int64)
-    location[kept] = np.arange(len(kept))
-    chosen = [ids[n] for n in kept]
-    if known is None:
+    location[selected] = np.arange(len(selected))
+    chosen = [ids[n] for n in selected]
+    if candidates is None:
         return Locations.of_ids(chosen), location
-    return known.take([known.ids.index(identity) for identity in chosen]), location
+    return candidates.take([candidates.ids.index(identity) for identity in chosen]), location
 
 
-def _demand_hours(trips: Trips) -> int:
-    """Return how many covered hours the mean demand is taken over."""
+def _demand_hours(trips: TripIngest) -> int:
+    """Return the number of covered hours over which the mean demand is taken."""
     covered = _covered_hours(trips)
     if trips.rules.demand_hours:
         first, end = trips.grid.span(parse_span(trips.rules.demand_hours))
@@ -234,7 +240,7 @@ def _demand_hours(trips: Trips) -> int:
 # ------------------------------------------------------- pass 2: rides per location and hour
 
 
-def _count_all_hours(trips: Trips, lookup: pa.Table, say: Say) -> dict[str, np.ndarray]:
+def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str, np.ndarray]:
     """Return location, hour, aware and rides of all files."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
@@ -247,7 +253,7 @@ def _count_all_hours(trips: Trips, lookup: pa.Table, say: Say) -> dict[str, np.n
 
 
 def _place(
-    trips: Trips, rides: dict[str, np.ndarray], places: int
+    trips: TripIngest, rides: dict[str, np.ndarray], places: int
 ) -> tuple[np.datetime64, Float32[np.ndarray, "M N"]]:
     """Return demand on the UTC axis: zero where a file covers the hour, else missing."""
     covered = _covered_hours(trips)
@@ -266,7 +272,7 @@ def _place(
 
 
 def _instants(
-    trips: Trips, rides: dict[str, np.ndarray]
+    trips: TripIngest, rides: dict[str, np.ndarray]
 ) -> tuple[Int64[np.ndarray, " R"], Int64[np.ndarray, " R"], np.ndarray]:
     """Return the UTC hour of each count, the second one behind a doubled local hour, and where."""
     local = (rides["hour"] * HOUR).astype("datetime64[s]")
@@ -277,13 +283,13 @@ def _instants(
     return early, late, meant.ambiguous & ~aware
 
 
-def _covered_hours(trips: Trips) -> Int64[np.ndarray, " H"]:
+def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
     """Return every UTC hour that some file covers, once."""
     spans = {trips.grid.span(item.covered) for item in trips.inputs}
     return np.unique(np.concatenate([np.arange(first, end) for first, end in spans]))
 
 
-def _doubled_hours(trips: Trips, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
+def _doubled_hours(trips: TripIngest, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
     """Return the covered UTC hours whose local time the clock shows twice."""
     zone = trips.panel.timezone
     doubled = to_utc(zone, to_local(zone, trips.grid.instants(covered))).ambiguous

@@ -1,6 +1,6 @@
-"""The ground that locations share: squares of 1e-4°, each owned by the nearest of a growing pool.
+"""Cells of 1e-4°, each assigned to the nearest location of a growing pool.
 
-Squares lie in blocks of neighbours, so that a newcomer looks only into blocks it may share.
+Cells lie in blocks of neighbours, so a new location is compared only with blocks it may reach.
 """
 
 import math
@@ -29,7 +29,7 @@ class Cells:
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class CandidatePoints:
     """Candidates in the order of their ids (their rank), in whole units of 1e-7°."""
 
     index: Int64[np.ndarray, " M"]  # where the candidate stood when it was given
@@ -37,23 +37,23 @@ class Places:
     x: Float64[np.ndarray, " M"]
 
     @staticmethod
-    def of(candidates: Locations) -> "Places":
+    def of(candidates: Locations) -> "CandidatePoints":
         """Return the candidates; refuse those that have no place or not their own."""
         faults = Faults("candidates")
         if not len(candidates):
             faults.add("0 locations; at least one is needed")
         nowhere = [candidates.ids[n] for n in np.flatnonzero(~candidates.placed)]
         if nowhere:
-            what = f"{count_of(len(nowhere), 'location')} without coordinates"
-            faults.add(f"{what}: {name_some(nowhere)}; give lat and lon or drop them")
+            count = f"{count_of(len(nowhere), 'location')} without coordinates"
+            faults.add(f"{count}: {name_some(nowhere)}; give lat and lon or drop them")
         index = np.array(id_order(candidates.ids), dtype=np.int64)
         y, x = (np.rint(c[index] * UNITS_PER_DEGREE) for c in (candidates.lat, candidates.lon))
         doubled = _doubled([candidates.ids[n] for n in index], y, x)
         if doubled:
-            what = f"{count_of(len(doubled), 'location')} at the coordinates of another"
-            faults.add(f"{what}: {name_some(doubled)}; keep one of each")
+            count = f"{count_of(len(doubled), 'location')} at the coordinates of another"
+            faults.add(f"{count}: {name_some(doubled)}; keep one of each")
         faults.raise_any(DataError)
-        return Places(index, y, x)
+        return CandidatePoints(index, y, x)
 
     def __len__(self) -> int:
         return len(self.index)
@@ -61,7 +61,7 @@ class Places:
 
 @dataclass(frozen=True, eq=False)
 class Claim:
-    """The cells to which a newcomer is nearer than their owner."""
+    """The cells that are nearer to a new location than to their owner."""
 
     rank: int
     place: tuple[float, float]
@@ -74,7 +74,7 @@ class Claim:
 
 
 @dataclass(eq=False)
-class Ground:
+class CellAssignment:
     """Cells in blocks of neighbours, each with its owner: the nearest of the pool so far."""
 
     cell: Int64[np.ndarray, "blocks size"]  # its place among all cells; −1 fills the last block
@@ -99,7 +99,7 @@ class Ground:
         self.alike = np.ones(len(self.cell), dtype=bool)
 
     @staticmethod
-    def of(cells: Cells, below: float) -> "Ground":
+    def of(cells: Cells, below: float) -> "CellAssignment":
         """Return strips from south to north, each cut from west to east, that nobody owns.
 
         Only someone whose squared distance is less than `below` can get a cell.
@@ -115,10 +115,10 @@ class Ground:
         square = np.where(cell >= 0, below, -1.0)
         owner = np.full(cell.shape, -1, dtype=np.int64)
         weight = _weights(cells.lat)[filled]
-        return Ground(cell, y, x, weight, cells.rides[filled], square, owner)
+        return CellAssignment(cell, y, x, weight, cells.rides[filled], square, owner)
 
-    def claim(self, rank: int, places: Places) -> Claim:
-        """Return what a newcomer would take, having looked only into blocks it may share."""
+    def claim(self, rank: int, places: CandidatePoints) -> Claim:
+        """Return the cells nearer to a new location than to their owner."""
         y, x = place = float(places.y[rank]), float(places.x[rank])
         south, north, west, east, least, _ = self.box
         dy = np.maximum(np.maximum(south - y, y - north), 0.0)
@@ -139,7 +139,7 @@ class Ground:
         return Claim(rank, place, whole, parts, where, square[won], losers, rides)
 
     def grant(self, claim: Claim) -> None:
-        """Give the claimed cells to the newcomer."""
+        """Assign the claimed cells to the new location."""
         self.square[claim.whole] = self._squares(claim.whole, claim.place)
         self.owner[claim.whole] = claim.rank
         self.square[claim.where] = claim.squares
@@ -152,9 +152,9 @@ class Ground:
     def owners(self) -> Int64[np.ndarray, " C"]:
         """Return the owner of every cell, in the order in which the cells were given."""
         real = self.cell >= 0
-        given = np.empty(np.count_nonzero(real), dtype=np.int64)
-        given[self.cell[real]] = self.owner[real]
-        return given
+        owners = np.empty(np.count_nonzero(real), dtype=np.int64)
+        owners[self.cell[real]] = self.owner[real]
+        return owners
 
     def _squares(
         self, blocks: Int64[np.ndarray, " some"], place: tuple[float, float]
@@ -165,7 +165,7 @@ class Ground:
 
 
 def id_order(ids: tuple[str, ...]) -> list[int]:
-    """Return where the ids stand, in the order in which ids are sorted."""
+    """Return the positions of the ids in sorted order."""
     position = {identity: n for n, identity in enumerate(ids)}
     return [position[identity] for identity in sort_ids(list(ids))]
 
@@ -180,5 +180,5 @@ def _weights(lat: Int64[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
 def _doubled(ids: list[str], *coordinates: Float64[np.ndarray, " M"]) -> list[str]:
     first: dict[tuple[float, ...], str] = {}
     places = zip(*(c.tolist() for c in coordinates), strict=True)
-    found = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
-    return [f"{identity} = {other}" for identity, other in found if identity != other]
+    pairs = [(i, first.setdefault(place, i)) for i, place in zip(ids, places, strict=True)]
+    return [f"{identity} = {twin}" for identity, twin in pairs if identity != twin]

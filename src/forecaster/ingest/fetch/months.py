@@ -1,4 +1,4 @@
-"""Monthly trip files from a public server, fetched so that a broken line costs little.
+"""Downloads of monthly trip files that resume after an interruption.
 
 A file is `NAME.partial` until it has its length and its Parquet footer can be read; only then it
 gets its name. A download that was interrupted goes on where it ended, if the server still has the
@@ -20,12 +20,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.ingest.partial import Partial, open_partial
-from forecaster.ingest.source import PassingError, Source, ask, network
+from forecaster.ingest.fetch.partial_file import PartialFile, open_partial
+from forecaster.ingest.fetch.server import (
+    FileServer,
+    TransientError,
+    connection_errors,
+    send_request,
+)
 from forecaster.publish.manifest import CHUNK_BYTES, Progress
 
 # The TLC's yellow cabs. Files of 2009 and 2010 carry coordinates, later ones zone ids instead.
-NYC_TAXI = Source(
+NYC_TAXI = FileServer(
     "https://d37ci6vzurychx.cloudfront.net/trip-data/yellow_tripdata_{month}.parquet",
     hosts=frozenset({"d37ci6vzurychx.cloudfront.net"}),
 )
@@ -46,18 +51,18 @@ Sleep = Callable[[float], None]
 
 def parse_months(text: str) -> list[str]:
     """Return every month of `2009-01:2016-06`, both ends included, or the one of `2009-01`."""
-    found = _MONTHS.fullmatch(text)
-    if found is None:
+    match = _MONTHS.fullmatch(text)
+    if match is None:
         raise ConfigError(f"--months {text!r} is not a range of months; write 2009-01:2016-06")
-    first = 12 * int(found[1]) + int(found[2]) - 1
-    last = 12 * int(found[3]) + int(found[4]) - 1 if found[3] else first
+    first = 12 * int(match[1]) + int(match[2]) - 1
+    last = 12 * int(match[3]) + int(match[4]) - 1 if match[3] else first
     if last < first:
         raise ConfigError(f"--months {text!r} ends before it begins; write the earlier one first")
     return [f"{n // 12:04d}-{n % 12 + 1:02d}" for n in range(first, last + 1)]
 
 
 def download_months(
-    source: Source,
+    source: FileServer,
     months: Sequence[str],
     folder: Path,
     *,
@@ -73,7 +78,7 @@ def download_months(
 
 
 def download_file(
-    source: Source,
+    source: FileServer,
     month: str,
     folder: Path,
     *,
@@ -93,16 +98,16 @@ def download_file(
     """
     if not _MONTH.fullmatch(month):
         raise ConfigError(f"{month!r} is not a month; write 2009-01")
-    job = _Job(source, month, folder, progress or _ignore, say or _ignore)
+    download = _Download(source, month, folder, progress or _ignore, say or _ignore)
     pauses = iter(BACK_OFF_SECONDS)
     while True:
         try:
-            return _fetch(job)
-        except PassingError as failure:
+            return _fetch(download)
+        except TransientError as failure:
             pause = next(pauses, None)
             if pause is None:
                 raise failure.final from failure
-            job.say(f"{failure}; trying again in {pause:g} s")
+            download.say(f"{failure}; trying again in {pause:g} s")
             sleep(pause)
 
 
@@ -111,10 +116,10 @@ def _ignore(_: object) -> None:
 
 
 @dataclass(frozen=True)
-class _Job:
-    """One file to fetch, and how to speak of it."""
+class _Download:
+    """One file to fetch, and the callbacks that report on it."""
 
-    source: Source
+    source: FileServer
     month: str
     folder: Path
     progress: Progress
@@ -135,52 +140,52 @@ class _Job:
 
 @dataclass(frozen=True)
 class _Version:
-    """What the server says of the file that it has now."""
+    """Size and ETag of the file that the server has now."""
 
     size: int
     etag: str | None  # None: an interrupted download of it cannot go on
 
 
-def _fetch(job: _Job) -> Path:
-    """Bring the file to its place in one try."""
-    with ask(job.source, "HEAD", job.url, {}) as response:
-        _refuse_status(job, response.status)
-        version = _version_of(job, response)
-    with _disk(job):
-        if _is_there(job.target, version.size):
-            job.say(f"{job.name}: already there")
-            return job.target
-        with open_partial(job.target) as partial:
-            _complete(job, partial, version)
+def _fetch(download: _Download) -> Path:
+    """Fetch the file in one attempt."""
+    with send_request(download.source, "HEAD", download.url, {}) as response:
+        _refuse_status(download, response.status)
+        version = _version_of(download, response)
+    with _disk(download):
+        if _is_there(download.target, version.size):
+            download.say(f"{download.name}: already there")
+            return download.target
+        with open_partial(download.target) as partial:
+            _complete(download, partial, version)
             partial.flush()
             fault = _fault_of(partial.path)
             if fault is not None:
-                _reject(job, partial, fault)
+                _reject(download, partial, fault)
             partial.adopt()
-    return job.target
+    return download.target
 
 
-def _refuse_status(job: _Job, status: int) -> None:
+def _refuse_status(download: _Download, status: int) -> None:
     """Refuse an answer that is not the file."""
     if status == HTTPStatus.OK:
         return
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
-        what = f"{job.url}: the server failed (status {status})"
-        raise PassingError(RunError, what, "run the same again later")
+        failure = f"{download.url}: the server failed (status {status})"
+        raise TransientError(RunError, failure, "run the same again later")
     if status in NOT_PUBLISHED:
-        what = f"{job.url}: not there (status {status})"
-        raise DataError(f"{what}; {job.month} may not be published: check --months")
-    raise DataError(f"{job.url}: answered with status {status}, need 200; check --host")
+        failure = f"{download.url}: not there (status {status})"
+        raise DataError(f"{failure}; {download.month} may not be published: check --months")
+    raise DataError(f"{download.url}: answered with status {status}, need 200; check --host")
 
 
-def _version_of(job: _Job, response: HTTPResponse) -> _Version:
+def _version_of(download: _Download, response: HTTPResponse) -> _Version:
     """Return size and ETag of the file that an answer is about."""
     length, etag = response.getheader("Content-Length", ""), response.getheader("ETag", "")
     if not _LENGTH.fullmatch(length):
-        message = f"{job.url}: its length is not given (Content-Length {length!r})"
+        message = f"{download.url}: its length is not given (Content-Length {length!r})"
         raise DataError(f"{message}, and it cannot be checked without; name another --host")
     if int(length) > MAX_FILE_BYTES:
-        message = f"{job.url}: too large ({int(length):,} bytes, limit {MAX_FILE_BYTES:,})"
+        message = f"{download.url}: too large ({int(length):,} bytes, limit {MAX_FILE_BYTES:,})"
         raise DataError(f"{message}; check --host")
     return _Version(int(length), etag if _STRONG_ETAG.fullmatch(etag) else None)
 
@@ -189,68 +194,70 @@ def _is_there(path: Path, size: int) -> bool:
     return path.is_file() and path.stat().st_size == size and _fault_of(path) is None
 
 
-def _complete(job: _Job, partial: Partial, version: _Version) -> None:
+def _complete(download: _Download, partial: PartialFile, version: _Version) -> None:
     """Get what the partial file lacks: the rest if it is of the same version, else all."""
     have, etag = partial.size, version.etag
     if etag is None or etag != partial.etag or not 0 < have <= version.size:
-        _get_all(job, partial)
+        _get_all(download, partial)
     elif have < version.size:  # else it was interrupted between the last byte and the rename
-        _get_rest(job, partial, etag, version.size)
+        _get_rest(download, partial, etag, version.size)
 
 
-def _get_all(job: _Job, partial: Partial) -> None:
-    with ask(job.source, "GET", job.url, {}) as response:
-        _take_all(job, partial, response)
+def _get_all(download: _Download, partial: PartialFile) -> None:
+    with send_request(download.source, "GET", download.url, {}) as response:
+        _take_all(download, partial, response)
 
 
-def _get_rest(job: _Job, partial: Partial, etag: str, size: int) -> None:
+def _get_rest(download: _Download, partial: PartialFile, etag: str, size: int) -> None:
     """Ask for the missing bytes of this version only; any other answer means to begin afresh."""
     have = partial.size
     headers = {"Range": f"bytes={have}-", "If-Range": etag}
-    with ask(job.source, "GET", job.url, headers) as response:
-        rest = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
-        came = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
-        if came == rest:
-            job.say(f"{job.name}: {_megabytes(size)}, going on after {_megabytes(have)}")
-            _receive(job, partial, response, size)
+    with send_request(download.source, "GET", download.url, headers) as response:
+        expected = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
+        received = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
+        if received == expected:
+            download.say(f"{download.name}: {_megabytes(size)}, going on after {_megabytes(have)}")
+            _receive(download, partial, response, size)
         elif response.status in {206, 416}:
             partial.begin(None)
-            what = f"{job.url}: asked for the bytes after {have:,} of {size:,}, and others came"
-            raise PassingError(DataError, what, "run the same again, or name another --host")
+            failure = (
+                f"{download.url}: asked for the bytes after {have:,} of {size:,}, and others came"
+            )
+            raise TransientError(DataError, failure, "run the same again, or name another --host")
         else:
-            _take_all(job, partial, response)
+            _take_all(download, partial, response)
 
 
-def _take_all(job: _Job, partial: Partial, response: HTTPResponse) -> None:
-    _refuse_status(job, response.status)
-    version = _version_of(job, response)  # may be newer than the one that was asked about
+def _take_all(download: _Download, partial: PartialFile, response: HTTPResponse) -> None:
+    _refuse_status(download, response.status)
+    version = _version_of(download, response)  # may be newer than the one that was asked about
     partial.begin(version.etag)
-    job.say(f"{job.name}: {_megabytes(version.size)}")
-    _receive(job, partial, response, version.size)
+    download.say(f"{download.name}: {_megabytes(version.size)}")
+    _receive(download, partial, response, version.size)
 
 
-def _receive(job: _Job, partial: Partial, response: HTTPResponse, size: int) -> None:
+def _receive(download: _Download, partial: PartialFile, response: HTTPResponse, size: int) -> None:
     """Append what comes until the file has its size."""
     while (have := partial.size) < size:
-        with network(job.source, job.url):
+        with connection_errors(download.source, download.url):
             chunk = response.read1(min(CHUNK_BYTES, size - have))
         if not chunk:
-            what = f"file {job.name}: truncated (have {have:,}, expected {size:,} bytes)"
-            raise PassingError(DataError, what, "run the same again to get the rest")
+            failure = f"file {download.name}: truncated (have {have:,}, expected {size:,} bytes)"
+            raise TransientError(DataError, failure, "run the same again to get the rest")
         if have == 0 and not chunk.startswith(PARQUET_MAGIC[: len(chunk)]):
-            _reject(job, partial, _other_format(chunk))  # before all of it is fetched
+            _reject(download, partial, _other_format(chunk))  # before all of it is fetched
         partial.append(chunk)
-        job.progress(len(chunk))
+        download.progress(len(chunk))
 
 
-def _reject(job: _Job, partial: Partial, fault: str) -> NoReturn:
+def _reject(download: _Download, partial: PartialFile, fault: str) -> NoReturn:
     partial.discard()
-    message = f"file {job.name}: {fault}; need the Parquet file of {job.month}"
+    message = f"file {download.name}: {fault}; need the Parquet file of {download.month}"
     raise DataError(f"{message}. Run the same again later, or name another --host")
 
 
 def _fault_of(path: Path) -> str | None:
-    """Return what keeps a file from being a whole Parquet file, if anything does."""
+    """Return why a file is not a complete Parquet file, or None."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(64)
@@ -277,12 +284,12 @@ def _megabytes(size: int) -> str:
 
 
 @contextlib.contextmanager
-def _disk(job: _Job) -> Iterator[None]:
-    """Turn a failed file operation into what the user needs to know."""
+def _disk(download: _Download) -> Iterator[None]:
+    """Raise file errors with the path and a remedy."""
     try:
         yield
     except OSError as error:
-        message = f"{job.target}: cannot be written ({error.strerror or error})"
+        message = f"{download.target}: cannot be written ({error.strerror or error})"
         raise RunError(
             f"{message}; check space and permissions, then run the same again"
         ) from error

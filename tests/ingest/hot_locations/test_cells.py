@@ -8,8 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest import ground
-from forecaster.ingest.ground import Cells, Ground, Places, id_order
+from forecaster.ingest.hot_locations.cells import CandidatePoints, CellAssignment, Cells, id_order
 from forecaster.panel.parts import Locations
 
 SIDE = 23  # cells
@@ -21,10 +20,10 @@ def square() -> Cells:
     return Cells(north - SIDE // 2, east, np.arange(SIDE * SIDE))
 
 
-def spots(points: list[tuple[int, int]]) -> Places:
+def spots(points: list[tuple[int, int]]) -> CandidatePoints:
     lat, lon = np.array(points, dtype=np.float64).T / 1e4
     ids = tuple(f"p{n:02d}" for n in range(len(points)))
-    return Places.of(Locations(ids, ids, lat, lon))
+    return CandidatePoints.of(Locations(ids, ids, lat, lon))
 
 
 points = st.tuples(st.integers(-SIDE, SIDE), st.integers(-SIDE, 2 * SIDE))
@@ -35,8 +34,8 @@ def test_the_owner_of_a_cell_is_the_nearest_and_of_equals_the_first_by_id(
     given: list[tuple[int, int]], block: int
 ) -> None:
     cells, places = square(), spots(given)
-    with patch.object(ground, "BLOCK", block):
-        shared = Ground.of(cells, np.inf)
+    with patch("forecaster.ingest.hot_locations.cells.BLOCK", block):
+        shared = CellAssignment.of(cells, np.inf)
         for rank in reversed(range(len(places))):
             shared.grant(shared.claim(rank, places))
     y, x = (1_000.0 * c[:, None] for c in (cells.lat, cells.lon))
@@ -46,7 +45,7 @@ def test_the_owner_of_a_cell_is_the_nearest_and_of_equals_the_first_by_id(
 
 
 def test_a_claim_names_who_loses_how_many_rides_and_takes_nothing() -> None:
-    shared, places = Ground.of(square(), np.inf), spots([(0, 0), (0, SIDE - 1)])
+    shared, places = CellAssignment.of(square(), np.inf), spots([(0, 0), (0, SIDE - 1)])
     first = shared.claim(0, places)
     assert set(first.losers.tolist()) == {-1}  # nobody
     assert first.rides.sum() == sum(range(SIDE * SIDE))
@@ -60,7 +59,10 @@ def test_a_claim_names_who_loses_how_many_rides_and_takes_nothing() -> None:
 
 
 def test_nobody_owns_a_cell_beyond_the_reach() -> None:
-    shared, places = Ground.of(square(), below=(2_500.0) ** 2), spots([(0, 0)])  # 2.5 cells
+    shared, places = (
+        CellAssignment.of(square(), below=(2_500.0) ** 2),
+        spots([(0, 0)]),
+    )  # 2.5 cells
     shared.grant(shared.claim(0, places))
     lat, lon = square().lat, square().lon
     assert np.array_equal(shared.owners() == 0, lat**2 + lon**2 < 2.5**2)
@@ -70,7 +72,7 @@ def test_every_fault_of_candidates_is_named_at_once() -> None:
     ids = ("3", "1", "2")
     places = Locations(ids, ids, np.array([1.0, 1.0, np.nan]), np.array([2.0, 2.0, 2.0]))
     with pytest.raises(DataError, match=r"(?s)2 faults.*coordinates: 2;.*another: 3 = 1"):
-        Places.of(places)
+        CandidatePoints.of(places)
 
 
 def test_ids_are_ordered_as_numbers_if_all_are() -> None:

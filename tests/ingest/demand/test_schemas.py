@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.schemas import KNOWN, Schema, parse_columns, recognise
+from forecaster.ingest.demand.schemas import KNOWN, Schema, parse_columns, recognise
 
 # The first line of TLC's yellow-taxi files, as published for these months; 2014 has the spaces.
 HEADERS = {
@@ -56,7 +56,7 @@ def refusal(columns: list[str], zones: bool = False, given_schema: Schema | None
 @pytest.mark.parametrize("month", COORDINATES)
 def test_I8_the_header_of_each_year_with_coordinates_is_known(month: str) -> None:
     name, time, lat, lon = COORDINATES[month]
-    schema = recognise("a.csv", header(month), zones=False, given=None)
+    schema = recognise("a.csv", header(month), zones=False, mapped=None)
     assert schema == Schema(name, time, lat=lat, lon=lon)
     assert schema.has_coordinates
     assert schema.columns == (time, lat, lon)
@@ -64,14 +64,14 @@ def test_I8_the_header_of_each_year_with_coordinates_is_known(month: str) -> Non
 
 @pytest.mark.parametrize("month", ZONES)
 def test_I8_the_header_of_each_year_with_zones_is_known(month: str) -> None:
-    schema = recognise("a.parquet", header(month), zones=True, given=None)
+    schema = recognise("a.parquet", header(month), zones=True, mapped=None)
     assert schema == Schema("TLC today", "tpep_pickup_datetime", zone="PULocationID")
     assert not schema.has_coordinates
     assert schema.columns == ("tpep_pickup_datetime", "PULocationID")
 
 
 def test_I8_the_uber_files_are_known() -> None:
-    schema = recognise("a.csv", ["Date/Time", "Lat", "Lon", "Base"], zones=False, given=None)
+    schema = recognise("a.csv", ["Date/Time", "Lat", "Lon", "Base"], zones=False, mapped=None)
     assert schema == Schema("FiveThirtyEight Uber", "Date/Time", lat="Lat", lon="Lon")
 
 
@@ -80,8 +80,8 @@ def test_I8_the_uber_files_are_known() -> None:
 def test_I8_permuted_columns_are_accepted(month: str, data: st.DataObject) -> None:
     columns = data.draw(st.permutations(header(month)))
     zones = month in ZONES
-    expected = recognise("a.csv", header(month), zones, given=None)
-    assert recognise("a.csv", columns, zones, given=None) == expected
+    expected = recognise("a.csv", header(month), zones, mapped=None)
+    assert recognise("a.csv", columns, zones, mapped=None) == expected
 
 
 # ---------------------------------------------------------------------------- unknown headers
@@ -90,7 +90,7 @@ def test_I8_permuted_columns_are_accepted(month: str, data: st.DataObject) -> No
 @pytest.mark.parametrize("field", ["time", "lat", "lon"])
 @pytest.mark.parametrize("month", COORDINATES)
 def test_I8_a_renamed_column_is_refused_not_guessed(month: str, field: str) -> None:
-    name = getattr(recognise("a.csv", header(month), zones=False, given=None), field)
+    name = getattr(recognise("a.csv", header(month), zones=False, mapped=None), field)
     columns = [f"{c}_2" if c.strip() == name else c for c in header(month)]
     assert columns != header(month)
     text = refusal(columns)
@@ -133,8 +133,8 @@ def test_I8_a_zone_file_with_a_renamed_column_is_refused_either_way() -> None:
 
 def test_I8_a_file_of_both_is_read_as_asked() -> None:
     columns = [*header("2015-01"), "PULocationID"]
-    assert recognise("a.csv", columns, zones=False, given=None).name == "TLC 2015–2016"
-    assert recognise("a.csv", columns, zones=True, given=None).name == "TLC today"
+    assert recognise("a.csv", columns, zones=False, mapped=None).name == "TLC 2015–2016"
+    assert recognise("a.csv", columns, zones=True, mapped=None).name == "TLC today"
 
 
 NAMES = sorted({name for schema in KNOWN for name in schema.columns} | {"lat", "pickup", ""})
@@ -148,7 +148,7 @@ def test_I8_a_header_is_known_only_if_it_holds_a_whole_schema(
         s.name for s in KNOWN if set(s.columns) <= set(columns) and s.has_coordinates != zones
     ]
     if fitting:
-        assert recognise("a.csv", columns, zones, given=None).name == fitting[0]
+        assert recognise("a.csv", columns, zones, mapped=None).name == fitting[0]
     else:
         assert "unknown schema" in refusal(columns, zones)
 
@@ -166,7 +166,7 @@ def test_a_long_header_is_shown_in_part() -> None:
 def test_I8_a_mapping_makes_any_table_readable() -> None:
     given_schema = parse_columns("time=when, lat = y ,lon=x")
     assert given_schema == Schema("given", "when", lat="y", lon="x")
-    found = recognise("a.csv", ["x", " y", "when", "z"], zones=False, given=given_schema)
+    found = recognise("a.csv", ["x", " y", "when", "z"], zones=False, mapped=given_schema)
     assert found == given_schema
 
 
@@ -181,7 +181,7 @@ def test_I8_a_mapping_counts_more_than_a_known_header() -> None:
     given_schema = parse_columns(
         "time=dropoff_datetime,lat=dropoff_latitude,lon=dropoff_longitude"
     )
-    found = recognise("a.csv", header("2014-01"), zones=False, given=given_schema)
+    found = recognise("a.csv", header("2014-01"), zones=False, mapped=given_schema)
     assert found.time == "dropoff_datetime"
 
 

@@ -15,10 +15,10 @@ from jaxtyping import Int64, Shaped
 
 from forecaster.clock.zone import to_utc
 from forecaster.errors import DataError
-from forecaster.ingest.files import Covered
-from forecaster.ingest.ground import CELLS_PER_DEGREE
-from forecaster.ingest.ledger import REASONS
-from forecaster.ingest.schemas import Schema
+from forecaster.ingest.demand.row_counts import REASONS
+from forecaster.ingest.demand.schemas import Schema
+from forecaster.ingest.files import TimeSpan
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE
 
 HOUR = 3600
 _PLAIN = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}$"
@@ -28,7 +28,7 @@ _CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}  # 0: to
 
 
 @dataclass(frozen=True)
-class Area:
+class BoundingBox:
     """A box of coordinates, edges included."""
 
     south: float
@@ -38,16 +38,18 @@ class Area:
 
 
 @dataclass(frozen=True)
-class Grid:
+class HourGrid:
     """Hours of the panel's axis, counted from 1970; in zones such as India's they begin at :30."""
 
     zone: str
     phase: int  # seconds after the full hour of UTC
 
     @staticmethod
-    def of(zone: str, first: np.datetime64) -> "Grid":
+    def of(zone: str, first: np.datetime64) -> "HourGrid":
         """Return the grid on which a local time falls."""
-        return Grid(zone, int(to_utc(zone, np.array([first])).first.astype(np.int64)[0]) % HOUR)
+        return HourGrid(
+            zone, int(to_utc(zone, np.array([first])).first.astype(np.int64)[0]) % HOUR
+        )
 
     def hours(self, instants: Shaped[np.ndarray, "*shape"]) -> Int64[np.ndarray, "*shape"]:
         """Return the hour that each instant lies in."""
@@ -58,23 +60,23 @@ class Grid:
         """Return the instant at which each hour begins."""
         return (hours * HOUR + self.phase).astype("datetime64[s]")
 
-    def span(self, covered: Covered) -> tuple[int, int]:
+    def span(self, covered: TimeSpan) -> tuple[int, int]:
         """Return the first hour of a span of local time, and the hour at which it is over."""
         ends = self.hours(to_utc(self.zone, np.array([covered.first, covered.end])).first)
         return int(ends[0]), int(ends[1])
 
 
 @dataclass(frozen=True)
-class Hours:
+class HourRules:
     """What the hours of one file mean."""
 
-    grid: Grid
-    covered: Covered
-    demand: Covered | None  # where rides count for the selection; None: everywhere
+    grid: HourGrid
+    covered: TimeSpan
+    demand: TimeSpan | None  # where rides count for the selection; None: everywhere
     keep_ambiguous: bool
     keep_nonexistent: bool
 
-    def bounds(self, span: Covered, aware: bool) -> tuple[int, int]:
+    def bounds(self, span: TimeSpan, aware: bool) -> tuple[int, int]:
         """Return the first hour of a span and the hour at which it is over, of UTC or local."""
         if aware:
             return self.grid.span(span)
@@ -89,8 +91,13 @@ class Hours:
         return hours[meant.ambiguous].tolist(), hours[meant.nonexistent].tolist()
 
 
-def classify(table: Any, schema: Schema, types: dict[str, pa.DataType] | None, area: Area | None,
-             hours: Hours) -> Any:  # fmt: skip
+def classify(
+    table: Any,
+    schema: Schema,
+    types: dict[str, pa.DataType] | None,
+    area: BoundingBox | None,
+    hours: HourRules,
+) -> Any:
     """Return one row per trip: `code` (0 or why it is rejected), `a` and `b` (its cell or zone),
     `hour`, `aware`, `chosen` (within the demand hours) and `text` (of rejected rows).
     """  # noqa: D205 (one sentence does not fit a line)
@@ -130,8 +137,8 @@ def count_hours(rows: Any, lookup: pa.Table) -> Any:
     """Pass 2: rides per location and hour; `lookup` gives a location for (a, b)."""
     import ibis  # noqa: PLC0415 (an extra)
 
-    kept = rows.filter(rows.code == 0)
-    joined = kept.join(ibis.memtable(lookup), ["a", "b"])
+    counted = rows.filter(rows.code == 0)
+    joined = counted.join(ibis.memtable(lookup), ["a", "b"])
     return joined.group_by("location", "hour", "aware").agg(rides=joined.count())
 
 
@@ -140,12 +147,12 @@ def reason_of(code: int) -> str:
     return REASONS[code - 1]
 
 
-def _judge(ibis: Any, flat: Any, hours: Hours) -> Any:
+def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
     """Add the code of each row: the first reason that holds, in the order of checking."""
     twice, never = hours.odd()
     naive = ~flat.aware
 
-    def within(span: Covered) -> Any:
+    def within(span: TimeSpan) -> Any:
         local, utc = hours.bounds(span, aware=False), hours.bounds(span, aware=True)
         return ibis.ifelse(
             flat.aware,
@@ -153,8 +160,8 @@ def _judge(ibis: Any, flat: Any, hours: Hours) -> Any:
             flat.hour.between(local[0], local[1] - 1),
         )
 
-    def among(odd: list[int], kept: bool) -> Any:
-        return ibis.literal(False) if kept or not odd else naive & flat.hour.isin(odd)
+    def among(odd: list[int], is_kept: bool) -> Any:
+        return ibis.literal(False) if is_kept or not odd else naive & flat.hour.isin(odd)
 
     code = ibis.cases(
         (flat.hour.isnull(), _CODES["bad_timestamp"]),
@@ -205,9 +212,12 @@ def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
         column.re_extract(pattern, 1)
         for pattern in (r"^\d{1,2}/(\d{1,2})/", r"^(\d{1,2})/", r"^\d{1,2}/\d{1,2}/(\d{4})")
     )
-    hour, rest = column.re_extract(r" (\d{1,2}):", 1), column.re_extract(r" \d{1,2}(:.*)$", 1)
+    hour, minutes_and_seconds = (
+        column.re_extract(r" (\d{1,2}):", 1),
+        column.re_extract(r" \d{1,2}(:.*)$", 1),
+    )
     american = year.concat("-", month.lpad(2, "0"), "-", day.lpad(2, "0"))
-    american = american.concat(" ", hour.lpad(2, "0"), rest)
+    american = american.concat(" ", hour.lpad(2, "0"), minutes_and_seconds)
     text = ibis.cases((iso, clock), (column.re_search(_US), american), else_=ibis.null("string"))
     offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("").try_cast("int64")
     minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("").try_cast("int64")
@@ -223,7 +233,7 @@ def _number(ibis: Any, column: Any) -> Any:
     return column.cast("float64") if column.type().is_numeric() else column.try_cast("float64")
 
 
-def _inside(ibis: Any, area: Area | None, lat: Any, lon: Any) -> Any:
+def _inside(ibis: Any, area: BoundingBox | None, lat: Any, lon: Any) -> Any:
     if area is None:
         return ibis.literal(True)
     north, east = lat.between(area.south, area.north), lon.between(area.west, area.east)

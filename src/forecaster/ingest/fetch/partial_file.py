@@ -13,7 +13,7 @@ from forecaster.publish.writing import bytes_writer, replace_file, sync_folder
 
 
 @dataclass(frozen=True)
-class Partial:
+class PartialFile:
     """`NAME.partial` beside the file it is to become, with its ETag in `NAME.partial.etag`."""
 
     target: Path
@@ -72,14 +72,14 @@ class Partial:
 
 
 @contextlib.contextmanager
-def open_partial(target: Path) -> Iterator[Partial]:
+def open_partial(target: Path) -> Iterator[PartialFile]:
     """Yield the partial file to its only writer; its bytes are kept whatever ends the writing."""
     path = _partial_path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as sink:
         _lock(path, sink)
         try:
-            yield Partial(target, sink)
+            yield PartialFile(target, sink)
         finally:
             if sink.tell() == 0:
                 path.unlink(missing_ok=True)

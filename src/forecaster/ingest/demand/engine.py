@@ -1,4 +1,4 @@
-"""The two engines that run the same Ibis plan: DuckDB in this process, Spark on many machines."""
+"""The engines that run the Ibis plan: DuckDB in this process, or Spark on many machines."""
 
 import csv
 import gzip
@@ -13,21 +13,21 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from forecaster.errors import ConfigError, DataError, need_extra
-from forecaster.ingest.files import Input
+from forecaster.ingest.files import InputFile
 
 EngineName = Literal["duckdb", "spark"]
 MAX_LINE_BYTES = 1_000_000
 
 
 @dataclass(frozen=True)
-class Malformed:
+class MalformedRows:
     """Rows that could not even be split into columns."""
 
     rows: int = 0
     examples: tuple[str, ...] = ()
 
 
-def stored_columns(item: Input) -> dict[str, pa.DataType] | None:
+def stored_columns(item: InputFile) -> dict[str, pa.DataType] | None:
     """Return names and types of a Parquet file's columns; None for CSV, whose columns are text."""
     if not item.is_parquet:
         return None
@@ -50,16 +50,16 @@ class DuckScan:
     is_csv: bool
 
     def run(self, expression: Any) -> pa.Table:
-        """Run one query; what DuckDB cannot read is the file's fault, and said so."""
+        """Run one query; a DuckDB failure is raised as an error of the file."""
         try:
             return expression.to_pyarrow()
         except Exception as error:  # every engine has errors of its own
             raise _explain(self.path, error) from error
 
-    def malformed(self) -> Malformed:
+    def malformed(self) -> MalformedRows:
         """Return the rows that the last run rejected, each line once."""
         if not self.is_csv:
-            return Malformed()
+            return MalformedRows()
         rejects = self.connection.raw_sql(
             "SELECT line, min(error_type::VARCHAR), min(csv_line) FROM reject_errors "
             "WHERE scan_id = (SELECT max(scan_id) FROM reject_errors) GROUP BY line ORDER BY line"
@@ -68,7 +68,7 @@ class DuckScan:
             if "LINE SIZE" in kind:
                 raise _too_long(self.path, line)
         texts = sorted(str(text)[:120] for _, _, text in rejects)
-        return Malformed(len(rejects), (*texts[:1], *texts[-1:]))
+        return MalformedRows(len(rejects), (*texts[:1], *texts[-1:]))
 
 
 class DuckDb:
@@ -80,7 +80,7 @@ class DuckDb:
         self._threads = threads
 
     @contextmanager
-    def scan(self, item: Input) -> Iterator[DuckScan]:
+    def scan(self, item: InputFile) -> Iterator[DuckScan]:
         """Open a file in a connection of its own, so that nothing of it stays."""
         settings = {"threads": self._threads} if self._threads else {}
         connection = self._ibis.duckdb.connect(**settings)
@@ -90,7 +90,7 @@ class DuckDb:
         finally:
             connection.disconnect()
 
-    def _read(self, connection: Any, item: Input) -> Any:
+    def _read(self, connection: Any, item: InputFile) -> Any:
         try:
             if item.is_parquet:
                 return connection.read_parquet(item.path)
@@ -121,9 +121,9 @@ class SparkScan:
             message = f"{self.path}: cannot be read by Spark ({_first_line(error)})"
             raise DataError(f"{message}; malformed CSV needs the engine duckdb") from error
 
-    def malformed(self) -> Malformed:
+    def malformed(self) -> MalformedRows:
         """Return none: Spark is told to fail on a malformed row."""
-        return Malformed()
+        return MalformedRows()
 
 
 class Spark:
@@ -140,7 +140,7 @@ class Spark:
         self._connection = ibis.pyspark.connect(session)
 
     @contextmanager
-    def scan(self, item: Input) -> Iterator[SparkScan]:
+    def scan(self, item: InputFile) -> Iterator[SparkScan]:
         """Open a file in the shared session."""
         if item.is_parquet:
             table = self._connection.read_parquet(str(item.path))
@@ -192,8 +192,8 @@ def _strip(table: Any) -> Any:
 
 def _explain(path: Path, error: Exception) -> DataError:
     if "aximum line size" in str(error):
-        found = re.search(r"Line: (\d+)", str(error))
-        return _too_long(path, int(found[1]) if found else None)
+        match = re.search(r"Line: (\d+)", str(error))
+        return _too_long(path, int(match[1]) if match else None)
     return DataError(f"{path}: cannot be read ({_first_line(error)})")
 
 

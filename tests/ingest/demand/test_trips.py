@@ -17,9 +17,9 @@ import pytest
 
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.engine import EngineName, open_engine
+from forecaster.ingest.demand.engine import EngineName, open_engine
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.synthetic.city import City, make_city
@@ -50,7 +50,7 @@ def ingest(
     options = {"covers": "2015-10-20:2015-11-08", "min_demand": 0.0, **(rules or {})}
     config = TripsConfig(**options)  # type: ignore[arg-type]
     return ingest_trips(
-        Trips(
+        TripIngest(
             inputs=open_inputs(list(paths), config.covers),
             candidates=candidates,
             panel=PanelConfig(**{"timezone": ZONE, **(panel or {})}),  # type: ignore[arg-type]

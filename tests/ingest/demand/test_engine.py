@@ -7,19 +7,19 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.engine import open_engine, stored_columns
-from forecaster.ingest.files import Input, parse_span
+from forecaster.ingest.demand.engine import open_engine, stored_columns
+from forecaster.ingest.files import InputFile, parse_span
 
 SPAN = parse_span("2015-01-01:2015-01-31")
 
 
-def put(folder: Path, content: bytes, name: str = "a.csv") -> Input:
+def put(folder: Path, content: bytes, name: str = "a.csv") -> InputFile:
     path = folder / name
     path.write_bytes(content)
-    return Input(path, "", SPAN)
+    return InputFile(path, "", SPAN)
 
 
-def rows_of(item: Input) -> tuple[list[dict[str, object]], int]:
+def rows_of(item: InputFile) -> tuple[list[dict[str, object]], int]:
     with open_engine("duckdb", threads=1).scan(item) as scan:
         return scan.run(scan.table).to_pylist(), scan.malformed().rows
 
@@ -54,7 +54,7 @@ def test_types_are_known_of_parquet_only(tmp_path: Path) -> None:
     pq.write_table(
         pa.table({"t": pa.array([0], pa.timestamp("s", "UTC"))}), tmp_path / "a.parquet"
     )
-    stored = stored_columns(Input(tmp_path / "a.parquet", "", SPAN))
+    stored = stored_columns(InputFile(tmp_path / "a.parquet", "", SPAN))
     assert stored is not None
     assert stored["t"].tz == "UTC"
     assert stored_columns(put(tmp_path, b"a\n1\n")) is None

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.candidates import read_candidates
+from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.panel.parts import Locations
 
 POINT = {"type": "Point", "coordinates": [-74.0, 40.7]}

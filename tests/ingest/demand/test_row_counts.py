@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError, RunError
-from forecaster.ingest.ledger import FAULTY, REASONS, Ledger
+from forecaster.ingest.demand.row_counts import FAULTY, REASONS, RowCounts
 
 Batch = tuple[str, int, tuple[str, ...]]
 BATCHES = st.lists(
@@ -19,9 +19,9 @@ BATCHES = st.lists(
 )
 
 
-def fill(batches: list[Batch], counted: int = 0) -> Ledger:
+def fill(batches: list[Batch], counted: int = 0) -> RowCounts:
     """Return a ledger in which every row is accounted for."""
-    ledger = Ledger(counted=counted)
+    ledger = RowCounts(counted=counted)
     for reason, count, examples in batches:
         ledger.reject(reason, count, examples)
     ledger.rows_in = counted + sum(count for _, count, _ in batches)
@@ -54,7 +54,7 @@ def test_I1_a_single_row_lost_or_doubled_stops_everything(
 
 
 def test_I1_every_reason_is_recorded_even_if_nothing_was_rejected() -> None:
-    assert Ledger().to_json() == {
+    assert RowCounts().to_json() == {
         "rows_in": 0,
         "counted": 0,
         "rejected": dict.fromkeys(sorted(REASONS), 0),
@@ -63,7 +63,7 @@ def test_I1_every_reason_is_recorded_even_if_nothing_was_rejected() -> None:
 
 
 def test_I1_a_reason_of_another_kind_counts_too() -> None:
-    ledger = Ledger(rows_in=7, counted=4)
+    ledger = RowCounts(rows_in=7, counted=4)
     ledger.reject("struck_by_lightning", 3)
     ledger.check_balance()
     assert ledger.to_json()["rejected"]["struck_by_lightning"] == 3
@@ -97,8 +97,8 @@ def test_I1_rows_from_elsewhere_are_not_faulty(reason: str, count: int) -> None:
 
 
 def test_an_empty_ledger_is_in_order() -> None:
-    Ledger().check_faulty(max_reject=0.0)
-    Ledger().check_balance()
+    RowCounts().check_faulty(max_reject=0.0)
+    RowCounts().check_balance()
 
 
 # ---------------------------------------------------------------------------------- examples
@@ -136,5 +136,5 @@ def test_what_the_panel_records_is_json() -> None:
 
 def test_one_ledger_knows_nothing_of_another() -> None:
     fill([("too_far", 3, ("a",))])
-    assert Ledger().rejected["too_far"] == 0
-    assert Ledger().examples == {}
+    assert RowCounts().rejected["too_far"] == 0
+    assert RowCounts().examples == {}

@@ -10,27 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.errors import DataError
-from forecaster.ingest.engine import open_engine, stored_columns
-from forecaster.ingest.files import Covered, Input, parse_span
-from forecaster.ingest.plan import Area, Grid, Hours, classify, reason_of
-from forecaster.ingest.schemas import Schema
+from forecaster.ingest.demand.engine import open_engine, stored_columns
+from forecaster.ingest.demand.plan import BoundingBox, HourGrid, HourRules, classify, reason_of
+from forecaster.ingest.demand.schemas import Schema
+from forecaster.ingest.files import InputFile, TimeSpan, parse_span
 
 SCHEMA = Schema("test", "t", lat="y", lon="x")
-NEW_YORK = Area(40.4, -74.3, 41.0, -73.6)
+NEW_YORK = BoundingBox(40.4, -74.3, 41.0, -73.6)
 SPAN = parse_span("2015-03-01:2015-11-30")
 
 
 def hours(
-    zone: str = "America/New_York", keep: bool = False, demand: Covered | None = None
-) -> Hours:
-    return Hours(Grid.of(zone, SPAN.first), SPAN, demand, keep, keep)
+    zone: str = "America/New_York", keep: bool = False, demand: TimeSpan | None = None
+) -> HourRules:
+    return HourRules(HourGrid.of(zone, SPAN.first), SPAN, demand, keep, keep)
 
 
 def judge(
     folder: Path,
     rows: list[tuple[object, object, object]],
     types: tuple[pa.DataType, ...] = (pa.string(), pa.float64(), pa.float64()),
-    rules: Hours | None = None,
+    rules: HourRules | None = None,
 ) -> list[dict[str, object]]:
     """Return the classified rows, in the order of the file."""
     columns = [
@@ -38,7 +38,7 @@ def judge(
     ]
     path = folder / "rows.parquet"
     pq.write_table(pa.table(columns, names=["t", "y", "x"]), path)
-    item = Input(path, "", SPAN)
+    item = InputFile(path, "", SPAN)
     with open_engine("duckdb", threads=1).scan(item) as scan:
         table = classify(scan.table, SCHEMA, stored_columns(item), NEW_YORK, rules or hours())
         return scan.run(table).to_pylist()

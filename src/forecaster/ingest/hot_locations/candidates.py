@@ -24,8 +24,10 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
     for field, column in {"id": "id", **named}.items():
         if column not in table.column_names:
             hint = nearest_name(column, table.column_names)
-            found = f"found: {name_some(table.column_names, 20)}; map it as in id=node,lat=y,lon=x"
-            raise DataError(f"{path}: no column {column!r} for {field}{hint}; {found}")
+            remedy = (
+                f"found: {name_some(table.column_names, 20)}; map it as in id=node,lat=y,lon=x"
+            )
+            raise DataError(f"{path}: no column {column!r} for {field}{hint}; {remedy}")
     if not table.num_rows:
         raise DataError(f"{path}: 0 places; at least one is needed")
     return read_locations(table.select(list(named.values())).rename_columns(list(named)))
@@ -33,9 +35,11 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
 
 def _given(columns: str | None) -> dict[str, str]:
     faults = Faults(f"candidate columns {columns!r}")
-    given = {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
+    mapping = (
+        {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
+    )
     faults.raise_any(ConfigError)
-    return given
+    return mapping
 
 
 def _read_geojson(path: Path) -> pa.Table:

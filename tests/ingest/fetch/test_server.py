@@ -4,9 +4,9 @@ from typing import Any
 import pytest
 
 from forecaster.errors import ConfigError
-from forecaster.ingest.source import PassingError, Source, ask
+from forecaster.ingest.fetch.server import FileServer, TransientError, send_request
 
-SOURCE = Source("https://files.example/trips/{month}.parquet", frozenset({"files.example"}))
+SOURCE = FileServer("https://files.example/trips/{month}.parquet", frozenset({"files.example"}))
 PUBLIC = "93.184.216.34"
 
 
@@ -28,8 +28,8 @@ def lead_to(monkeypatch: pytest.MonkeyPatch, *addresses: str) -> None:
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: found)
 
 
-def visit(source: Source) -> None:
-    with ask(source, "HEAD", source.url.replace("{month}", "2009-01"), {}):
+def visit(source: FileServer) -> None:
+    with send_request(source, "HEAD", source.url.replace("{month}", "2009-01"), {}):
         pass
 
 
@@ -92,7 +92,7 @@ def test_I18_the_address_that_was_checked_is_the_one_connected_to(
     monkeypatch: pytest.MonkeyPatch, connected: list[tuple[str, int]]
 ) -> None:
     lead_to(monkeypatch, PUBLIC, "93.184.216.35")
-    with pytest.raises(PassingError, match="the connection failed"):
+    with pytest.raises(TransientError, match="the connection failed"):
         visit(SOURCE)
     assert connected == [(PUBLIC, 443), ("93.184.216.35", 443)]
 
@@ -102,7 +102,7 @@ def test_a_name_that_leads_nowhere_may_do_so_later(monkeypatch: pytest.MonkeyPat
         raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
 
     monkeypatch.setattr(socket, "getaddrinfo", fail)
-    with pytest.raises(PassingError, match="Name or service not known"):
+    with pytest.raises(TransientError, match="Name or service not known"):
         visit(SOURCE)
 
 
@@ -110,7 +110,7 @@ def test_the_schemes_own_port_may_be_written(
     monkeypatch: pytest.MonkeyPatch, connected: list[tuple[str, int]]
 ) -> None:
     lead_to(monkeypatch, PUBLIC)
-    written = Source("https://FILES.example:443/{month}", SOURCE.hosts)
-    with pytest.raises(PassingError):
+    written = FileServer("https://FILES.example:443/{month}", SOURCE.hosts)
+    with pytest.raises(TransientError):
         visit(written)
     assert connected == [(PUBLIC, 443)]

@@ -1,4 +1,4 @@
-"""Every input row is accounted for: rows_in = counted + rejected by reason."""
+"""Counts of input rows: rows_in = counted + rejected, by reason."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,7 +20,7 @@ FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limit
 
 
 @dataclass
-class Ledger:
+class RowCounts:
     """Counts of rows, with a few examples of what was rejected."""
 
     rows_in: int = 0
@@ -31,8 +31,8 @@ class Ledger:
     def reject(self, reason: str, count: int, examples: tuple[str, ...] = ()) -> None:
         """Count rejected rows; the examples kept do not depend on the order of files."""
         self.rejected[reason] = self.rejected.get(reason, 0) + count
-        kept = sorted({*self.examples.get(reason, set()), *examples})
-        self.examples[reason] = {*kept[:1], *kept[-1:]}
+        ordered = sorted({*self.examples.get(reason, set()), *examples})
+        self.examples[reason] = {*ordered[:1], *ordered[-1:]}
 
     def check_balance(self) -> None:
         """Refuse to go on if rows are lost."""
@@ -46,13 +46,13 @@ class Ledger:
         faulty = sum(self.rejected[reason] for reason in FAULTY)
         if faulty > max_reject * self.rows_in:
             share = 100 * faulty / self.rows_in
-            what = ", ".join(f"{r} {self.rejected[r]:,}" for r in FAULTY if self.rejected[r])
-            message = f"{share:.2f} % of {self.rows_in:,} rows are faulty ({what})"
+            reasons = ", ".join(f"{r} {self.rejected[r]:,}" for r in FAULTY if self.rejected[r])
+            message = f"{share:.2f} % of {self.rows_in:,} rows are faulty ({reasons})"
             shown = "; ".join(x for r in FAULTY for x in sorted(self.examples.get(r, ()))[:2])
             raise DataError(f"{message}, at most {100 * max_reject:g} % are allowed; e.g. {shown}")
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the panel records."""
+        """Return the counts as the panel's manifest records them."""
         examples: Mapping[str, list[str]] = {
             reason: sorted(texts) for reason, texts in sorted(self.examples.items()) if texts
         }

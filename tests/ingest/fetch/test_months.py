@@ -17,9 +17,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.ingest import download
-from forecaster.ingest.download import NYC_TAXI, download_file, download_months, parse_months
-from forecaster.ingest.source import Source
+from forecaster.ingest.fetch import months
+from forecaster.ingest.fetch.months import NYC_TAXI, download_file, download_months, parse_months
+from forecaster.ingest.fetch.server import FileServer
 
 MONTH = "2009-01"
 NAME = f"trips_{MONTH}.parquet"
@@ -225,9 +225,9 @@ class Server(ThreadingHTTPServer):
     def gets(self) -> list[Asked]:
         return [asked for asked in self.asked if asked.method == "GET"]
 
-    def source(self, manner: str) -> Source:
+    def source(self, manner: str) -> FileServer:
         url = f"http://{self.host}/{manner}/trips_{{month}}.parquet"
-        return Source(url, frozenset({self.host}), frozenset({"http"}), timeout_seconds=8.0)
+        return FileServer(url, frozenset({self.host}), frozenset({"http"}), timeout_seconds=8.0)
 
 
 @pytest.fixture
@@ -263,7 +263,7 @@ class Fetch:
     said: list[str] = field(default_factory=list)
     slept: list[float] = field(default_factory=list)
 
-    def __call__(self, source: Source, progress: Callable[[int], None] | None = None) -> Path:
+    def __call__(self, source: FileServer, progress: Callable[[int], None] | None = None) -> Path:
         return download_file(
             source,
             MONTH,
@@ -413,7 +413,7 @@ class Killed(BaseException):
 def test_a_killed_download_goes_on_and_gives_the_same_bytes(
     server: Server, fetch: Fetch, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(download, "CHUNK_BYTES", 4_099)
+    monkeypatch.setattr(months, "CHUNK_BYTES", 4_099)
     came: list[int] = []
 
     def kill_at_third(count: int) -> None:
@@ -663,14 +663,14 @@ def test_I18_a_redirect_from_https_to_plain_http_is_refused(
     server.location = f"http://{server.host}/good/{NAME}"
     url = server.source("redirects").url.replace("http:", "https:")
     with pytest.raises(DataError, match=r"asked for by 'http', need https"):
-        fetch(Source(url, frozenset({server.host})))
+        fetch(FileServer(url, frozenset({server.host})))
     assert len(server.asked) == 1
 
 
 def test_I18_https_is_spoken_in_earnest(server: Server, fetch: Fetch) -> None:
     url = server.source("good").url.replace("http:", "https:")
     with pytest.raises(RunError, match=r"the connection failed \(.*SSL"):
-        fetch(Source(url, frozenset({server.host})))
+        fetch(FileServer(url, frozenset({server.host})))
     assert server.gets == []
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.errors import RunError
-from forecaster.ingest.partial import open_partial
+from forecaster.ingest.fetch.partial_file import open_partial
 
 
 def test_bytes_and_their_version_are_kept_until_next_time(tmp_path: Path) -> None:

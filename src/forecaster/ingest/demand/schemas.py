@@ -42,31 +42,35 @@ KNOWN = (
 def parse_columns(text: str) -> Schema:
     """Return the schema of a mapping such as `time=when,lat=y,lon=x` or `time=when,zone=area`."""
     faults = Faults(f"columns {text!r}")
-    given = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
-    if set(given) not in ({"time", "lat", "lon"}, {"time", "zone"}):
+    columns = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
+    if set(columns) not in ({"time", "lat", "lon"}, {"time", "zone"}):
         faults.add("time is needed, and either lat and lon, or zone")
     faults.raise_any(ConfigError)
-    return Schema("given", **given)
+    return Schema("given", **columns)
 
 
-def recognise(file: str, columns: Sequence[str], zones: bool, given: Schema | None) -> Schema:
+def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | None) -> Schema:
     """Return the schema of a file by its columns; an unknown one is refused, never guessed."""
-    candidates = [given] if given is not None else [s for s in KNOWN if s.has_coordinates != zones]
+    candidates = (
+        [mapped] if mapped is not None else [s for s in KNOWN if s.has_coordinates != zones]
+    )
     stripped = {column.strip() for column in columns}  # some TLC headers have spaces
     for schema in candidates:
         if stripped.issuperset(schema.columns):
             return schema
-    found = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
-    if given is not None:
-        lacking = [c for c in given.columns if c not in stripped]
+    unknown = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
+    if mapped is not None:
+        lacking = [c for c in mapped.columns if c not in stripped]
         hint = nearest_name(lacking[0], sorted(stripped))
-        raise DataError(f"{found}; the mapping needs {name_some(lacking)}{hint}")
+        raise DataError(f"{unknown}; the mapping needs {name_some(lacking)}{hint}")
     if not zones and any(stripped.issuperset(s.columns) for s in KNOWN if not s.has_coordinates):
         message = "zone ids, no coordinates (TLC's Parquet files lost them from 2011 on)"
-        raise DataError(f"{found}; {message}: use --zones")
+        raise DataError(f"{unknown}; {message}: use --zones")
     if zones and any(stripped.issuperset(s.columns) for s in KNOWN if s.has_coordinates):
-        raise DataError(f"{found}; coordinates, no zone ids: leave --zones out")
+        raise DataError(f"{unknown}; coordinates, no zone ids: leave --zones out")
     nearest = max(KNOWN, key=lambda schema: len(stripped.intersection(schema.columns)))
-    known = "; ".join(f"{s.name}: {', '.join(s.columns)}" for s in KNOWN)
+    schemas = "; ".join(f"{s.name}: {', '.join(s.columns)}" for s in KNOWN)
     message = f"the nearest known is {nearest.name} ({', '.join(nearest.columns)})"
-    raise DataError(f"{found}; {message}; known: {known}; others by --columns time=…,lat=…,lon=…")
+    raise DataError(
+        f"{unknown}; {message}; known: {schemas}; others by --columns time=…,lat=…,lon=…"
+    )

@@ -1,7 +1,9 @@
-"""A server of monthly files, and the only code that connects to one.
+"""A server of monthly files: the only code that opens network connections.
 
-Each address, first or redirected to, is checked before anything is connected to: its scheme, its
-host against the source's list, and where that host's name leads. Proxies are not used.
+Each address, first or redirected to, is checked before a connection is opened: its scheme, its
+host against the server's list, and the addresses that the name resolves to. Proxies are not used.
+Written by hand since neither pooch nor httpx resumes a file by its ETag or checks the resolved
+address before it connects.
 """
 
 import contextlib
@@ -25,7 +27,7 @@ _HOST = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:[0-9]{1,5})?")
 
 
 @dataclass(frozen=True)
-class Source:
+class FileServer:
     """Where monthly files lie, and what may be connected to on the way there."""
 
     url: str  # {month} stands for 2009-01
@@ -33,7 +35,7 @@ class Source:
     schemes: frozenset[str] = frozenset({"https"})
     timeout_seconds: float = 30.0  # to connect, and for each read
 
-    def at(self, host: str) -> "Source":
+    def at(self, host: str) -> "FileServer":
         """Return the same files on another host, which then is the only allowed one."""
         name = host.lower()
         if not _HOST.fullmatch(name):
@@ -44,24 +46,24 @@ class Source:
         return replace(self, url=parts._replace(netloc=name).geturl(), hosts=frozenset({name}))
 
 
-class PassingError(Exception):
-    """What went wrong, where another try may go well; `final` is the error if none does."""
+class TransientError(Exception):
+    """A failure that a retry may overcome; `final` is raised when no retry is left."""
 
-    def __init__(self, kind: type[ForecasterError], what: str, remedy: str) -> None:
-        super().__init__(what)
-        self.final = kind(f"{what}; {remedy}")
+    def __init__(self, kind: type[ForecasterError], message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.final = kind(f"{message}; {remedy}")
 
 
 @contextlib.contextmanager
-def ask(
-    source: Source, method: str, url: str, headers: Mapping[str, str]
+def send_request(
+    source: FileServer, method: str, url: str, headers: Mapping[str, str]
 ) -> Iterator[HTTPResponse]:
-    """Yield the answer to a request, after redirects that are checked like the first address."""
+    """Yield the response, after redirects that are checked like the first address."""
     refusal: type[ForecasterError] = ConfigError  # the first address is the caller's own
     target = url
     for _ in range(MAX_REDIRECTS + 1):
         with contextlib.closing(_connect(source, target, refusal)) as connection:
-            with network(source, target):
+            with connection_errors(source, target):
                 connection.request(method, _path_of(target), headers={**HEADERS, **headers})
                 response = connection.getresponse()
             with response:
@@ -75,26 +77,26 @@ def ask(
 
 
 @contextlib.contextmanager
-def network(source: Source, url: str) -> Iterator[None]:
-    """Turn a failure of the connection into one that another try may not meet."""
+def connection_errors(source: FileServer, url: str) -> Iterator[None]:
+    """Raise connection failures as transient errors."""
     remedy = "check the network and run the same again: what came is kept"
     try:
         yield
     except TimeoutError as error:
-        what = f"{url}: nothing came for {source.timeout_seconds:g} s"
-        raise PassingError(RunError, what, remedy) from error
+        failure = f"{url}: nothing came for {source.timeout_seconds:g} s"
+        raise TransientError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
         reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text
-        what = f"{url}: the connection failed ({reason})"
-        raise PassingError(RunError, what, remedy) from error
+        failure = f"{url}: the connection failed ({reason})"
+        raise TransientError(RunError, failure, remedy) from error
 
 
-def _connect(source: Source, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
+def _connect(source: FileServer, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
     """Return a connection to an address that was checked, and to no other."""
     parts = _split_allowed(source, url, refusal)
     host, port = str(parts.hostname), _port_of(parts)
     addresses = _addresses(source, url, refusal)
-    with network(source, url):
+    with connection_errors(source, url):
         plain = _open_first(addresses, port, source.timeout_seconds)
         if parts.scheme == "https":
             context = ssl.create_default_context()
@@ -115,15 +117,15 @@ def _open_first(addresses: list[str], port: int, wait: float) -> socket.socket:
     return socket.create_connection((addresses[-1], port), timeout=wait)
 
 
-def _split_allowed(source: Source, url: str, refusal: type[ForecasterError]) -> SplitResult:
+def _split_allowed(source: FileServer, url: str, refusal: type[ForecasterError]) -> SplitResult:
     """Return the parts of an address that the source allows; refuse any other."""
     try:
         parts = urlsplit(url)
         port = _port_of(parts)
     except ValueError as error:
         raise refusal(f"refused host: not an address ({error}); check --host") from error
-    own = port == PORTS.get(parts.scheme)
-    name = str(parts.hostname) if own else f"{parts.hostname}:{port}"
+    is_default_port = port == PORTS.get(parts.scheme)
+    name = str(parts.hostname) if is_default_port else f"{parts.hostname}:{port}"
     if "@" in parts.netloc:
         fault = "the address carries credentials"  # which a message must not show
     elif parts.scheme not in source.schemes:
@@ -142,12 +144,12 @@ def _port_of(parts: SplitResult) -> int:
     return parts.port or PORTS.get(parts.scheme, 0)
 
 
-def _addresses(source: Source, url: str, refusal: type[ForecasterError]) -> list[str]:
-    """Return where a host's name leads; refuse a name that leads into a private network."""
+def _addresses(source: FileServer, url: str, refusal: type[ForecasterError]) -> list[str]:
+    """Resolve a host name; names that lead into a private network are refused."""
     parts = urlsplit(url)
-    with network(source, url):
-        found = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
-    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
+    with connection_errors(source, url):
+        entries = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     private = [address for address in addresses if not _is_public(address)]
     if private and parts.hostname not in addresses:  # a number in the source's list is meant
         message = f"refused host {parts.hostname!r}: it leads to the private {private[0]}"
@@ -166,7 +168,7 @@ def _path_of(url: str) -> str:
 
 
 def _join(url: str, location: str) -> str:
-    """Return where a redirect leads."""
+    """Return the target of a redirect."""
     try:
         return urljoin(url, location)
     except ValueError as error:
