@@ -1,6 +1,6 @@
 import pytest
 
-from forecaster.evaluation.paired import Interval
+from forecaster.evaluation.bootstrap import Interval
 from forecaster.report.formatting import (
     duration,
     less_or_more,

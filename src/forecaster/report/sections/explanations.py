@@ -10,9 +10,9 @@ from jaxtyping import Bool, Int64
 from forecaster.errors import DataError
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment, targets
-from forecaster.evaluation.case import EXPLAINED
-from forecaster.evaluation.explain import explain
-from forecaster.evaluation.explanation import Explanation, Hour, Place
+from forecaster.explain.case import EXPLAINED
+from forecaster.explain.explain import explain
+from forecaster.explain.explanation import Explanation, Hour, Place
 from forecaster.panel.panel import Panel
 from forecaster.report.data import Material
 from forecaster.report.draw import canvas

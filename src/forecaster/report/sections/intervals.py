@@ -9,7 +9,7 @@ from jaxtyping import Float64, Int64
 
 from forecaster.evaluation.backtest import FORMS, Form, Sureness
 from forecaster.evaluation.comparison import Row
-from forecaster.evaluation.table import interval_name
+from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import Intervals
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
