@@ -11,7 +11,7 @@ from forecaster.errors import count_of
 
 if TYPE_CHECKING:
     from forecaster.metrics import Report
-    from forecaster.report.doctor import Checkup
+    from forecaster.report.doctor.checkup import Checkup
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 LONG_SECONDS = 60.0
