@@ -50,7 +50,7 @@ _HOME = {
     "Transformer": "forecaster.estimators.networks.transformer",
     "VAR": "forecaster.estimators.baselines.var",
     "check_forecaster": "forecaster.estimators.checks.suite",
-    "evaluate": "forecaster.evaluation.compare",
+    "evaluate": "forecaster.evaluation.comparison",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }
