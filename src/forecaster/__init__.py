@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from forecaster.estimators.networks.transformer import Transformer as Transformer
     from forecaster.estimators.training_data import FitResult as FitResult
     from forecaster.estimators.training_data import TrainingData as TrainingData
-    from forecaster.evaluation.compare import evaluate as evaluate
+    from forecaster.evaluation.comparison import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
