@@ -9,7 +9,7 @@ PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beart
 BENCHMARKS := command panel windows city locations ingest graph truth kernels model training gpu var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
-.PHONY: install format lint types layers test check demo bench torture torture-gpu dist clean
+.PHONY: install format lint types layers docs test check demo bench torture torture-gpu dist clean
 
 install: $(READY)
 
@@ -26,13 +26,13 @@ $(READY): pyproject.toml constraints.txt
 	@touch $(READY)
 
 format: $(READY)
-	$(BIN)/ruff format src tests benchmarks
-	$(BIN)/ruff check --fix --quiet src tests benchmarks || true
+	$(BIN)/ruff format src tests benchmarks docs
+	$(BIN)/ruff check --fix --quiet src tests benchmarks docs || true
 
 # Ruff does not see allow_pickle=True, so a text search does.
 lint: $(READY)
-	$(BIN)/ruff format --check src tests benchmarks
-	$(BIN)/ruff check src tests benchmarks
+	$(BIN)/ruff format --check src tests benchmarks docs
+	$(BIN)/ruff check src tests benchmarks docs
 	@if grep -rnE 'allow_pickle *= *True' src tests benchmarks; then \
 	  echo 'allow_pickle=True runs code on load; use safetensors or Parquet'; exit 1; fi
 
@@ -46,7 +46,11 @@ layers: $(READY)
 test: $(READY)
 	$(PYTEST) -m "not gpu" -n 2 --dist loadfile
 
-check: lint types layers test
+check: lint types layers docs test
+
+# The documentation site, in build/site; a broken link or a missing name fails it.
+docs: $(READY)
+	NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --strict --quiet
 
 demo: $(READY)
 	$(BIN)/forecaster demo --out demo

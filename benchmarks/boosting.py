@@ -10,7 +10,7 @@ import numpy as np  # noqa: E402
 from forecaster.config import LagConfig  # noqa: E402
 from forecaster.estimators.baselines.boosting import PARAMETERS, Rows, see_rows  # noqa: E402
 from forecaster.estimators.baselines.trees import Trees  # noqa: E402
-from forecaster.estimators.forecast_inputs import Question, look_ahead  # noqa: E402
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 
@@ -49,7 +49,7 @@ def _rows() -> tuple[np.ndarray, np.ndarray]:
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.arange(FIRST, HOURS - lags.horizon)
     rows = Rows(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
-    question = Question(panel, origins, *look_ahead(panel, origins, lags.horizon))
+    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, lags.horizon))
     target = scaler.values.apply(panel.values)[origins + 1].reshape(-1)
     return see_rows(question, scaler, lags, rows, 1), target
 

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from forecaster.estimators.networks.dcrnn import DCRNN as DCRNN
     from forecaster.estimators.networks.forecaster import Forecaster as Forecaster
     from forecaster.estimators.networks.transformer import Transformer as Transformer
-    from forecaster.evaluation.compare import evaluate as evaluate
+    from forecaster.evaluation.comparison import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
@@ -42,7 +42,7 @@ _HOME = {
     "Transformer": "forecaster.estimators.networks.transformer",
     "VAR": "forecaster.estimators.baselines.var",
     "check_forecaster": "forecaster.estimators.checks.suite",
-    "evaluate": "forecaster.evaluation.compare",
+    "evaluate": "forecaster.evaluation.comparison",
     "learn_graph": "forecaster.graph.learn",
     "make_city": "forecaster.synthetic.city",
 }

@@ -5,17 +5,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Kind = Literal["count", "measurement"]
-Ambiguous = Literal["null", "split"]
-Nonexistent = Literal["refuse", "null", "next"]
-Gaps = Literal["refuse", "null"]
-GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
-Subtract = Literal["hour_of_week", "nothing"]
-Choose = Literal["likelihood", "ebic"]
-PositionKind = Literal["location", "literal"]
-Precision = Literal["float32", "bf16"]
-DiffusionInputs = Literal["recent", "lags"]
-Weather = Literal["observed", "persist", "climatology", "none"]
+from forecaster.choices import (
+    Ambiguous,
+    Choose,
+    DiffusionInputs,
+    Gaps,
+    GraphKind,
+    Kind,
+    Nonexistent,
+    PositionKind,
+    Precision,
+    Subtract,
+    Weather,
+)
+
 Eta = Annotated[float, Field(ge=0.0)] | Literal["balanced"]
 Range = tuple[str, str]
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.areas import (
     Areas,
@@ -21,7 +21,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
-from forecaster.estimators.forecast_inputs import Changes, Question
+from forecaster.estimators.forecast_inputs import Changes, ForecastInputs
 from forecaster.estimators.predictor import Prediction
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -219,7 +219,7 @@ def test_what_is_supposed_is_answered_once_for_all_areas(
 
     def note(
         run: Run, panel: Panel, origins: np.ndarray, weather: Weather, changes: Changes | None
-    ) -> Question:
+    ) -> ForecastInputs:
         asked.extend((step, changes is not None) for step in origins.tolist())
         return ask(run, panel, origins, weather, changes)
 

@@ -10,7 +10,7 @@ from forecaster.config import IntervalConfig, LagConfig, PanelConfig, Season
 from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import with_meaning
 from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator
 from forecaster.estimators.training_data import Arrays
@@ -74,15 +74,15 @@ def test_an_estimator_introduces_itself_in_one_line(
 
 
 class Wild(SeasonalNaive):
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
-        y = super().answer(arrays, question)
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
+        y = super().predict_windows(arrays, question)
         y[..., 0] = -3.0
         return y
 
 
 class Broken(SeasonalNaive):
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
-        return super().answer(arrays, question) * np.float32(np.nan)
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, question) * np.float32(np.nan)
 
 
 def test_P4_counts_below_zero_are_clipped_and_counted(
@@ -232,12 +232,12 @@ def test_P10_small_measurements_have_a_range_too(
 class Curious(SeasonalNaive):
     """Remembers what it was given to answer from, the latest."""
 
-    asked: Question | None = None
+    asked: ForecastInputs | None = None
 
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         if self.asked is None or question.panel.times[-1] >= self.asked.panel.times[-1]:
             self.asked = question
-        return super().answer(arrays, question)
+        return super().predict_windows(arrays, question)
 
 
 def test_an_answer_gets_the_history_it_needs_and_nothing_later(
@@ -333,7 +333,7 @@ def test_too_few_validation_windows_are_refused_before_anything_is_learned(
     panel: Panel, splits: Splits, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learned: list[None] = []
-    monkeypatch.setattr(SeasonalNaive, "learn", lambda *_: learned.append(None))
+    monkeypatch.setattr(SeasonalNaive, "fit_windows", lambda *_: learned.append(None))
     estimator = SeasonalNaive(recipe)
     with pytest.raises(DataError, match="need ≥ 18"):
         estimator.fit(panel, replace(splits, validation=[("2015-11-06", "2015-11-06T12:00")]))

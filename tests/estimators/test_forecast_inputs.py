@@ -12,14 +12,13 @@ from forecaster.config import LagConfig, Season
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.forecast_inputs import (
     At,
-    Question,
+    ForecastInputs,
     find_origin,
     fit_climatology,
     look_ahead,
     look_back,
     refuse_missing,
     refuse_unknown_future,
-    select_covariates,
     tell_missing,
     with_changes,
     with_weather,
@@ -211,7 +210,7 @@ def test_what_lies_ahead_is_taken_from_the_panel(panel: Panel) -> None:
 
 def test_weather_can_be_replaced(panel: Panel) -> None:
     origins = np.array([30, 200])
-    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
     climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
     persisted = with_weather(question, "persist", climate)
     assert np.array_equal(persisted.covariates[:, :, 0], [[30, 30], [200, 200]])
@@ -228,7 +227,7 @@ def test_weather_can_be_replaced(panel: Panel) -> None:
 
 def test_changes_replace_what_they_name_and_nothing_else(panel: Panel) -> None:
     origins = np.array([30, 200, 300])
-    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
     rain, queue = np.float32([7, np.nan]), np.float32([np.nan, 5])
     changed = with_changes(question, {"rain": rain, "queue": queue})
     assert (changed.covariates[:, 0, 1] == 7).all()
@@ -241,7 +240,7 @@ def test_changes_replace_what_they_name_and_nothing_else(panel: Panel) -> None:
 
 
 def test_an_unknown_weather_is_refused(panel: Panel) -> None:
-    question = Question(panel, np.array([30]), *look_ahead(panel, np.array([30]), 2))
+    question = ForecastInputs(panel, np.array([30]), *look_ahead(panel, np.array([30]), 2))
     climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
     unchecked = inspect.unwrap(with_weather)  # the shape checker would refuse it first
     with pytest.raises(ConfigError, match="'sunny'"):
@@ -263,6 +262,6 @@ def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
     assert np.array_equal(
         chosen.local_covariates.values, panel.local_covariates.values[:, :, [7, 2]]
     )
-    rain = select_covariates(panel, ("rain",), ())
+    rain = panel.select_covariates(("rain",), ())
     assert rain.local_covariates.names == ()
     assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])

@@ -5,9 +5,9 @@ import pytest
 
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.online import CYCLE
-from forecaster.estimators.predictor import Answers, learn_intervals
+from forecaster.estimators.predictor import Predictor, learn_intervals
 from forecaster.estimators.training_data import Arrays, prepare
 from forecaster.splits import Splits
 
@@ -22,9 +22,9 @@ class Counting(Ridge):
 
     asked = 0
 
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         self.asked += len(question.origins)
-        return super().answer(arrays, question)
+        return super().predict_windows(arrays, question)
 
 
 @pytest.fixture(scope="module")
@@ -33,11 +33,11 @@ def fitted() -> Counting:
 
 
 @pytest.fixture
-def answers(fitted: Counting) -> Answers:
+def answers(fitted: Counting) -> Predictor:
     return fitted.answers(PANEL, "observed")
 
 
-def test_each_origin_is_answered_once_for_all_forms(fitted: Counting, answers: Answers) -> None:
+def test_each_origin_is_answered_once_for_all_forms(fitted: Counting, answers: Predictor) -> None:
     fitted.asked = 0
     found = answers.predict(ORIGINS)
     before = fitted.asked - len(ORIGINS)  # whose outcomes the first corrections rest on
@@ -61,7 +61,7 @@ def test_nothing_after_an_origin_is_seen_though_later_ones_are_asked(
     np.testing.assert_allclose(there.online[-1], here.online[41], rtol=1e-5)
 
 
-def test_what_is_supposed_is_corrected_like_what_is_given(answers: Answers) -> None:
+def test_what_is_supposed_is_corrected_like_what_is_given(answers: Predictor) -> None:
     found = answers.predict(ORIGINS)
     changed = answers.suppose(found, ORIGINS, RAIN)
     assert not np.array_equal(changed.forecast[:, 0], found.forecast[:, 0])
@@ -72,7 +72,7 @@ def test_what_is_supposed_is_corrected_like_what_is_given(answers: Answers) -> N
     np.testing.assert_allclose(moved[free], (apart + 0 * moved)[free], atol=1e-4)
 
 
-def test_outcomes_count_in_the_weather_that_there_was(answers: Answers) -> None:
+def test_outcomes_count_in_the_weather_that_there_was(answers: Predictor) -> None:
     found = answers.predict(ORIGINS)
     changed = answers.suppose(found, ORIGINS, {"rain": np.full(2, 97, np.float32)})
     assert np.array_equal(changed.corrections, found.corrections)
@@ -95,7 +95,7 @@ def test_intervals_are_learned_from_validation_alone(fitted: Counting) -> None:
     test = SPLITS.mask("test", PANEL.clock, PANEL.times)
     other = replace(PANEL, values=np.where(test[:, None], np.float32(977), PANEL.values))
     one, two = (
-        learn_intervals(fitted.answer_quantiles, run, prepare(panel, SPLITS, RECIPE.lags))
+        learn_intervals(fitted.predict_window_quantiles, run, prepare(panel, SPLITS, RECIPE.lags))
         for panel in (PANEL, other)
     )
     assert all(np.array_equal(one[name], two[name]) for name in one)

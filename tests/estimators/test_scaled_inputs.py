@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.clock.holidays import Holidays
 from forecaster.config import LagConfig
-from forecaster.estimators.forecast_inputs import Question, look_ahead, look_back
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead, look_back
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, past, scale_arrays, scale_shapes, scaler_of
 from forecaster.panel.fill import fill_missing, fit_fill
@@ -47,7 +47,7 @@ def test_a_question_says_what_the_batches_of_training_say(
     fill, asked = fit_fill(panel, TRAIN), np.array(origins)
     batch = Batches(panel, scaler, fill, recipe.lags).cut(asked)
     part, own = look_back(panel, recipe.lags, asked)
-    question = Question(fill_missing(part, fill), own, *look_ahead(part, own, 3))
+    question = ForecastInputs(fill_missing(part, fill), own, *look_ahead(part, own, 3))
     signal, auxiliary = past(question, scaler, recipe.lags)
     next_auxiliary, next_local = coming(question, scaler)
     assert np.array_equal(signal.transpose(3, 2, 0, 1), batch.signal.numpy())
@@ -61,9 +61,9 @@ def test_what_is_asked_for_ahead_stands_in_place_of_the_panels(
 ) -> None:
     origins = np.array([900])
     world, own = look_ahead(panel, origins, 2)
-    question = Question(panel, origins, world + 3, own - 5)
+    question = ForecastInputs(panel, origins, world + 3, own - 5)
     auxiliary, local = coming(question, scaler)
-    usual = Question(panel, origins, world, own)
+    usual = ForecastInputs(panel, origins, world, own)
     before, local_before = coming(usual, scaler)
     moved = (auxiliary - before)[0, 0, :2] * scaler.covariates.deviation
     assert moved == pytest.approx([3, 3], rel=1e-4)
@@ -75,7 +75,7 @@ def test_what_is_asked_for_ahead_stands_in_place_of_the_panels(
 def test_a_supposed_holiday_is_a_whole_local_day(panel: Panel, scaler: Scaler) -> None:
     # 2015-11-07T22:00 in New York: the steps ahead are 23:00 of that day and 0:00 of the next.
     origins, lags = np.array([24 * 37 + 23]), LagConfig(recent=30, seasons=(), horizon=2)
-    question = Question(panel, origins, *look_ahead(panel, origins, 2))
+    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
     for given, seen, ahead in (
         ([1, np.nan], [0] * 7 + [1] * 23, [1, 0]),
         ([np.nan, 1], [0] * 30, [0, 1]),
@@ -92,7 +92,7 @@ def test_a_supposed_holiday_is_a_whole_local_day(panel: Panel, scaler: Scaler) -
 def test_a_holiday_may_be_supposed_to_be_none(panel: Panel, scaler: Scaler) -> None:
     clock = replace(panel.clock, holidays=Holidays("US", 2015, 2025, ("2015-11-08",)))
     origins = np.array([24 * 38 + 3, 24 * 40])
-    question = Question(replace(panel, clock=clock), origins, *look_ahead(panel, origins, 2))
+    question = ForecastInputs(replace(panel, clock=clock), origins, *look_ahead(panel, origins, 2))
     none = replace(question, holiday=np.zeros(2, np.float32))
     assert coming(question, scaler)[0][..., -1].tolist() == [[1, 1], [0, 0]]
     assert not coming(none, scaler)[0][..., -1].any()

@@ -8,7 +8,7 @@ import pytest
 from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
-from forecaster.estimators.training_data import hide_steps, prepare
+from forecaster.estimators.training_data import prepare
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -35,21 +35,6 @@ def panel(make_panel: MakePanel) -> Panel:
             ("queue",), generator.random((1, HOURS + 5, PLACES), dtype=np.float32)
         ),
     )
-
-
-def test_nothing_is_known_of_a_hidden_step(panel: Panel) -> None:
-    hidden = np.zeros(HOURS, dtype=bool)
-    hidden[[7, 500]] = True
-    blind = hide_steps(panel, hidden)
-    for known, seen in (
-        (panel.values, blind.values),
-        (panel.covariates.values[:HOURS], blind.covariates.values[:HOURS]),
-        (panel.local_covariates.values[0, :HOURS], blind.local_covariates.values[0, :HOURS]),
-    ):
-        assert np.isnan(seen[hidden]).all()
-        assert np.array_equal(seen[~hidden], known[~hidden])
-    assert np.isfinite(panel.values).all()  # the caller's panel is as it was
-    assert np.array_equal(blind.covariates.values[HOURS:], panel.covariates.values[HOURS:])
 
 
 @pytest.mark.parametrize("late", [True, False])

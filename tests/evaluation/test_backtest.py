@@ -6,7 +6,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.training_data import Arrays
@@ -96,14 +96,14 @@ def test_each_origin_is_answered_once_for_all_that_is_judged(
     fitted = Ridge(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
     answered: list[int] = []
-    answer = Ridge.answer
+    answer = Ridge.predict_windows
 
-    def counted(self: Ridge, arrays: Arrays, question: Question) -> np.ndarray:
+    def counted(self: Ridge, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         first = question.panel.times[question.origins]
         answered.extend(np.searchsorted(panel.times, first).tolist())
         return answer(self, arrays, question)
 
-    monkeypatch.setattr(Ridge, "answer", counted)
+    monkeypatch.setattr(Ridge, "predict_windows", counted)
     assess(fitted, panel, origins)
     times = [answered.count(step) for step in origins.tolist()]
     timed = len(answered) - len(set(answered))  # how long a forecast takes is seen by itself

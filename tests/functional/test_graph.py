@@ -9,6 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.cli import terminal
 from forecaster.graph.storage import open_graph
 from forecaster.panel.panel import Panel
 
@@ -169,8 +170,6 @@ def test_G9_one_location_goes_through_the_command(run: Run, tmp_path: Path) -> N
 def test_G11_a_large_graph_is_announced_before_it_is_learned(
     panel_folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from forecaster.cli import screen  # noqa: PLC0415 (what is changed here)
-
-    monkeypatch.setattr(screen, "LONG_SECONDS", 0.0)
+    monkeypatch.setattr(terminal, "LONG_SECONDS", 0.0)
     _, _, errors = run("graph", panel_folder, "--out", tmp_path / "graph", "--penalty", "0.1")
     assert "the graph: about 0 min and 0.0 GiB of memory" in errors

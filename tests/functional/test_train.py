@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.cli import screen
+from forecaster.cli import terminal
 from forecaster.cli.train import tell_departures, with_settings
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
@@ -233,7 +233,7 @@ def test_a_terminal_shows_a_live_bar(
 
 def test_what_the_screen_is_told_is_not_logged_as_well() -> None:
     logger = logging.getLogger("forecaster.training.loop")
-    with screen.training():
+    with terminal.training():
         assert not logger.isEnabledFor(logging.WARNING)
     assert logger.isEnabledFor(logging.WARNING)
 

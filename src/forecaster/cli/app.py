@@ -9,16 +9,17 @@ from typing import Annotated
 import typer
 
 from forecaster.cli import (
-    compare,
+    check,
+    demo,
+    doctor,
+    evaluate,
     explain,
+    forecast,
+    graph,
     ingest,
-    inspect,
-    learn,
-    report,
-    screen,
     serve,
+    terminal,
     train,
-    use,
 )
 from forecaster.errors import ForecasterError, RunError
 
@@ -33,8 +34,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 for command in (
-    use.demo, compare.run, inspect.doctor, learn.graph, train.train, compare.evaluate,
-    report.report, use.forecast, explain.explain, serve.serve, inspect.check,
+    demo.demo, evaluate.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
+    evaluate.report, forecast.forecast, explain.explain, serve.serve, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")
@@ -62,7 +63,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 def _explain(error: Exception) -> int:
     """Print an error for a person and return its exit code."""
-    if screen.MODE.debug:
+    if terminal.MODE.debug:
         traceback.print_exception(error)
     if isinstance(error, ForecasterError):
         print(f"forecaster: {error}", file=sys.stderr)
@@ -97,6 +98,6 @@ def _global_options(
         typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
     ] = False,
 ) -> None:
-    screen.MODE.quiet, screen.MODE.debug = quiet, debug
+    terminal.MODE.quiet, terminal.MODE.debug = quiet, debug
     level = logging.DEBUG if debug else logging.ERROR if quiet else logging.WARNING
     logging.basicConfig(level=level, format="%(levelname)s %(message)s", stream=sys.stderr)

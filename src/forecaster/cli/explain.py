@@ -6,13 +6,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel, tell_last_step
-from forecaster.cli.options import At, Json
+from forecaster.cli import terminal
+from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
-    from forecaster.evaluation.explanation import Explanation, Place
+    from forecaster.explain.explanation import Explanation, Place
 
 FORMS = (".json", ".png", ".svg")
 SHOWN = 10  # past steps and neighbours in the tables
@@ -33,7 +32,7 @@ def explain(
         forms = ", ".join(FORMS)
         raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
     from forecaster.estimators.registry import load_estimator
-    from forecaster.evaluation.explain import explain as find_out
+    from forecaster.explain.explain import explain as find_out
 
     data, estimator = open_panel(panel), load_estimator(run)
     found = find_out(estimator, data, tell_last_step(data) if at is None else at, location)
@@ -55,13 +54,13 @@ def _write(found: "Explanation", path: Path) -> None:
     if path.suffix == ".json":
         content = _to_json(found).encode()
     else:
-        from forecaster.report.canvas import PAPER_DPI, to_png, to_svg
-        from forecaster.report.why import draw_why
+        from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
+        from forecaster.report.sections.explanations import draw_why
 
         figure = draw_why(found)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
-    screen.say(f"why: {path}")
+    terminal.say(f"why: {path}")
 
 
 def _print(found: "Explanation") -> None:
@@ -69,7 +68,7 @@ def _print(found: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.why import say_city_wide, say_why
+    from forecaster.report.sections.explanations import say_city_wide, say_why
 
     console = Console(highlight=False, markup=False)
     title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"

@@ -7,18 +7,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
+from forecaster.choices import EngineName, Kind
+from forecaster.cli import terminal
 from forecaster.cli.options import (
     Country,
     Data,
-    Engine,
     Json,
-    Kind,
     Never,
     Out,
     Twice,
     Zone,
+    open_panel,
 )
 from forecaster.errors import ConfigError, count_of
 
@@ -68,7 +67,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     country: Country = None,
     ambiguous: Twice = "null",
     nonexistent: Never = "refuse",
-    engine: Annotated[Engine, typer.Option(help="What runs the plan.")] = "duckdb",
+    engine: Annotated[EngineName, typer.Option(help="What runs the plan.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
     """Count trips by the hour at the places where there are many."""
@@ -126,7 +125,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
     if step_minutes is None:
         step_minutes = guess_step(file, columns)
-        screen.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
+        terminal.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
@@ -184,7 +183,7 @@ def from_recipe(
     file: Annotated[Path, typer.Argument(help="A recipe with a section trips or table.")],
     out: Out,
     data: Data,
-    engine: Annotated[Engine, typer.Option(help="What runs the plan for trips.")] = "duckdb",
+    engine: Annotated[EngineName, typer.Option(help="What runs the plan for trips.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
     """Build the panel that a recipe describes from the files of a data folder."""
@@ -202,11 +201,11 @@ def nyc_taxi(
     host: Annotated[str | None, typer.Option(help="Another https host to fetch from.")] = None,
 ) -> None:
     """Fetch TLC's monthly yellow-taxi files; an interrupted download goes on where it ended."""
-    from forecaster.ingest.download import NYC_TAXI, download_months, parse_months
+    from forecaster.ingest.fetch.months import NYC_TAXI, download_months, parse_months
 
     source = NYC_TAXI.at(host) if host else NYC_TAXI
     wanted = parse_months(months)
-    with screen.stages() as (say, advance):
+    with terminal.stages() as (say, advance):
         paths = download_months(source, wanted, to, progress=advance, say=say)
     print(f"{count_of(len(paths), 'file')} in {to}")
 
@@ -228,12 +227,14 @@ def _parse_bbox(text: str | None) -> list[float] | None:
     return [south, west, north, east]
 
 
-def _build(recipe: "Recipe", sources: "Sources", out: Path, engine: Engine, as_json: bool) -> None:
+def _build(
+    recipe: "Recipe", sources: "Sources", out: Path, engine: EngineName, as_json: bool
+) -> None:
     from forecaster.ingest.build import build_panel
 
     size = sum(path.stat().st_size for path in sources.values if path.is_file())
-    screen.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
-    with screen.stages(size) as (say, advance):
+    terminal.announce(size / BYTES_PER_ROW / ROWS_PER_SECOND, PEAK_BYTES, "ingest")
+    with terminal.stages(size) as (say, advance):
         panel = build_panel(recipe, sources, engine, say, advance)
         say("writing the panel")
         saved = panel.save(out, recipe)

@@ -1,16 +1,17 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forecaster.choices import Ambiguous, Nonexistent
+from forecaster.cli import terminal
+
+if TYPE_CHECKING:
+    from forecaster.panel.panel import Panel
+
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of words.")]
-Weather = Literal["observed", "persist", "climatology", "none"]
-Engine = Literal["duckdb", "spark"]
-Kind = Literal["count", "measurement"]
-Ambiguous = Literal["null", "split"]
-Nonexistent = Literal["refuse", "null", "next"]
 
 Out = Annotated[Path, typer.Option(help="Folder of the panel to write.")]
 Zone = Annotated[str, typer.Option(help="IANA time zone of the place, as in America/New_York.")]
@@ -37,3 +38,22 @@ Settings = Annotated[
 Data = Annotated[
     Path, typer.Option(envvar="FORECASTER_DATA", help="Folder with the files that a recipe names.")
 ]
+
+
+def open_panel(folder: Path) -> "Panel":
+    """Open a panel, verified, with a bar that shows how far that is."""
+    from forecaster.panel.panel import Panel
+    from forecaster.publish.manifest import read_manifest
+
+    size = sum(file.size for file in read_manifest(folder).files.values())
+    with terminal.progress(f"opening {folder.name}", size) as advance:
+        return Panel.open(folder, progress=advance)
+
+
+def tell_last_step(panel: "Panel") -> str:
+    """Return the last step of a panel as --at takes it, and say which it is."""
+    from forecaster.panel.panel import local_texts
+
+    last = local_texts(panel, panel.times[-1:])[0]
+    terminal.say(f"from the panel's last step, {last}; --at takes another")
+    return last

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
+from forecaster.cli import terminal
+from forecaster.cli.options import open_panel
 from forecaster.errors import ArtifactError, ConfigError, need_extra
 
 if TYPE_CHECKING:
@@ -70,7 +70,7 @@ def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engin
     if fault is not None:
         ways = "--replay 5 shows the panel's last tenth as if it were now, a step in 5 seconds"
         feed = "send newer observations" if writes else "--token-file allows newer observations"
-        screen.say(f"{fault}; {ways}; {feed}")
+        terminal.say(f"{fault}; {ways}; {feed}")
     return engine
 
 
@@ -88,6 +88,6 @@ def _demo(seconds: float | None) -> "Engine":
     from forecaster.serve.demo import STEP_SECONDS, prepare_demo
     from forecaster.serve.service import open_replay
 
-    with screen.stages() as (say, _):
+    with terminal.stages() as (say, _):
         run, panel, shown = prepare_demo(say)
     return open_replay(run, Replay(panel, shown, seconds or STEP_SECONDS))

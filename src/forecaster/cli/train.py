@@ -9,15 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from forecaster.cli import screen
-from forecaster.cli.inspect import open_panel
-from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings
+from forecaster.cli import terminal
+from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings, open_panel
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
     from forecaster.estimators.base import Estimator
     from forecaster.recipe import Recipe
-    from forecaster.training.progress import Moment, Watch
+    from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 Model = Literal["Forecaster", "Transformer", "DCRNN"]
 CURVES = "curves.png"
@@ -44,7 +43,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.recipe import read_recipe
     from forecaster.training.distributed import is_first_process
 
-    screen.MODE.quiet |= not is_first_process()
+    terminal.MODE.quiet |= not is_first_process()
     rules = with_settings(read_recipe(recipe), settings or [])
     tell_departures(model, rules)
     ground = Ground(
@@ -53,14 +52,14 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         data=data,
     )
     with ExitStack() as shown:
-        say, bar = shown.enter_context(screen.training())
+        say, bar = shown.enter_context(terminal.training())
         watch = bar if tensorboard is None else _with_board(bar, tensorboard, shown)
         trained = train_run(model, rules, out, ground, say, watch)
     if not is_first_process():
         return
     known = _describe(trained.estimator, out)
     if trained.already:
-        screen.say(f"{out}: trained already; nothing is left to do")
+        terminal.say(f"{out}: trained already; nothing is left to do")
     if not trained.already or not (out / CURVES).exists():
         _write_curves(known["epochs"], out / CURVES)
     if as_json:
@@ -74,7 +73,7 @@ def tell_departures(name: str, recipe: "Recipe") -> None:
     own = recipe.departures()
     if own and name.startswith("Forecaster"):
         message = f"{name}: preset {recipe.preset}, but for what the recipe says itself"
-        screen.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
+        terminal.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
 
 
 def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
@@ -95,14 +94,14 @@ def _read_setting(text: str) -> dict[str, Any]:
     raise ConfigError(f"--set {text}: no key and value; {form}")
 
 
-def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
+def _with_board(bar: "ProgressCallback", folder: Path, shown: ExitStack) -> "ProgressCallback":
     """Return a watcher that tells TensorBoard too."""
-    from forecaster.training.tensorboard import TensorBoard
+    from forecaster.training.progress import TensorBoard
 
     board = TensorBoard(folder)
     shown.callback(board.close)
 
-    def both(moment: "Moment") -> None:
+    def both(moment: "ProgressUpdate") -> None:
         bar(moment)
         board(moment)
 
@@ -145,7 +144,7 @@ def _print_run(known: dict[str, Any]) -> None:
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
     """Draw the learning curves; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.curves import draw_curves
+    from forecaster.report.sections.learning_curves import draw_curves
 
     try:
         picture = draw_curves(epochs)
@@ -153,4 +152,4 @@ def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
         print(f"no picture: {lacking}", file=sys.stderr)
         return
     replace_file(path, bytes_writer(picture))
-    screen.say(f"learning curves: {path}")
+    terminal.say(f"learning curves: {path}")

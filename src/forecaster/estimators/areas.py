@@ -19,7 +19,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.asking import find_places
 from forecaster.estimators.base import Estimator
@@ -121,8 +121,8 @@ def add_areas(
 
 
 def answer_areas(
-    estimator: Estimator, answers: Answers, panel: Panel, areas: Areas
-) -> Iterator[Answers]:
+    estimator: Estimator, answers: Predictor, panel: Panel, areas: Areas
+) -> Iterator[Predictor]:
     """Yield what is answered about each area, as about a panel of one location.
 
     Args:
@@ -172,7 +172,7 @@ def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, 
 
 
 def _quantile_columns(
-    area: Answers, origin: Int64[np.ndarray, " 1"], changes: Changes | None
+    area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None
 ) -> dict[str, Float32[np.ndarray, " K"]]:
     """Return the quantiles of an area by the names of their columns."""
     found = area.predict(origin)
@@ -224,7 +224,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
         panel,
         values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
         locations=Locations.of_ids(("area",)),
-        local_covariates=LocalCovariates((), np.empty((0, steps, 1), dtype=np.float32)),
+        local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,
     )
 

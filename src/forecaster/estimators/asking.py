@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import (
     ArtifactError,
     ConfigError,
@@ -18,14 +18,14 @@ from forecaster.errors import (
 )
 from forecaster.estimators.forecast_inputs import (
     Changes,
-    Question,
+    ForecastInputs,
     fit_climatology,
     look_ahead,
     look_back,
     with_changes,
     with_weather,
 )
-from forecaster.estimators.training_data import Lesson
+from forecaster.estimators.training_data import TrainingData
 from forecaster.estimators.what_if import training_ranges
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
@@ -41,11 +41,11 @@ def ask(
     origins: Int64[np.ndarray, " B"],
     weather: Weather,
     changes: Changes | None = None,
-) -> Question:
+) -> ForecastInputs:
     """Return what is asked at some origins, with their history filled."""
     part, own = look_back(panel, run.recipe.lags, origins)
     whole = fill_missing(part, fill_of(run))
-    question = Question(whole, own, *look_ahead(part, own, run.recipe.lags.horizon))
+    question = ForecastInputs(whole, own, *look_ahead(part, own, run.recipe.lags.horizon))
     question = with_weather(question, weather, run.arrays["shared.climatology"])
     question = with_changes(question, changes or {})
     if np.isnan(question.covariates).any() or np.isnan(question.local_covariates).any():
@@ -59,7 +59,7 @@ def ask_in_blocks(
     origins: Int64[np.ndarray, " B"],
     weather: Weather,
     changes: Changes | None = None,
-) -> Iterator[Question]:
+) -> Iterator[ForecastInputs]:
     """Yield what is asked at many origins, some of them at a time."""
     for first in range(0, len(origins), BLOCK):
         yield ask(run, panel, origins[first : first + BLOCK], weather, changes)
@@ -99,13 +99,13 @@ def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarr
     return np.asarray(np.maximum(forecast, np.float32(0)))
 
 
-def refuse_non_finite(run: Run, answer: Float32[np.ndarray, "..."]) -> None:
+def refuse_non_finite(run: Run, predict_windows: Float32[np.ndarray, "..."]) -> None:
     """Refuse answers that are no numbers."""
-    if not np.isfinite(answer).all():
+    if not np.isfinite(predict_windows).all():
         raise RunError(f"{run.estimator} gave NaN or infinity; nothing is forecast")
 
 
-def remember(lesson: Lesson) -> dict[str, np.ndarray]:
+def remember(lesson: TrainingData) -> dict[str, np.ndarray]:
     """Return what every run remembers of the training steps."""
     panel, fill, train = lesson.panel, lesson.fill, lesson.train
     seen = panel.values[train]

@@ -1,7 +1,7 @@
 """The contract of every estimator: fit, forecast, save, load.
 
-An estimator says two things: what it learns (`learn`) and how it answers (`answer`). All else is
-the same for all of them and lives here: which windows, what stands for missing values, that
+An estimator has two methods of its own: `fit_windows` and `predict_windows`. All else is the same
+for all of them and lives here: which windows, what stands for missing values, that
 locations are matched by id, that nothing after the origin is seen, that counts are not negative.
 """
 
@@ -17,7 +17,8 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.asking import (
     ask_in_blocks,
@@ -29,7 +30,7 @@ from forecaster.estimators.asking import (
 from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
-    Question,
+    ForecastInputs,
     find_origin,
     look_back,
     refuse_unknown_future,
@@ -38,19 +39,19 @@ from forecaster.estimators.forecast_inputs import (
 from forecaster.estimators.intervals.calibration import LEVELS, refuse_few
 from forecaster.estimators.match import Sizes, check_run, describe, match, with_meaning
 from forecaster.estimators.predictor import (
-    Answers,
     Prediction,
+    Predictor,
     answers_of,
     give_answers,
     learn_intervals,
 )
 from forecaster.estimators.table import forecast_table
-from forecaster.estimators.training_data import Arrays, Learned, Lesson, prepare
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, prepare
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_outside
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 log = logging.getLogger(__name__)
@@ -73,18 +74,20 @@ class Estimator(ABC):
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
 
     @abstractmethod
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return everything that has to be remembered."""
 
     @abstractmethod
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts for every origin of the question."""
 
-    def answer_quantiles(
-        self, arrays: Arrays, question: Question
+    def predict_window_quantiles(
+        self, arrays: Arrays, question: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the forecasts and quantiles of the estimator's own; here it has none (Q = 0)."""
-        forecast = self.answer(arrays, question)
+        forecast = self.predict_windows(arrays, question)
         B, K, N = forecast.shape
         return forecast, np.empty((B, 0, K, N), dtype=np.float32)
 
@@ -109,7 +112,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: Watch | None = None,
+        watch: ProgressCallback | None = None,
     ) -> E:
         """Learn from the training windows; choices are made on the validation windows.
 
@@ -128,7 +131,7 @@ class Estimator(ABC):
         refuse_few(len(windows.validation), self.recipe.intervals.quantiles)
         place = Path(folder) if folder is not None else None
         began = time.monotonic()
-        learned = self.learn(replace(lesson, folder=place, watch=watch))
+        learned = self.fit_windows(replace(lesson, folder=place, watch=watch))
         self.seconds = learned.seconds or time.monotonic() - began
         own = {"panel": panel.digest} if panel.digest else {}
         arrays = {**learned.arrays, **remember(lesson)}
@@ -139,7 +142,7 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**own, **learned.parents},
         )
-        arrays |= learn_intervals(self.answer_quantiles, run, lesson)
+        arrays |= learn_intervals(self.predict_window_quantiles, run, lesson)
         self.run = run
         return self
 
@@ -164,7 +167,7 @@ class Estimator(ABC):
         if not len(origins):
             return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
         questions = ask_in_blocks(run, known, origins, weather, changes)
-        answers = [self.answer(run.arrays, question) for question in questions]
+        answers = [self.predict_windows(run.arrays, question) for question in questions]
         return finish(run, np.concatenate(answers))[..., find_places(known, panel)]
 
     def predict_quantiles(
@@ -218,12 +221,12 @@ class Estimator(ABC):
             origins: the last observed steps.
             weather: what to take for covariates ahead.
         """
-        return give_answers(self.answer_quantiles, run, panel, weather, origins)
+        return give_answers(self.predict_window_quantiles, run, panel, weather, origins)
 
-    def answers(self, panel: Panel, weather: Weather) -> Answers:
+    def answers(self, panel: Panel, weather: Weather) -> Predictor:
         """Return what there is to ask of the fitted run, by its locations."""
         run = _fitted(self)
-        return answers_of(self.answer_quantiles, run, match(run, panel), weather)
+        return answers_of(self.predict_window_quantiles, run, match(run, panel), weather)
 
     def forecast(
         self,

@@ -8,11 +8,11 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 MONTH_HOURS = 12 * 24
@@ -28,7 +28,7 @@ Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
 @dataclass(frozen=True, eq=False)
-class Question:
+class ForecastInputs:
     """Origins in a panel without holes, and what is known of the steps ahead of each."""
 
     panel: Panel  # every missing value filled
@@ -37,7 +37,7 @@ class Question:
     local_covariates: Float32[np.ndarray, "B K Q N"]
     holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
 
-    def rows(self, first: int, end: int) -> "Question":
+    def rows(self, first: int, end: int) -> "ForecastInputs":
         """Return the same of some origins only."""
         return replace(
             self,
@@ -87,14 +87,7 @@ def look_back(
     # A season that is shorter than the horizon is looked for further back, and clocks change.
     first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
     end = int(origins.max()) + 1
-    known, own = slice(first, end + lags.horizon), panel.local_covariates
-    part = replace(
-        panel,
-        values=panel.values[first:end],
-        start=panel.start + first * panel.clock.step,
-        covariates=Covariates(panel.covariates.names, panel.covariates.values[known]),
-        local_covariates=LocalCovariates(own.names, own.values[:, known]),
-    )
+    part = panel.steps(first, end, end + lags.horizon)
     return part, origins - first
 
 
@@ -176,8 +169,8 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
 
 
 def with_weather(
-    question: Question, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
-) -> Question:
+    question: ForecastInputs, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
+) -> ForecastInputs:
     """Return the question with another knowledge of the future than the panel has."""
     panel, origins = question.panel, question.origins
     B, K = question.covariates.shape[:2]
@@ -200,7 +193,7 @@ def with_weather(
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
 
 
-def with_changes(question: Question, changes: Changes) -> Question:
+def with_changes(question: ForecastInputs, changes: Changes) -> ForecastInputs:
     """Return the question with other covariates ahead, the same at every origin and location."""
     world, own = question.covariates.copy(), question.local_covariates.copy()
     names, local_names = question.panel.covariates.names, question.panel.local_covariates.names
@@ -212,20 +205,6 @@ def with_changes(question: Question, changes: Changes) -> Question:
             own[:, given, local_names.index(name)] = values[given][:, None]
     holiday = None if HOLIDAY in (*names, *local_names) else changes.get(HOLIDAY)
     return replace(question, covariates=world, local_covariates=own, holiday=holiday)
-
-
-def select_covariates(panel: Panel, names: tuple[str, ...], local: tuple[str, ...]) -> Panel:
-    """Return the panel with exactly these covariates and local covariates, in this order."""
-    world, own = panel.covariates, panel.local_covariates
-    if (world.names, own.names) == (names, local):
-        return panel
-    order, own_order = [world.names.index(n) for n in names], [own.names.index(n) for n in local]
-    return replace(
-        panel,
-        covariates=Covariates(names, world.values[:, order]),
-        local_covariates=LocalCovariates(local, own.values[own_order]),
-        digest=None,
-    )
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

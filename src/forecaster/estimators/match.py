@@ -8,7 +8,7 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, Faults, name_some
-from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES, select_covariates
+from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -120,7 +120,7 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
     chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
-    return select_covariates(panel.select(ids), *chosen)
+    return panel.select(ids).select_covariates(*chosen)
 
 
 def country_of(panel: Panel) -> str | None:

@@ -8,9 +8,9 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.asking import ask_in_blocks, finish, learned_steps, refuse_non_finite
-from forecaster.estimators.forecast_inputs import Changes, Question
+from forecaster.estimators.forecast_inputs import Changes, ForecastInputs
 from forecaster.estimators.intervals.calibration import (
     Base,
     Calibration,
@@ -20,12 +20,12 @@ from forecaster.estimators.intervals.calibration import (
     no_intervals,
 )
 from forecaster.estimators.intervals.online import Judge, can_count, follow
-from forecaster.estimators.training_data import Arrays, Lesson
+from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import fit_scaler
 
 Given = tuple[np.ndarray, np.ndarray]  # forecasts [B K N], the estimator's own quantiles [B Q K N]
-Answer = Callable[[Arrays, Question], Given]  # of an estimator
+Answer = Callable[[Arrays, ForecastInputs], Given]  # of an estimator
 Give = Callable[[np.ndarray, Changes | None], Given]  # from some origins, with what is supposed
 
 
@@ -54,7 +54,7 @@ class Prediction:
 
 
 @dataclass(frozen=True, eq=False)
-class Answers:
+class Predictor:
     """What is answered about the locations of a panel, or about sums of them."""
 
     panel: Panel  # what was observed of them
@@ -87,23 +87,23 @@ class Answers:
         return replace(found, base=self.base(origins, changes))
 
 
-def answers_of(answer: Answer, run: Run, panel: Panel, weather: Weather) -> Answers:
+def answers_of(predict_windows: Answer, run: Run, panel: Panel, weather: Weather) -> Predictor:
     """Return what an estimator answers about the locations of a panel that matches its run.
 
     A run that was saved before there were quantiles has none.
     """
     lags, N = run.recipe.lags, len(run.about["ids"])
     arrays = {**no_intervals(lags.horizon, N), **run.arrays}
-    return Answers(
+    return Predictor(
         panel=panel,
-        give=partial(give_answers, answer, run, panel, weather),
+        give=partial(give_answers, predict_windows, run, panel, weather),
         calibration=Calibration.from_arrays(arrays, run.about["kind"]),
         judge=partial(can_count, panel, lags, weather, learned_steps(run, panel)),
     )
 
 
 def give_answers(
-    answer: Answer,
+    predict_windows: Answer,
     run: Run,
     panel: Panel,
     weather: Weather,
@@ -112,16 +112,20 @@ def give_answers(
 ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
     """Return forecasts and own quantiles from many origins; arguments as of `answers_of`."""
     questions = ask_in_blocks(run, panel, origins, weather, changes)
-    forecasts, own = zip(*(answer(run.arrays, question) for question in questions), strict=True)
+    forecasts, own = zip(
+        *(predict_windows(run.arrays, question) for question in questions), strict=True
+    )
     quantiles = np.concatenate(own)
     refuse_non_finite(run, quantiles)
     return finish(run, np.concatenate(forecasts)), quantiles
 
 
-def learn_intervals(answer: Answer, run: Run, lesson: Lesson) -> dict[str, np.ndarray]:
+def learn_intervals(
+    predict_windows: Answer, run: Run, lesson: TrainingData
+) -> dict[str, np.ndarray]:
     """Return what makes quantiles hold, learned from the validation windows."""
     panel, origins = lesson.panel, lesson.windows.validation
-    forecast, own = give_answers(answer, run, panel, "observed", origins)
+    forecast, own = give_answers(predict_windows, run, panel, "observed", origins)
     ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
     outcomes = Outcomes(
         residuals=panel.values[ahead] - forecast,

@@ -5,7 +5,7 @@ from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.training_data import Arrays
 from forecaster.splits import history_steps
@@ -16,7 +16,7 @@ _PARTS = ("mean", "deviation")
 
 
 def past(
-    question: Question, scaler: Scaler, lags: LagConfig
+    question: ForecastInputs, scaler: Scaler, lags: LagConfig
 ) -> tuple[Float32[np.ndarray, "B L C N"], Float32[np.ndarray, "B L A"]]:
     """Return x_s with the covariates of each location, and a_s, of the L past steps."""
     panel, steps = question.panel, history_steps(question.panel, lags, question.origins)
@@ -27,7 +27,7 @@ def past(
 
 
 def coming(
-    question: Question, scaler: Scaler
+    question: ForecastInputs, scaler: Scaler
 ) -> tuple[Float32[np.ndarray, "B K A"], Float32[np.ndarray, "B K Q N"]]:
     """Return a_{t+1…t+K}, and the covariates of each location, of the K coming steps."""
     ahead = question.origins[:, None] + np.arange(1, question.covariates.shape[1] + 1)
@@ -59,7 +59,7 @@ def scaler_of(arrays: Arrays) -> Scaler:
 
 
 def _auxiliary(
-    question: Question,
+    question: ForecastInputs,
     steps: Int64[np.ndarray, "B T"],
     weather: Float32[np.ndarray, "B T P"],
     scaler: Scaler,
@@ -74,7 +74,7 @@ def _auxiliary(
 
 
 def _suppose_holidays(
-    question: Question,
+    question: ForecastInputs,
     steps: Int64[np.ndarray, "B T"],
     calendar: Float32[np.ndarray, "B T 32"],
 ) -> None:
@@ -86,7 +86,9 @@ def _suppose_holidays(
             calendar[days == coming_days[:, k, None], -1] = holiday
 
 
-def _local_days(question: Question, steps: Int64[np.ndarray, "B T"]) -> Shaped[np.ndarray, "B T"]:
+def _local_days(
+    question: ForecastInputs, steps: Int64[np.ndarray, "B T"]
+) -> Shaped[np.ndarray, "B T"]:
     panel = question.panel
     local = panel.clock.local(panel.start + steps.reshape(-1) * panel.clock.step)
     return local.astype("datetime64[D]").reshape(steps.shape)

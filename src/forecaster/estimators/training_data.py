@@ -1,7 +1,7 @@
 """What an estimator learns from, with the test period out of its reach; and what it learned."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -12,15 +12,14 @@ from jaxtyping import Bool
 from forecaster.config import LagConfig
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits, Windows, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 Arrays = Mapping[str, np.ndarray]
 
 
 @dataclass(frozen=True, eq=False)
-class Lesson:
+class TrainingData:
     """A panel in which the test steps are missing, and the windows of the others.
 
     No code that learns can look at a test step, whatever it does: there is nothing to see.
@@ -32,7 +31,7 @@ class Lesson:
     train: Bool[np.ndarray, " M"]  # the training steps
     fill: Fill  # what stands for a missing value
     folder: Path | None = None  # where a long training keeps what must survive a kill
-    watch: Watch | None = None  # told how a long training gets on
+    watch: ProgressCallback | None = None  # told how a long training gets on
 
     @cached_property
     def whole(self) -> Panel:
@@ -41,7 +40,7 @@ class Lesson:
 
 
 @dataclass(frozen=True, eq=False)
-class Learned:
+class FitResult:
     """Everything that has to be remembered."""
 
     arrays: Arrays
@@ -50,24 +49,10 @@ class Learned:
     seconds: float | None = None  # that it took, if that is more than this process's
 
 
-def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> Lesson:
+def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> TrainingData:
     """Return the lesson of a panel: what its training and validation steps say."""
     held_out = splits.mask("test", panel.clock, panel.times)
-    seen = hide_steps(panel, held_out)
+    seen = panel.hide_steps(held_out)
     windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
     train = splits.mask("train", panel.clock, panel.times)
-    return Lesson(seen, splits, windows, train, fit_fill(seen, train))
-
-
-def hide_steps(panel: Panel, hidden: Bool[np.ndarray, " M"]) -> Panel:
-    """Return the panel with nothing known of some steps: values and covariates are missing."""
-    steps = np.flatnonzero(hidden)
-    values, world = panel.values.copy(order="K"), panel.covariates.values.copy(order="K")
-    own = panel.local_covariates.values.copy(order="K")
-    values[steps], world[steps], own[:, steps] = np.nan, np.nan, np.nan
-    return replace(
-        panel,
-        values=values,
-        covariates=Covariates(panel.covariates.names, world),
-        local_covariates=LocalCovariates(panel.local_covariates.names, own),
-    )
+    return TrainingData(seen, splits, windows, train, fit_fill(seen, train))

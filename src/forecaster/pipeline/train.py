@@ -9,7 +9,7 @@ from forecaster.artifact import begin_run
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import with_meaning
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
@@ -21,7 +21,7 @@ from forecaster.publish.manifest import MANIFEST
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,12 @@ class Trained:
 
 
 def train_run(
-    name: str, recipe: Recipe, folder: Path, ground: Ground, say: Say, watch: Watch | None = None
+    name: str,
+    recipe: Recipe,
+    folder: Path,
+    ground: Ground,
+    say: Say,
+    watch: ProgressCallback | None = None,
 ) -> Trained:
     """Train an estimator in a folder; the same call on the same folder goes on where it ended.
 
@@ -69,7 +74,7 @@ def train_run(
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
-        if isinstance(estimator, Neural)
+        if isinstance(estimator, NetworkEstimator)
         else f"training {name}"
     )
     estimator.fit(panel, splits, folder=folder / "training", watch=watch)

@@ -5,7 +5,6 @@ import os
 import stat
 import tempfile
 from collections.abc import Callable
-from dataclasses import replace
 from pathlib import Path
 
 from forecaster import __version__

@@ -17,7 +17,7 @@ from forecaster.estimators import base
 from forecaster.estimators.baselines import boosting as module
 from forecaster.estimators.baselines.boosting import Boosting, Rows, _weigh, draw_rows, see_rows
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.forecast_inputs import Question, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.registry import load_estimator
 from forecaster.estimators.training_data import prepare
 from forecaster.panel.panel import Panel
@@ -135,7 +135,7 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     )
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.array([701, 24 * 25 + 11])  # the second is 2015-10-26 11:00, on a Monday
-    question = Question(panel, origins, *look_ahead(panel, origins, 3))
+    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
     row = see_rows(question, scaler, recipe.lags, Rows(np.array([1]), np.array([2])), 2)[0]
     L, history = recipe.lags.length, history_steps(panel, recipe.lags, origins[1:])[0]
     scale = scaler.local_covariates

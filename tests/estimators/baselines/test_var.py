@@ -202,7 +202,7 @@ def test_a_training_without_any_such_step_is_refused(
     with pytest.raises(
         DataError, match=r"no training step, .*, is observed at nine locations in ten; leave"
     ):
-        VAR(recipe).learn(replace(lesson, panel=replace(panel, values=values)))
+        VAR(recipe).fit_windows(replace(lesson, panel=replace(panel, values=values)))
 
 
 # ------------------------------------------------------------------------- dependent columns

@@ -7,8 +7,8 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.setup import make_world
 from forecaster.estimators.checks.suite import CHECKS
-from forecaster.estimators.forecast_inputs import Question
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.panel.panel import Panel
 from forecaster.splits import Splits
 
@@ -20,18 +20,18 @@ class Peeking(SeasonalNaive):
         self.total = np.nan_to_num(panel.values).sum(axis=0)
         return super().fit(panel, splits, **given)  # type: ignore[arg-type]
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         del lesson
-        return Learned({"total": self.total})
+        return FitResult({"total": self.total})
 
 
 class Restless(SeasonalNaive):
     calls = 0
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         del lesson
         Restless.calls += 1
-        return Learned({"calls": np.array([Restless.calls])})
+        return FitResult({"calls": np.array([Restless.calls])})
 
 
 class Forgetful(SeasonalNaive):
@@ -39,13 +39,13 @@ class Forgetful(SeasonalNaive):
 
     extra = 0.0
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         del lesson
         self.extra = 7.0
-        return Learned({})
+        return FitResult({})
 
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
-        return super().answer(arrays, question) + np.float32(self.extra)
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, question) + np.float32(self.extra)
 
 
 @pytest.mark.parametrize(

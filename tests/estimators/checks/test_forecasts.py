@@ -8,15 +8,15 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.setup import make_world
 from forecaster.estimators.checks.suite import CHECKS
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 
 
 class Leaky(SeasonalNaive):
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         later = np.minimum(question.origins + 1, len(question.panel.values) - 1)
-        return super().answer(arrays, question) + question.panel.values[later][:, None]
+        return super().predict_windows(arrays, question) + question.panel.values[later][:, None]
 
 
 class Ordered(SeasonalNaive):
@@ -30,8 +30,8 @@ class Ordered(SeasonalNaive):
 class Blocky(SeasonalNaive):
     """Lets the origins of one call influence each other."""
 
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
-        return super().answer(arrays, question) + np.float32(len(question.origins))
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, question) + np.float32(len(question.origins))
 
 
 class Silent(SeasonalNaive):

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.estimators.training_data import Arrays
@@ -28,8 +28,8 @@ def test_the_best_preset_passes() -> None:
 class Broken(SeasonalNaive):
     """Forgets a column, and lets the origins of one call influence each other."""
 
-    def answer(self, arrays: Arrays, question: Question) -> np.ndarray:
-        return super().answer(arrays, question) + np.float32(len(question.origins))
+    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, question) + np.float32(len(question.origins))
 
     def forecast(self, panel: Panel, at: str, **given: object) -> pd.DataFrame:
         return super().forecast(panel, at, **given).drop(columns="ds_local")  # type: ignore[arg-type]

@@ -9,13 +9,14 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import Run
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig, Season, TrainingConfig
+from forecaster.choices import DiffusionInputs
+from forecaster.config import DCRNNConfig, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
 from forecaster.estimators.networks.dcrnn import DCRNN, KERNEL
-from forecaster.estimators.networks.estimator import Neural
-from forecaster.estimators.training_data import Lesson, prepare
+from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.training_data import TrainingData, prepare
 from forecaster.graph.covariance import take_sample
 from forecaster.graph.edges import EARTH_KM
 from forecaster.models.neurons import NeuronLayout
@@ -24,7 +25,7 @@ from forecaster.panel.parts import Locations
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training import loop
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -52,9 +53,9 @@ def place(panel: Panel, lat: list[float], lon: list[float], **extra: Any) -> Pan
     return replace(panel, locations=Locations(ids, ids, np.array(lat), np.array(lon), extra))
 
 
-def suppose(panel: Panel, recipe: Recipe = RECIPE) -> tuple[np.ndarray, str]:
+def prerequisites(panel: Panel, recipe: Recipe = RECIPE) -> tuple[np.ndarray, str]:
     """Return the kernel of a panel, and where it comes from."""
-    learned = DCRNN(recipe).suppose(prepare(panel, SPLITS, recipe.lags))
+    learned = DCRNN(recipe).prerequisites(prepare(panel, SPLITS, recipe.lags))
     return learned.arrays[KERNEL], learned.about["graph"]["kind"]
 
 
@@ -70,7 +71,7 @@ def test_it_passes_the_public_suite_with_the_lags_of_others() -> None:
 
 def test_the_kernel_falls_with_the_square_of_the_distance() -> None:
     panel = place(PANEL, [40.7, 40.71, 40.73, 40.76, 40.6], [-74.0] * 5)
-    kernel, kind = suppose(panel)
+    kernel, kind = prerequisites(panel)
     apart = np.radians(np.abs(np.subtract.outer(panel.locations.lat, panel.locations.lat)))
     km = EARTH_KM * apart  # along a meridian
     sigma = np.std(km[np.triu_indices(5, k=1)])
@@ -84,7 +85,7 @@ def test_the_kernel_falls_with_the_square_of_the_distance() -> None:
 
 def test_a_grid_has_distances_too() -> None:
     nowhere = [np.nan] * 5
-    kernel, kind = suppose(
+    kernel, kind = prerequisites(
         place(PANEL, nowhere, nowhere, row=(0, 0, 0, 1, 9), col=(0, 1, 2, 0, 9))
     )
     assert kind == "distance"
@@ -94,7 +95,7 @@ def test_a_grid_has_distances_too() -> None:
 
 def test_a_higher_threshold_leaves_fewer_neighbours() -> None:
     panel = place(PANEL, [40.7, 40.71, 40.73, 40.76, 40.6], [-74.0] * 5)
-    few, many = (suppose(panel, with_dcrnn(kernel_threshold=cut))[0] for cut in (0.8, 0.1))
+    few, many = (prerequisites(panel, with_dcrnn(kernel_threshold=cut))[0] for cut in (0.8, 0.1))
     assert np.array_equal(few, np.where(many < 0.8, 0, many))
     assert 5 < (few > 0).sum() < (many > 0).sum()
 
@@ -107,7 +108,7 @@ def test_without_coordinates_the_correlation_of_training_values_stands_for_nearn
     noise = generator.normal(size=(HOURS, 5))
     values = 100 + noise + np.array([3, 2, -2, 0, 0]) * generator.normal(size=(HOURS, 1))
     panel = replace(PANEL, values=values.astype(np.float32))
-    kernel, kind = suppose(panel)
+    kernel, kind = prerequisites(panel)
     lesson = prepare(panel, SPLITS, RECIPE.lags)
     sample = take_sample(lesson.panel, lesson.train, "hour_of_week")
     slots = panel.clock.slot_of_week(panel.times)[sample.steps]
@@ -165,7 +166,7 @@ def test_weather_ahead_is_for_those_who_see_it() -> None:
 
 
 def test_all_networks_learn_from_the_same_origins(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks: list[Task] = []
+    tasks: list[TrainingTask] = []
     monkeypatch.setattr(loop, "describe_task", lambda task, _: (tasks.append(task), {})[1])
     for inputs in ("recent", "lags"):
         DCRNN(with_dcrnn(inputs=inputs)).fit(PANEL, SPLITS)
@@ -185,10 +186,12 @@ def test_T6_no_training_window_reads_held_out_steps(monkeypatch: pytest.MonkeyPa
         validation=[between, ("2021-04-01", "2021-04-04")],
         test=[("2021-04-05", "2021-04-09")],
     )
-    seen: list[Lesson] = []
-    learn = Neural.learn
+    seen: list[TrainingData] = []
+    fit_windows = NetworkEstimator.fit_windows
     monkeypatch.setattr(
-        Neural, "learn", lambda self, lesson: (seen.append(lesson), learn(self, lesson))[1]
+        NetworkEstimator,
+        "fit_windows",
+        lambda self, lesson: (seen.append(lesson), fit_windows(self, lesson))[1],
     )
     DCRNN(RECIPE).fit(PANEL, splits)
     others = cut_windows(PANEL, splits, RECIPE.lags).train

@@ -16,7 +16,7 @@ from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingCon
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.registry import load_estimator
@@ -24,7 +24,7 @@ from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
-from forecaster.training.progress import Moment
+from forecaster.training.progress import ProgressUpdate
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -41,7 +41,7 @@ STEPS = RECIPE.model_copy(
 
 
 @cache
-def fitted(kind: type[Neural]) -> Neural:
+def fitted(kind: type[NetworkEstimator]) -> NetworkEstimator:
     estimator = kind(recipe=RECIPE)
     if isinstance(estimator, Forecaster):
         edges = [("place 0", "place 3"), ("place 1", "place 2")]
@@ -49,7 +49,7 @@ def fitted(kind: type[Neural]) -> Neural:
     return estimator.fit(PANEL, SPLITS)
 
 
-def run_of(estimator: Neural) -> Run:
+def run_of(estimator: NetworkEstimator) -> Run:
     assert estimator.run is not None
     return estimator.run
 
@@ -64,7 +64,7 @@ def panel(tmp_path: Path) -> Panel:
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_fitted_network_is_built_once(
-    kind: type[Neural], monkeypatch: pytest.MonkeyPatch
+    kind: type[NetworkEstimator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     known = run_of(fitted(kind))
     estimator = kind.from_run(
@@ -106,7 +106,7 @@ def test_P4_any_panel_gives_finite_counts_or_a_typed_error(values: np.ndarray) -
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_P6_a_thousand_origins_agree_with_one_at_a_time(
-    kind: type[Neural], rounds: Callable[[int, int], int]
+    kind: type[NetworkEstimator], rounds: Callable[[int, int], int]
 ) -> None:
     origins = np.random.default_rng(0).integers(60, HOURS - 2, rounds(70, 1_000))
     together = fitted(kind).predict(PANEL, origins)
@@ -121,7 +121,7 @@ def test_P6_a_thousand_origins_agree_with_one_at_a_time(
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 @pytest.mark.parametrize("changes", [{}, {"ema": 0.5}, {"precision": "bf16"}])
 def test_quantiles_change_no_bit_of_the_forecast(
-    kind: type[Neural], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+    kind: type[NetworkEstimator], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = TrainingConfig(epochs=2, batch=100, **changes)
     recipe = STEPS.model_copy(update={"training": training})
@@ -245,7 +245,7 @@ def with_pairs(run: Run, pairs: np.ndarray) -> Run:
 @pytest.mark.parametrize("spoil", MISFITS.values(), ids=MISFITS)
 @pytest.mark.parametrize("kind", TRANSFORMERS)
 def test_C4_weights_that_do_not_fit_the_network_are_refused(
-    kind: type[Neural], spoil: Callable[[Run], Run]
+    kind: type[NetworkEstimator], spoil: Callable[[Run], Run]
 ) -> None:
     with pytest.raises(ArtifactError, match=f"not a forecaster run of a {kind.__name__}"):
         kind.from_run(spoil(run_of(fitted(kind))))
@@ -284,8 +284,8 @@ class PowerCutError(Exception):
     """Stands for anything that may end a training."""
 
 
-def crash_at(step: int) -> Callable[[Moment], None]:
-    def watch(moment: Moment) -> None:
+def crash_at(step: int) -> Callable[[ProgressUpdate], None]:
+    def watch(moment: ProgressUpdate) -> None:
         if moment.step >= step:
             raise PowerCutError
 
@@ -294,13 +294,13 @@ def crash_at(step: int) -> Callable[[Moment], None]:
 
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_a_training_that_died_goes_on_to_the_same_bytes(
-    kind: type[Neural], panel: Panel, tmp_path: Path
+    kind: type[NetworkEstimator], panel: Panel, tmp_path: Path
 ) -> None:
     training = STEPS.training.model_copy(update={"checkpoint_steps": 2})
     recipe = STEPS.model_copy(update={"training": training})
     with pytest.raises(PowerCutError):
         kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=crash_at(5))
-    moments: list[Moment] = []
+    moments: list[ProgressUpdate] = []
     again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=moments.append)
     assert "resuming from step 4" in (moments[0].message or "")
     whole = kind(recipe=recipe).fit(panel, SPLITS)

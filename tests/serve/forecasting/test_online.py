@@ -86,8 +86,8 @@ def test_the_next_origin_costs_one_answer(model: ServedModel, panel: Panel) -> N
     forecasts, snapshot = SnapshotPredictor(), Snapshot(panel)
     ask(forecasts, model, snapshot, HOURS - 2)
     asked: list[int] = []
-    answer = model.estimator.answer_quantiles
-    model.estimator.answer_quantiles = (  # type: ignore[method-assign]
+    answer = model.estimator.predict_window_quantiles
+    model.estimator.predict_window_quantiles = (  # type: ignore[method-assign]
         lambda arrays, question: asked.append(len(question.origins)) or answer(arrays, question)
     )
     ask(forecasts, model, snapshot, HOURS - 1)

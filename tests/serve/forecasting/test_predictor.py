@@ -53,9 +53,9 @@ def test_a_provisional_answer_asks_the_model_once(
     model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
-    answer = model.estimator.answer
+    answer = model.estimator.predict_windows
 
-    def count(arrays: Arrays, question: Question) -> np.ndarray:
+    def count(arrays: Arrays, question: ForecastInputs) -> np.ndarray:
         asked.append(len(question.origins))
         return answer(arrays, question)
 

@@ -15,7 +15,7 @@ import forecaster
 from forecaster.serve.http.limits import HEADERS
 from tests.serve.page.town import Town
 
-PAGE = Path(forecaster.__file__).parent / "serve" / "page"
+PAGE = Path(forecaster.__file__).resolve().parent / "serve" / "page"
 TYPES = {
     ".html": "text/html",
     ".css": "text/css",
@@ -69,7 +69,7 @@ class Stub:
             return self.routes[path](query)
         name = "index.html" if path == "/" else path.removeprefix("/page/")
         file = PAGE / name
-        if not file.is_file() or file.parent != PAGE:
+        if not file.is_file() or not file.resolve().is_relative_to(PAGE):
             return problem(404, f"no {path} here")
         kept = {"Cache-Control": "max-age=600"}  # the page is the same for all tests of a file
         return Answer(file.read_bytes(), kind=TYPES.get(file.suffix, "text/plain"), headers=kept)

@@ -14,10 +14,10 @@ from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, count_of, need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.trees import Trees
-from forecaster.estimators.forecast_inputs import Question, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -74,7 +74,7 @@ class Boosting(Estimator):
         """Return the shapes of the scales and of the counts; the trees have their own check."""
         return {**scale_shapes(sizes), f"{TREES}count": (sizes.K,)}
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return the trees, and the scales they rest on."""
         lightgbm = need_extra("lightgbm", "baselines")
         scaler, horizon = fit_scaler(lesson.panel, lesson.train), self.recipe.lags.horizon
@@ -98,9 +98,9 @@ class Boosting(Estimator):
             "train": {"used": len(train.place), "of": N * len(windows.train)},
             "validation": {"used": len(validation.place), "of": N * len(windows.validation)},
         }
-        return Learned({**scale_arrays(scaler), **arrays}, {"rows": rows})
+        return FitResult({**scale_arrays(scaler), **arrays}, {"rows": rows})
 
-    def _make_table(self, lesson: Lesson, scaler: Scaler, rows: Rows, k: int) -> Table:
+    def _make_table(self, lesson: TrainingData, scaler: Scaler, rows: Rows, k: int) -> Table:
         """Return what is learned from of step t+k; rows whose target is missing are left out."""
         lags, scale = self.recipe.lags, scaler.values
         truth = lesson.panel.values[rows.origin + k, rows.place]
@@ -114,12 +114,14 @@ class Boosting(Estimator):
             part = slice(start, start + ROWS)
             origins, row = np.unique(origin[part], return_inverse=True)
             ahead = look_ahead(lesson.whole, origins, lags.horizon)
-            question = Question(lesson.whole, origins, *ahead)
+            question = ForecastInputs(lesson.whole, origins, *ahead)
             inputs.append(see_rows(question, scaler, lags, Rows(row, place[part]), k))
         target = (truth[seen] - scale.mean[place]) / scale.deviation[place]
         return Table(inputs, target, _weigh(scale.deviation, place))
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the sums over the trees in the panel's units."""
         trees, scaler, lags = self.trees(arrays), scaler_of(arrays), self.recipe.lags
         N = len(scaler.values.mean)
@@ -169,7 +171,7 @@ def draw_rows(
     return Rows(origins[number], places[place])
 
 
-def _varied(lesson: Lesson) -> Int64[np.ndarray, " N"]:
+def _varied(lesson: TrainingData) -> Int64[np.ndarray, " N"]:
     """Return the locations that are learned from: the others keep their mean, whatever trees say.
 
     Where none ever varied, all of them: there must be something to learn from.
@@ -180,7 +182,7 @@ def _varied(lesson: Lesson) -> Int64[np.ndarray, " N"]:
 
 
 def see_rows(
-    question: Question, scaler: Scaler, lags: LagConfig, rows: Rows, k: int
+    question: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: Rows, k: int
 ) -> Float32[np.ndarray, "R F"]:
     """Return what the trees of step t+k see.
 

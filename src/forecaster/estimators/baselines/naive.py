@@ -8,9 +8,9 @@ from jaxtyping import Float32, Int64
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 
@@ -20,12 +20,14 @@ MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
 class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return nothing: there is nothing to learn."""
         del lesson
-        return Learned({})
+        return FitResult({})
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return x_{t+k−season}; without any season the last value."""
         del arrays
         lags = self.recipe.lags
@@ -49,7 +51,7 @@ class HistoricalMean(Estimator):
         del sizes
         return {"counts": (1 + len(self.recipe.lags.seasons),)}
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return how many steps of each kind give the lowest validation RMSE."""
         lags = self.recipe.lags
         origins = lesson.windows.validation
@@ -61,9 +63,11 @@ class HistoricalMean(Estimator):
             if sum(counts):
                 rmse = score(truth, _mean(sums, counts), mape_cut=1.0).rmse.value
                 best = min(best, (np.inf if rmse is None else rmse, counts))
-        return Learned({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
+        return FitResult({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the mean over the chosen steps."""
         sums = _running_sums(question.panel, question.origins, self.recipe.lags)
         counts = arrays["counts"].tolist()

@@ -5,10 +5,10 @@ from jaxtyping import Float32, Float64
 
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import Question, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import fit_scaler
 
@@ -27,7 +27,7 @@ class Ridge(Estimator):
         inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
         return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return the weights of the best penalty, and the scales they rest on."""
         scaler = fit_scaler(lesson.panel, lesson.train)
         scaled = scaler.values.apply(lesson.whole.values)
@@ -35,7 +35,9 @@ class Ridge(Estimator):
         horizon = self.recipe.lags.horizon
         views = []
         for origins in (lesson.windows.train, lesson.windows.validation):
-            question = Question(lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon))
+            question = ForecastInputs(
+                lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon)
+            )
             history = history_steps(lesson.whole, self.recipe.lags, origins)
             targets = origins[:, None] + np.arange(1, horizon + 1)
             views.append((history, coming(question, scaler), targets))
@@ -52,9 +54,11 @@ class Ridge(Estimator):
         best = int(np.argmin(errors))
         chosen = np.stack([w[best] for w in weights], axis=-1).astype(np.float32)
         penalty = np.array([PENALTIES[best]])
-        return Learned({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
+        return FitResult({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the weighted sums in the panel's units."""
         scaler = scaler_of(arrays)
         history = history_steps(question.panel, self.recipe.lags, question.origins)

@@ -13,10 +13,10 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
-from forecaster.estimators.forecast_inputs import Question, look_ahead, select_covariates
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 from forecaster.splits import is_whole
@@ -41,7 +41,7 @@ class VAR(Estimator):
         """Return the shapes of scales and order; the order decides that of the weights."""
         return {**scale_shapes(replace(sizes, Q=0)), "order": (1,)}
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return the weights of the best order, and the scales they rest on."""
         panel = _without_own(lesson.whole)
         scaler = fit_scaler(_without_own(lesson.panel), lesson.train)
@@ -60,9 +60,11 @@ class VAR(Estimator):
         about |= _rank(factor, _columns(panel, order))
         log.info("VAR: order %d of 0…%d; %s", order, highest, _in_words(about))
         arrays = {**scale_arrays(scaler), "weights": solutions[order], "order": np.array([order])}
-        return Learned(arrays, {"var": about})
+        return FitResult(arrays, {"var": about})
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the recursion's forecasts in the panel's units."""
         shared = replace(question, local_covariates=question.local_covariates[:, :, :0])
         return _forecast(arrays["weights"], int(arrays["order"][0]), shared, scaler_of(arrays))
@@ -85,7 +87,7 @@ class VAR(Estimator):
 
 def _without_own(panel: Panel) -> Panel:
     """Return the panel without covariates of single locations."""
-    return select_covariates(panel, panel.covariates.names, ())
+    return panel.select_covariates(panel.covariates.names, ())
 
 
 def _columns(panel: Panel, order: int) -> list[str]:
@@ -103,7 +105,7 @@ def _highest(panel: Panel, recent: int) -> int:
     return min(recent, max(most, 1))
 
 
-def _targets(lesson: Lesson, order: int) -> Int64[np.ndarray, " T"]:
+def _targets(lesson: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
     """Return the steps to learn, with `order` training steps before each.
 
     They were observed at nine locations in ten or all but one, as the steps of the graph are.
@@ -117,18 +119,18 @@ def _targets(lesson: Lesson, order: int) -> Int64[np.ndarray, " T"]:
     return np.asarray(steps)
 
 
-def _ask(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> Question:
-    return Question(panel, origins, *look_ahead(panel, origins, horizon))
+def _ask(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> ForecastInputs:
+    return ForecastInputs(panel, origins, *look_ahead(panel, origins, horizon))
 
 
-def _known(question: Question, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
+def _known(question: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
     """Return a_{t+1…t+K}, a constant first."""
     auxiliary, _ = coming(question, scaler)
     return np.pad(auxiliary, ((0, 0), (0, 0), (1, 0)), constant_values=1)
 
 
 def _forecast(
-    weights: Float32[np.ndarray, "F N"], order: int, question: Question, scaler: Scaler
+    weights: Float32[np.ndarray, "F N"], order: int, question: ForecastInputs, scaler: Scaler
 ) -> Float32[np.ndarray, "B K N"]:
     past = question.panel.values[question.origins[:, None] - np.arange(order)]
     forecast = roll_out(weights, scaler.values.apply(past), _known(question, scaler))
@@ -136,7 +138,7 @@ def _forecast(
 
 
 def _validate(
-    solutions: list[np.ndarray], lesson: Lesson, scaler: Scaler, horizon: int
+    solutions: list[np.ndarray], lesson: TrainingData, scaler: Scaler, horizon: int
 ) -> list[float]:
     """Return the validation RMSE of every order; infinite where forecasts leave all bounds."""
     origins = lesson.windows.validation

@@ -8,11 +8,12 @@ import torch
 from jaxtyping import Float32
 from torch import Generator
 
-from forecaster.config import GraphConfig, GraphKind, LagConfig
+from forecaster.choices import GraphKind
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.match import MAX_HISTORY, Sizes
-from forecaster.estimators.networks.estimator import Neural
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
@@ -24,7 +25,7 @@ log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # how near the locations are to each other, in a run
 
 
-class DCRNN(Neural):
+class DCRNN(NetworkEstimator):
     """A recurrent network over the distances of locations; `dcrnn` of the recipe decides.
 
     Differs: it learns as every network here does (Eq. 7, AdamW, one cycle). Its authors have the
@@ -48,12 +49,12 @@ class DCRNN(Neural):
         """Return the shapes of the scales and of the kernel."""
         return {**super().shapes(sizes), KERNEL: (sizes.N, sizes.N)}
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return the weights with the lowest validation loss, and what they rest on."""
         self._refuse_short_lags(lesson.panel)
-        return super().learn(replace(lesson, windows=self._own_windows(lesson)))
+        return super().fit_windows(replace(lesson, windows=self._own_windows(lesson)))
 
-    def suppose(self, lesson: Lesson) -> Learned:
+    def prerequisites(self, lesson: TrainingData) -> FitResult:
         """Return the kernel of the locations' distances.
 
         Differs: where places are unknown, the correlation of training values stands for it.
@@ -62,14 +63,16 @@ class DCRNN(Neural):
         first, second = graph.pairs.T
         kernel = np.eye(len(lesson.panel.locations), dtype=np.float32)
         kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
-        return Learned({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
+        return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
 
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> dcrnn.DCRNN:
+    def build(
+        self, inputs: NeuronLayout, known: Arrays, generator: Generator
+    ) -> dcrnn.DCRNNNetwork:
         """Return the network with fresh weights."""
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
         kernel = torch.from_numpy(_kernel(known))
-        return dcrnn.DCRNN(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
+        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the network has."""
@@ -83,7 +86,7 @@ class DCRNN(Neural):
             message = f"dcrnn.recent = {self.lags.length} steps, and lags reach back {reach}"
             raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
 
-    def _own_windows(self, lesson: Lesson) -> Windows:
+    def _own_windows(self, lesson: TrainingData) -> Windows:
         """Drop windows in which this network, unlike others, sees held-out steps or too little."""
         panel, windows = lesson.panel, lesson.windows
         split = assign_splits(panel, lesson.splits)
@@ -95,7 +98,7 @@ class DCRNN(Neural):
             kept[name] = origins[~later & ~is_poor(panel, history, origins)]
         return replace(windows, **kept)
 
-    def _neighbours(self, lesson: Lesson) -> DependencyGraph:
+    def _neighbours(self, lesson: TrainingData) -> DependencyGraph:
         """Return the pairs of locations that are near each other, and how near."""
         kinds: tuple[GraphKind, ...] = ("distance", "pearson")
         cut = self.recipe.dcrnn.kernel_threshold

@@ -14,30 +14,30 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, ConfigError, Faults
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import Question
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import coming, past, scale_arrays, scale_shapes, scaler_of
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
-from forecaster.training.progress import Outcome
-from forecaster.training.task import Task
+from forecaster.training.progress import TrainingResult
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
-E = TypeVar("E", bound="Neural")
+E = TypeVar("E", bound="NetworkEstimator")
 WEIGHTS = "model."  # begins the names of a network's weights in a run
 BATCH = 64  # origins that a network answers at a time
 LINEARS = 16  # a Transformer's between two states: 6 in an encoder layer, 10 in a decoder layer
 
 
 @dataclass(frozen=True, eq=False)
-class Ready:
+class LoadedNetwork:
     """A network with its weights on a device, and the scales it works in."""
 
     network: Network
@@ -46,14 +46,14 @@ class Ready:
     device: str
 
     @torch.inference_mode()
-    def answer(self, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(self, question: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
         """Return x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
         forecast = self.network.roll_out(*self.inputs(question))  # [N, B, K]
         return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
     @torch.inference_mode()
-    def answer_quantiles(
-        self, question: Question
+    def predict_window_quantiles(
+        self, question: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the same with the network's quantiles."""
         forecast, quantiles = self.network.spread_out(*self.inputs(question))
@@ -63,7 +63,7 @@ class Ready:
             undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
         )
 
-    def inputs(self, question: Question) -> tuple[State, State]:
+    def inputs(self, question: ForecastInputs) -> tuple[State, State]:
         """Return the past and the coming steps of a question as the network is shown them."""
         signal, auxiliary = past(question, self.scaler, self.lags)
         next_auxiliary, next_local = coming(question, self.scaler)
@@ -77,7 +77,7 @@ class Ready:
         return torch.from_numpy(np.ascontiguousarray(array.transpose(order))).to(self.device)
 
 
-class Neural(Estimator):
+class NetworkEstimator(Estimator):
     """A network that forecasts.
 
     A second base class, since Forecaster and its baselines differ only in how theirs is built.
@@ -87,7 +87,7 @@ class Neural(Estimator):
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         super().__init__(recipe)
-        self._ready: tuple[Arrays, Ready] | None = None  # for these arrays, built once
+        self._ready: tuple[Arrays, LoadedNetwork] | None = None  # for these arrays, built once
 
     @abstractmethod
     def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
@@ -118,20 +118,20 @@ class Neural(Estimator):
         dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
         return describe_backend(torch.device(best_device()), dtype)
 
-    def suppose(self, lesson: Lesson) -> Learned:
+    def prerequisites(self, lesson: TrainingData) -> FitResult:
         """Return what has to be known before a network can be built: nothing."""
         del lesson
-        return Learned({})
+        return FitResult({})
 
-    def learn(self, lesson: Lesson) -> Learned:
+    def fit_windows(self, lesson: TrainingData) -> FitResult:
         """Return the weights with the lowest validation loss, and what they rest on."""
-        known, recipe = self.suppose(lesson), self.recipe
+        known, recipe = self.prerequisites(lesson), self.recipe
         scaler = fit_scaler(lesson.panel, lesson.train)
         levels = {LEVELS: np.array(recipe.intervals.quantiles)}
         arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
-        task = Task(
+        task = TrainingTask(
             network=self.build(_inputs(scaler), arrays, generator).to(device),
             batches=Batches(lesson.panel, scaler, lesson.fill, self.lags, device),
             scale=scaler.values,
@@ -150,30 +150,32 @@ class Neural(Estimator):
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
         seconds = sum(record.seconds for record in outcome.records)
-        return Learned({**arrays, **weights}, about, known.parents, seconds)
+        return FitResult({**arrays, **weights}, about, known.parents, seconds)
 
-    def answer(self, arrays: Arrays, question: Question) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(
+        self, arrays: Arrays, question: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
         """Return the network's forecasts."""
         ready = self.ready(arrays)
         blocks = range(0, len(question.origins), BATCH)
-        return np.concatenate([ready.answer(question.rows(b, b + BATCH)) for b in blocks])
+        return np.concatenate([ready.predict_windows(question.rows(b, b + BATCH)) for b in blocks])
 
-    def answer_quantiles(
-        self, arrays: Arrays, question: Question
+    def predict_window_quantiles(
+        self, arrays: Arrays, question: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the network's forecasts, and its quantiles if it has any."""
         ready = self.ready(arrays)
         blocks = range(0, len(question.origins), BATCH)
-        parts = [ready.answer_quantiles(question.rows(b, b + BATCH)) for b in blocks]
+        parts = [ready.predict_window_quantiles(question.rows(b, b + BATCH)) for b in blocks]
         forecasts, quantiles = zip(*parts, strict=True)
         return np.concatenate(forecasts), np.concatenate(quantiles)
 
-    def ready(self, arrays: Arrays) -> Ready:
+    def ready(self, arrays: Arrays) -> LoadedNetwork:
         """Return the network of these arrays on the best device; it is built once."""
         if self._ready is None or self._ready[0] is not arrays:
             scaler, device = scaler_of(arrays), best_device()
             network = self._restore(_inputs(scaler), arrays).eval().to(device)
-            self._ready = (arrays, Ready(network, scaler, self.lags, device))
+            self._ready = (arrays, LoadedNetwork(network, scaler, self.lags, device))
         return self._ready[1]
 
     def _restore(self, inputs: NeuronLayout, arrays: Arrays) -> Network:
@@ -216,7 +218,7 @@ def _inputs(scaler: Scaler) -> NeuronLayout:
     return NeuronLayout(N, 1 + Q, len(scaler.covariates.mean) + len(CALENDAR_COLUMNS))
 
 
-def _identity(lesson: Lesson, recipe: Recipe, known: Learned) -> dict[str, str] | None:
+def _identity(lesson: TrainingData, recipe: Recipe, known: FitResult) -> dict[str, str] | None:
     """Return the hashes that a training must share with the one that it resumes."""
     if lesson.folder is None:
         return None
@@ -226,7 +228,7 @@ def _identity(lesson: Lesson, recipe: Recipe, known: Learned) -> dict[str, str] 
     return {"recipe": recipe.digest(), "panel": lesson.panel.digest, **known.parents}
 
 
-def _describe(outcome: Outcome) -> dict[str, Any]:
+def _describe(outcome: TrainingResult) -> dict[str, Any]:
     """Return how training went; without its seconds, which no second training would repeat."""
     records = [asdict(record) for record in outcome.records]
     epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]

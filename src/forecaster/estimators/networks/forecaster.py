@@ -8,21 +8,21 @@ from torch import Generator
 
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, Neural, levels_of
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
 from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.forecaster import build_forecaster
-from forecaster.models.level import Levelled
-from forecaster.models.mixer import Ground, Mixer, count_weights
+from forecaster.models.mixer import Mixer, MixerPrerequisites, count_weights
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import DeviationNetwork
+from forecaster.models.transformer import build_forecaster
 from forecaster.recipe import PRESETS, Preset, Recipe
 
 
-class Forecaster(Neural):
+class Forecaster(NetworkEstimator):
     """The Transformer whose linear layers are pruned by the dependency graph (section 2)."""
 
     def __init__(
@@ -56,14 +56,14 @@ class Forecaster(Neural):
         """Return the shapes of the scales and of what is usual."""
         return {**super().shapes(sizes), **(level_shapes(sizes) if self._knows_the_usual else {})}
 
-    def suppose(self, lesson: Lesson) -> Learned:
+    def prerequisites(self, lesson: TrainingData) -> FitResult:
         """Return the graph: the given one, if it fits, or that of the training steps."""
         graph = self.graph
         if graph is None:
             graph = learn_graph(lesson.panel, lesson.splits, self.recipe.graph)
         graph.match(lesson.panel, lesson.splits)
         usual = learn_level(lesson) if self._knows_the_usual else {}
-        return Learned(
+        return FitResult(
             {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths, **usual},
             {"graph": graph.about.model_dump(mode="json")},
             {"graph": graph.digest or _digest(graph)},
@@ -74,10 +74,10 @@ class Forecaster(Neural):
         pattern = BlockPattern.from_pairs(inputs.n_locations, _pairs(known))
         recipe, levels = self.recipe, levels_of(known)
         if recipe.preset == "best":
-            ground = Ground(level_of(known), pattern)
+            ground = MixerPrerequisites(level_of(known), pattern)
             return Mixer(recipe.mixer, recipe.lags, inputs, ground, generator, levels)
         network = build_forecaster(recipe.model, recipe.lags, inputs, pattern, generator, levels)
-        return Levelled(network, level_of(known)) if recipe.model.level else network
+        return DeviationNetwork(network, level_of(known)) if recipe.model.level else network
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: E·C² + A² each."""

@@ -7,8 +7,8 @@ from forecaster.clock.clock import WEEK_HOURS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
-from forecaster.estimators.training_data import Arrays, Lesson
-from forecaster.models.level import Level
+from forecaster.estimators.training_data import Arrays, TrainingData
+from forecaster.models.seasonal import SeasonalProfile
 from forecaster.windows.profile import fit_profile
 
 PROFILE, COUNTS = "level.profile", "level.counts"
@@ -19,13 +19,13 @@ def level_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     return {PROFILE: (sizes.N, WEEK_HOURS), COUNTS: ()}
 
 
-def learn_level(lesson: Lesson) -> Arrays:
+def learn_level(lesson: TrainingData) -> Arrays:
     """Return the profile of the training steps, and whether its levels multiply."""
     counts = np.array(lesson.panel.kind == "count")
     return {PROFILE: fit_profile(lesson.panel, lesson.train), COUNTS: counts}
 
 
-def level_of(known: Arrays) -> Level:
+def level_of(known: Arrays) -> SeasonalProfile:
     """Return what is usual in the scales of a run, if it can be that at all."""
     profile, counts = known[PROFILE], known[COUNTS]
     if profile.dtype != np.float32 or counts.dtype != np.bool_:
@@ -34,4 +34,4 @@ def level_of(known: Arrays) -> Level:
         raise ArtifactError("a level that no values can have: below zero, or not finite")
     scale = scaler_of(known).values
     parts = map(torch.from_numpy, (profile, scale.mean, scale.deviation))
-    return Level(*parts, counts=bool(counts))
+    return SeasonalProfile(*parts, counts=bool(counts))

@@ -3,16 +3,16 @@
 from torch import Generator
 
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, Neural, levels_of
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
 from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
-from forecaster.estimators.training_data import Arrays, Learned, Lesson
-from forecaster.models.dense import build_dense
-from forecaster.models.level import Levelled
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import DeviationNetwork
+from forecaster.models.transformer import build_dense_transformer
 
 
-class Transformer(Neural):
+class Transformer(NetworkEstimator):
     """The same network without a graph; `model.width` of the recipe says how wide it is."""
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -22,15 +22,15 @@ class Transformer(Neural):
             **(level_shapes(sizes) if self.recipe.model.level else {}),
         }
 
-    def suppose(self, lesson: Lesson) -> Learned:
+    def prerequisites(self, lesson: TrainingData) -> FitResult:
         """Return what is usual, if deviations from it are forecast."""
-        return Learned(learn_level(lesson) if self.recipe.model.level else {})
+        return FitResult(learn_level(lesson) if self.recipe.model.level else {})
 
     def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
         model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
-        network = build_dense(model, lags, inputs, generator, levels)
-        return Levelled(network, level_of(known)) if model.level else network
+        network = build_dense_transformer(model, lags, inputs, generator, levels)
+        return DeviationNetwork(network, level_of(known)) if model.level else network
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: D² each."""

@@ -26,7 +26,7 @@ class Replay:
             step_seconds: how many seconds a step takes.
         """
         self._panel, self._sent, self.step_seconds = panel, shown, step_seconds
-        self.base = replace(panel, values=panel.values[:shown], digest=None)
+        self.base = panel.steps(0, shown)
         length = panel.clock.step_minutes * 60
         start = float(panel.start.astype(np.int64))
         first, end = start + shown * length, start + len(panel.values) * length

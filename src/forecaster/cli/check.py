@@ -1,0 +1,116 @@
+"""Verifying artifacts: check."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forecaster.cli import terminal
+from forecaster.cli.options import Json
+from forecaster.errors import ArtifactError, Faults, count_of
+
+if TYPE_CHECKING:
+    from forecaster.publish.manifest import Manifest
+
+BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimates
+
+
+def check(
+    path: Annotated[Path, typer.Argument(help="A panel, graph or run, or a folder of them.")],
+    prune: Annotated[
+        bool, typer.Option("--prune", help="Remove old and unfinished files.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Verify every file of an artifact against its manifest."""
+    from forecaster.publish.manifest import artifacts_below
+    from forecaster.publish.writing import prune as remove_old
+
+    folders = artifacts_below(path) or [path]  # a folder without any manifest says why itself
+    reports, faults = [], Faults(str(path))
+    for folder in folders:
+        try:
+            reports.append(_check_one(folder))
+            if prune:
+                reports[-1]["pruned"] = [old.name for old in remove_old(folder)]
+                reports[-1]["leftovers"] = []
+        except ArtifactError as fault:
+            faults.add(str(fault))
+    if as_json:
+        print(json.dumps(reports))
+    else:
+        for report in reports:
+            _print_check(report)
+    faults.raise_any(ArtifactError)
+
+
+def _check_one(folder: Path) -> dict[str, Any]:
+    from forecaster.publish.manifest import leftovers, read_manifest, verify_files
+
+    manifest = read_manifest(folder)
+    size = sum(file.size for file in manifest.files.values())
+    terminal.announce(size / BYTES_PER_SECOND, 0, f"verifying {folder}")
+    with terminal.progress(f"verifying {folder.name}", size) as advance:
+        verify_files(folder, manifest, advance)
+    report: dict[str, Any] = {
+        "path": str(folder),
+        "kind": manifest.kind,
+        "format": manifest.version,
+        "hash": manifest.digest,
+        "files": len(manifest.files),
+        "bytes": size,
+        "leftovers": [old.name for old in leftovers(folder, manifest)],
+    }
+    if manifest.kind == "panel":
+        report["observed"] = _observed(folder)
+    if manifest.kind == "graph":
+        report |= _connected(folder)
+    if manifest.kind == "run":
+        report |= _fitted(folder, manifest)
+    return report
+
+
+def _observed(folder: Path) -> float:
+    """Return the share of values that are not missing, having read the panel as its users will."""
+    import numpy as np
+
+    from forecaster.panel.panel import Panel
+
+    return float(np.isfinite(Panel.open(folder, verify=False).values).mean())
+
+
+def _connected(folder: Path) -> dict[str, Any]:
+    """Return the size of a graph, having read it as its users will."""
+    from forecaster.graph.storage import open_graph
+
+    graph = open_graph(folder)
+    return {"locations": len(graph.locations), "edges": len(graph)}
+
+
+def _fitted(folder: Path, manifest: "Manifest") -> dict[str, Any]:
+    """Return whose run it is, having read it as its users will; or that it is not finished."""
+    from forecaster.artifact import UNFINISHED
+    from forecaster.estimators.registry import load_estimator
+
+    if UNFINISHED in manifest.about:
+        return {"estimator": manifest.about.get("estimator"), UNFINISHED: True}
+    load_estimator(folder)
+    return {"estimator": manifest.about["estimator"], UNFINISHED: False}
+
+
+def _print_check(report: dict[str, Any]) -> None:
+    content = f", {100 * report['observed']:.2f} % observed" if "observed" in report else ""
+    if "edges" in report:
+        sizes = count_of(report["locations"], "location"), count_of(report["edges"], "edge")
+        content = ", " + ", ".join(sizes)
+    if "estimator" in report:
+        content = f", {report['estimator']}" + (": not finished" if report["unfinished"] else "")
+    size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
+    name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
+    print(f"{report['path']}: {name}: {size}, all as published{content}")
+    for old in report.get("pruned", []):
+        print(f"  removed {old}")
+    if report["leftovers"]:
+        what = count_of(len(report["leftovers"]), "old or unfinished file")
+        print(f"  {what}; --prune removes them")

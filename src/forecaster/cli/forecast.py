@@ -1,0 +1,94 @@
+"""Forecasts from a saved estimator: forecast."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from forecaster.choices import Weather
+from forecaster.cli import terminal
+from forecaster.cli.options import At, Json, open_panel, tell_last_step
+from forecaster.errors import ConfigError, count_of, need_extra
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from forecaster.panel.panel import Panel
+
+MAPS = (".png", ".svg")
+
+
+def forecast(  # noqa: PLR0913, PLR0917 (one option each)
+    run: Annotated[Path, typer.Argument(help="The folder of a saved estimator.")],
+    panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
+    at: At = None,
+    out: Annotated[Path | None, typer.Option(help="FILE.csv, .parquet or .geojson.")] = None,
+    weather: Annotated[
+        Weather, typer.Option(help="What to take for covariates ahead.")
+    ] = "observed",
+    allow_missing: Annotated[
+        bool, typer.Option("--allow-missing", help="Forecast although much history is missing.")
+    ] = False,
+    what_if: Annotated[
+        str | None,
+        typer.Option(help="Other covariates ahead, rain=1,precip=5mm, or a table with ds."),
+    ] = None,
+    area: Annotated[
+        Path | None, typer.Option(help="Table of area and id: adds sums with their intervals.")
+    ] = None,
+    what_if_map: Annotated[
+        Path | None, typer.Option("--map", help="FILE.png or .svg: the difference on a map.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Forecast the next steps of every location from a saved estimator."""
+    from forecaster.estimators.areas import add_areas, read_areas
+    from forecaster.estimators.registry import load_estimator
+    from forecaster.estimators.table import check_form, write_forecast
+    from forecaster.panel.panel import CSV_TIME
+
+    if what_if_map is not None:
+        _check_map(what_if_map, what_if)
+    data = open_panel(panel)
+    if out is not None:
+        check_form(data, out)
+    areas = read_areas(area, data.locations) if area is not None else None
+    estimator = load_estimator(run)
+    origin = tell_last_step(data) if at is None else at
+    table = estimator.forecast(
+        data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
+    )
+    if what_if_map is not None:
+        _write_map(table, data, what_if_map)
+    if areas is not None:
+        table = add_areas(table, areas, estimator, data, weather, what_if)
+    if out is not None:
+        write_forecast(table, data, out)
+        terminal.say(f"{count_of(len(table), 'row')} in {out}")
+    elif as_json:
+        print(table.to_json(orient="records", date_format="iso"))
+    else:
+        print(table.to_csv(index=False, date_format=CSV_TIME), end="")
+
+
+def _check_map(path: Path, what_if: str | None) -> None:
+    """Refuse a map that cannot be drawn before anything is forecast."""
+    if what_if is None:
+        raise ConfigError("--map draws the difference of a --what-if; give that too")
+    if path.suffix not in MAPS:
+        raise ConfigError(f"{path}: a map is written as .png or .svg; give such a name")
+    need_extra("matplotlib", extra="report")
+
+
+def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
+    """Write the difference of each location, the mean over the coming steps."""
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.draw.canvas import to_png, to_svg
+    from forecaster.report.sections.what_if import draw_change
+
+    means = table.groupby("unique_id")[["difference", "y_hat"]].mean()
+    ordered = means.loc[list(panel.locations.ids)].to_numpy(float).T
+    figure = draw_change(panel.locations, ordered[0], abs(ordered[1]), "difference per step")
+    drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
+    replace_file(path, bytes_writer(drawn))
+    terminal.say(f"the map of the difference in {path}")

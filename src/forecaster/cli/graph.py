@@ -1,0 +1,161 @@
+"""Learning from a panel: graph."""
+
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from forecaster.choices import Choose, GraphKind, Subtract
+from forecaster.cli import terminal
+from forecaster.cli.options import Json, open_panel
+from forecaster.errors import ConfigError, count_of
+
+if TYPE_CHECKING:
+    from forecaster.graph.dependency import DependencyGraph
+    from forecaster.recipe import Recipe
+
+
+def graph(  # noqa: PLR0913, PLR0917 (one option each)
+    panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
+    out: Annotated[Path, typer.Option(help="Folder of the graph to write.")],
+    recipe: Annotated[
+        Path | None, typer.Option(help="Recipe with splits and graph; else the panel's.")
+    ] = None,
+    kind: Annotated[
+        GraphKind | None, typer.Option(help="The graphical lasso, or a graph to compare it with.")
+    ] = None,
+    penalty: Annotated[
+        float | None, typer.Option(help="λ on the correlation scale; else chosen.")
+    ] = None,
+    choose: Annotated[Choose | None, typer.Option(help="What chooses the penalty.")] = None,
+    threshold: Annotated[
+        float | None, typer.Option(help="Least conditional correlation of an edge; else 0.1.")
+    ] = None,
+    degree: Annotated[
+        float | None, typer.Option(help="Average degree that the threshold is to give.")
+    ] = None,
+    subtract: Annotated[
+        Subtract | None, typer.Option(help="What is taken from the values first.")
+    ] = None,
+    allow_unconverged: Annotated[
+        bool, typer.Option("--allow-unconverged", help="Write a graph that is not exact.")
+    ] = False,
+    export: Annotated[
+        list[Path] | None, typer.Option(help="FILE.graphml, .geojson, .csv or .parquet; repeat.")
+    ] = None,
+    figures: Annotated[
+        Path | None, typer.Option(help="Folder for the pictures; else OUT-figures.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Learn which locations depend on each other from the training steps of a panel."""
+    from forecaster.graph.exports import check_export, export_graph
+    from forecaster.graph.learn import estimate, learn_graph
+    from forecaster.graph.storage import save_graph
+    from forecaster.panel.panel import saved_recipe
+    from forecaster.publish.writing import refuse_foreign
+    from forecaster.recipe import Recipe, read_recipe
+    from forecaster.splits import Splits
+
+    refuse_foreign(out, "graph")  # what cannot be written should not be found out at the end
+    rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
+    given = {
+        "kind": kind, "penalty": penalty, "choose": choose, "threshold": threshold,
+        "degree": degree, "subtract": subtract,
+    }  # fmt: skip
+    rules = _with_options(
+        rules, {name: value for name, value in given.items() if value is not None}
+    )
+    data = open_panel(panel)
+    for path in export or ():
+        check_export(data.locations, path)
+    if rules.graph.kind == "lasso":
+        cost = estimate(len(data.locations), len(data.values))
+        terminal.announce(cost.seconds, cost.memory_bytes, "the graph")
+    begin = time.perf_counter()
+    with terminal.stages() as (say, _):
+        learned = learn_graph(
+            data,
+            Splits.from_config(data, rules.splits),
+            rules.graph,
+            allow_unconverged=allow_unconverged,
+            progress=say,
+        )
+    seconds = time.perf_counter() - begin
+    learned = save_graph(learned, out, rules)
+    if as_json:
+        print(json.dumps(_to_json(learned, out, seconds), ensure_ascii=False))
+    else:
+        _print_graph(learned, out, seconds)
+    for path in export or ():
+        export_graph(learned, path)
+    if figures or not as_json:
+        beside = out.resolve()
+        _write_figures(learned, figures or beside.with_name(f"{beside.name}-figures"))
+
+
+def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
+    """Return the recipe with its graph as the options want it."""
+    from forecaster.config import GraphConfig
+    from forecaster.recipe import check_stage
+
+    known = rules.graph.model_dump(exclude_none=True)
+    if {"threshold", "degree"} & given.keys():  # they replace each other
+        known.pop("threshold", None)
+        known.pop("degree", None)
+    graph: GraphConfig = check_stage(GraphConfig, {**known, **given}, source="options")
+    return rules.model_copy(update={"graph": graph})
+
+
+def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
+    from forecaster.report.sections.graph import describe_choice
+
+    choice = describe_choice(graph.about)
+    choice.pop("notes", None)  # printed one by one below
+    sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
+    isolated = int((graph.degrees == 0).sum())
+    lines = {
+        "graph": f"{count_of(len(graph.locations), 'location')}, {count_of(len(graph), 'edge')}, "
+        f"average degree {graph.average_degree:.2f}",
+        "hubs": ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none",
+        "components": f"{len(sizes)}, the largest of {sizes[0]}; {isolated} isolated",
+        **choice,
+        "time": f"{seconds:.1f} s",
+    }
+    for name, text in lines.items():
+        print(f"{name:23} {text}")
+    for note in graph.about.notes:
+        print(f"note: {note}")
+    print(f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it")
+
+
+def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, Any]:
+    return {
+        "graph": str(out),
+        "hash": graph.digest,
+        "locations": len(graph.locations),
+        "edges": len(graph),
+        "average_degree": graph.average_degree,
+        "components": int(graph.components.max()) + 1,
+        "hubs": [{"name": name, "degree": degree} for name, degree in graph.hubs()],
+        "seconds": round(seconds, 3),
+        "about": graph.about.model_dump(mode="json"),
+    }
+
+
+def _write_figures(graph: "DependencyGraph", folder: Path) -> None:
+    """Write the pictures; without the extra say in one line what is lacking."""
+    from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.report.sections.graph import draw_graph
+
+    try:
+        pictures = draw_graph(graph)
+    except ConfigError as lacking:
+        print(f"no pictures: {lacking}", file=sys.stderr)
+        return
+    for name, picture in pictures.items():
+        replace_file(folder / f"{name}.png", bytes_writer(picture))
+    terminal.say(f"pictures: {folder} ({', '.join(pictures)})")

@@ -1,0 +1,125 @@
+// Paints the map: dots, edges and rings on one canvas, the background on another.
+
+import { LAND_MARGIN } from "./projection.js";
+import { roundUp, shade } from "./scales.js";
+
+const [SMALLEST, LARGEST] = [1.8, 24]; // pixels of a dot's radius
+const GLOW_REACH = 2.8; // times the radius
+const PLAIN_RADIUS = 2.4; // pixels; smaller dots have neither glow nor rim, so that thousands are fast
+const FULL_CIRCLE = 2 * Math.PI;
+
+export function radiusOf(share, view) {
+  const available = Math.min(Math.max(0.75 * view.spacing * view.scale, 3.2), LARGEST);
+  return Math.max(available * Math.min(share ?? 0, 1.25), SMALLEST);
+}
+
+function traceCircle(context, x, y, radius) {
+  context.beginPath();
+  context.arc(x, y, radius, 0, FULL_CIRCLE);
+}
+
+// order: indices of locations, the largest first, so that small dots lie on top
+export function paintDots(context, view, locations, order, { sizes, shades, colours, glows, rim }) {
+  context.strokeStyle = rim;
+  context.lineWidth = 0.7;
+  for (const i of order) {
+    const [x, y] = view.toScreen(locations[i]);
+    const radius = radiusOf(sizes[i], view);
+    const reach = GLOW_REACH * radius;
+    if (!view.isVisible(x, y, reach)) continue;
+    const [hasValue, detailed] = [shades[i] !== null, radius > PLAIN_RADIUS];
+    if (hasValue && detailed) context.drawImage(shade(glows, shades[i]), x - reach, y - reach, 2 * reach, 2 * reach);
+    traceCircle(context, x, y, radius);
+    context.fillStyle = hasValue ? shade(colours, shades[i]) : "transparent"; // no data: an empty ring
+    context.fill();
+    if (detailed || !hasValue) context.stroke();
+  }
+}
+
+// edges: [{ from, to, share }] with the strength relative to the strongest
+export function paintEdges(context, view, edges, colour) {
+  context.strokeStyle = colour;
+  context.lineCap = "round";
+  for (const { from, to, share } of edges) {
+    const [x, y] = view.toScreen(from);
+    const [ex, ey] = view.toScreen(to);
+    context.globalAlpha = 0.35 + 0.6 * share;
+    context.lineWidth = 1 + 3 * share;
+    context.beginPath();
+    context.moveTo(x, y);
+    context.quadraticCurveTo((x + ex) / 2 - (ey - y) * 0.12, (y + ey) / 2 + (ex - x) * 0.12, ex, ey);
+    context.stroke();
+  }
+  context.globalAlpha = 1;
+}
+
+export function paintRing(context, view, location, share, { width, colour }) {
+  const [x, y] = view.toScreen(location);
+  traceCircle(context, x, y, radiusOf(share, view) + 2 + width / 2);
+  context.lineWidth = width;
+  context.strokeStyle = colour;
+  context.stroke();
+}
+
+// A glow of one colour, drawn once and scaled for every dot.
+export function makeGlow(colour) {
+  const canvas = document.createElement("canvas");
+  canvas.width = canvas.height = 64;
+  const context = canvas.getContext("2d");
+  const gradient = context.createRadialGradient(32, 32, 8, 32, 32, 32);
+  gradient.addColorStop(0, colour.replace(")", " / 34%)"));
+  gradient.addColorStop(1, colour.replace(")", " / 0%)"));
+  context.fillStyle = gradient;
+  context.fillRect(0, 0, 64, 64);
+  return canvas;
+}
+
+// The background: land around the locations, and a grid in kilometres.
+
+const COAST_WIDTH = 2; // pixels
+const GRID_SPACING = 95; // pixels between lines, at least
+
+export function paintBackground(canvas, view, locations) {
+  const style = getComputedStyle(canvas);
+  const context = canvas.getContext("2d");
+  context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
+  context.clearRect(0, 0, view.width, view.height);
+  const reach = Math.max(LAND_MARGIN * view.spacing * view.scale, 9);
+  paintDiscs(context, view, locations, reach + COAST_WIDTH, style.getPropertyValue("--coast"));
+  paintDiscs(context, view, locations, reach, style.getPropertyValue("--land"));
+  if (locations.length) paintGrid(context, view, style.getPropertyValue("--grid"));
+}
+
+// Overlapping discs: their union is the land, its rim the coast.
+function paintDiscs(context, view, locations, radius, colour) {
+  context.fillStyle = colour;
+  for (const location of locations) {
+    const [x, y] = view.toScreen(location);
+    if (!view.isVisible(x, y, radius)) continue;
+    context.beginPath();
+    context.arc(x, y, radius, 0, FULL_CIRCLE);
+    context.fill();
+  }
+}
+
+export function gridKm(view) {
+  return roundUp(GRID_SPACING / view.scale);
+}
+
+function paintGrid(context, view, colour) {
+  const step = gridKm(view);
+  context.strokeStyle = colour;
+  context.lineWidth = 1;
+  context.beginPath();
+  for (let x = Math.ceil(view.left / step) * step; x < view.left + view.width / view.scale; x += step) {
+    const [at] = view.toScreen({ x, y: 0 });
+    context.moveTo(Math.round(at) + 0.5, 0);
+    context.lineTo(Math.round(at) + 0.5, view.height);
+  }
+  for (let y = Math.floor(view.top / step) * step; y > view.top - view.height / view.scale; y -= step) {
+    const [, at] = view.toScreen({ x: 0, y });
+    context.moveTo(0, Math.round(at) + 0.5);
+    context.lineTo(view.width, Math.round(at) + 0.5);
+  }
+  context.stroke();
+}

@@ -1,0 +1,67 @@
+// Positions of locations in kilometres east and north. Those without coordinates are arranged in a grid
+// below the others.
+
+export const LAND_MARGIN = 1.9; // land around a location, in multiples of the spacing
+const KM_PER_DEGREE = 111.2;
+
+const hasCoordinates = ({ lat, lon }) => Number.isFinite(lat) && Number.isFinite(lon);
+
+// Sets x and y of every location; returns those with coordinates, the number of others and the typical
+// distance between neighbours.
+export function projectLocations(locations) {
+  const located = locations.filter(hasCoordinates);
+  const unlocated = locations.filter((location) => !hasCoordinates(location));
+  project(located);
+  arrangeInGrid(unlocated, located);
+  return { located, unlocated: unlocated.length, spacing: medianSpacing(locations) };
+}
+
+function project(locations) {
+  if (!locations.length) return;
+  const east = unwrapLongitudes(locations.map(({ lon }) => lon));
+  const middle = extent(locations.map(({ lat }) => lat)).reduce((a, b) => a + b) / 2;
+  const narrow = Math.max(Math.cos((middle * Math.PI) / 180), 0.05);
+  locations.forEach((location, i) => {
+    location.x = east[i] * KM_PER_DEGREE * narrow;
+    location.y = location.lat * KM_PER_DEGREE;
+  });
+}
+
+// Makes longitudes continuous for a region that crosses the date line.
+function unwrapLongitudes(longitudes) {
+  const [west, east] = extent(longitudes);
+  return east - west <= 180 ? longitudes : longitudes.map((lon) => (lon < 0 ? lon + 360 : lon));
+}
+
+function arrangeInGrid(locations, located) {
+  if (!locations.length) return;
+  const [west, east] = located.length ? extent(located.map(({ x }) => x)) : [0, Math.sqrt(locations.length * 1.6)];
+  const south = located.length ? extent(located.map(({ y }) => y))[0] : 0;
+  const columns = Math.max(Math.ceil(Math.sqrt(locations.length * 1.6)), 2);
+  const gap = (east - west || 1) / (columns - 1);
+  locations.forEach((location, i) => {
+    location.x = west + gap * (i % columns);
+    location.y = south - gap * (1.5 + Math.floor(i / columns));
+  });
+}
+
+export function extent(values) {
+  return values.reduce(([min, max], v) => [Math.min(min, v), Math.max(max, v)], [Infinity, -Infinity]);
+}
+
+// Median distance to the nearest other location in kilometres, from a sample of a few hundred.
+function medianSpacing(locations) {
+  const every = Math.ceil(locations.length / 300);
+  const nearest = locations.filter((_, i) => i % every === 0).map((location) => nearestDistance(location, locations));
+  const distances = nearest.filter((d) => Number.isFinite(d) && d > 0).sort((a, b) => a - b);
+  return distances.length ? distances[Math.floor(distances.length / 2)] : 1;
+}
+
+function nearestDistance(location, locations) {
+  let best = Infinity;
+  for (const other of locations) {
+    const d = Math.hypot(other.x - location.x, other.y - location.y);
+    if (d < best && d > 0) best = d;
+  }
+  return best;
+}
