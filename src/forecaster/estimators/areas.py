@@ -35,7 +35,7 @@ from forecaster.estimators.intervals.calibration import (
     calibrate,
 )
 from forecaster.estimators.intervals.residuals import count_needed
-from forecaster.estimators.predictor import Answers, Give, Given
+from forecaster.estimators.predictor import Give, Given, Predictor
 from forecaster.estimators.table import quantile_name
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
-from forecaster.estimators.forecast_inputs import Question, refuse_unknown_future
+from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
@@ -148,7 +148,7 @@ def test_an_explanation_needs_no_weather_ahead(
         return SimpleNamespace(to_dict=dict)
 
     module = SimpleNamespace(explain=explain)  # whose import takes seconds
-    monkeypatch.setitem(sys.modules, "forecaster.evaluation.explain", module)
+    monkeypatch.setitem(sys.modules, "forecaster.explain.explain", module)
     blind = without_weather_ahead(panel)
     model, snapshot = load_model(run), Snapshot(blind)
     explain_forecast(model, snapshot, HOURS - 1, panel.locations.ids[0])

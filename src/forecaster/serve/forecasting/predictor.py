@@ -9,11 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.asking import fill_of, find_places
 from forecaster.estimators.forecast_inputs import look_ahead, refuse_missing
 from forecaster.estimators.match import match
-from forecaster.estimators.predictor import Answers
+from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
@@ -136,7 +136,7 @@ class OnlinePredictor:
             first = later.first_changed_origin(earlier.version, self._model.horizon)
             self._intervals.forget(first)
 
-    def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Answers, np.ndarray]:
+    def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
         """Return the model on the part of the data that some steps see, and the steps in it."""
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
         predictor = self._model.estimator.answers(panel, self._weather)
@@ -182,7 +182,7 @@ def explain_forecast(
     model: ServedModel, snapshot: Snapshot, origin: int, location: str
 ) -> dict[str, Any]:
     """Return the explanation of a location's forecast as JSON content."""
-    from forecaster.evaluation.explain import explain  # noqa: PLC0415 (takes seconds)
+    from forecaster.explain.explain import explain  # noqa: PLC0415 (takes seconds)
 
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
