@@ -41,7 +41,7 @@ def prepare_demo(say: Say) -> tuple[Path, Panel, int]:
 
 def fit_demo(panel: Panel, shown: int, recipe: Recipe) -> Forecaster:
     """Return a small model, fitted on the first steps."""
-    past = replace(panel, values=panel.values[:shown])
+    past = panel.steps(0, shown)
     stamps = [f"{time}Z" for time in past.times]
     border = TRAINING_DAYS * 24
     last = 4  # test steps: a split may not be empty

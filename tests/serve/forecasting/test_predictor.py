@@ -52,16 +52,16 @@ def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
 def test_a_provisional_answer_asks_the_model_once(
     model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-    answer = model.estimator.predict_windows
+    batches: list[int] = []
+    predict = model.estimator.predict_windows
 
-    def count(arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        asked.append(len(question.origins))
-        return answer(arrays, question)
+    def count(arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        batches.append(len(inputs.origins))
+        return predict(arrays, inputs)
 
-    monkeypatch.setattr(model.estimator, "answer", count)
-    assert SnapshotPredictor().predict_provisional(model, Snapshot(panel), HOURS - 1) is not None
-    assert asked == [1]
+    monkeypatch.setattr(model.estimator, "predict_windows", count)
+    SnapshotPredictor().predict_provisional(model, Snapshot(panel), HOURS - 1)
+    assert batches == [1]
 
 
 def test_an_answer_says_what_it_belongs_to(model: ServedModel, panel: Panel) -> None:

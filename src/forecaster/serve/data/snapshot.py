@@ -8,7 +8,6 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import is_whole
 
 RowsByStep = Mapping[int, np.ndarray]
@@ -141,20 +140,13 @@ class Snapshot:
 
     def panel(self, first: int, end: int, known_end: int) -> Panel:
         """Return a part of the panel: values of first…end−1, covariates of first…known_end−1."""
-        base_local = self.base.local_covariates
-        shape = len(base_local.names), known_end - first, len(self.base.locations)
-        local = np.full(shape, np.nan)
-        observed_local = base_local.values[:, first:known_end]
-        local[:, : observed_local.shape[1]] = observed_local
+        known_local = self.base.local_covariates.values[:, first:known_end]
+        shape = len(known_local), known_end - first, len(self.base.locations)
+        local = np.full(shape, np.nan, dtype=np.float32)
+        local[:, : known_local.shape[1]] = known_local
         shared = _merge_rows(self.base.covariates.values, self.covariates, first, known_end)
-        return replace(
-            self.base,
-            values=self.values(first, end),
-            start=self.time_of(first),
-            covariates=Covariates(self.base.covariates.names, shared),
-            local_covariates=LocalCovariates(base_local.names, local.astype(np.float32)),
-            digest=None,
-        )
+        part = self.base.with_data(self.values(first, end), shared, local)
+        return replace(part, start=self.time_of(first))
 
     def _add_change(self, change: Change) -> tuple[Change, ...]:
         return (*self.changes, change)[-MAX_CHANGES:]

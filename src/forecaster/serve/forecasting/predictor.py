@@ -16,7 +16,6 @@ from forecaster.estimators.match import match
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.online import OnlineIntervals
@@ -240,12 +239,8 @@ def _persist_covariates(panel: Panel, origin: int, fill: Fill) -> Panel:
         origin: the step.
         fill: replaces covariates that are missing there.
     """
-    filled, base_local = fill_missing(panel, fill), panel.local_covariates
-    shared, local = panel.covariates.values.copy(), base_local.values.copy()
+    filled = fill_missing(panel, fill)
+    shared, local = panel.covariates.values.copy(), panel.local_covariates.values.copy()
     shared[origin + 1 :] = filled.covariates.values[origin]
     local[:, origin + 1 :] = filled.local_covariates.values[:, [origin]]
-    return replace(
-        panel,
-        covariates=Covariates(panel.covariates.names, shared),
-        local_covariates=LocalCovariates(base_local.names, local),
-    )
+    return panel.with_data(covariates=shared, local_covariates=local)
