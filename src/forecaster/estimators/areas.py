@@ -19,7 +19,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.asking import find_places
 from forecaster.estimators.base import Estimator

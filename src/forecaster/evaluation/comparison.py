@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import DataError
 from forecaster.evaluation.backtest import FORMS, Assessment, Form
 from forecaster.evaluation.paired import Difference, compare_errors

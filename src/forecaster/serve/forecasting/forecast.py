@@ -6,7 +6,7 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import look_ahead
 from forecaster.panel.panel import Panel

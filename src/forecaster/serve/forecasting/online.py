@@ -13,7 +13,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import RunError
 from forecaster.estimators.asking import learned_steps
 from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours

@@ -6,7 +6,7 @@ from collections import OrderedDict
 import numpy as np
 from jaxtyping import Float32, Int64
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.asking import find_places
 from forecaster.estimators.forecast_inputs import refuse_missing
 from forecaster.panel.panel import Panel
