@@ -218,7 +218,7 @@ def test_edges_that_we_did_not_write_are_refused(
 ) -> None:
     save_graph(graph, tmp_path)
     forge(tmp_path, {"edges": edges})
-    with pytest.raises(ArtifactError, match="not a forecaster graph|its manifest says"):
+    with pytest.raises(ArtifactError, match=r"not a forecaster graph|its manifest says"):
         open_graph(tmp_path)
 
 
@@ -242,7 +242,7 @@ def test_a_manifest_that_we_did_not_write_is_refused(
 ) -> None:
     save_graph(graph, tmp_path)
     forge(tmp_path, {}, **about)
-    with pytest.raises(ArtifactError, match="not a forecaster graph|its manifest says"):
+    with pytest.raises(ArtifactError, match=r"not a forecaster graph|its manifest says"):
         open_graph(tmp_path)
 
 
