@@ -111,7 +111,7 @@ def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
 
 
 def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
-    from forecaster.report.graphs import describe_choice
+    from forecaster.report.sections.graph import describe_choice
 
     choice = describe_choice(graph.about)
     choice.pop("notes", None)  # printed one by one below
@@ -149,7 +149,7 @@ def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, A
 def _write_figures(graph: "DependencyGraph", folder: Path) -> None:
     """Write the pictures; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.graphs import draw_graph
+    from forecaster.report.sections.graph import draw_graph
 
     try:
         pictures = draw_graph(graph)

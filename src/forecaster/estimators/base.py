@@ -51,7 +51,7 @@ from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, war
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 log = logging.getLogger(__name__)
@@ -112,7 +112,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: Watch | None = None,
+        watch: ProgressCallback | None = None,
     ) -> E:
         """Learn from the training windows; choices are made on the validation windows.
 

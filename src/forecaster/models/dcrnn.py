@@ -62,7 +62,7 @@ class DiffusionCell(nn.Module):
         return step
 
 
-class DCRNN(Network):
+class DCRNNNetwork(Network):
     """x̂_{t+1…t+K} from the last steps, by a decoder that begins where the encoder ended.
 
     With `inputs = "recent"` a location sees, of each past step, its value, its own covariates and

@@ -39,7 +39,7 @@ def test_an_explanation_needs_no_weather_ahead(
         return SimpleNamespace(to_dict=dict)
 
     module = SimpleNamespace(explain=explain)  # whose import takes seconds
-    monkeypatch.setitem(sys.modules, "forecaster.evaluation.explain", module)
+    monkeypatch.setitem(sys.modules, "forecaster.explain.explain", module)
     blind = without_weather_ahead(panel)
     model, overlay = load_model(run), Overlay(blind)
     tell_why(model, overlay, HOURS - 1, panel.locations.ids[0])

@@ -14,7 +14,7 @@ from forecaster.serve.forecasting.forecast import Model, choose_weather, cut
 
 def tell_why(model: Model, overlay: Overlay, origin: int, location: str) -> dict[str, Any]:
     """Return why the forecast of a location is what it is, as JSON."""
-    from forecaster.evaluation.explain import explain  # noqa: PLC0415 (costs seconds)
+    from forecaster.explain.explain import explain  # noqa: PLC0415 (costs seconds)
 
     part, own = cut(model, overlay, origin)
     run = model.estimator.run
