@@ -9,7 +9,7 @@ import typer
 
 from forecaster.choices import Kind
 from forecaster.cli import terminal
-from forecaster.cli.options import Country, Data, Engine, Json, Never, Out, Twice, Zone, open_panel
+from forecaster.cli.options import Country, Data, Json, Never, Out, Twice, Zone, open_panel
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:

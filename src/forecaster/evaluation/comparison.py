@@ -11,8 +11,8 @@ from typing import Any
 from forecaster.choices import Weather
 from forecaster.errors import DataError
 from forecaster.evaluation.backtest import FORMS, Assessment, Form
-from forecaster.evaluation.paired import Difference, compare_errors
-from forecaster.evaluation.table import csv_text, markdown_text
+from forecaster.evaluation.bootstrap import Difference, compare_errors
+from forecaster.evaluation.tables import csv_text, markdown_text
 from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
