@@ -1,6 +1,6 @@
-"""The allowed values of settings, shared by recipes and by the command's options.
+"""The allowed values of settings, shared by recipes and command-line options.
 
-They stand apart from the recipe's models because pydantic would slow down `forecaster --help`.
+Free of heavy imports, so that the command can show its help at once.
 """
 
 from typing import Literal
@@ -16,3 +16,4 @@ PositionKind = Literal["location", "literal"]
 Precision = Literal["float32", "bf16"]
 DiffusionInputs = Literal["recent", "lags"]
 Weather = Literal["observed", "persist", "climatology", "none"]
+EngineName = Literal["duckdb", "spark"]

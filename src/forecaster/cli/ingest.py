@@ -7,9 +7,18 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from forecaster.choices import Kind
+from forecaster.choices import EngineName, Kind
 from forecaster.cli import terminal
-from forecaster.cli.options import Country, Data, Json, Never, Out, Twice, Zone, open_panel
+from forecaster.cli.options import (
+    Country,
+    Data,
+    Json,
+    Never,
+    Out,
+    Twice,
+    Zone,
+    open_panel,
+)
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:

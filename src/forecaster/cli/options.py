@@ -12,7 +12,6 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of words.")]
-Engine = Literal["duckdb", "spark"]
 
 Out = Annotated[Path, typer.Option(help="Folder of the panel to write.")]
 Zone = Annotated[str, typer.Option(help="IANA time zone of the place, as in America/New_York.")]

@@ -8,9 +8,13 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+from jaxtyping import Int64
+
 from forecaster.choices import Weather
-from forecaster.errors import DataError
-from forecaster.evaluation.backtest import FORMS, Assessment, Form
+from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.base import Estimator
+from forecaster.evaluation.backtest import FORMS, Assessment, Form, assess
 from forecaster.evaluation.bootstrap import Difference, compare_errors
 from forecaster.evaluation.tables import csv_text, markdown_text
 from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from forecaster.graph.alternatives import complete, random_edges
+from forecaster.graph.alternatives import complete, no_edges, random_edges
 from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, PathStep
 from forecaster.graph.edges import EdgeList
 from forecaster.panel.parts import Locations
@@ -139,5 +139,5 @@ def test_of_many_dependencies_the_400_strongest_are_on_the_map() -> None:
 
 def test_a_graph_without_edges_has_a_matrix_alone() -> None:
     places = Locations.of_ids("abc")
-    graph = DependencyGraph(places, *own_only(), About(kind="own"))
+    graph = DependencyGraph(places, *no_edges(), About(kind="own"))
     assert [picture.name for picture in graph_pictures(graph)] == ["09-dependency-matrix"]
