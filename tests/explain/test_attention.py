@@ -5,7 +5,7 @@ import torch
 from forecaster.explain.attention import attended, norms, rolled_through
 from forecaster.explain.attribution import Window
 from forecaster.models.attention import mix
-from forecaster.models.frozen import Asked, HeldAttention
+from forecaster.models.frozen import AttentionCall, FrozenAttention
 from forecaster.models.neurons import State
 from tests.explain.windows import K, L, make_window, path
 
@@ -16,7 +16,7 @@ def window(request: pytest.FixtureRequest) -> Window:
     return make_window(pairs, 5, place=3, n_layers=2 if request.param == "two layers" else 1)
 
 
-def answer(attention: HeldAttention, asked: Asked, step: int | None) -> torch.Tensor:
+def answer(attention: FrozenAttention, asked: AttentionCall, step: int | None) -> torch.Tensor:
     """Return what an attention adds at location 3 of the values of one step, or of all of them."""
     keep = torch.ones(L, dtype=torch.float64) if step is None else torch.eye(L)[step].double()
     value = asked.value.each(lambda part: part * keep)
@@ -57,7 +57,7 @@ def test_a_step_whose_values_are_nothing_has_no_share() -> None:
     attention, (asked, *_) = window.held.histories[0], window.held.histories[0].asked
     blank = torch.ones(L, dtype=torch.float64)
     blank[2] = 0
-    quiet = Asked(asked.x, State(*(part * blank for part in vars(asked.value).values())),
+    quiet = AttentionCall(asked.x, State(*(part * blank for part in vars(asked.value).values())),
                   asked.weights)  # fmt: skip
     sizes = norms(attention, quiet, 3)
     assert sizes[0, 2] == 0

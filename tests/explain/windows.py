@@ -7,7 +7,11 @@ from forecaster.config import LagConfig, ModelConfig, Season
 from forecaster.explain.attribution import Window
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer, build_dense, build_forecaster
+from forecaster.models.transformer import (
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
 
 LAGS = LagConfig(recent=4, seasons=(Season(days=1, count=1, before=0, after=2),), horizon=3)
 L, K, CHANNELS, AUXILIARY = 7, 3, 2, 5
@@ -20,9 +24,9 @@ def make_window(
     generator = torch.Generator().manual_seed(seed)
     config = ModelConfig(per_location=4, auxiliary=6, heads=2, n_layers=n_layers)
     inputs = NeuronLayout(places, CHANNELS, AUXILIARY)
-    network: Transformer
+    network: TransformerNetwork
     if pairs is None:
-        network = build_dense(config, LAGS, inputs, generator)
+        network = build_dense_transformer(config, LAGS, inputs, generator)
     else:
         pattern = BlockPattern.from_pairs(places, pairs)
         network = build_forecaster(config, LAGS, inputs, pattern, generator)

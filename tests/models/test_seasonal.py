@@ -6,8 +6,8 @@ from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.seasonal import Level, Levelled, hour_of_week
-from forecaster.models.transformer import Transformer, build_dense
+from forecaster.models.seasonal import DeviationNetwork, SeasonalProfile, hour_of_week
+from forecaster.models.transformer import TransformerNetwork, build_dense_transformer
 
 Draw = Callable[..., Tensor]
 N, B, L, K, WEEK = 3, 5, 13, 2, 168
@@ -50,7 +50,7 @@ def test_the_hour_of_the_week_is_read_from_the_calendar(hours: Tensor) -> None:
 
 def test_counts_rise_and_fall_together(profile: Tensor, hours: Tensor, draw: Draw) -> None:
     values = 30 * draw(N, B, L).abs()
-    level = Level(profile, MEAN, DEVIATION, counts=True)
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=True)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     for n in range(N):
         for b in range(B):
@@ -65,7 +65,7 @@ def test_counts_rise_and_fall_together(profile: Tensor, hours: Tensor, draw: Dra
 
 def test_measurements_shift(profile: Tensor, hours: Tensor, draw: Draw) -> None:
     values = 30 * draw(N, B, L)
-    level = Level(profile, MEAN, DEVIATION, counts=False)
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=False)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     for n in range(N):
         for b in range(B):
@@ -83,7 +83,7 @@ def test_what_is_as_usual_deviates_by_nothing_and_stays_so(
     profile: Tensor, hours: Tensor, counts: bool
 ) -> None:
     values = profile[:, hours[:, :L]]
-    level = Level(profile, MEAN, DEVIATION, counts=counts)
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     torch.testing.assert_close(usual.past, torch.zeros_like(usual.past), atol=1e-12, rtol=0)
     forecast = usual.take(torch.zeros_like(usual.ahead))
@@ -93,7 +93,7 @@ def test_what_is_as_usual_deviates_by_nothing_and_stays_so(
 
 def test_a_city_at_a_thirtieth_is_forecast_at_a_thirtieth(profile: Tensor, hours: Tensor) -> None:
     values = profile[:, hours[:, :L]] / 30
-    level = Level(profile, MEAN, DEVIATION, counts=True)
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=True)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     units = usual.ahead * DEVIATION[:, None, None] + MEAN[:, None, None]
     torch.testing.assert_close(units, profile[:, hours[:, L:]] / 30, rtol=0.3, atol=0)
@@ -104,7 +104,9 @@ def test_a_city_at_a_thirtieth_is_forecast_at_a_thirtieth(profile: Tensor, hours
 @pytest.mark.parametrize("counts", [True, False])
 def test_a_place_where_nothing_ever_happened_stays_finite(hours: Tensor, counts: bool) -> None:
     mean, deviation = torch.zeros_like(MEAN), torch.ones_like(MEAN)  # as a scale has them
-    level = Level(torch.zeros(N, WEEK, dtype=torch.float64), mean, deviation, counts=counts)
+    level = SeasonalProfile(
+        torch.zeros(N, WEEK, dtype=torch.float64), mean, deviation, counts=counts
+    )
     usual = level(*window(torch.zeros(N, B, L, dtype=torch.float64), hours, mean, deviation))
     forecast = usual.take(torch.zeros_like(usual.ahead))
     assert torch.equal(forecast, torch.zeros_like(forecast))
@@ -112,15 +114,15 @@ def test_a_place_where_nothing_ever_happened_stays_finite(hours: Tensor, counts:
 
 
 @pytest.fixture
-def core(lags: LagConfig, generator: Generator) -> Transformer:
+def core(lags: LagConfig, generator: Generator) -> TransformerNetwork:
     inputs = NeuronLayout(N, 2, 34)
     small = lags.model_copy(update={"horizon": K})
     config = ModelConfig(auxiliary=4, heads=2, per_location=2)
-    return build_dense(config, small, inputs, generator, (0.1, 0.5, 0.9)).double()
+    return build_dense_transformer(config, small, inputs, generator, (0.1, 0.5, 0.9)).double()
 
 
-def levelled(profile: Tensor, core: Transformer) -> Levelled:
-    return Levelled(core, Level(profile, MEAN, DEVIATION, counts=True))
+def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:
+    return DeviationNetwork(core, SeasonalProfile(profile, MEAN, DEVIATION, counts=True))
 
 
 def with_covariate(asked: tuple[State, State], draw: Draw) -> tuple[State, State]:
@@ -130,7 +132,7 @@ def with_covariate(asked: tuple[State, State], draw: Draw) -> tuple[State, State
 
 
 def test_a_levelled_network_forecasts_deviations_from_deviations(
-    profile: Tensor, hours: Tensor, core: Transformer, draw: Draw
+    profile: Tensor, hours: Tensor, core: TransformerNetwork, draw: Draw
 ) -> None:
     model = levelled(profile, core)
     window_ = window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION)
@@ -150,7 +152,7 @@ def test_a_levelled_network_forecasts_deviations_from_deviations(
 
 
 def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
-    profile: Tensor, hours: Tensor, core: Transformer, draw: Draw
+    profile: Tensor, hours: Tensor, core: TransformerNetwork, draw: Draw
 ) -> None:
     model = levelled(profile, core)
     asked = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)

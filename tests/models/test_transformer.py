@@ -13,7 +13,11 @@ from forecaster.models.attention import Attention, query_balance
 from forecaster.models.layers import AddNorm
 from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer, build_dense, build_forecaster
+from forecaster.models.transformer import (
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
 from forecaster.recipe import check_stage
 
 Draw = Callable[..., Tensor]
@@ -27,13 +31,13 @@ def model(
     inputs: NeuronLayout,
     pattern: BlockPattern,
     generator: torch.Generator,
-) -> Transformer:
+) -> TransformerNetwork:
     two_layers = config.model_copy(update={"n_layers": 2})
     return build_forecaster(two_layers, lags, inputs, pattern, generator).double()
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     assert model(*question, draw(7, 5, 2)).shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
@@ -43,14 +47,14 @@ def test_forecasts_are_laid_out_location_first(
 
 
 def test_teacher_forcing_and_roll_out_agree_on_the_same_values(
-    model: Transformer, question: Question
+    model: TransformerNetwork, question: Question
 ) -> None:
     rolled = model.roll_out(*question)
     torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
 
 
 def test_the_first_forecast_rests_on_the_last_observed_signal(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     history, ahead = question
     seen: list[State] = []
@@ -65,7 +69,7 @@ def test_the_first_forecast_rests_on_the_last_observed_signal(
 
 
 def test_positions_of_coming_steps_go_on_after_the_history(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     firsts: list[int] = []
     model.positions.register_forward_pre_hook(
@@ -76,7 +80,7 @@ def test_positions_of_coming_steps_go_on_after_the_history(
     assert firsts == [0, 13, 0, 13, 14, 15]
 
 
-def test_roll_out_feeds_its_own_forecasts(model: Transformer, question: Question) -> None:
+def test_roll_out_feeds_its_own_forecasts(model: TransformerNetwork, question: Question) -> None:
     seen: list[State] = []
     model.decoder_embedding.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     rolled = model.roll_out(*question)
@@ -87,7 +91,7 @@ def test_roll_out_feeds_its_own_forecasts(model: Transformer, question: Question
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_forecast_ignores_what_comes_after_it(
-    model: Transformer, question: Question, draw: Draw, step: int
+    model: TransformerNetwork, question: Question, draw: Draw, step: int
 ) -> None:
     history, ahead = question
     truth = draw(7, 5, 2)
@@ -103,14 +107,14 @@ def test_a_forecast_ignores_what_comes_after_it(
         assert (after[..., step + 1 :] != before[..., step + 1 :]).all()
 
 
-def test_windows_do_not_know_each_other(model: Transformer, question: Question) -> None:
+def test_windows_do_not_know_each_other(model: TransformerNetwork, question: Question) -> None:
     together = model.roll_out(*question)
     for b in range(5):
         alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
         torch.testing.assert_close(model.roll_out(*alone), together[:, b : b + 1])
 
 
-def test_every_weight_learns(model: Transformer, question: Question, draw: Draw) -> None:
+def test_every_weight_learns(model: TransformerNetwork, question: Question, draw: Draw) -> None:
     model(*question, draw(7, 5, 2)).square().sum().backward()
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     assert not [name for name, p in learning if not p.grad.abs().sum() > 0]
@@ -140,7 +144,7 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
 # ------------------------------------------------------------------------- what it is made of
 
 
-def test_embeddings_are_cut_at_zero(model: Transformer, question: Question) -> None:
+def test_embeddings_are_cut_at_zero(model: TransformerNetwork, question: Question) -> None:
     for embedding in (model.encoder_embedding, model.decoder_embedding):
         neurons = embedding(question[0])
         assert neurons.signal.min() == neurons.auxiliary.min() == 0
@@ -198,7 +202,7 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: Transformer, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: TransformerNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
 ) -> None:
     history, ahead = question
     wrong = states(NeuronLayout(7, 2, 11), 5)
@@ -218,13 +222,13 @@ def test_an_input_of_other_shape_is_refused_naming_both_sides(
 
 
 def test_a_truth_of_other_length_is_refused(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
         model(*question, draw(7, 5, 3))
 
 
-Build = Callable[[BlockPattern], Transformer]
+Build = Callable[[BlockPattern], TransformerNetwork]
 
 
 @pytest.fixture
@@ -233,7 +237,7 @@ def build(
 ) -> Build:
     """Return a function that builds a Forecaster of a pattern, nothing in it zero or one."""
 
-    def make(pattern: BlockPattern) -> Transformer:
+    def make(pattern: BlockPattern) -> TransformerNetwork:
         model = build_forecaster(config, lags, inputs, pattern, generator).double()
         with torch.no_grad():
             for parameter in model.parameters():
@@ -295,7 +299,7 @@ def test_a_complete_graph_is_a_dense_transformer_without_cross_weights(
     sparse = build(BlockPattern.from_pairs(7, every_pair))
     layout = NeuronLayout(7, 4, 6, heads=2)
     linear = partial(DenseLinear, generator=torch.Generator())
-    dense = Transformer(config, lags, inputs, layout, linear).double()
+    dense = TransformerNetwork(config, lags, inputs, layout, linear).double()
     for mine, theirs in zip(sparse.modules(), dense.modules(), strict=False):
         assert type(mine) is type(theirs) or isinstance(mine, SparseLinear)
     copy_weights(sparse, dense)
@@ -304,7 +308,7 @@ def test_a_complete_graph_is_a_dense_transformer_without_cross_weights(
     )
 
 
-def copy_weights(sparse: Transformer, dense: Transformer) -> None:
+def copy_weights(sparse: TransformerNetwork, dense: TransformerNetwork) -> None:
     """Write every block where it belongs in the dense matrices, zeros elsewhere."""
     others = dict(dense.named_modules())
     with torch.no_grad():
@@ -414,7 +418,7 @@ PAPERS_INPUTS = NeuronLayout(996, 1, 39)
 def count(config: ModelConfig) -> int:
     """Return the weights of a dense Transformer of the paper's city, none of them allocated."""
     with torch.device("meta"):
-        model = build_dense(config, LagConfig(), PAPERS_INPUTS, torch.Generator())
+        model = build_dense_transformer(config, LagConfig(), PAPERS_INPUTS, torch.Generator())
     return sum(p.numel() for p in model.parameters())
 
 
@@ -437,7 +441,7 @@ def test_the_best_width_is_whichever_is_given(width: int) -> None:
 def test_neurons_belong_to_nobody_and_queries_are_not_balanced(
     config: ModelConfig, lags: LagConfig, inputs: NeuronLayout, generator: torch.Generator
 ) -> None:
-    model = build_dense(config, lags, inputs, generator)
+    model = build_dense_transformer(config, lags, inputs, generator)
     layers = [module for module in model.modules() if isinstance(module, DenseLinear)]
     assert len(layers) == 2 + 6 + 10 + 1
     layouts = {layer.layout for layer in model.modules() if isinstance(layer, Attention)}
@@ -452,7 +456,7 @@ def test_forecasts_are_laid_out_as_forecasters_are(
     generator: torch.Generator,
     question: tuple[State, State],
 ) -> None:
-    model = build_dense(config, lags, inputs, generator).double()
+    model = build_dense_transformer(config, lags, inputs, generator).double()
     rolled = model.roll_out(*question)
     assert rolled.shape == (7, 5, 3)
     torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
@@ -465,7 +469,7 @@ def test_every_location_moves_every_forecast(
     generator: torch.Generator,
     question: tuple[State, State],
 ) -> None:
-    model = build_dense(config, lags, inputs, generator).double()
+    model = build_dense_transformer(config, lags, inputs, generator).double()
     history, ahead = question
     history.signal.requires_grad_()
     first = model.roll_out(history, ahead)[:, :, 0].sum(dim=1)
@@ -481,7 +485,7 @@ def test_every_dense_weight_learns(
     question: tuple[State, State],
     draw: Draw,
 ) -> None:
-    model = build_dense(config, lags, inputs, generator).double()
+    model = build_dense_transformer(config, lags, inputs, generator).double()
     model(*question, draw(7, 5, 2)).square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
@@ -491,4 +495,4 @@ def test_heads_that_do_not_divide_the_width_are_refused(
 ) -> None:
     config = ModelConfig().model_copy(update={"width": 66})  # past the recipe's own check
     with pytest.raises(ConfigError, match=r"4 heads must divide .* 66"):
-        build_dense(config, lags, inputs, generator)
+        build_dense_transformer(config, lags, inputs, generator)

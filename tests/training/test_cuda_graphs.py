@@ -8,8 +8,8 @@ import torch
 from forecaster.training import loop as learner_module
 from forecaster.training.cuda_graphs import Recorder
 from forecaster.training.loop import train
-from forecaster.training.progress import Outcome
-from forecaster.training.task import Task
+from forecaster.training.progress import TrainingResult
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batch
 from tests.training.test_loop_step import ORIGINS, begin
 from tests.training.town import make_sampled_task, make_task
@@ -20,7 +20,7 @@ def test_a_cpu_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     assert train(make_task(epochs=1)).records
 
 
-def plain(outcome: Outcome) -> list[tuple[float, float]]:
+def plain(outcome: TrainingResult) -> list[tuple[float, float]]:
     return [(record.loss, record.validation_loss) for record in outcome.records]
 
 
@@ -38,7 +38,7 @@ def plain(outcome: Outcome) -> list[tuple[float, float]]:
     ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles"],
 )
 def test_replayed_steps_learn_what_launched_ones_do(
-    make: Callable[[], Task], monkeypatch: pytest.MonkeyPatch
+    make: Callable[[], TrainingTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     recorded = train(make(), watch=lambda moment: said.append(moment.message or ""))
@@ -64,13 +64,15 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
         def play(self, *_: object) -> None:
             full.append(1)
 
-    def teach(task: Task, batch: Batch, *shown: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+    def teach(
+        task: TrainingTask, batch: Batch, *shown: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         if batch.signal.shape[2] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return taught(task, batch, *shown)
 
-    taught = inspect.unwrap(Task.teach_quantiles)
-    monkeypatch.setattr(Task, "teach_quantiles", teach)
+    taught = inspect.unwrap(TrainingTask.teach_quantiles)
+    monkeypatch.setattr(TrainingTask, "teach_quantiles", teach)
     learner._recorder = NoMemory()  # type: ignore[assignment]
     found = learner.learn(ORIGINS, 0)
     assert full

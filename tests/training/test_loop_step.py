@@ -10,15 +10,15 @@ from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.errors import ArtifactError
 from forecaster.training import loop as learner_module
-from forecaster.training.distributed import Team
-from forecaster.training.loop import Learner
+from forecaster.training.distributed import ProcessGroup
+from forecaster.training.loop import Trainer
 from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
-from forecaster.training.schedule import draw_shown
-from forecaster.training.task import Task
+from forecaster.training.schedule import draw_teacher_forcing
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batch
 from tests.training.town import make_sampled_task, make_task
 
-ALONE = Team(torch.device("cpu"))
+ALONE = ProcessGroup(torch.device("cpu"))
 ORIGINS = np.array([71, 67, 97, 103, 60])
 
 
@@ -28,13 +28,13 @@ def _own_generator() -> Iterator[None]:
         yield
 
 
-def begin(task: Task, said: list[str] | None = None) -> Learner:
-    learner = Learner(task, ALONE, (said if said is not None else []).append)
+def begin(task: TrainingTask, said: list[str] | None = None) -> Trainer:
+    learner = Trainer(task, ALONE, (said if said is not None else []).append)
     learner.begin(None, 0)
     return learner
 
 
-def plain_loss(task: Task, forecast: torch.Tensor, batch: Batch) -> torch.Tensor:
+def plain_loss(task: TrainingTask, forecast: torch.Tensor, batch: Batch) -> torch.Tensor:
     errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     return join_terms(errors, counts, task.config.eta)
@@ -138,7 +138,7 @@ def test_all_parts_of_a_batch_are_shown_the_same_truth(step: int) -> None:
     learner = begin(parts)
     learner._rations.windows = 2
     found = learner.learn(ORIGINS, step)
-    assert shown == [draw_shown(2, 5.0, 2, step)] * 3
+    assert shown == [draw_teacher_forcing(2, 5.0, 2, step)] * 3
     torch.testing.assert_close(found, begin(whole).learn(ORIGINS, step), rtol=1e-6, atol=0)
 
 
@@ -156,7 +156,7 @@ def test_best_weights_are_given_to_the_network() -> None:
 
 
 def test_C4_arrays_of_another_network_are_refused() -> None:
-    learner = Learner(make_task(), ALONE, print)
+    learner = Trainer(make_task(), ALONE, print)
     arrays = {name: vector.numpy().copy() for name, vector in learner.vectors.items()}
     learner.begin(arrays, 3)
     for wrong in ({**arrays, "best": arrays["best"][1:]}, {"weights": arrays["weights"]}):
@@ -175,7 +175,9 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
     whole, parts, said = make_task(batch=5), make_task(batch=5), list[str]()
     one, two = begin(whole), begin(parts, said)
     expected = [one.learn(ORIGINS, step) for step in range(3)]
-    monkeypatch.setattr(Task, "teach_quantiles", limited(Task.teach_quantiles, room))
+    monkeypatch.setattr(
+        TrainingTask, "teach_quantiles", limited(TrainingTask.teach_quantiles, room)
+    )
     found = [two.learn(ORIGINS, step) for step in range(3)]
     torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-6, atol=0)
     torch.testing.assert_close(two.vectors["weights"], one.vectors["weights"])
@@ -185,7 +187,7 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
 def limited(method: Any, room: int) -> Any:
     """Return the method of a task for a device with room for so many windows."""
 
-    def run(task: Task, batch: Batch, *shown: torch.Tensor | None) -> torch.Tensor:
+    def run(task: TrainingTask, batch: Batch, *shown: torch.Tensor | None) -> torch.Tensor:
         if batch.target.shape[1] > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
         forecast: torch.Tensor = method(task, batch, *shown)
@@ -216,7 +218,7 @@ def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
 @pytest.mark.usefixtures("_unchecked")
 def test_T5_validation_in_parts_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = begin(make_task()).validate(lambda: False)
-    monkeypatch.setattr(Task, "roll_out", limited(Task.roll_out, 3))
+    monkeypatch.setattr(TrainingTask, "roll_out", limited(TrainingTask.roll_out, 3))
     found = begin(make_task()).validate(lambda: False)
     assert expected is not None
     assert found is not None
@@ -249,7 +251,7 @@ def test_T4_a_step_that_is_not_finite_moves_nothing_and_its_tensor_is_named(
 
 
 def inject(
-    place: str, wrong: float, task: Task, learner: Learner, patch: pytest.MonkeyPatch
+    place: str, wrong: float, task: TrainingTask, learner: Trainer, patch: pytest.MonkeyPatch
 ) -> str:
     """Put a wrong number somewhere, and return how it should be named."""
     if place == "input":

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from forecaster.errors import RunError
-from forecaster.training.micro_batches import Rations, estimate_bytes
+from forecaster.training.micro_batches import MicroBatches, estimate_bytes
 from tests.training.town import make_task
 
 
@@ -31,14 +31,14 @@ OUT_OF_MEMORY = (
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["GPU", "Python", "CPU"])
 def test_T5_windows_are_halved_until_they_fit_and_it_is_said_once(error: Exception) -> None:
     said: list[str] = []
-    rations, job = Rations(make_task(batch=11), said.append), Small(2, error)
+    rations, job = MicroBatches(make_task(batch=11), said.append), Small(2, error)
     assert rations.serve(job) == rations.serve(job) == "done"
     assert job.asked == [11, 6, 3, 2, 2]  # and it is remembered
     assert said == ["out of memory: 11 windows are now done in parts, with the same result"]
 
 
 def test_T5_one_window_that_does_not_fit_ends_with_an_estimate() -> None:
-    rations = Rations(make_task(), lambda _: None)
+    rations = MicroBatches(make_task(), lambda _: None)
     expected = re.escape("out of memory with one window at a time: it needs about ")
     with pytest.raises(RunError, match=expected + r"\d+ MB, weights and optimiser \d+ MB more"):
         rations.serve(Small(0, OUT_OF_MEMORY[0]))
@@ -47,7 +47,7 @@ def test_T5_one_window_that_does_not_fit_ends_with_an_estimate() -> None:
 def test_T5_another_error_is_not_taken_for_memory() -> None:
     job = Small(0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="mat1"):
-        Rations(make_task(), lambda _: None).serve(job)
+        MicroBatches(make_task(), lambda _: None).serve(job)
     assert job.asked == [8]
 
 

@@ -11,7 +11,7 @@ import pytest
 from forecaster.config import TrainingConfig
 from forecaster.errors import ConfigError
 from forecaster.training import progress as journal_module
-from forecaster.training.progress import Journal, Moment, Progress, TensorBoard, loss_of
+from forecaster.training.progress import MetricsLog, Progress, ProgressUpdate, TensorBoard, loss_of
 
 CONFIG = TrainingConfig(epochs=7, patience=3)
 
@@ -94,7 +94,7 @@ def path(tmp_path: Path) -> Path:
     return tmp_path / "log.jsonl"
 
 
-def write(journal: Journal, *steps: int) -> None:
+def write(journal: MetricsLog, *steps: int) -> None:
     for step in steps:
         journal.write({"step": step, "loss": 1 / (step + 3)})
     journal.flush()
@@ -105,7 +105,7 @@ def steps_in(path: Path) -> list[int]:
 
 
 def test_a_line_comes_back_to_the_last_bit(path: Path) -> None:
-    journal = Journal(path)
+    journal = MetricsLog(path)
     for step in range(11):
         journal.write({"step": step, "loss": 1 / (step + 3)})
     journal.flush()
@@ -118,7 +118,7 @@ def test_a_line_waits_for_the_others_but_not_for_long(
 ) -> None:
     now = [0.0]
     monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
-    journal = Journal(path)
+    journal = MetricsLog(path)
     journal.write({"step": 1})
     assert not path.exists()
     now[0] = 1.0
@@ -127,11 +127,11 @@ def test_a_line_waits_for_the_others_but_not_for_long(
 
 
 def test_T1_a_resumed_log_forgets_what_will_be_done_again(path: Path) -> None:
-    journal = Journal(path)
+    journal = MetricsLog(path)
     write(journal, 1, 2, 3)
     journal.write({"epoch": 1, "step": 3})
     write(journal, 4, 5)
-    resumed = Journal(path)
+    resumed = MetricsLog(path)
     resumed.rewind(3, 0)  # the checkpoint came before the validation of its epoch
     assert path.read_text().splitlines()[-1].startswith('{"step": 3,')
     resumed.write({"epoch": 1, "step": 3})
@@ -140,10 +140,10 @@ def test_T1_a_resumed_log_forgets_what_will_be_done_again(path: Path) -> None:
 
 
 def test_T1_a_line_cut_short_by_a_kill_is_dropped(path: Path) -> None:
-    write(Journal(path), 1, 2)
+    write(MetricsLog(path), 1, 2)
     with path.open("a") as file:
         file.write('{"step": 3, "lo')
-    resumed = Journal(path)
+    resumed = MetricsLog(path)
     resumed.rewind(7, 1)
     write(resumed, 8)
     assert steps_in(path) == [1, 2, 8]
@@ -152,7 +152,7 @@ def test_T1_a_line_cut_short_by_a_kill_is_dropped(path: Path) -> None:
 def test_T13_a_deleted_log_is_begun_again_with_one_warning_and_a_gap(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = Journal(path)
+    journal = MetricsLog(path)
     write(journal, 1, 2)
     path.unlink()
     write(journal, 3)
@@ -167,16 +167,16 @@ def test_T13_a_deleted_log_is_begun_again_with_one_warning_and_a_gap(
 def test_T13_a_log_that_is_gone_at_the_resume_is_named(
     path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    Journal(path).rewind(0, 0)
+    MetricsLog(path).rewind(0, 0)
     assert not caplog.records
-    Journal(path).rewind(7, 1)
+    MetricsLog(path).rewind(7, 1)
     assert "is gone; training goes on" in caplog.text
 
 
 def test_T13_a_full_disk_costs_lines_and_one_warning(
     path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = Journal(path)
+    journal = MetricsLog(path)
     write(journal, 1)
 
     def full(_: Any) -> None:
@@ -195,14 +195,14 @@ def test_T13_a_full_disk_costs_lines_and_one_warning(
 def test_T13_a_log_that_cannot_be_opened_stops_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    journal = Journal(tmp_path)  # a folder
+    journal = MetricsLog(tmp_path)  # a folder
     journal.rewind(0, 0)
     write(journal, 1)
     assert len(caplog.records) == 1
 
 
 def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
-    journal = Journal(None)
+    journal = MetricsLog(None)
     journal.rewind(3, 1)
     write(journal, 1)
     assert not list(tmp_path.iterdir())
@@ -228,8 +228,8 @@ class Writer:
 MADE: list[Writer] = []
 
 
-def moment(step: int, loss: float | None, rmse: float | None = None) -> Moment:
-    return Moment(1, 3, step, 48, loss, rmse, None, None, None)
+def moment(step: int, loss: float | None, rmse: float | None = None) -> ProgressUpdate:
+    return ProgressUpdate(1, 3, step, 48, loss, rmse, None, None, None)
 
 
 def test_what_is_known_of_a_moment_is_written(

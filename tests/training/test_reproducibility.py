@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from forecaster.config import PACE
-from forecaster.training.distributed import Team
+from forecaster.training.distributed import ProcessGroup
 from forecaster.training.reproducibility import (
     CUBLAS,
     describe_machine,
@@ -16,7 +16,7 @@ from forecaster.training.reproducibility import (
     reproducible,
     seed_dropout,
 )
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 from forecaster.windows.scaling import Scale
 from tests.training.town import CONFIG, make_task
 
@@ -58,7 +58,7 @@ OTHERS = {
 }  # fmt: skip
 
 
-def changed(task: Task) -> list[str]:
+def changed(task: TrainingTask) -> list[str]:
     """Return what differs from the task as it comes."""
     return differences(describe_task(make_task(), {}), describe_task(task, {}))
 
@@ -111,7 +111,7 @@ def test_T11_hashes_are_shown_of_both_sides() -> None:
 
 
 def test_T8_the_number_of_processes_is_of_the_machine_and_not_of_the_task() -> None:
-    one, two = (describe_machine(Team(torch.device("cpu"), 0, size)) for size in (1, 2))
+    one, two = (describe_machine(ProcessGroup(torch.device("cpu"), 0, size)) for size in (1, 2))
     assert differences(one, two) == ["processes: was 1, is 2"]
 
 

@@ -7,7 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch.optim.lr_scheduler import OneCycleLR
 
-from forecaster.training.schedule import draw_shown, one_cycle, shuffle, truth_share
+from forecaster.training.schedule import (
+    draw_teacher_forcing,
+    one_cycle,
+    shuffle,
+    teacher_forcing_rate,
+)
 
 ORIGINS = np.arange(100, 197)
 
@@ -83,28 +88,28 @@ def test_a_single_step_is_taken_at_the_full_rate() -> None:
     ],
 )
 def test_the_share_of_truth_by_hand(step: int, decay: float, expected: float) -> None:
-    assert truth_share(step, decay) == pytest.approx(expected, rel=1e-4)
+    assert teacher_forcing_rate(step, decay) == pytest.approx(expected, rel=1e-4)
 
 
 @given(step=st.integers(0, 10**12), decay=st.floats(1e-9, 1e9))
 def test_the_share_of_truth_falls_from_below_one_to_nothing(step: int, decay: float) -> None:
-    share, later = truth_share(step, decay), truth_share(2 * step + 1, decay)
-    assert 0 <= later <= share <= truth_share(0, decay) <= 1
+    share, later = teacher_forcing_rate(step, decay), teacher_forcing_rate(2 * step + 1, decay)
+    assert 0 <= later <= share <= teacher_forcing_rate(0, decay) <= 1
 
 
 def test_truth_is_shown_about_as_often_as_it_should_be() -> None:
     for step in (0, 50, 100):
-        drawn = [draw_shown(3, 20.0, seed, step) for seed in range(2_000)]
-        share = truth_share(step, 20.0)
+        drawn = [draw_teacher_forcing(3, 20.0, seed, step) for seed in range(2_000)]
+        share = teacher_forcing_rate(step, 20.0)
         assert np.mean(drawn) == pytest.approx(share, abs=4 * math.sqrt(share / 6_000))
 
 
 def test_draws_depend_on_seed_and_step_alone() -> None:
-    drawn = {key: draw_shown(31, 2.0, *key) for key in ((5, 1), (5, 2), (6, 1))}
+    drawn = {key: draw_teacher_forcing(31, 2.0, *key) for key in ((5, 1), (5, 2), (6, 1))}
     assert len(set(drawn.values())) == 3
-    assert all(draw_shown(31, 2.0, *key) == shown for key, shown in drawn.items())
-    assert draw_shown(7, 2.0, 5, 1) == drawn[5, 1][:7]  # whatever the horizon
-    assert draw_shown(0, 2.0, 5, 1) == ()
+    assert all(draw_teacher_forcing(31, 2.0, *key) == shown for key, shown in drawn.items())
+    assert draw_teacher_forcing(7, 2.0, 5, 1) == drawn[5, 1][:7]  # whatever the horizon
+    assert draw_teacher_forcing(0, 2.0, 5, 1) == ()
 
 
 def test_what_is_shown_has_nothing_to_do_with_the_order_of_windows() -> None:
@@ -112,4 +117,4 @@ def test_what_is_shown_has_nothing_to_do_with_the_order_of_windows() -> None:
     by_order = np.argsort(np.random.Philox(key=key).random_raw(64), kind="stable")
     assert np.array_equal(shuffle(np.arange(64), 3, 11), by_order)
     draws = np.random.Philox(key=key).random_raw(64) / 2.0**64
-    assert draw_shown(64, 2.0, 3, 11) != tuple(draws < truth_share(11, 2.0))
+    assert draw_teacher_forcing(64, 2.0, 3, 11) != tuple(draws < teacher_forcing_rate(11, 2.0))

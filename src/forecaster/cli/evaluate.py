@@ -71,7 +71,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
-    from forecaster.config import GraphKind, PositionKind
+    from forecaster.choices import GraphKind, PositionKind
     from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
     from forecaster.recipe import read_recipe
 
@@ -161,9 +161,8 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
     for module in ("jinja2", "matplotlib"):  # what is lacking is said before anything is done
         need_extra(module, extra="report")
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.comparison import make_sections
-    from forecaster.report.material import read_material
-    from forecaster.report.page import render_comparison
+    from forecaster.report.comparison import make_sections, render_comparison
+    from forecaster.report.data import read_material
 
     with terminal.stages() as (say, _):
         say("reading the comparison")

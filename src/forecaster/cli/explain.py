@@ -54,8 +54,8 @@ def _write(found: "Explanation", path: Path) -> None:
     if path.suffix == ".json":
         content = _to_json(found).encode()
     else:
-        from forecaster.report.canvas import PAPER_DPI, to_png, to_svg
-        from forecaster.report.why import draw_why
+        from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
+        from forecaster.report.sections.explanations import draw_why
 
         figure = draw_why(found)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
@@ -68,7 +68,7 @@ def _print(found: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.why import say_city_wide, say_why
+    from forecaster.report.sections.explanations import say_city_wide, say_why
 
     console = Console(highlight=False, markup=False)
     title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"

@@ -17,7 +17,8 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.asking import (
     ask_in_blocks,
@@ -50,7 +51,7 @@ from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, war
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 log = logging.getLogger(__name__)
@@ -111,7 +112,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: Watch | None = None,
+        watch: ProgressCallback | None = None,
     ) -> E:
         """Learn from the training windows; choices are made on the validation windows.
 

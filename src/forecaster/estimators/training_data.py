@@ -13,7 +13,7 @@ from forecaster.config import LagConfig
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.splits import Splits, Windows, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -31,7 +31,7 @@ class TrainingData:
     train: Bool[np.ndarray, " M"]  # the training steps
     fill: Fill  # what stands for a missing value
     folder: Path | None = None  # where a long training keeps what must survive a kill
-    watch: Watch | None = None  # told how a long training gets on
+    watch: ProgressCallback | None = None  # told how a long training gets on
 
     @cached_property
     def whole(self) -> Panel:

@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float, Float64
 from torch import Tensor
 
-from forecaster.models.frozen import Asked, Held, HeldAttention
+from forecaster.models.frozen import AttentionCall, FrozenAttention, FrozenNetwork
 from forecaster.models.neurons import State
 
 

@@ -16,7 +16,7 @@ from scipy.sparse import coo_array
 from scipy.sparse.csgraph import dijkstra
 from torch import Tensor
 
-from forecaster.models.frozen import Held, hold, without_gradients
+from forecaster.models.frozen import FrozenNetwork, freeze, without_gradients
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
 

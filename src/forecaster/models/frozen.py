@@ -17,23 +17,23 @@ from torch import Tensor, nn
 
 from forecaster.models.attention import Attention, Memory, attention_weights, mix
 from forecaster.models.layers import EPSILON, AddNorm, DecoderLayer, EncoderLayer
-from forecaster.models.network import CityWide, Network
+from forecaster.models.network import CrossLocationModule, Network
 from forecaster.models.neurons import State
-from forecaster.models.seasonal import Levelled
-from forecaster.models.transformer import Transformer
+from forecaster.models.seasonal import DeviationNetwork
+from forecaster.models.transformer import TransformerNetwork
 
 M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
 
 
-class Tape(Generic[T]):
+class Replay(Generic[T]):
     """What a part made call by call in its network's first run, and gives again in later ones."""
 
     def __init__(self) -> None:
         self.kept: list[T] = []
         self._again: Iterator[T] | None = None
 
-    def hold(self) -> None:
+    def start(self) -> None:
         """Let the calls so far decide all later ones."""
         self._again = cycle(self.kept)
 
@@ -46,7 +46,7 @@ class Tape(Generic[T]):
 
 
 @dataclass(frozen=True, eq=False)
-class Asked:
+class AttentionCall:
     """What one call of an attention mixed: its values and their weights."""
 
     x: State  # that asked
@@ -54,16 +54,16 @@ class Asked:
     weights: Float[Tensor, "H B T S"]
 
 
-class HeldAttention(nn.Module):
+class FrozenAttention(nn.Module):
     """An attention that later runs of its network find with the weights of the first one."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.attention = attention
-        self.tape = Tape[Asked]()
+        self.tape = Replay[AttentionCall]()
 
     @property
-    def asked(self) -> list[Asked]:
+    def asked(self) -> list[AttentionCall]:
         """The calls of the first run."""
         return self.tape.kept
 
@@ -74,22 +74,22 @@ class HeldAttention(nn.Module):
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
         own, B = self.attention, x.auxiliary.shape[1]
 
-        def attend() -> Asked:
+        def attend() -> AttentionCall:
             weights = attention_weights(own.layout, own.query(x), memory.key, causal=causal)
-            return Asked(x, memory.value, weights)
+            return AttentionCall(x, memory.value, weights)
 
         weights = self.tape.take(attend).weights.expand(-1, B, -1, -1)
         answer: State = own.output(memory.value.each(lambda value: mix(value, weights)))
         return answer
 
 
-class HeldNorm(nn.Module):
+class FrozenNorm(nn.Module):
     """A norm that later runs of its network find with the mean and the scale of the first one."""
 
     def __init__(self, norm: AddNorm) -> None:
         super().__init__()
         self.norm = norm
-        self.tape = Tape[tuple[Tensor, Tensor]]()
+        self.tape = Replay[tuple[Tensor, Tensor]]()
 
     def forward(self, x: State, y: State) -> State:
         total = State(x.signal + y.signal, x.auxiliary + y.auxiliary)
@@ -106,13 +106,13 @@ class HeldNorm(nn.Module):
         )
 
 
-class HeldPart(nn.Module):
+class FrozenModule(nn.Module):
     """A city-wide part that later runs of its network find with the answers of the first one."""
 
-    def __init__(self, part: CityWide) -> None:
+    def __init__(self, part: CrossLocationModule) -> None:
         super().__init__()
         self.part = part
-        self.tape = Tape[Tensor]()
+        self.tape = Replay[Tensor]()
 
     def forward(self, *inputs: Tensor) -> Tensor:
         answer: Tensor = self.part(*inputs)
@@ -120,7 +120,7 @@ class HeldPart(nn.Module):
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
+class FrozenNetwork:
     """A network in which what sees every location is as it is for one window."""
 
     network: Network
@@ -133,50 +133,50 @@ class Held:
     @property
     def _transformer(self) -> Network:
         """The network itself, or that which forecasts deviations for it."""
-        return self.network.core if isinstance(self.network, Levelled) else self.network
+        return self.network.core if isinstance(self.network, DeviationNetwork) else self.network
 
     @property
     def attends(self) -> bool:
         """Whether there is attention to past steps."""
-        return isinstance(self._transformer, Transformer)
+        return isinstance(self._transformer, TransformerNetwork)
 
     @property
-    def encoder(self) -> list[HeldAttention]:
+    def encoder(self) -> list[FrozenAttention]:
         """The attention of each encoder layer of a Transformer, with what it was asked."""
         layers = cast(Iterable[EncoderLayer], self._transformer.encoder)
-        return [cast(HeldAttention, layer.attention) for layer in layers]
+        return [cast(FrozenAttention, layer.attention) for layer in layers]
 
     @property
-    def histories(self) -> list[HeldAttention]:
+    def histories(self) -> list[FrozenAttention]:
         """The attention of each decoder layer to the history, asked once for each step."""
         layers = cast(Iterable[DecoderLayer], self._transformer.decoder)
-        return [cast(HeldAttention, layer.history) for layer in layers]
+        return [cast(FrozenAttention, layer.history) for layer in layers]
 
 
-def hold(network: Network, history: State, ahead: State) -> Held:
+def freeze(network: Network, history: State, ahead: State) -> FrozenNetwork:
     """Return the network with what sees every location as it is for one window."""
     held = without_gradients(network)
-    parts: list[HeldAttention | HeldNorm | HeldPart] = []
+    parts: list[FrozenAttention | FrozenNorm | FrozenModule] = []
     for module in list(held.modules()):
         for name, child in list(module.named_children()):
-            part = _hold(child)
+            part = _freeze(child)
             if part is not None:
                 parts.append(part)
                 setattr(module, name, part)
     with torch.no_grad():
         held.roll_out(history, ahead)
     for part in parts:
-        part.tape.hold()
-    return Held(held, len(parts))
+        part.tape.start()
+    return FrozenNetwork(held, len(parts))
 
 
-def _hold(module: nn.Module) -> HeldAttention | HeldNorm | HeldPart | None:
+def _freeze(module: nn.Module) -> FrozenAttention | FrozenNorm | FrozenModule | None:
     """Return what a module that sees every location is replaced by; None: it does not."""
     if isinstance(module, Attention):
-        return HeldAttention(module)
+        return FrozenAttention(module)
     if isinstance(module, AddNorm):
-        return HeldNorm(module)
-    return HeldPart(module) if isinstance(module, CityWide) else None
+        return FrozenNorm(module)
+    return FrozenModule(module) if isinstance(module, CrossLocationModule) else None
 
 
 def without_gradients(network: M) -> M:

@@ -17,7 +17,7 @@ FAR, FAR_OFF = 0.25, 1.0  # log m, or m: what a network is told of a level furth
 
 
 @dataclass(frozen=True, eq=False)
-class Usual:
+class Decomposition:
     """Deviations r of L past steps, and how to make K coming steps of such deviations."""
 
     past: Float[Tensor, "N B L"]  # r_s
@@ -41,7 +41,7 @@ class Usual:
         return own if own.ndim == other.ndim else own[:, None]
 
 
-class Level(nn.Module):
+class SeasonalProfile(nn.Module):
     """Takes the values of a window apart: x_s = u_s + spread_s · r_s, all scaled.
 
     p(s) is a location's mean at the hour of the week of step s. Counts rise and fall together:
@@ -81,7 +81,7 @@ class Level(nn.Module):
         self.register_buffer("unit", (deviation / one)[:, None, None], persistent=False)
         self.register_buffer("offset", ((mean - zero) / one)[:, None, None], persistent=False)
 
-    def forward(self, history: State, ahead: State) -> Usual:
+    def forward(self, history: State, ahead: State) -> Decomposition:
         """Return what is usual in a window, and how its past deviates from it."""
         x = history.signal[:, 0] * self.unit + self.offset  # in means, or still in deviations
         past, coming = self._profile_at(history), self._profile_at(ahead)
@@ -89,23 +89,25 @@ class Level(nn.Module):
             level = (x - past).sum(dim=2, keepdim=True) / (x.shape[2] + 1)
             usual = past + level
             known = level.clamp(-FAR_OFF, FAR_OFF)
-            return Usual(x - usual, known, coming + level, torch.ones_like(coming))
+            return Decomposition(x - usual, known, coming + level, torch.ones_like(coming))
         seen, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
         level = ((seen + self.one) / (expected + self.one)).clamp(min=LEAST)
         usual, coming = level * past, level * coming
         deviation = (x - usual) / (self.unit * torch.sqrt(usual + FLOOR))
         scaled = (coming - self.offset) / self.unit
-        return Usual(deviation, level.log().clamp(-FAR, FAR), scaled, torch.sqrt(coming + FLOOR))
+        return Decomposition(
+            deviation, level.log().clamp(-FAR, FAR), scaled, torch.sqrt(coming + FLOOR)
+        )
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
         hours = hour_of_week(steps)
         return self.profile.index_select(1, hours.flatten()).view(-1, *hours.shape)
 
 
-class Levelled(Network):
+class DeviationNetwork(Network):
     """A network that sees and forecasts deviations from what is usual, and nothing else of x."""
 
-    def __init__(self, core: Network, level: Level) -> None:
+    def __init__(self, core: Network, level: SeasonalProfile) -> None:
         nn.Module.__init__(self)
         self.inputs, self.L, self.K = core.inputs, core.L, core.K
         self.window_numbers = core.window_numbers
@@ -124,7 +126,7 @@ class Levelled(Network):
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
     ) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the true signals before it."""
-        usual: Usual = self.level(history, ahead)
+        usual: Decomposition = self.level(history, ahead)
         deviation = self.core(_show(usual, history), ahead, usual.deviate(truth))
         return usual.take(deviation)
 
@@ -139,7 +141,7 @@ class Levelled(Network):
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K}, each from the forecasts before it."""
-        usual: Usual = self.level(history, ahead)
+        usual: Decomposition = self.level(history, ahead)
         deviation = self.core.roll_out(_show(usual, history), ahead)
         return usual.take(deviation)
 
@@ -152,7 +154,7 @@ class Levelled(Network):
         return usual.take(forecast), usual.take(quantiles)
 
 
-def _show(usual: Usual, history: State) -> State:
+def _show(usual: Decomposition, history: State) -> State:
     """Return the history with deviations in place of values."""
     signal = torch.cat([usual.past[:, None], history.signal[:, 1:]], dim=1)
     return State(signal, history.auxiliary)

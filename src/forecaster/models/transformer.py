@@ -14,14 +14,14 @@ from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
 from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.network import Network
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State
+from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
 
 STATES = 20  # held per layer: 14 that the way back needs, and what it works on
 
 
-class Transformer(Network):
+class TransformerNetwork(Network):
     """x̂_{t+1…t+K} from a filtered history and what is known of the coming steps (Eq. 1).
 
     The encoder reads x_s and a_s of each step s of the history. Element k of the decoder's
@@ -36,7 +36,7 @@ class Transformer(Network):
         lags: LagConfig,
         inputs: NeuronLayout,
         layout: NeuronLayout,
-        linear: MakeLinear,
+        linear: LinearFactory,
         levels: Sequence[float] = (),
     ) -> None:
         super().__init__(inputs, lags)
@@ -160,7 +160,7 @@ def build_forecaster(
     pattern: BlockPattern,
     generator: Generator,
     levels: Sequence[float] = (),
-) -> Transformer:
+) -> TransformerNetwork:
     """Return the graph Transformer of section 2.4 with fresh weights.
 
     Args:
@@ -173,16 +173,16 @@ def build_forecaster(
     """
     layout = NeuronLayout(inputs.n_locations, config.per_location, config.auxiliary, config.heads)
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    return Transformer(config, lags, inputs, layout, linear, levels)
+    return TransformerNetwork(config, lags, inputs, layout, linear, levels)
 
 
-def build_dense(
+def build_dense_transformer(
     config: ModelConfig,
     lags: LagConfig,
     inputs: NeuronLayout,
     generator: Generator,
     levels: Sequence[float] = (),
-) -> Transformer:
+) -> TransformerNetwork:
     """Return the dense Transformer with fresh weights, as wide as Forecaster if no width is given.
 
     Differs from Forecaster in more than its weights: no neuron belongs to a location, so that
@@ -191,4 +191,4 @@ def build_dense(
     same = inputs.n_locations * config.per_location + config.auxiliary
     layout = NeuronLayout(0, 0, config.width or same, config.heads)
     linear = partial(DenseLinear, generator=generator)
-    return Transformer(config, lags, inputs, layout, linear, levels)
+    return TransformerNetwork(config, lags, inputs, layout, linear, levels)

@@ -13,19 +13,17 @@ from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.model_specs import list_models
 from forecaster.ingest.engine import open_engine
 from forecaster.ingest.files import open_inputs, parse_span
-from forecaster.ingest.plan import Grid
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_models
 from forecaster.pipeline.experiment import PANEL, Experiment
 from forecaster.pipeline.train import MessageCallback
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
-from forecaster.report.doctor import Checkup, examine
+from forecaster.report.doctor.checkup import Checkup, examine
 from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import describe_edges
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
@@ -58,7 +56,7 @@ def run_demo(folder: Path, say: MessageCallback, watch: Watch | None = None) -> 
         training=DEMO_TRAINING,
         evaluation=EvaluationConfig(models=DEMO_MODELS, seeds=1),
     )
-    first, end = Grid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
+    first, end = HourGrid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
         parse_span(f"{DEMO_START}:{last}")
     )
     city = make_city(DEMO_LOCATIONS, DEMO_START, end - first)
@@ -90,7 +88,7 @@ def ingest_city(city: City, recipe: Recipe, say: MessageCallback) -> Panel:
             for chunk in chain([first], chunks):
                 writer.write_table(chunk)
         inputs, engine = open_inputs([path], rules.covers), open_engine("duckdb")
-        panel = ingest_trips(Trips(inputs, city.locations, recipe.panel, rules, engine), say)
+        panel = ingest_trips(TripIngest(inputs, city.locations, recipe.panel, rules, engine), say)
     return replace(
         panel.select(city.locations.ids),
         clock=city.panel.clock,

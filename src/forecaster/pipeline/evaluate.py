@@ -20,7 +20,7 @@ from forecaster.pipeline.trials import (
 from forecaster.pipeline.workers import Failures, run_trials
 from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.recipe import Recipe, change
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
 

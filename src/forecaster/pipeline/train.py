@@ -21,7 +21,7 @@ from forecaster.publish.manifest import MANIFEST
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 MessageCallback = Callable[[str], None]
 

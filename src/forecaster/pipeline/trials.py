@@ -17,7 +17,7 @@ from forecaster.pipeline.train import MessageCallback, RunInputs, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe, change
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 TEST, TRAINING = "test", "training"  # folders of a trial
 SECONDS = "seconds.json"  # the duration of its training

@@ -21,7 +21,7 @@ from forecaster.pipeline.experiment import Experiment
 from forecaster.pipeline.train import MessageCallback
 from forecaster.pipeline.trials import Trial, failure_reason, run_trial
 from forecaster.training.interrupts import interrupts
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 INTERRUPTED = "interrupted"  # reported by a process that was asked to stop

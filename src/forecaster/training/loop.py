@@ -22,13 +22,20 @@ from torch.optim.adamw import adamw  # the class would load torch's compiler: se
 
 from forecaster.errors import ArtifactError, Faults, RunError, StoppedError, count_of, name_some
 from forecaster.publish.writing import locked
-from forecaster.training.checkpoint import Checkpoint, Shelf
+from forecaster.training.checkpoint import Checkpoint, CheckpointStore
 from forecaster.training.cuda_graphs import Recorder
-from forecaster.training.distributed import Team, join
+from forecaster.training.distributed import ProcessGroup, join_process_group
 from forecaster.training.interrupts import Interrupts, interrupts
 from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
-from forecaster.training.micro_batches import Rations
-from forecaster.training.progress import Journal, Moment, Outcome, Progress, Watch, loss_of
+from forecaster.training.micro_batches import MicroBatches
+from forecaster.training.progress import (
+    MetricsLog,
+    Progress,
+    ProgressCallback,
+    ProgressUpdate,
+    TrainingResult,
+    loss_of,
+)
 from forecaster.training.reproducibility import (
     describe_machine,
     describe_task,
@@ -37,7 +44,7 @@ from forecaster.training.reproducibility import (
     seed_dropout,
 )
 from forecaster.training.schedule import one_cycle, shuffle
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 from forecaster.training.weights import Weights
 from forecaster.windows.batches import Batch
 
@@ -46,12 +53,12 @@ log = logging.getLogger(__name__)
 
 
 def train(
-    task: Task,
+    task: TrainingTask,
     *,
     folder: Path | None = None,
     identity: Mapping[str, str] | None = None,
-    watch: Watch | None = None,
-) -> Outcome:
+    watch: ProgressCallback | None = None,
+) -> TrainingResult:
     """Return the weights with the lowest validation loss (Eq. 7).
 
     Args:
@@ -62,7 +69,7 @@ def train(
     """
     with ExitStack() as stack:
         stack.enter_context(reproducible(task.device))
-        team = stack.enter_context(join(task.device, task.config.timeout_seconds))
+        team = stack.enter_context(join_process_group(task.device, task.config.timeout_seconds))
         here = folder if team.is_first else None
         if here is not None:
             _hold(here, stack)
@@ -75,19 +82,19 @@ class _Training:
 
     def __init__(
         self,
-        task: Task,
-        team: Team,
+        task: TrainingTask,
+        team: ProcessGroup,
         noted: Interrupts,
         folder: Path | None,
         identity: Mapping[str, str],
-        watch: Watch | None,
+        watch: ProgressCallback | None,
     ) -> None:
         self._task, self._team, self._noted, self._watch = task, team, noted, watch
         self._folder = folder
         self._known, self._machine = describe_task(task, identity), describe_machine(team)
-        self._journal = Journal(folder / LOG if folder else None)
-        self._shelf = Shelf(folder, self._say) if folder else None
-        self._learner = Learner(task, team, self._say)
+        self._journal = MetricsLog(folder / LOG if folder else None)
+        self._shelf = CheckpointStore(folder, self._say) if folder else None
+        self._learner = Trainer(task, team, self._say)
         self._progress = Progress()
         self._pending: list[Tensor] = []  # steps whose losses nobody has read yet
         self._order = -1, task.train  # of an epoch
@@ -95,7 +102,7 @@ class _Training:
         self._began = self._looked = time.monotonic()
         self._first = 0  # step of this process
 
-    def run(self) -> Outcome:
+    def run(self) -> TrainingResult:
         """Go on until there is nothing left to do."""
         self._resume()
         try:
@@ -104,7 +111,7 @@ class _Training:
             self._save()
         finally:
             self._journal.flush()
-        return Outcome(self._learner.finish(), tuple(self._progress.records), why)
+        return TrainingResult(self._learner.finish(), tuple(self._progress.records), why)
 
     def _advance(self) -> None:
         """Take a step, or validate where an epoch is over."""
@@ -236,7 +243,7 @@ class _Training:
         taken, seconds = progress.step - self._first, time.monotonic() - self._began
         last = progress.records[-1] if progress.records else None
         self._watch(
-            Moment(
+            ProgressUpdate(
                 epoch=min(progress.step // task.epoch_steps + 1, task.config.epochs),
                 epochs=task.config.epochs,
                 step=progress.step,
@@ -280,15 +287,15 @@ BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of AdamW, as torch has them
 WARM_UP = 10  # steps: an average of few steps may not look back further than there were
 
 
-class Learner:
+class Trainer:
     """The weights of a network, and how they move.
 
     A step whose loss or gradient is not finite moves nothing, and neither do those after it: the
     weights wait, as they were before it, for somebody to look. A GPU need not be waited for.
     """
 
-    def __init__(self, task: Task, team: Team, say: Callable[[str], None]) -> None:
-        self._task, self._team, self._rations = task, team, Rations(task, say)
+    def __init__(self, task: TrainingTask, team: ProcessGroup, say: Callable[[str], None]) -> None:
+        self._task, self._team, self._rations = task, team, MicroBatches(task, say)
         alone_on_a_gpu = task.device.type == "cuda" and team.size == 1
         self._recorder = Recorder(say) if alone_on_a_gpu else None
         self.weights = Weights(task.network, task.config.precision)

@@ -10,17 +10,17 @@ import torch
 from torch import nn
 
 from forecaster.errors import RunError, count_of
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 
 T = TypeVar("T")
 # As long as the weights: they, their gradient and its sum, two moments, the average, the best.
 VECTORS = 7
 
 
-class Rations:
+class MicroBatches:
     """How many windows are worked on at a time."""
 
-    def __init__(self, task: Task, say: Callable[[str], None]) -> None:
+    def __init__(self, task: TrainingTask, say: Callable[[str], None]) -> None:
         self.windows = task.config.batch
         self._task, self._say = task, say
 
@@ -53,7 +53,7 @@ class Rations:
         return f"out of memory with one window at a time: {need}; use a smaller network"
 
 
-def estimate_bytes(task: Task) -> tuple[int, int]:
+def estimate_bytes(task: TrainingTask) -> tuple[int, int]:
     """Return about what one window takes, and what there is whatever the batch."""
     network, first = task.network, next(task.network.parameters())
     weights = sum(parameter.numel() for parameter in network.parameters())

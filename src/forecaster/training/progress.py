@@ -24,7 +24,7 @@ Sums = list[float]  # Σ squared errors, Σ relative errors, and how many terms 
 
 
 @dataclass(frozen=True)
-class Record:
+class EpochRecord:
     """One epoch."""
 
     epoch: int  # from 1
@@ -48,12 +48,12 @@ class Progress:
     sums: Sums = field(default_factory=lambda: [0.0] * 4)  # of this epoch
     empty_batches: int = 0  # of this epoch
     seconds: float = 0.0  # of this epoch
-    records: list[Record] = field(default_factory=list)
+    records: list[EpochRecord] = field(default_factory=list)
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Progress":
         """Return the progress that `to_json` described."""
-        records = [Record(**record) for record in content["records"]]
+        records = [EpochRecord(**record) for record in content["records"]]
         return Progress(**{**content, "records": records})
 
     def to_json(self) -> dict[str, Any]:
@@ -66,10 +66,10 @@ class Progress:
         self.sums = [old + new for old, new in zip(self.sums, sums, strict=True)]
         self.empty_batches += sums[-1] == 0
 
-    def close(self, validation: Sums, learning_rate: float, eta: float) -> Record:
+    def close(self, validation: Sums, learning_rate: float, eta: float) -> EpochRecord:
         """Record the epoch and begin the next."""
         squares, shares, values, terms = validation
-        record = Record(
+        record = EpochRecord(
             epoch=len(self.records) + 1,
             step=self.step,
             learning_rate=learning_rate,
@@ -87,7 +87,7 @@ class Progress:
         return record
 
     @property
-    def best(self) -> Record | None:
+    def best(self) -> EpochRecord | None:
         """Return the epoch of the lowest validation loss, the first of equals."""
         return min(self.records, key=lambda record: record.validation_loss, default=None)
 
@@ -109,7 +109,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ProgressUpdate:
     """What there is to see at one moment of training."""
 
     epoch: int  # from 1
@@ -124,15 +124,15 @@ class Moment:
     message: str | None = None  # said once
 
 
-Watch = Callable[[Moment], None]
+ProgressCallback = Callable[[ProgressUpdate], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TrainingResult:
     """What training found."""
 
     weights: dict[str, np.ndarray]  # by name; the best on validation, averaged ones if asked
-    records: tuple[Record, ...]
+    records: tuple[EpochRecord, ...]
     why: str  # it stopped
 
 
@@ -147,7 +147,7 @@ EVERY = 1.0  # seconds that a line may wait for the disk
 log = logging.getLogger(__name__)
 
 
-class Journal:
+class MetricsLog:
     """A log that is written as training goes on, and cut where it is resumed."""
 
     def __init__(self, path: Path | None) -> None:
@@ -222,7 +222,7 @@ class TensorBoard:
         self._make, self._folder = SummaryWriter, folder
         self._writer: Any = None
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: ProgressUpdate) -> None:
         """Write one moment; steps that a resumed run does again replace the old ones."""
         if self._writer is None:
             self._writer = self._make(str(self._folder), purge_step=moment.step)

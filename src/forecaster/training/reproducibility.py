@@ -15,8 +15,8 @@ import torch
 from forecaster.config import PACE
 from forecaster.kernels import gpu
 from forecaster.kernels.choice import choose_backend
-from forecaster.training.distributed import Team
-from forecaster.training.task import Task
+from forecaster.training.distributed import ProcessGroup
+from forecaster.training.task import TrainingTask
 
 CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may sum in another order each time
 MEMORY: Any = torch.utils.deterministic
@@ -59,7 +59,7 @@ def seed_dropout(device: torch.device, *key: int) -> None:
         torch.default_generator.manual_seed(seed)
 
 
-def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
+def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, str]:
     """Return everything on which the result depends, large things by their hash."""
     decisive = task.config.model_dump(exclude=PACE)
     config = {f"training.{name}": str(value) for name, value in decisive.items()}
@@ -81,7 +81,7 @@ def describe_task(task: Task, identity: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def describe_machine(team: Team) -> dict[str, str]:
+def describe_machine(team: ProcessGroup) -> dict[str, str]:
     """Return what the last bits of the result depend on, beside the task."""
     cuda = team.device.type == "cuda"
     return {

@@ -42,7 +42,7 @@ def _between(first: float, last: float, share: float) -> float:
 STREAM = 1  # of the generator: `order` draws from stream 0 by the same kind of key
 
 
-def truth_share(step: int, decay: float) -> float:
+def teacher_forcing_rate(step: int, decay: float) -> float:
     """Return the probability that a true value is shown: τ / (τ + exp(i / τ)), i from 0.
 
     That is the logistic function of log τ − i / τ, which does not overflow.
@@ -50,7 +50,7 @@ def truth_share(step: int, decay: float) -> float:
     return float(expit(math.log(decay) - step / decay))
 
 
-def draw_shown(count: int, decay: float, seed: int, step: int) -> tuple[bool, ...]:
+def draw_teacher_forcing(count: int, decay: float, seed: int, step: int) -> tuple[bool, ...]:
     """Tell for so many steps ahead whether all windows of a training step are shown the truth.
 
     A pure function of seed and step: the parts of a batch, the processes that share it and a
@@ -58,4 +58,4 @@ def draw_shown(count: int, decay: float, seed: int, step: int) -> tuple[bool, ..
     """
     key = np.array([seed, step], dtype=np.uint64)
     draws = np.random.Philox(key=key, counter=[0, 0, 0, STREAM]).random_raw(count)
-    return tuple(bool(draw < truth_share(step, decay)) for draw in draws / 2.0**64)
+    return tuple(bool(draw < teacher_forcing_rate(step, decay)) for draw in draws / 2.0**64)

@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float32
 from torch import Generator
 
-from forecaster.config import GraphConfig, GraphKind, LagConfig
+from forecaster.choices import GraphKind
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.match import MAX_HISTORY, Sizes
 from forecaster.estimators.networks.estimator import NetworkEstimator
@@ -64,12 +65,14 @@ class DCRNN(NetworkEstimator):
         kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
         return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
 
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> dcrnn.DCRNN:
+    def build(
+        self, inputs: NeuronLayout, known: Arrays, generator: Generator
+    ) -> dcrnn.DCRNNNetwork:
         """Return the network with fresh weights."""
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
         kernel = torch.from_numpy(_kernel(known))
-        return dcrnn.DCRNN(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
+        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
 
     def size(self, inputs: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the network has."""
