@@ -73,7 +73,7 @@ def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
     found = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
     assert found is not None
     assert found.levels == fitted.levels == (0.1, 0.5, 0.9)
-    assert found.wanted == pytest.approx(0.8)
+    assert found.nominal_coverage == pytest.approx(0.8)
     truth = targets(panel, origins, 2)
     seen = np.isfinite(truth)
     for form, online in (("static", False), ("online", True)):
@@ -103,7 +103,7 @@ def test_each_origin_is_answered_once_for_all_that_is_judged(
         answered.extend(np.searchsorted(panel.times, first).tolist())
         return answer(self, arrays, question)
 
-    monkeypatch.setattr(Ridge, "answer", counted)
+    monkeypatch.setattr(Ridge, "predict_windows", counted)
     backtest(fitted, panel, origins)
     times = [answered.count(step) for step in origins.tolist()]
     timed = len(answered) - len(set(answered))  # how long a forecast takes is seen by itself

@@ -56,7 +56,7 @@ def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) 
         assert len(found) == 1 + 3
         for k, spread in enumerate(found):
             values = []
-            for assessment in rows[1].found.values():
+            for assessment in rows[1].results.values():
                 errors = assessment.errors["observed"]
                 chosen = slice(None) if k == 0 else slice(k - 1, k)
                 total = {n: float(s[:, chosen].sum()) for n, s in vars(errors).items()}
@@ -95,7 +95,7 @@ def test_the_recommended_row_is_the_verdicts(rows: list[ModelResult]) -> None:
     comparison = Comparison(rows, 10.0, ABOUT)
     assert comparison.recommended is rows[1]
     assert comparison.verdict[0].startswith("Forecaster is ")
-    assert comparison.verdict[-1] == "None of the variants is better than Forecaster itself."
+    assert comparison.verdict[-1] == "None of the ablations is better than Forecaster itself."
 
 
 def test_models_of_different_windows_are_refused(make_result: MakeResult) -> None:
@@ -215,9 +215,7 @@ def test_how_sure_the_recommended_model_is_is_said_in_plain_words(
     sure: Comparison, make_result: MakeResult
 ) -> None:
     assert sure.interval_verdict is not None
-    assert sure.interval_verdict.startswith(
-        "Of 100 values, 80 should lie within the 80 % interval of F"
-    )
+    assert sure.interval_verdict.startswith("The 80 % interval of F")
     shares = [
         sure.rows[1].interval_seed_means("coverage", f)[0].mean for f in ("static", "online")
     ]

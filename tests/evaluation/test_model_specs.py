@@ -53,7 +53,7 @@ def test_presets_can_stand_in_one_table() -> None:
 
 
 def test_what_only_the_papers_network_has_is_not_ablated_of_best() -> None:
-    with pytest.raises(ConfigError, match="those of the paper's network"):
+    with pytest.raises(ConfigError, match="need the paper's network"):
         list_models(Recipe(preset="best"), ["Forecaster"], ablations=Ablations(neurons=(8,)))
 
 

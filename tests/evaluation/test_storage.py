@@ -28,7 +28,7 @@ def test_an_assessment_comes_back_as_it_was(tmp_path: Path, make_result: MakeRes
     for weather in errors:
         for name, sums in vars(found.errors[weather]).items():
             assert np.array_equal(getattr(again.errors[weather], name), sums)
-    assert np.array_equal(again.places.values, found.by_location.values)
+    assert np.array_equal(again.by_location.values, found.by_location.values)
 
 
 def test_what_became_of_intervals_comes_back_as_it_was(
@@ -43,7 +43,7 @@ def test_what_became_of_intervals_comes_back_as_it_was(
     assert again.interval_results is not None
     assert again.interval_results.levels == (0.1, 0.5, 0.9)
     for form in ("static", "online"):
-        for part in ("windows", "places"):
+        for part in ("by_window", "by_location"):
             one, other = (
                 getattr(found, part)[form] for found in (interval_results, again.interval_results)
             )

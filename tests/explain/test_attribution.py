@@ -12,7 +12,7 @@ PLACES = 43
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_held_values_come_from_within_reach_and_from_nowhere_else(n_layers: int) -> None:
-    window = make_window(path(PLACES), PLACES, place=0, n_layers=n_layers)
+    window = make_window(path(PLACES), PLACES, location=0, n_layers=n_layers)
     held = np.abs(integrated_gradients(window, window.held.roll_out)).sum(axis=2)  # [K, N]
     for k in range(K):
         edges = window.network.reach(k + 1)
@@ -25,7 +25,7 @@ def test_held_values_come_from_within_reach_and_from_nowhere_else(n_layers: int)
 
 def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
     pairs = np.array([(0, 1), (1, 2), (3, 4)])
-    window = make_window(pairs, 5, place=1)
+    window = make_window(pairs, 5, location=1)
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
     held = ablate(window, window.held.roll_out, masks)
@@ -39,8 +39,8 @@ def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
 def test_the_parts_add_up_to_what_the_whole_history_does(
     pairs: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribution, "PARTS", 211)  # a random network has many kinks on the way
-    window = make_window(pairs, 7, place=3)
+    monkeypatch.setattr(attribution, "POINTS", 211)  # a random network has many kinks on the way
+    window = make_window(pairs, 7, location=3)
     everything = np.ones((1, 7, L), dtype=np.bool_)
     for roll_out in (window.held.roll_out, window.free.roll_out):
         whole = ablate(window, roll_out, everything)[0]
@@ -50,10 +50,10 @@ def test_the_parts_add_up_to_what_the_whole_history_does(
 
 
 def test_a_slope_is_that_of_small_differences() -> None:
-    window = make_window(path(5), 5, place=2)
+    window = make_window(path(5), 5, location=2)
     near = torch.lerp(window.history.signal, window.baseline.signal, 1e-6)
-    close = make_window(path(5), 5, place=2)
-    object.__setattr__(close, "usual", State(near, window.baseline.auxiliary))
+    close = make_window(path(5), 5, location=2)
+    object.__setattr__(close, "baseline", State(near, window.baseline.auxiliary))
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
     for roll_out in (close.held.roll_out, close.free.roll_out):
@@ -62,7 +62,7 @@ def test_a_slope_is_that_of_small_differences() -> None:
 
 
 def test_an_ablation_is_a_forecast_from_another_history() -> None:
-    window = make_window(path(5), 5, place=2)
+    window = make_window(path(5), 5, location=2)
     masks = np.random.default_rng(0).random((67, 5, L)) < 0.3  # more than a batch
     masks[0] = False
     found = ablate(window, window.free.roll_out, masks)
@@ -77,9 +77,9 @@ def test_an_ablation_is_a_forecast_from_another_history() -> None:
 
 
 def test_units_are_those_of_the_location() -> None:
-    window = make_window(path(5), 5, place=2)
-    scaled = make_window(path(5), 5, place=2)
-    object.__setattr__(scaled, "unit", 13.0)
+    window = make_window(path(5), 5, location=2)
+    scaled = make_window(path(5), 5, location=2)
+    object.__setattr__(scaled, "scale", 13.0)
     masks = np.ones((1, 5, L), dtype=np.bool_)
     for measure in (integrated_gradients, lambda w, r: ablate(w, r, masks)):
         one, many = (measure(w, w.free.roll_out) for w in (window, scaled))

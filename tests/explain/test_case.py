@@ -58,9 +58,9 @@ def test_an_unknown_location_is_refused_with_the_nearest_names() -> None:
     names = ("Harbour", "Old town", "Old mill", "Station", "Zoo")
     places = Locations(PANEL.locations.ids, names, PANEL.locations.lat, PANEL.locations.lon)
     named = replace(PANEL, locations=places)
-    with pytest.raises(ConfigError, match=r"'old towns'; near to it: place 1 \(Old town\)"):
+    with pytest.raises(ConfigError, match=r"'old towns'; similar: place 1 \(Old town\)"):
         open_case(fitted(Forecaster), named, AT, "old towns")
-    with pytest.raises(ConfigError, match=r"no location 'Ω'; give an id, of which there are 5"):
+    with pytest.raises(ConfigError, match=r"no location 'Ω'; give one of the 5 ids"):
         open_case(fitted(Forecaster), named, AT, "Ω")
 
 

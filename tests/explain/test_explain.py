@@ -38,14 +38,14 @@ def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> 
     assert (known["city_wide"]["share"], known["city_wide"]["places"]) == (0, [])
     assert (known["reach"], known["reached"]) == (None, 5)
     said = " ".join(known["notes"])
-    assert "no attention: shares of hours are of the sizes of their ablation" in said
+    assert "no attention: shares of hours are shares of their ablations" in said
     assert "nothing is city-wide" in said
 
 
 def test_steps_that_are_no_hours_are_not_called_so() -> None:
     hourly = explain(fitted(Forecaster), PANEL, AT, "place 3")
     assert hourly.step == "hour"
-    assert hourly.notes[1].startswith("Shares of hours are those of the decoder's attention")
+    assert hourly.notes[1].startswith("Shares of hours are shares of the decoder's attention")
     half = halved(PANEL)
     network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
     found = explain(network, half, "2021-03-18T10:30+01:00", "place 3")

@@ -20,7 +20,7 @@ def dense() -> Case:
 
 
 def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
-    found = measure_locations(case).others()
+    found = measure_locations(case).neighbours()
     assert {place.id: (place.hops, place.strength) for place in found} == {
         "place 0": (1, 0.25),
         "place 1": (1, 0.5),
@@ -32,8 +32,8 @@ def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
 
 def test_the_dense_network_has_no_graph_and_all_are_neighbours(dense: Case) -> None:
     found = measure_locations(dense)
-    assert {place.id for place in found.others()} == {f"place {n}" for n in (0, 1, 2, 4)}
-    assert all((place.hops, place.strength) == (None, None) for place in found.others())
+    assert {place.id for place in found.neighbours()} == {f"place {n}" for n in (0, 1, 2, 4)}
+    assert all((place.hops, place.strength) == (None, None) for place in found.neighbours())
     assert find_reach(dense) == (None, 5)
 
 
@@ -59,9 +59,9 @@ def test_the_location_itself_has_no_share_among_others(case: Case) -> None:
 def test_of_many_locations_the_joined_and_the_largest_are_ablated(
     case: Case, dense: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "MOST", 1)
+    monkeypatch.setattr(neighbours, "MAX_ABLATED", 1)
     for one in (case, dense):
-        (only,) = measure_locations(one).others()
+        (only,) = measure_locations(one).neighbours()
         sizes = np.abs(np.delete(one.path_gradients.sum(axis=2).mean(axis=0), 3))
         assert abs(only.gradient) == pytest.approx(sizes.max())
 
@@ -78,6 +78,6 @@ def test_gradient_and_ablation_are_compared_held_and_free(dense: Case) -> None:
 
 def test_a_location_without_neighbours_has_nothing_to_compare() -> None:
     found = measure_locations(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
-    assert found.others() == ()
+    assert found.neighbours() == ()
     assert all(one.correlation is None for one in found.agreement())
     assert found.city_wide().share == 1.0

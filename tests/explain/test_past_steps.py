@@ -17,7 +17,7 @@ def case() -> Case:
 
 
 def test_hours_are_those_of_the_history(case: Case) -> None:
-    hours = measure_past_steps(case).hours()
+    hours = measure_past_steps(case).effects()
     steps = history_steps(PANEL, case.run.recipe.lags, np.array([STEP]))[0]
     assert [hour.ds for hour in hours] == [f"{PANEL.times[s]}Z" for s in steps]
     assert hours[-1].ds_local == "2021-04-07T10:00:00+02:00"
@@ -27,7 +27,7 @@ def test_hours_are_those_of_the_history(case: Case) -> None:
 
 
 def test_shares_are_the_decoders_attention(case: Case) -> None:
-    hours = measure_past_steps(case).hours()
+    hours = measure_past_steps(case).effects()
     shares = np.array([hour.shares for hour in hours]).T
     assert shares == pytest.approx(attended(case.window.held, 3))
     assert sum(hour.share for hour in hours) == pytest.approx(1)
@@ -35,7 +35,7 @@ def test_shares_are_the_decoders_attention(case: Case) -> None:
 
 
 def test_groups_are_sums_of_shares(case: Case) -> None:
-    hours = measure_past_steps(case).hours()
+    hours = measure_past_steps(case).effects()
     groups = sum_groups(hours)
     assert list(groups) == ["recent", "days"]
     assert groups["recent"] == pytest.approx(sum(hour.share for hour in hours[-3:]))

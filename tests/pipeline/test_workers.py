@@ -123,7 +123,7 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
     thread.start()
     with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
         pytest.fail(
-            f"the trials ended by themselves: {run_cells(trials, experiment, 2, said.append)}"
+            f"the trials ended by themselves: {run_trials(trials, experiment, 2, said.append)}"
         )
     thread.join()
     for trial in trials:

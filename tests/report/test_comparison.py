@@ -135,8 +135,8 @@ def test_how_sure_each_model_is_is_a_table_in_its_section(material: Material, pa
     section = page[start : page.index("<h2 id=", start + 1)]
     assert 'aria-label="How sure"' in section
     assert section.count('<th scope="row">') == len(material.comparison.tested)
-    assert material.comparison.sureness is not None
-    assert material.comparison.sureness in section
+    assert material.comparison.interval_verdict is not None
+    assert material.comparison.interval_verdict in section
 
 
 def test_a_report_asks_for_nothing_outside_itself(page: str) -> None:

@@ -17,8 +17,8 @@ from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
-    from forecaster.evaluation.model_specs import Entry
-    from forecaster.pipeline.experiment import Study
+    from forecaster.evaluation.model_specs import ModelSpec
+    from forecaster.pipeline.experiment import Experiment
     from forecaster.recipe import Recipe
 
 T = TypeVar("T")
@@ -72,22 +72,22 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
     from forecaster.choices import GraphKind, PositionKind
-    from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
+    from forecaster.evaluation.model_specs import Ablations, LagSubset, TuningOptions, list_models
     from forecaster.recipe import read_recipe
 
     rules = with_settings(
         read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather, widths)]
     )
-    entries = list_entries(
+    entries = list_models(
         rules,
         rules.evaluation.models,
-        choices=Choices(
+        tuning=TuningOptions(
             thresholds=[_number(text, "--threshold") for text in _words(threshold)],
             tune=tune,
         ),
         ablations=Ablations(
             graph=_known(graph, get_args(GraphKind), "--graph"),
-            lags=_known(lags, get_args(Lags), "--lags"),
+            lags=_known(lags, get_args(LagSubset), "--lags"),
             neurons=_whole(neurons, "--neurons"),
             positions=_known(positions, get_args(PositionKind), "--positions"),
         ),
@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
-    from forecaster.evaluation.model_specs import list_entries
+    from forecaster.evaluation.model_specs import list_models
     from forecaster.recipe import read_recipe
 
     is_table = what.name.lower().endswith(TABLE_SUFFIXES)
@@ -133,7 +133,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     place = out or Path(what.stem)
     _compare(
         rules,
-        list_entries(rules, rules.evaluation.models),
+        list_models(rules, rules.evaluation.models),
         place,
         _Place(None if is_table else what, data, None, jobs),
         as_json,
@@ -200,11 +200,11 @@ class _Place:
 
 
 def _compare(
-    rules: "Recipe", entries: "Sequence[Entry]", out: Path, place: _Place, as_json: bool
+    rules: "Recipe", entries: "Sequence[ModelSpec]", out: Path, place: _Place, as_json: bool
 ) -> None:
     """Run every cell, and print the table."""
-    from forecaster.pipeline.evaluate import evaluate_entries, table_paths
-    from forecaster.pipeline.experiment import Study, make_panel
+    from forecaster.pipeline.evaluate import evaluate_models, table_paths
+    from forecaster.pipeline.experiment import Experiment, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _refuse_place(out, place.recipe, rules)
@@ -216,11 +216,11 @@ def _compare(
         if not _is_same(place.recipe, out / RECIPE):
             # As it was given: a row of another preset fills in what is left out.
             replace_file(out / RECIPE, bytes_writer(_short(rules).encode()))
-        study = Study(out, folder, rules, rules.evaluation.weather, place.tested)
+        study = Experiment(out, folder, rules, rules.evaluation.weather, place.tested)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", folder]
         again = shlex.join([*map(str, words), *place.options])
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{again}\n".encode()))
-        comparison = evaluate_entries(entries, study, place.jobs, say, watch)
+        comparison = evaluate_models(entries, study, place.jobs, say, watch)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
@@ -234,7 +234,7 @@ def _compare(
         )
 
 
-def _refuse_short(study: "Study") -> None:
+def _refuse_short(study: "Experiment") -> None:
     """Blame the data, where it was too short for every model."""
     from forecaster.estimators.intervals.calibration import refuse_few
     from forecaster.splits import cut_windows

@@ -10,9 +10,9 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
-from forecaster.estimators.answers import Prediction
+from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.predictor import Prediction
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 

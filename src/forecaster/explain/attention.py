@@ -14,7 +14,7 @@ from forecaster.models.frozen import AttentionCall, FrozenAttention, FrozenNetwo
 from forecaster.models.neurons import State
 
 
-def attended(held: Held, location: int) -> Float64[np.ndarray, "K L"]:
+def attended(held: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each encoded step of the history, for each forecast step.
 
     Where the decoder has several layers, their norms are summed.
@@ -26,7 +26,7 @@ def attended(held: Held, location: int) -> Float64[np.ndarray, "K L"]:
     return as_shares(np.sum(layers, axis=0))
 
 
-def rolled_through(held: Held, location: int) -> Float64[np.ndarray, "K L"]:
+def rolled_through(held: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each past step before the encoder mixes them (attention rollout).
 
     An encoder layer adds Σ_s u_s to x_t. The output at step t is attributed to step s in
@@ -41,7 +41,7 @@ def rolled_through(held: Held, location: int) -> Float64[np.ndarray, "K L"]:
 
 
 def norms(
-    attention: HeldAttention, asked: Asked, location: int, *, keeps: bool = False
+    attention: FrozenAttention, asked: AttentionCall, location: int, *, keeps: bool = False
 ) -> Float64[np.ndarray, "T S"]:
     """Return ‖u_s‖ of each step s for each query step t; u_t includes x_t if `keeps`."""
     T, rows = asked.weights.shape[2], []

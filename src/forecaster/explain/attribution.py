@@ -42,9 +42,9 @@ class Window:
         return without_gradients(self.network)
 
     @cached_property
-    def held(self) -> Held:
+    def held(self) -> FrozenNetwork:
         """The network whose parts that see every location are held as they are in this window."""
-        return hold(self.network, self.history, self.ahead)
+        return freeze(self.network, self.history, self.ahead)
 
 
 def integrated_gradients(window: Window, roll_out: RollOut) -> Float64[np.ndarray, "K N L"]:

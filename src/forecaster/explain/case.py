@@ -22,7 +22,7 @@ from forecaster.estimators.forecast_inputs import (
     tell_missing,
 )
 from forecaster.estimators.match import match
-from forecaster.estimators.networks.estimator import Neural
+from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
@@ -67,7 +67,7 @@ class Case:
 def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:
     """Prepare a forecast for its explanation; raises the same errors as `forecast`."""
     run, name = estimator.run, type(estimator).__name__
-    if not isinstance(estimator, Neural):
+    if not isinstance(estimator, NetworkEstimator):
         networks = f"{', '.join(EXPLAINABLE[:-1])} or {EXPLAINABLE[-1]}"
         raise ConfigError(f"{name} cannot be explained; use the run of a network: {networks}")
     if run is None:
@@ -106,14 +106,11 @@ def _without_values(panel: Panel) -> Panel:
     """Remove values and local covariates of the past, to be filled by the seasonal profile."""
     local_covariates = panel.local_covariates.values.copy()
     local_covariates[:, : len(panel.values)] = np.nan
-    return replace(
-        panel,
-        values=np.full_like(panel.values, np.nan),
-        local_covariates=LocalCovariates(panel.local_covariates.names, local_covariates),
-    )
+    blank = np.full_like(panel.values, np.nan)
+    return panel.with_data(values=blank, local_covariates=local_covariates)
 
 
-def _forecast_inputs(run: Run, panel: Panel, origin: int) -> Question:
+def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
     return ForecastInputs(fill_missing(panel, fill_of(run)), origins, *ahead)

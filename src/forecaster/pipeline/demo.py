@@ -11,7 +11,9 @@ import pyarrow.parquet as pq
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.model_specs import list_models
-from forecaster.ingest.engine import open_engine
+from forecaster.ingest.demand.engine import open_engine
+from forecaster.ingest.demand.plan import HourGrid
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_models
@@ -45,7 +47,7 @@ class Demo:
     floor: np.ndarray  # lower bound of the RMSE of each step
 
 
-def run_demo(folder: Path, say: MessageCallback, watch: Watch | None = None) -> Demo:
+def run_demo(folder: Path, say: MessageCallback, watch: ProgressCallback | None = None) -> Demo:
     """Generate a city, check its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1

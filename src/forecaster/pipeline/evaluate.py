@@ -45,7 +45,7 @@ def evaluate_models(
     experiment: Experiment,
     jobs: int,
     say: MessageCallback,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Comparison:
     """Train and test every model with every seed, and write the tables into the folder.
 
@@ -80,7 +80,7 @@ class _Runner:
     experiment: Experiment
     jobs: int
     say: MessageCallback
-    watch: Watch | None
+    watch: ProgressCallback | None
 
     def choose(self, selections: Sequence[Selection]) -> list[Selection]:
         """Choose the next hyperparameter of each model by validation loss."""

@@ -49,7 +49,7 @@ def train_run(
     folder: Path,
     inputs: RunInputs,
     say: MessageCallback,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> TrainedRun:
     """Train an estimator in a folder; repeating the call resumes an interrupted training.
 

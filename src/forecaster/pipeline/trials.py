@@ -53,7 +53,10 @@ def make_trial(
 
 
 def run_trial(
-    trial: Trial, experiment: Experiment, say: MessageCallback, watch: Watch | None = None
+    trial: Trial,
+    experiment: Experiment,
+    say: MessageCallback,
+    watch: ProgressCallback | None = None,
 ) -> None:
     """Train and test a trial; finished parts are not repeated."""
     if is_done(trial, experiment):

@@ -36,7 +36,7 @@ def run_trials(
     experiment: Experiment,
     jobs: int,
     say: MessageCallback,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Failures:
     """Run the unfinished trials, `jobs` at a time; return the reasons of those that failed."""
     distinct = {trial.folder: trial for trial in trials}  # two models may share one
@@ -46,7 +46,10 @@ def run_trials(
 
 
 def _run_here(
-    trials: Sequence[Trial], experiment: Experiment, say: MessageCallback, watch: Watch | None
+    trials: Sequence[Trial],
+    experiment: Experiment,
+    say: MessageCallback,
+    watch: ProgressCallback | None,
 ) -> Failures:
     failures: Failures = {}
     for number, trial in enumerate(trials, start=1):

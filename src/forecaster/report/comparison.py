@@ -132,7 +132,7 @@ def _lead(material: Material) -> str:
         return f"{models}, {places}; nothing was tested."
     found = comparison.tested[0].first
     first, last = (str(found.days[n].astype("datetime64[D]")) for n in (0, -1))
-    K = found.places.squares.shape[0]
+    K = found.by_location.squares.shape[0]
     ahead = f"{count_of(K, 'step')} of {duration(panel.clock.step_minutes)} ahead"
     windows = count_of(len(found.origins), "test window")
     return f"{models} on {windows} from {first} to {last} at {places}, {ahead}."
@@ -144,7 +144,7 @@ def _in_plain_words(material: Material) -> str:
     if best is None:
         return ""
     weather = material.comparison.weathers[0]
-    mae, wape = (best.spread(figure, weather)[0].mean for figure in ("mae", "wape"))
+    mae, wape = (best.seed_means(figure, weather)[0].mean for figure in ("mae", "wape"))
     if mae is None:
         return ""
     share = (
@@ -157,7 +157,7 @@ def _caption(material: Material) -> str:
     comparison = material.comparison
     names = material.panel.covariates.names or material.panel.local_covariates.names
     known = f"Coming weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
-    seeds = any(len(row.found) > 1 for row in comparison.rows)
+    seeds = any(len(row.results) > 1 for row in comparison.rows)
     spread = " ± is the deviation over trainings." if seeds else ""
     return (
         f"{known}RMSE in the units of the data; MAPE over values ≥ {comparison.mape_cut:g}. "

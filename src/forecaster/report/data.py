@@ -12,9 +12,9 @@ from forecaster.artifact import FORMAT as RUN_FORMAT
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.registry import load_estimator
-from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.comparison import REFERENCE, Comparison, Row
-from forecaster.evaluation.storage import load_assessment
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
+from forecaster.evaluation.storage import load_backtest
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
@@ -41,17 +41,17 @@ class Material:
     suffix: str = ""  # of the table's name, if it is of other days than the recipe's
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> ModelResult | None:
         """The row that the report is about: the one to use."""
         return self.comparison.recommended
 
     @property
-    def naive(self) -> Row | None:
+    def naive(self) -> ModelResult | None:
         """The row that every other one has to beat, if it is there."""
         return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
 
     @cached_property
-    def drawn(self) -> list[Row]:
+    def drawn(self) -> list[ModelResult]:
         """The rows in pictures: the one to use, Forecaster, the best of the others, the naive."""
         models = [row for row in self.comparison.tested if row.of is None]
         named = [row for row in models if row.name == REFERENCE]
@@ -76,23 +76,23 @@ class Material:
         except (*FOREIGN, DataError) as error:
             raise ArtifactError(f"{self.folder}: a run without its graph ({error})") from error
 
-    def manifests(self, row: Row) -> dict[int, Manifest]:
+    def manifests(self, row: ModelResult) -> dict[int, Manifest]:
         """Return the tables of contents of a row's runs, by seed."""
         places = row.runs.items()
         return {seed: read_manifest(self.folder / place, "run") for seed, place in places}
 
-    def estimator_of(self, row: Row) -> Estimator:
+    def estimator_of(self, row: ModelResult) -> Estimator:
         """Return the first model of a row, verified."""
         return load_estimator(self.folder / _first_place(row))
 
 
-def _first_place(row: Row) -> str:
+def _first_place(row: ModelResult) -> str:
     return next(iter(row.runs.values()))
 
 
-def mean_rmse(row: Row, comparison: Comparison) -> float:
+def mean_rmse(row: ModelResult, comparison: Comparison) -> float:
     """Return the RMSE of a row, the mean of its trainings; infinite without any target."""
-    mean = row.spread("rmse", comparison.weathers[0])[0].mean
+    mean = row.seed_means("rmse", comparison.weathers[0])[0].mean
     return float("inf") if mean is None else mean
 
 
@@ -146,21 +146,21 @@ def _open_panel(folder: Path, given: Path | None) -> Panel:
     return Panel.open(given or folder / PANEL)
 
 
-def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> Row:
+def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResult:
     """Return a row of the table with what its runs did."""
-    found: dict[int, Assessment] = {}
+    results: dict[int, BacktestResult] = {}
     for seed, place in record["runs"].items():
         run = read_manifest(folder / place, kind="run", reads=RUN_FORMAT).digest
-        tested = load_assessment(folder / place / f"{TEST}{suffix}", run)
+        tested = load_backtest(folder / place / f"{TEST}{suffix}", run)
         if tested is None:
             message = f"{folder / place}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
         errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        found[int(seed)] = replace(tested, errors=errors)
-    return Row(
+        results[int(seed)] = replace(tested, errors=errors)
+    return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),
-        found=found,
+        results=results,
         failures=dict(record["failures"]),
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],

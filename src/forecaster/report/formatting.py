@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from forecaster.errors import count_of
-from forecaster.evaluation.bootstrap import Interval
+from forecaster.evaluation.bootstrap import RelativeDifference
 
 HYPHEN = re.compile(r"(?<![\w-])-(?=\d)")
 MANY = 100  # from here on without decimals
@@ -32,13 +32,13 @@ def span_of(shares: Sequence[float]) -> str:
     return f"{' … '.join(ends)} %"
 
 
-def signed_percent(found: Interval) -> str:
+def signed_percent(found: RelativeDifference) -> str:
     """Return a difference with its interval: `−5.2 % (−7.1 … −3.3)`."""
     value, low, high = (f"{100 * part:+.1f}" for part in (found.value, found.low, found.high))
     return with_minus(f"{value} % ({low} … {high})")
 
 
-def less_or_more(found: Interval) -> str:
+def less_or_more(found: RelativeDifference) -> str:
     """Return a difference in words: `5.2 % lower (interval 3.3 … 7.1 %)`."""
     sign, way = (-1, "lower") if found.value < 0 else (1, "higher")
     low, high = sorted(100 * sign * part for part in (found.low, found.high))

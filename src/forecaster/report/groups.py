@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, Shaped
 
 from forecaster.clock.clock import WEEKDAYS
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import BacktestResult
 from forecaster.panel.panel import Panel
 
 DAY_MINUTES = 24 * 60
@@ -56,14 +56,14 @@ class Breakdown:
         return float(np.nanmax(self.first) / max(np.nanmin(self.first), 1e-9))
 
 
-def target_times(found: Assessment, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+def target_times(found: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     """Return the instant of every step that was forecast."""
     K = found.errors[found.weather].squares.shape[1]
     origins = found.origins.astype("datetime64[s]")
     return np.asarray(origins[:, None] + np.arange(1, K + 1) * panel.clock.step)
 
 
-def group_hours(found: Assessment, panel: Panel) -> Grouping | None:
+def group_hours(found: BacktestResult, panel: Panel) -> Grouping | None:
     """Return the hours of the local day; None where a step is a day or longer."""
     if panel.clock.step_minutes >= DAY_MINUTES:
         return None
@@ -71,21 +71,21 @@ def group_hours(found: Assessment, panel: Panel) -> Grouping | None:
     return Grouping(tuple(f"{hour}:00" for hour in range(24)), hours)
 
 
-def group_weekdays(found: Assessment, panel: Panel) -> Grouping:
+def group_weekdays(found: BacktestResult, panel: Panel) -> Grouping:
     """Return the days of the week."""
     days = _local(found, panel).astype("datetime64[D]").astype(np.int64)
     weekday = (days + 3) % 7  # 1970 began on a Thursday
     return Grouping(tuple(day.capitalize() for day in WEEKDAYS), weekday)
 
 
-def group_steps(found: Assessment) -> Grouping:
+def group_steps(found: BacktestResult) -> Grouping:
     """Return the steps ahead."""
     B, K = found.errors[found.weather].squares.shape
     steps = np.broadcast_to(np.arange(K), (B, K))
     return Grouping(tuple(f"+{k}" for k in range(1, K + 1)), steps)
 
 
-def group_weather(found: Assessment, panel: Panel) -> Mapping[str, Grouping]:
+def group_weather(found: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
     """Return little and much of each covariate, by its name."""
     times = target_times(found, panel)
     step = ((times - panel.start) // panel.clock.step).astype(np.int64)
@@ -104,7 +104,7 @@ def ratio(above: np.ndarray, below: np.ndarray) -> Float64[np.ndarray, "*shape"]
     return np.asarray(np.divide(above, below, out=whole, where=below > 0))
 
 
-def _local(found: Assessment, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+def _local(found: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     return panel.clock.local(target_times(found, panel))
 
 

@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from forecaster.evaluation.backtest import FORMS
-from forecaster.evaluation.comparison import Comparison, Row, Spread
+from forecaster.evaluation.backtest import CALIBRATION_MODES
+from forecaster.evaluation.comparison import Comparison, ModelResult, SeedMean
 from forecaster.evaluation.model_specs import is_network
-from forecaster.evaluation.tables import TITLES, label, show, show_mean
-from forecaster.evaluation.verdict import SIMPLE
+from forecaster.evaluation.tables import TITLES, format_mean, format_score, model_label
+from forecaster.evaluation.verdict import SIMPLE_MODELS
 from forecaster.report.formatting import signed_percent
 
 FIGURES = ("rmse", "mape")  # the paper's
@@ -51,9 +51,12 @@ def error_table(comparison: Comparison) -> Sheet:
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     bars = _Bars(comparison, rows, steps)
     kinds = (
-        ("Simple models", [row for row in rows if row.estimator in SIMPLE]),
+        ("Simple models", [row for row in rows if row.estimator in SIMPLE_MODELS]),
         ("Networks", [row for row in rows if is_network(row.estimator)]),
-        ("Others", [r for r in rows if r.estimator not in SIMPLE and not is_network(r.estimator)]),
+        (
+            "Others",
+            [r for r in rows if r.estimator not in SIMPLE_MODELS and not is_network(r.estimator)],
+        ),
     )
     groups = [(title, [bars.line(row) for row in several]) for title, several in kinds if several]
     return Sheet([(TITLES[figure], heads) for figure in FIGURES], groups)
@@ -69,9 +72,9 @@ def ablation_table(comparison: Comparison) -> Sheet | None:
     bars = _Bars(comparison, [*rows, *variants], [0])
     named = {row.name: row for row in comparison.tested}
 
-    def change(row: Row) -> list[Cell]:
+    def change(row: ModelResult) -> list[Cell]:
         base = named.get(row.of or "")
-        found = comparison.compare(row, base).rmse if base and row.found else None
+        found = comparison.compare(row, base).rmse if base and row.results else None
         return [Cell(signed_percent(found) if found else NOTHING)]
 
     lines = [bars.line(row, change) for row in (*rows, *variants)]
@@ -85,32 +88,38 @@ def weather_table(comparison: Comparison) -> Sheet | None:
         return None
     lines = []
     for row in comparison.tested:
-        spreads = [(f, row.spread(f, weather)[0]) for f in FIGURES for weather in weathers]
+        spreads = [(f, row.seed_means(f, weather)[0]) for f in FIGURES for weather in weathers]
         lines.append(Line(row.name, [Cell(_show(spread, f)) for f, spread in spreads]))
     return Sheet([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
 
 
 def interval_table(comparison: Comparison) -> Sheet | None:
     """Return how often the intervals of each model held, how wide they are, what they lose."""
-    rows = [row for row in comparison.tested if row.first.sureness is not None]
+    rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
         return None
     steps, best = _shown_steps(comparison), comparison.recommended
-    losses = [row.interval_spread("pinball", "online")[0].mean for row in rows]
+    losses = [row.interval_seed_means("pinball", "online")[0].mean for row in rows]
     least = min((loss for loss in losses if loss is not None), default=None)
     lines = []
     for row, loss in zip(rows, losses, strict=True):
-        coverage = [row.interval_spread("coverage", form)[k] for form in FORMS for k in steps]
+        coverage = [
+            row.interval_seed_means("coverage", form)[k]
+            for form in CALIBRATION_MODES
+            for k in steps
+        ]
         others = [
-            (f, row.interval_spread(f, form)[0]) for f in ("width", "pinball") for form in FORMS
+            (f, row.interval_seed_means(f, form)[0])
+            for f in ("width", "pinball")
+            for form in CALIBRATION_MODES
         ]
         known = [*(("coverage", spread) for spread in coverage), *others]
-        cells = [Cell(show_mean(spread.mean, figure)) for figure, spread in known]
+        cells = [Cell(format_mean(spread.mean, figure)) for figure, spread in known]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
         lines.append(Line(row.name, cells, use=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    columns = [(f"Within, %: {form}", heads) for form in FORMS]
-    columns += [(title, list(FORMS)) for title in ("Width", "Pinball loss")]
+    columns = [(f"Within, %: {form}", heads) for form in CALIBRATION_MODES]
+    columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
     return Sheet(columns, [("", lines)])
 
 
@@ -124,8 +133,8 @@ def cost_table(comparison: Comparison) -> Sheet:
         parts = [getattr(found, figure) if found else None for figure in FIGURES]
         differences = [signed_percent(part) if part else NOTHING for part in parts]
         weather, costs = comparison.weathers[0], row.costs()
-        errors = [_show(row.spread(f, weather)[0], f) for f in ("mae", "wape")]
-        sizes = [f"{len(row.found)}", f"{costs['parameters']:,}"]
+        errors = [_show(row.seed_means(f, weather)[0], f) for f in ("mae", "wape")]
+        sizes = [f"{len(row.results)}", f"{costs['parameters']:,}"]
         times = [_show_time(costs[name]) for name in ("seconds", "milliseconds")]
         texts = [*errors, *(differences if reference else ()), *sizes, *times]
         lines.append(Line(row.name, [Cell(text) for text in texts]))
@@ -140,28 +149,34 @@ def cost_table(comparison: Comparison) -> Sheet:
 class _Bars:
     """Makes lines whose bars can be compared: each figure has one scale."""
 
-    def __init__(self, comparison: Comparison, rows: Sequence[Row], steps: Sequence[int]) -> None:
+    def __init__(
+        self, comparison: Comparison, rows: Sequence[ModelResult], steps: Sequence[int]
+    ) -> None:
         self._comparison, self._steps = comparison, steps
-        self._spreads = {row.name: self._read(row) for row in rows if row.found}
+        self._spreads = {row.name: self._read(row) for row in rows if row.results}
         best = comparison.recommended
         self._use = best.name if best else None
 
-    def _read(self, row: Row) -> list[tuple[str, Spread]]:
+    def _read(self, row: ModelResult) -> list[tuple[str, SeedMean]]:
         weather = self._comparison.weathers[0]
-        spreads: Mapping[str, Sequence[Spread]] = {f: row.spread(f, weather) for f in FIGURES}
+        spreads: Mapping[str, Sequence[SeedMean]] = {
+            f: row.seed_means(f, weather) for f in FIGURES
+        }
         return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
 
-    def line(self, row: Row, further: Callable[[Row], list[Cell]] = lambda _: []) -> Line:
+    def line(
+        self, row: ModelResult, further: Callable[[ModelResult], list[Cell]] = lambda _: []
+    ) -> Line:
         """Return the line of a row, with further cells at its end."""
         record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
-        chosen = label(record).removeprefix(row.name).strip(" ()")
+        chosen = model_label(record).removeprefix(row.name).strip(" ()")
         if row.name not in self._spreads:
             cells = [Cell("failed")] * (len(FIGURES) * len(self._steps))
             return Line(row.name, [*cells, *further(row)], chosen, lacking=True)
         cells = [self._cell(place, spread) for place, spread in enumerate(self._spreads[row.name])]
         return Line(row.name, [*cells, *further(row)], chosen, use=row.name == self._use)
 
-    def _cell(self, place: int, given: tuple[str, Spread]) -> Cell:
+    def _cell(self, place: int, given: tuple[str, SeedMean]) -> Cell:
         figure, spread = given
         if spread.mean is None:
             return Cell("n/a")
@@ -177,15 +192,15 @@ def _show_time(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
 
 
-def _show(spread: Spread, figure: str) -> str:
-    return "n/a" if spread.mean is None else show(asdict(spread), figure)
+def _show(spread: SeedMean, figure: str) -> str:
+    return "n/a" if spread.mean is None else format_score(asdict(spread), figure)
 
 
 def _shown_steps(comparison: Comparison) -> list[int]:
     """Return which columns there are: 0 is the average, k the k-th step ahead."""
     if not comparison.tested:
         return [0]
-    K = comparison.tested[0].first.places.squares.shape[0]
+    K = comparison.tested[0].first.by_location.squares.shape[0]
     if K == 1:
         return [0]
     return list(range(K + 1)) if K <= ALL_STEPS else [0, 1, (K + 1) // 2, K]

@@ -138,7 +138,7 @@ def make_city(
         kind="count",
         locations=grid.to_locations(),
         covariates=Covariates(WEATHER_NAMES, weather[:weather_hours]),
-        local_covariates=LocalCovariates((), stack_layers([], weather_hours, locations)),
+        local_covariates=LocalCovariates.empty(weather_hours, locations),
     )
     events = tuple(event for event in events if event.start < hours)
     return City(panel, edges, precision, events, expected[:hours], noise[:hours], seed)

@@ -7,8 +7,8 @@ import pytest
 from forecaster.artifact import Run
 from forecaster.estimators.asking import ask
 from forecaster.estimators.forecast_inputs import ForecastInputs
-from forecaster.evaluation.comparison import Row
-from forecaster.metrics import measure
+from forecaster.evaluation.comparison import ModelResult
+from forecaster.metrics import sum_errors
 from forecaster.panel.panel import Panel
 from forecaster.report.data import Material, read_material
 from forecaster.report.draw.canvas import to_svg
@@ -26,19 +26,19 @@ from tests.report.comparisons import bare_panel, compare
 
 
 @pytest.fixture(scope="module")
-def best(material: Material) -> Row:
+def best(material: Material) -> ModelResult:
     assert material.best is not None
     return material.best
 
 
-def day_rmse(material: Material, row: Row) -> dict[int, float]:
+def day_rmse(material: Material, row: ModelResult) -> dict[int, float]:
     """Return the error of each local day from forecasts that are made again."""
     panel, found = material.panel, row.first
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
     forecast = material.estimator_of(row).predict(panel, origins)
     steps = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
     days = panel.clock.local(panel.times[steps]).astype("datetime64[D]").astype(np.int64)
-    errors = measure(panel.values[steps], forecast, 10.0)
+    errors = sum_errors(panel.values[steps], forecast, 10.0)
     return {
         int(day): float(
             np.sqrt(errors.squares[days == day].sum() / errors.values[days == day].sum())
@@ -47,7 +47,7 @@ def day_rmse(material: Material, row: Row) -> dict[int, float]:
     }
 
 
-def test_the_worst_day_has_the_largest_error(material: Material, best: Row) -> None:
+def test_the_worst_day_has_the_largest_error(material: Material, best: ModelResult) -> None:
     span, by_day = worst_span(best.first, material.panel), day_rmse(material, best)
     assert span.days == 1
     assert span.rmse == pytest.approx(by_day[span.first], rel=1e-5)
@@ -55,7 +55,7 @@ def test_the_worst_day_has_the_largest_error(material: Material, best: Row) -> N
     assert span.rmse >= max(by_day[day] for day in whole) * (1 - 1e-6)
 
 
-def test_the_normal_week_has_the_median_error(material: Material, best: Row) -> None:
+def test_the_normal_week_has_the_median_error(material: Material, best: ModelResult) -> None:
     span, count = normal_span(best.first, material.panel)
     assert (span.days, span.kind) == (7, "week")
     assert count == 1  # the test has nine days
@@ -80,12 +80,14 @@ def test_a_span_names_its_days() -> None:
     assert str(Span(first=18_628, days=1, rmse=1.0)) == "2021-01-01"
 
 
-def test_three_unlike_places_are_chosen(best: Row) -> None:
+def test_three_unlike_places_are_chosen(best: ModelResult) -> None:
     chosen = choose_places(best.first, np.array([0.1, 0.5, 0.2, np.nan, 0.3]))
     assert chosen == {4: "the busiest", 2: "middling", 1: "the hardest"}  # they grow busier
 
 
-def test_what_is_drawn_is_what_was_forecast_and_what_came(material: Material, best: Row) -> None:
+def test_what_is_drawn_is_what_was_forecast_and_what_came(
+    material: Material, best: ModelResult
+) -> None:
     panel, found = material.panel, best.first
     span = worst_span(found, panel)
     excerpt = take_excerpt(material.estimator_of(best), panel, found, span, [3, 1])
@@ -102,7 +104,7 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(material: Material, be
         np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
 
 
-def test_the_interval_is_that_of_one_step_ahead(material: Material, best: Row) -> None:
+def test_the_interval_is_that_of_one_step_ahead(material: Material, best: ModelResult) -> None:
     panel, found, estimator = material.panel, best.first, material.estimator_of(best)
     excerpt = take_excerpt(estimator, panel, found, worst_span(found, panel), [3, 1])
     assert excerpt.levels == (0.1, 0.5, 0.9)
@@ -120,7 +122,7 @@ def test_the_interval_is_that_of_one_step_ahead(material: Material, best: Row) -
     assert b"its 80 % interval" in to_svg(drawing, "x")
 
 
-def test_a_run_without_intervals_is_drawn_without(material: Material, best: Row) -> None:
+def test_a_run_without_intervals_is_drawn_without(material: Material, best: ModelResult) -> None:
     estimator = material.estimator_of(best)
     assert estimator.run is not None
     arrays = {n: a for n, a in estimator.run.arrays.items() if not n.startswith("intervals.")}
@@ -131,7 +133,7 @@ def test_a_run_without_intervals_is_drawn_without(material: Material, best: Row)
     assert b"interval" not in to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
 
 
-def test_only_tested_origins_are_asked(material: Material, best: Row) -> None:
+def test_only_tested_origins_are_asked(material: Material, best: ModelResult) -> None:
     panel, found = material.panel, best.first
     before = Span(first=int(found.days.min()) - 3, days=2, rmse=1.0)
     excerpt = take_excerpt(material.estimator_of(best), panel, found, before, [0])
@@ -142,7 +144,7 @@ def test_only_tested_origins_are_asked(material: Material, best: Row) -> None:
 
 
 def test_no_origin_is_asked_twice(
-    material: Material, best: Row, monkeypatch: pytest.MonkeyPatch
+    material: Material, best: ModelResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -157,7 +159,7 @@ def test_no_origin_is_asked_twice(
     assert len(asked) == len(set(asked))
 
 
-def test_names_are_no_formulas(material: Material, best: Row) -> None:
+def test_names_are_no_formulas(material: Material, best: ModelResult) -> None:
     span = worst_span(best.first, material.panel)
     excerpt = take_excerpt(material.estimator_of(best), material.panel, best.first, span, [0, 1])
     drawing = to_svg(draw_excerpt(excerpt, ["$x^2$ <b>", "b"]), "x")

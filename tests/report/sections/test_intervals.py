@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.panel.parts import Locations
 from forecaster.report.data import Material, read_material
 from forecaster.report.draw.canvas import to_svg
@@ -20,8 +20,8 @@ from forecaster.report.sections.intervals import (
     held_at_places,
     held_by_weather,
     held_in,
+    interval_results_of,
     sure_section,
-    sureness_of,
     widths_in,
 )
 from forecaster.report.sections.section import Section
@@ -29,12 +29,12 @@ from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
 @pytest.fixture(scope="module")
-def ridge(material: Material) -> Row:
+def ridge(material: Material) -> ModelResult:
     return next(row for row in material.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def outcomes(material: Material, ridge: Row) -> dict[str, pd.DataFrame]:
+def outcomes(material: Material, ridge: ModelResult) -> dict[str, pd.DataFrame]:
     """Return a line for every observed target: when, where, whether it lay within, how wide."""
     panel, found, estimator = material.panel, ridge.first, material.estimator_of(ridge)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
@@ -57,7 +57,7 @@ def outcomes(material: Material, ridge: Row) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("form", ["static", "online"])
 def test_shares_of_hours_and_steps_are_counted(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame], form: str
+    material: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame], form: str
 ) -> None:
     hours = group_hours(ridge.first, material.panel)
     assert hours is not None
@@ -70,7 +70,7 @@ def test_shares_of_hours_and_steps_are_counted(
 
 
 def test_shares_with_rain_and_without(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    material: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     found = held_by_weather(ridge, material.panel)
     direct = outcomes["online"].groupby("rain").inside.mean()
@@ -80,7 +80,7 @@ def test_shares_with_rain_and_without(
 
 
 def test_shares_and_widths_of_locations_and_hours(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    material: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     direct = outcomes["online"].groupby("place").inside.mean()
     np.testing.assert_allclose(held_at_places(ridge), direct)
@@ -93,12 +93,14 @@ def test_shares_and_widths_of_locations_and_hours(
 
 def test_several_trainings_are_averaged_as_in_the_table(material: Material) -> None:
     row = next(row for row in material.comparison.rows if row.name == "Forecaster")
-    assert len(sureness_of(row)) == 2
-    steps = [spread.mean for spread in row.interval_spread("coverage", "static")[1:]]
+    assert len(interval_results_of(row)) == 2
+    steps = [spread.mean for spread in row.interval_seed_means("coverage", "static")[1:]]
     np.testing.assert_allclose(held_in(row, group_steps(row.first)).shares["static"], steps)
 
 
-def test_hours_in_which_nothing_was_observed_are_left_out(material: Material, ridge: Row) -> None:
+def test_hours_in_which_nothing_was_observed_are_left_out(
+    material: Material, ridge: ModelResult
+) -> None:
     hours = group_hours(ridge.first, material.panel)
     assert hours is not None
     moved = replace(hours, groups=np.where(hours.groups == 3, 4, hours.groups))
@@ -182,14 +184,16 @@ def section(material: Material) -> Section:
     return sure_section(material)
 
 
-def without_intervals(row: Row) -> Row:
-    return replace(row, found={s: replace(f, sureness=None) for s, f in row.found.items()})
+def without_intervals(row: ModelResult) -> ModelResult:
+    return replace(
+        row, results={s: replace(f, interval_results=None) for s, f in row.results.items()}
+    )
 
 
 def test_the_section_says_what_an_interval_means(material: Material, section: Section) -> None:
     assert (section.name, section.title) == ("sure", "How sure")
-    assert material.comparison.sureness is not None
-    assert section.text.startswith(material.comparison.sureness)
+    assert material.comparison.interval_verdict is not None
+    assert section.text.startswith(material.comparison.interval_verdict)
     assert "If more than 80 % lies within" in section.text
     assert [picture.name for picture in section.pictures] == [
         "20-coverage-steps", "21-coverage-hours", "22-coverage-weather",

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.report.data import Material, read_material
 from forecaster.report.doctor.checkup import Finding
 from forecaster.report.groups import group_hours
@@ -18,7 +18,7 @@ def findings(material: Material) -> dict[str, Finding]:
     return {finding.topic: finding for finding in judge(material, material.best)}
 
 
-def with_rows(material: Material, rows: list[Row]) -> Material:
+def with_rows(material: Material, rows: list[ModelResult]) -> Material:
     comparison = Comparison(rows, material.comparison.mape_cut, material.comparison.about)
     return replace(material, comparison=comparison)
 
@@ -92,7 +92,7 @@ def test_a_naive_best_model_is_a_warning(material: Material) -> None:
 
 def test_chance_is_told_of_networks_alone(material: Material) -> None:
     network = next(row for row in material.comparison.rows if row.name == "Forecaster")
-    once = replace(network, found={0: network.found[0]})
+    once = replace(network, results={0: network.results[0]})
     assert "trained 2 times" in findings(with_rows(material, [network]))["Chance"].text
     assert "trained once" in findings(with_rows(material, [once]))["Chance"].text
     assert "Chance" not in findings(material)  # Ridge has none
@@ -106,14 +106,14 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 ) -> None:
     best = material.best
     assert best is not None
-    known = best.first.sureness
+    known = best.first.interval_results
     assert known is not None
-    spans = np.full_like(known.windows["online"].spans, 1000)
+    spans = np.full_like(known.by_window["online"].spans, 1000)
     inside = np.full_like(spans, 800)  # at every hour as much as over all
     inside[:, 1] = round(1000 * share)
-    online = replace(known.windows["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
-    row = replace(best, found={0: replace(best.first, sureness=other)})
+    row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(material, [row]))["Intervals"]
     assert found.level == level
     ends = " … ".join(dict.fromkeys(f"{100 * s:.1f}" for s in sorted((0.8, share))))
@@ -124,14 +124,14 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 def test_an_hour_at_which_intervals_fail_is_named(material: Material) -> None:
     best = material.best
     assert best is not None
-    known, hours = best.first.sureness, group_hours(best.first, material.panel)
+    known, hours = best.first.interval_results, group_hours(best.first, material.panel)
     assert known is not None
     assert hours is not None
     inside = np.where(hours.groups == 6, 700, 804)
     spans = np.full_like(inside, 1000)
-    online = replace(known.windows["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
-    row = replace(best, found={0: replace(best.first, sureness=other)})
+    row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(material, [row]))["Intervals"]
     assert found.level == "note"
     assert "of what came, by step ahead, but 70.0 % at 6:00 (online)" in found.text
@@ -140,7 +140,7 @@ def test_an_hour_at_which_intervals_fail_is_named(material: Material) -> None:
 def test_runs_from_before_intervals_say_nothing_of_them(material: Material) -> None:
     best = material.best
     assert best is not None
-    row = replace(best, found={0: replace(best.first, sureness=None)})
+    row = replace(best, results={0: replace(best.first, interval_results=None)})
     older = with_rows(material, [row])
     assert "Intervals" not in findings(older)
     assert not any("interval" in name for name in key_figures(older, row))
@@ -166,11 +166,11 @@ def test_few_days_and_no_targets_are_told(tmp_path: Path) -> None:
 def test_the_key_figures_are_those_of_the_table(material: Material) -> None:
     best = material.best
     assert best is not None
-    rmse = best.spread("rmse", "observed")[0].mean
+    rmse = best.seed_means("rmse", "observed")[0].mean
     figures = key_figures(material, best)
     assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
     assert figures["RMSE against SeasonalNaive"].startswith("−")
-    held = best.interval_spread("coverage", "online")[0].mean
+    held = best.interval_seed_means("coverage", "online")[0].mean
     assert held is not None
     assert figures["within the 80 % interval"] == f"{100 * held:.1f} %"
     assert list(figures)[-1] == "days of test"

@@ -6,9 +6,9 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.comparison import Row
-from forecaster.metrics import Errors
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import ModelResult
+from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.report.data import Material
@@ -39,23 +39,23 @@ from forecaster.report.sections.section import Picture
 MOST_COVARIATES = 6  # in one picture
 
 
-def by_hour(rows: Sequence[Row], panel: Panel) -> Breakdown | None:
+def by_hour(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
     """Return the errors of each hour of the day; None where a step is a day or longer."""
     hours = group_hours(rows[0].first, panel)
     return None if hours is None else _drop_empty(group_errors(rows, hours))
 
 
-def by_weekday(rows: Sequence[Row], panel: Panel) -> Breakdown:
+def by_weekday(rows: Sequence[ModelResult], panel: Panel) -> Breakdown:
     """Return the errors of each day of the week."""
     return _drop_empty(group_errors(rows, group_weekdays(rows[0].first, panel)))
 
 
-def by_step(rows: Sequence[Row]) -> Breakdown:
+def by_step(rows: Sequence[ModelResult]) -> Breakdown:
     """Return the errors of each step ahead."""
     return group_errors(rows, group_steps(rows[0].first))
 
 
-def by_weather(rows: Sequence[Row], panel: Panel) -> dict[str, Breakdown]:
+def by_weather(rows: Sequence[ModelResult], panel: Panel) -> dict[str, Breakdown]:
     """Return the errors with little and much of each covariate, what differs most first."""
     found = {}
     for name, grouping in group_weather(rows[0].first, panel).items():
@@ -66,16 +66,16 @@ def by_weather(rows: Sequence[Row], panel: Panel) -> dict[str, Breakdown]:
     return {name: found[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def group_errors(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+def group_errors(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return RMSE = √(Σ squares / Σ values) of every group, the mean over trainings."""
     rmse = {}
     for row in rows:
-        each = [_group(_errors(found), grouping) for found in row.found.values()]
+        each = [_group(_errors(found), grouping) for found in row.results.values()]
         rmse[row.name] = np.mean(each, axis=0)
     return Breakdown(grouping.labels, grouping.steps, rmse)
 
 
-def place_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
+def place_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
     """Return what is said of each location's errors, and their figure; NaN without any value.
 
     Counts: WAPE = Σ |x̂ − x| / Σ |x|, alike for busy and quiet places. Measurements: RMSE, since
@@ -83,23 +83,23 @@ def place_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]
     """
     if panel.kind != "count":
         return "RMSE", place_rmse(row)
-    sums = [found.places for found in row.found.values()]
+    sums = [found.by_location for found in row.results.values()]
     each = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
     return "WAPE", np.asarray(np.mean(each, axis=0))
 
 
-def place_rmse(row: Row) -> Float64[np.ndarray, " N"]:
+def place_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the RMSE of each location, the mean over trainings; NaN without any value."""
-    sums = [found.places for found in row.found.values()]
+    sums = [found.by_location for found in row.results.values()]
     each = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
     return np.asarray(np.mean(each, axis=0))
 
 
-def _errors(found: Assessment) -> Errors:
+def _errors(found: BacktestResult) -> ErrorSums:
     return found.errors[found.weather]
 
 
-def _group(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
+def _group(errors: ErrorSums, grouping: Grouping) -> Float64[np.ndarray, " G"]:
     squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
     return np.asarray(np.sqrt(ratio(squares, values)))
 
@@ -174,7 +174,7 @@ def error_pictures(material: Material) -> Iterator[Picture]:
     yield from _by_place(material, best)
 
 
-def _extremes(given: Breakdown, best: Row) -> str:
+def _extremes(given: Breakdown, best: ModelResult) -> str:
     """Say when errors are largest and smallest."""
     ends = int(np.argmax(given.first)), int(np.argmin(given.first))
     at = "at" if ":" in given.labels[0] else "on"
@@ -182,7 +182,7 @@ def _extremes(given: Breakdown, best: Row) -> str:
     return f"Errors of {best.name} are largest {most} and smallest {least}."
 
 
-def _growth(given: Breakdown, best: Row) -> str:
+def _growth(given: Breakdown, best: ModelResult) -> str:
     """Say how errors grow with the steps ahead."""
     first, last = float(given.first[0]), float(given.first[-1])
     grown = 100 * (last / max(first, 1e-9) - 1)
@@ -192,7 +192,7 @@ def _growth(given: Breakdown, best: Row) -> str:
     )
 
 
-def _most(given: dict[str, Breakdown], best: Row) -> str:
+def _most(given: dict[str, Breakdown], best: ModelResult) -> str:
     """Say with which weather errors differ most."""
     name, parted = next(iter(given.items()))
     high, low = int(np.argmax(parted.first)), int(np.argmin(parted.first))
@@ -203,7 +203,7 @@ def _most(given: dict[str, Breakdown], best: Row) -> str:
     )
 
 
-def _by_place(material: Material, best: Row) -> Iterator[Picture]:
+def _by_place(material: Material, best: ModelResult) -> Iterator[Picture]:
     panel = material.panel
     measure, errors = place_errors(best, panel)
     ranked = rank(errors)

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Int64
 
 from forecaster.errors import DataError
 from forecaster.estimators.base import Estimator
-from forecaster.evaluation.backtest import Assessment, targets
-from forecaster.explain.case import EXPLAINED
+from forecaster.evaluation.backtest import BacktestResult, targets
+from forecaster.explain.case import EXPLAINABLE
 from forecaster.explain.explain import explain
-from forecaster.explain.explanation import Explanation, Hour, Place
+from forecaster.explain.explanation import Explanation, LocationEffect, StepEffect
 from forecaster.panel.panel import Panel
 from forecaster.report.data import Material
 from forecaster.report.draw import canvas
@@ -104,7 +104,7 @@ def _draw_hours(axes: Any, given: Explanation) -> None:
     _explain(axes, 2)
 
 
-def _draw_places(axes: Any, rows: Sequence[Place], *, apart: bool) -> None:
+def _draw_places(axes: Any, rows: Sequence[LocationEffect], *, apart: bool) -> None:
     """Draw what locations add; apart from it what they really do, where the two differ."""
     at = np.arange(len(rows), dtype=np.float64)
     axes.barh(at, [row.gradient for row in rows], height=0.7, color=BLUE, label="gradient")
@@ -129,7 +129,7 @@ def _explain(axes: Any, columns: int) -> None:
                 loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
 
 
-def _earlier(hour: Hour) -> str:
+def _earlier(hour: StepEffect) -> str:
     """Return how much earlier an hour lies, as short as can be: `now`, `2 d`, `3 w`."""
     if not hour.days:
         return "now"
@@ -153,7 +153,7 @@ def why_section(material: Material) -> Section:
         "Which past steps and which locations carried a forecast, against what is usual for the "
         "time of the week: by attention, if the model has any, by gradient and by ablation."
     )
-    row = next((row for row in material.drawn if row.estimator in EXPLAINED), None)
+    row = next((row for row in material.drawn if row.estimator in EXPLAINABLE), None)
     if row is None:
         return Section("why", "Why", text, [])
     estimator = material.estimator_of(row)
@@ -181,10 +181,12 @@ def _explain_cases(
             continue
 
 
-def _choose(material: Material, estimator: Estimator, found: Assessment) -> Iterator[Chosen]:
+def _choose(material: Material, estimator: Estimator, found: BacktestResult) -> Iterator[Chosen]:
     """Yield the busiest location and the hub in a normal week, and the worst miss of all days."""
     panel, graph = material.panel, material.graph
-    sizes = found.places.sizes.sum(axis=0) / np.maximum(found.places.values.sum(axis=0), 1)
+    sizes = found.by_location.sizes.sum(axis=0) / np.maximum(
+        found.by_location.values.sum(axis=0), 1
+    )
     busiest, normal = int(np.argmax(sizes)), normal_span(found, panel)[0]
     yield _busy_hour(panel, found, normal, ("31-why-busiest", "the busiest", busiest))
     yield _worst_miss(panel, estimator, found)
@@ -194,16 +196,18 @@ def _choose(material: Material, estimator: Estimator, found: Assessment) -> Iter
             yield _busy_hour(panel, found, normal, ("33-why-hub", "a hub", hub))
 
 
-def _busy_hour(panel: Panel, found: Assessment, span: Span, what: tuple[str, str, int]) -> Chosen:
+def _busy_hour(
+    panel: Panel, found: BacktestResult, span: Span, what: tuple[str, str, int]
+) -> Chosen:
     """Return the forecast of a location before the largest values that it had in a stretch."""
     name, why, place = what
     origins = _origins(panel, found)[_inside(found, span)]
-    came = targets(panel, origins, found.places.values.shape[0])[:, :, place]
+    came = targets(panel, origins, found.by_location.values.shape[0])[:, :, place]
     origin = int(origins[np.argmax(np.nan_to_num(came).sum(axis=1))])
     return Chosen(name, f"{shorten(panel.locations.names[place])}, {why}", origin, place)
 
 
-def _worst_miss(panel: Panel, estimator: Estimator, found: Assessment) -> Chosen:
+def _worst_miss(panel: Panel, estimator: Estimator, found: BacktestResult) -> Chosen:
     """Return the forecast that was off most, from the worst origin of the worst day."""
     inside = _inside(found, worst_span(found, panel))
     squares = np.where(inside, found.errors[found.weather].squares.sum(axis=1), -1.0)
@@ -231,13 +235,13 @@ def _draw(chosen: Chosen, why: Explanation) -> Picture:
     return Picture(chosen.name, chosen.title, text, kind, draw_why(why))
 
 
-def _origins(panel: Panel, found: Assessment) -> Int64[np.ndarray, " B"]:
+def _origins(panel: Panel, found: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return the tested origins as steps of the panel."""
     seconds = found.origins - panel.start.astype("datetime64[s]").astype(np.int64)
     return np.asarray(seconds // (panel.clock.step_minutes * 60))
 
 
-def _inside(found: Assessment, span: Span) -> Bool[np.ndarray, " B"]:
+def _inside(found: BacktestResult, span: Span) -> Bool[np.ndarray, " B"]:
     """Tell which windows begin in a stretch of days; all, if it holds the rest of some only."""
     inside = (found.days >= span.first) & (found.days < span.first + span.days)
     return np.asarray(inside if inside.any() else np.ones_like(inside))

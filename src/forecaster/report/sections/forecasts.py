@@ -11,9 +11,9 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from forecaster.choices import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.base import Estimator
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.tables import interval_name
-from forecaster.metrics import Errors
+from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.report.data import Material, mean_rmse
 from forecaster.report.draw.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style, write_legend
@@ -61,7 +61,7 @@ class Excerpt:
     ends: Float32[np.ndarray, "2 T n"] | None = None  # of the interval one step ahead, online
 
 
-def normal_span(found: Assessment, panel: Panel) -> tuple[Span, int]:
+def normal_span(found: BacktestResult, panel: Panel) -> tuple[Span, int]:
     """Return the week whose error is the median one, and how many weeks there are.
 
     Where a week has few steps it is a longer stretch; where the test is shorter, all of it.
@@ -70,19 +70,21 @@ def normal_span(found: Assessment, panel: Panel) -> tuple[Span, int]:
     return spans[(len(spans) - 1) // 2], len(spans)
 
 
-def worst_span(found: Assessment, panel: Panel) -> Span:
+def worst_span(found: BacktestResult, panel: Panel) -> Span:
     """Return the day with the largest error; where a day has few steps, a longer stretch."""
     return _spans(found, panel, _days_of(DAY_STEPS, panel))[-1]
 
 
-def choose_places(found: Assessment, errors: Float64[np.ndarray, " N"]) -> dict[int, str]:
+def choose_places(found: BacktestResult, errors: Float64[np.ndarray, " N"]) -> dict[int, str]:
     """Return up to three locations and why: the busiest, a middling one, the hardest.
 
     Args:
         found: what a model did; it knows how much there is at each location.
         errors: of each location.
     """
-    sizes = found.places.sizes.sum(axis=0) / np.maximum(found.places.values.sum(axis=0), 1)
+    sizes = found.by_location.sizes.sum(axis=0) / np.maximum(
+        found.by_location.values.sum(axis=0), 1
+    )
     busiest = np.argsort(-sizes, kind="stable")
     hardest = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")
     middle = busiest[
@@ -96,11 +98,11 @@ def choose_places(found: Assessment, errors: Float64[np.ndarray, " N"]) -> dict[
 
 
 def take_excerpt(
-    estimator: Estimator, panel: Panel, found: Assessment, span: Span, places: Sequence[int]
+    estimator: Estimator, panel: Panel, found: BacktestResult, span: Span, places: Sequence[int]
 ) -> Excerpt:
     """Return truth and forecasts of a stretch; only origins that were tested are asked."""
     origins = (found.origins - panel.start.astype(np.int64)) // (panel.clock.step_minutes * 60)
-    K = found.places.squares.shape[0]
+    K = found.by_location.squares.shape[0]
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= span.first) & (day < span.first + span.days))
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
@@ -168,9 +170,9 @@ def _days_of(steps: int, panel: Panel) -> int:
     return math.ceil(steps * panel.clock.step_minutes / DAY_MINUTES)
 
 
-def _spans(found: Assessment, panel: Panel, days: int) -> list[Span]:
+def _spans(found: BacktestResult, panel: Panel, days: int) -> list[Span]:
     """Return the whole stretches of the test, the smallest error first; all of it if none is."""
-    errors: Errors = found.errors[found.weather]
+    errors: ErrorSums = found.errors[found.weather]
     local = panel.clock.local(target_times(found, panel))
     day = local.astype("datetime64[D]").astype(np.int64)
     block = (day - day.min()) // days

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from forecaster.evaluation.backtest import FORMS, Form, Sureness
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.backtest import CALIBRATION_MODES, CalibrationMode, IntervalResults
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
-from forecaster.metrics import Intervals
+from forecaster.metrics import IntervalSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.report.data import Material
@@ -41,7 +41,7 @@ class Held:
 
     labels: tuple[str, ...]
     steps: Int64[np.ndarray, " G"]  # how many target steps there are in each group
-    shares: Mapping[Form, Shares]  # the mean over trainings
+    shares: Mapping[CalibrationMode, Shares]  # the mean over trainings
 
     @property
     def contrast(self) -> float:
@@ -49,21 +49,23 @@ class Held:
         return float(np.ptp(self.shares["online"]))
 
 
-def sureness_of(row: Row) -> list[Sureness]:
+def interval_results_of(row: ModelResult) -> list[IntervalResults]:
     """Return what became of the intervals in each training; none if they are none."""
-    each = [found.sureness for found in row.found.values()]
-    return [known for known in each if known is not None and known.wanted > 0]
+    each = [found.interval_results for found in row.results.values()]
+    return [known for known in each if known is not None and known.nominal_coverage > 0]
 
 
-def held_in(row: Row, grouping: Grouping) -> Held:
+def held_in(row: ModelResult, grouping: Grouping) -> Held:
     """Return Σ inside / Σ spans of every group in which something was observed."""
-    shares = {form: _mean(row, form, grouping, "inside") for form in FORMS}
+    shares = {form: _mean(row, form, grouping, "inside") for form in CALIBRATION_MODES}
     kept = np.flatnonzero(np.isfinite(shares["online"]))
     labels = tuple(grouping.labels[g] for g in kept)
-    return Held(labels, grouping.steps[kept], {form: shares[form][kept] for form in FORMS})
+    return Held(
+        labels, grouping.steps[kept], {form: shares[form][kept] for form in CALIBRATION_MODES}
+    )
 
 
-def held_by_weather(row: Row, panel: Panel) -> dict[str, Held]:
+def held_by_weather(row: ModelResult, panel: Panel) -> dict[str, Held]:
     """Return the shares with little and much of each covariate, what differs most first."""
     found = {}
     for name, grouping in group_weather(row.first, panel).items():
@@ -74,14 +76,14 @@ def held_by_weather(row: Row, panel: Panel) -> dict[str, Held]:
     return {name: found[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def held_at_places(row: Row) -> Float64[np.ndarray, " N"]:
+def held_at_places(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the share of each location, online and over all steps; NaN without any value."""
-    sums = [known.places["online"] for known in sureness_of(row)]
+    sums = [known.by_location["online"] for known in interval_results_of(row)]
     each = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
     return np.asarray(np.mean(each, axis=0))
 
 
-def widths_in(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+def widths_in(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return the mean width Σ widths / Σ spans, online, of every group in which there is any."""
     widths = {row.name: _mean(row, "online", grouping, "widths") for row in rows}
     kept = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
@@ -89,9 +91,9 @@ def widths_in(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
     return Breakdown(labels, grouping.steps[kept], {n: w[kept] for n, w in widths.items()})
 
 
-def _mean(row: Row, form: Form, grouping: Grouping, part: str) -> Shares:
+def _mean(row: ModelResult, form: CalibrationMode, grouping: Grouping, part: str) -> Shares:
     """Return a part of the sums for each interval, the mean over trainings."""
-    sums: list[Intervals] = [known.windows[form] for known in sureness_of(row)]
+    sums: list[IntervalSums] = [known.by_window[form] for known in interval_results_of(row)]
     each = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
     return np.asarray(np.mean(each, axis=0))
 
@@ -100,9 +102,9 @@ NEAR = 0.02  # to either side of what is wanted: the ground that is shaded
 LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
 BAR = 0.8  # of the room of a group that its bars fill
 LABEL = "within the interval, %"
-COLOURS: dict[Form, str] = {"static": ORANGE, "online": BLUE}
+COLOURS: dict[CalibrationMode, str] = {"static": ORANGE, "online": BLUE}
 
-SharesByForm = Mapping[Form, Float64[np.ndarray, " G"]]
+SharesByForm = Mapping[CalibrationMode, Float64[np.ndarray, " G"]]
 
 
 def draw_held(given: Held, wanted: float, what: str) -> Any:
@@ -210,23 +212,25 @@ HOUR = "hour of the day, local time"
 
 def sure_section(material: Material) -> Section:
     """Return how often the intervals of the model to use held; empty if it has none."""
-    title, best, plain = "How sure", material.best, material.comparison.sureness
+    title, best, plain = "How sure", material.best, material.comparison.interval_verdict
     if best is None or plain is None:
         return Section("sure", title, "", [])
-    sureness = sureness_of(best)[0]
-    aim = f"{100 * sureness.wanted:g} %"
+    interval_results = interval_results_of(best)[0]
+    aim = f"{100 * interval_results.nominal_coverage:g} %"
     text = (
         f"{plain} If more than {aim} lies within, the interval is wider "
         "than it need be; if less, it is too sure of itself. Static intervals are set once on "
         "validation; online ones are corrected at every origin with what had come by then."
     )
-    pictures = list(_pictures(material, best, sureness))
+    pictures = list(_pictures(material, best, interval_results))
     return Section("sure", title, text, pictures, table=interval_table(material.comparison))
 
 
-def _pictures(material: Material, best: Row, sureness: Sureness) -> Iterator[Picture]:
-    panel, wanted = material.panel, sureness.wanted
-    name = f"the {interval_name(sureness.levels)} of {best.name}"
+def _pictures(
+    material: Material, best: ModelResult, interval_results: IntervalResults
+) -> Iterator[Picture]:
+    panel, wanted = material.panel, interval_results.nominal_coverage
+    name = f"the {interval_name(interval_results.levels)} of {best.name}"
     bars = f"Bars of how much of what came lay within {name}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
     by_step = held_in(best, group_steps(best.first))
@@ -251,7 +255,7 @@ def _pictures(material: Material, best: Row, sureness: Sureness) -> Iterator[Pic
     yield _widths(material, best)
 
 
-def _by_place(material: Material, best: Row, wanted: float) -> Iterator[Picture]:
+def _by_place(material: Material, best: ModelResult, wanted: float) -> Iterator[Picture]:
     panel, shares = material.panel, held_at_places(best)
     known = np.flatnonzero(np.isfinite(shares))
     if len(known) < 2:  # noqa: PLR2004 (nothing to compare)
@@ -269,9 +273,9 @@ def _by_place(material: Material, best: Row, wanted: float) -> Iterator[Picture]
     yield Picture("23-coverage-by-location", "By location", text, kind, figure)
 
 
-def _widths(material: Material, best: Row) -> Picture:
+def _widths(material: Material, best: ModelResult) -> Picture:
     """Return how wide the intervals of the drawn models are, by hour or else by step."""
-    rows = [row for row in material.drawn if sureness_of(row)]
+    rows = [row for row in material.drawn if interval_results_of(row)]
     hours = group_hours(best.first, material.panel)
     what = HOUR if hours is not None else "step ahead"
     widths = widths_in(rows, group_steps(best.first) if hours is None else hours)
@@ -281,7 +285,7 @@ def _widths(material: Material, best: Row) -> Picture:
     return Picture("24-interval-width", "How wide it is", _extremes(widths, best), kind, figure)
 
 
-def _extremes(given: Breakdown, best: Row) -> str:
+def _extremes(given: Breakdown, best: ModelResult) -> str:
     low, high = int(np.argmin(given.first)), int(np.argmax(given.first))
     least, most = (f"{number(given.first[n])} at {given.labels[n]}" for n in (low, high))
     return (

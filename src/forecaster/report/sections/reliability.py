@@ -6,7 +6,7 @@ import numpy as np
 
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.data import Material, mean_rmse
@@ -32,7 +32,7 @@ MUCH_MISSING = 0.1  # of the values to forecast
 HARDLY_ANY_TARGETS = 0.1  # of them that count for MAPE
 
 
-def judge(material: Material, best: Row) -> list[Finding]:
+def judge(material: Material, best: ModelResult) -> list[Finding]:
     """Return what to know before the recommended model is used."""
     found = [
         *_against_naive(material, best),
@@ -50,7 +50,7 @@ def judge(material: Material, best: Row) -> list[Finding]:
     return sorted(found, key=lambda finding: order.index(finding.level))
 
 
-def _against_naive(material: Material, best: Row) -> Iterator[Finding]:
+def _against_naive(material: Material, best: ModelResult) -> Iterator[Finding]:
     naive, topic = material.naive, "Against the naive"
     if naive is None:
         text = "SeasonalNaive was not tested: nobody knows what repeating last week would do"
@@ -70,7 +70,7 @@ def _against_naive(material: Material, best: Row) -> Iterator[Finding]:
     yield _everywhere(material, best, naive)
 
 
-def _against_next(material: Material, best: Row) -> Iterator[Finding]:
+def _against_next(material: Material, best: ModelResult) -> Iterator[Finding]:
     """Say how sure it is that this model is better than the next."""
     comparison = material.comparison
     others = [row for row in comparison.tested if row.of is None and row is not best]
@@ -87,7 +87,7 @@ def _against_next(material: Material, best: Row) -> Iterator[Finding]:
         yield Finding("Against the next", "good", text)
 
 
-def _everywhere(material: Material, best: Row, naive: Row) -> Finding:
+def _everywhere(material: Material, best: ModelResult, naive: ModelResult) -> Finding:
     """Say at how many locations the model beats the naive one."""
     ours, theirs = place_rmse(best), place_rmse(naive)
     known = np.isfinite(ours + theirs)
@@ -103,7 +103,7 @@ def _everywhere(material: Material, best: Row, naive: Row) -> Finding:
     )
 
 
-def _test_size(best: Row) -> Finding:
+def _test_size(best: ModelResult) -> Finding:
     days = len(set(best.first.days.tolist()))
     levels: tuple[Level, ...] = ("warning", "note", "good")
     level = levels[int(days >= FEW_DAYS) + int(days >= MANY_DAYS)]
@@ -112,31 +112,31 @@ def _test_size(best: Row) -> Finding:
     return Finding("Length of test", level, text + season)
 
 
-def _trainings(material: Material, best: Row) -> Iterator[Finding]:
-    if len(best.found) > 1:
-        spread = best.spread("rmse", material.comparison.weathers[0])[0]
+def _trainings(material: Material, best: ModelResult) -> Iterator[Finding]:
+    if len(best.results) > 1:
+        spread = best.seed_means("rmse", material.comparison.weathers[0])[0]
         share = (spread.deviation or 0.0) / max(spread.mean or 0.0, 1e-9)
-        text = f"trained {len(best.found)} times: RMSE varies by ± {percent(share)}"
+        text = f"trained {len(best.results)} times: RMSE varies by ± {percent(share)}"
         yield Finding("Chance", "good" if share < WIDE else "note", text)
     elif find_estimator(best.estimator).seeded:
         yield Finding("Chance", "note", "trained once: another seed may do better or worse")
 
 
-def _intervals(material: Material, best: Row) -> Iterator[Finding]:
+def _intervals(material: Material, best: ModelResult) -> Iterator[Finding]:
     """Say whether as much lay within the intervals as should: at every step, at every hour."""
-    known = best.first.sureness
-    if material.comparison.sureness is None or known is None:
+    known = best.first.interval_results
+    if material.comparison.interval_verdict is None or known is None:
         return
-    steps = best.interval_spread("coverage", "online")[1:]
+    steps = best.interval_seed_means("coverage", "online")[1:]
     shares = [spread.mean for spread in steps if spread.mean is not None]
-    off = max(abs(share - known.wanted) for share in shares)
+    off = max(abs(share - known.nominal_coverage) for share in shares)
     levels: tuple[Level, ...] = ("warning", "note", "good")
     level = levels[int(off <= FAR_OFF) + int(off <= NEAR)]
     text = f"its {interval_name(known.levels)} held {span_of(shares)} of what came, by step ahead"
     hours = group_hours(best.first, material.panel)
     if hours is not None:
         held = held_in(best, hours)
-        beyond = np.abs(held.shares["online"] - known.wanted)
+        beyond = np.abs(held.shares["online"] - known.nominal_coverage)
         worst = int(np.argmax(beyond))
         if beyond[worst] > FAR_OFF:
             level = "note" if level == "good" else level
@@ -144,8 +144,8 @@ def _intervals(material: Material, best: Row) -> Iterator[Finding]:
     yield Finding("Intervals", level, f"{text} (online)")
 
 
-def _missing(best: Row) -> Finding:
-    errors = best.first.places
+def _missing(best: ModelResult) -> Finding:
+    errors = best.first.by_location
     steps, places = errors.values.shape
     asked = steps * places * len(best.first.origins)
     share = 1 - int(errors.values.sum()) / asked
@@ -157,7 +157,7 @@ def _missing(best: Row) -> Finding:
     )
 
 
-def _weather(material: Material, best: Row) -> Finding:
+def _weather(material: Material, best: ModelResult) -> Finding:
     names = [*material.panel.covariates.names, *material.panel.local_covariates.names]
     weathers = material.comparison.weathers
     topic = "Weather"
@@ -169,14 +169,14 @@ def _weather(material: Material, best: Row) -> Finding:
     others = [weather for weather in weathers if weather != "observed"]
     if not others:
         return Finding(topic, "note", f"{text}; with a forecast of it errors will be larger")
-    known, kept = (best.spread("rmse", weather)[0].mean for weather in ("observed", others[0]))
+    known, kept = (best.seed_means("rmse", weather)[0].mean for weather in ("observed", others[0]))
     cost = (kept or 0.0) / max(known or 0.0, 1e-9) - 1
     level: Level = "warning" if cost > WIDE else "note"
     without = with_minus(f"without ({others[0]}) RMSE is {100 * cost:+.1f} %")
     return Finding(topic, level, f"{text}; {without}")
 
 
-def _targets(material: Material, best: Row) -> Finding:
+def _targets(material: Material, best: ModelResult) -> Finding:
     scores = best.first.errors[material.comparison.weathers[0]].scores()
     share = scores.mape.terms / max(scores.rmse.terms, 1)
     text = (
@@ -192,7 +192,7 @@ def _graph(graph: DependencyGraph | None) -> Iterator[Finding]:
         yield Finding("Graph", "warning", "the graph is not exact: its solver did not converge")
 
 
-def _failures(material: Material, best: Row) -> Finding:
+def _failures(material: Material, best: ModelResult) -> Finding:
     failed = [row.name for row in material.comparison.rows for _ in row.failures]
     if not failed:
         return Finding("Failures", "good", "every training came to its end")
@@ -201,10 +201,10 @@ def _failures(material: Material, best: Row) -> Finding:
     return Finding("Failures", level, f"{count_of(len(failed), 'training')} failed: {rows}")
 
 
-def key_figures(material: Material, best: Row) -> dict[str, str]:
+def key_figures(material: Material, best: ModelResult) -> dict[str, str]:
     """Return the few numbers to remember of the recommended model, by what they are."""
     comparison, naive = material.comparison, material.naive
-    mape = best.spread("mape", comparison.weathers[0])[0].mean
+    mape = best.seed_means("mape", comparison.weathers[0])[0].mean
     days = len(set(best.first.days.tolist()))
     figures = {
         "RMSE, all steps ahead": number(mean_rmse(best, comparison)),
@@ -213,7 +213,7 @@ def key_figures(material: Material, best: Row) -> dict[str, str]:
     found = comparison.compare(best, naive).rmse if naive is not None else None
     if found is not None and naive is not best:
         figures["RMSE against SeasonalNaive"] = with_minus(f"{100 * found.value:+.0f} %")
-    held = best.interval_spread("coverage", "online")
+    held = best.interval_seed_means("coverage", "online")
     if held and held[0].mean is not None:
         figures[f"within the {interval_name(comparison.levels)}"] = tenth_percent(held[0].mean)
     return figures | {"day of test" if days == 1 else "days of test": f"{days:,}"}

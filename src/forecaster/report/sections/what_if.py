@@ -12,8 +12,8 @@ from jaxtyping import Float32, Float64, Int64
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import Changes
-from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -53,13 +53,13 @@ class RainEffect:
         return np.asarray(np.divide(difference, self.dry, out=nowhere, where=self.dry > 0))
 
 
-def measure_rain(estimator: Estimator, panel: Panel, found: Assessment) -> RainEffect | None:
+def measure_rain(estimator: Estimator, panel: Panel, found: BacktestResult) -> RainEffect | None:
     """Return what an estimator makes of rain at some tested origins; None: nothing, or no rain."""
     supposed = suppose_rain(panel)
     if supposed is None:
         return None
     origins = _choose_origins(panel, found)
-    horizon = found.places.squares.shape[0]
+    horizon = found.by_location.squares.shape[0]
     dry, wet = (
         estimator.predict(panel, origins, found.weather, changes=_lasting(values, horizon))
         for values in supposed
@@ -95,7 +95,7 @@ def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
     return layers.reshape(-1)
 
 
-def _choose_origins(panel: Panel, found: Assessment) -> Int64[np.ndarray, " B"]:
+def _choose_origins(panel: Panel, found: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return some of the tested origins, as steps of the panel."""
     steps = (found.origins - int(panel.start.astype(np.int64))) // (panel.clock.step_minutes * 60)
     count = min(len(steps), MOST_ORIGINS)
@@ -142,7 +142,7 @@ def draw_change(
     return draw_bars([shorten(locations.names[n]) for n in shown], change[shown], label)
 
 
-def _map_change(material: Material, effect: RainEffect, row: Row) -> Picture:
+def _map_change(material: Material, effect: RainEffect, row: ModelResult) -> Picture:
     panel, counts = material.panel, material.panel.kind == "count"
     change = effect.change(panel.kind)
     low, high = int(np.nanargmin(change)), int(np.nanargmax(change))
@@ -156,7 +156,7 @@ def _map_change(material: Material, effect: RainEffect, row: Row) -> Picture:
     return Picture("14-what-if-rain", "With rain against without", text, kind, figure)
 
 
-def _describe(effect: RainEffect, row: Row) -> dict[str, str]:
+def _describe(effect: RainEffect, row: ModelResult) -> dict[str, str]:
     """Return what was supposed in words."""
     wet, dry = (
         ", ".join(f"{name} {value:.3g}" for name, value in sky.items())
