@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from forecaster.config import (
     PACE,
@@ -54,7 +54,10 @@ PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
 class Recipe(Stage):
     """Everything that decides one run, and what it is compared with."""
 
-    preset: Preset | None = None  # `paper`: its graph too; `best`: another network and training
+    preset: Preset | None = Field(
+        default=None,
+        description="`paper`: the paper's network, its graph of raw demand; `best`: another network",
+    )
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None  # where the values come from: trips, or
     table: TableConfig | None = None  # a table
