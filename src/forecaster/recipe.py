@@ -56,7 +56,7 @@ class Recipe(Stage):
 
     preset: Preset | None = Field(
         default=None,
-        description="`paper`: the paper's network, its graph of raw demand; `best`: another network",
+        description="`paper`: the paper as printed; `best`: another network over the same graph",
     )
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None
