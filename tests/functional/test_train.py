@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import terminal
-from forecaster.cli.train import tell_departures, with_settings
+from forecaster.cli.options import with_settings
+from forecaster.cli.train import print_departures
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
@@ -114,9 +115,9 @@ def test_a_value_of_the_recipe_can_be_set(recipe: Path, run: Run) -> None:
 def test_what_the_recipe_says_itself_of_a_preset_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tell_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
-    tell_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
-    tell_departures("Forecaster-best", Recipe.of({"preset": "best"}))
+    print_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    print_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    print_departures("Forecaster-best", Recipe.of({"preset": "best"}))
     told = capsys.readouterr().err
     assert told.count("preset best, but for what the recipe says itself: training.ema = 0.5") == 1
 
