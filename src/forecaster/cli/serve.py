@@ -70,7 +70,7 @@ def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engin
     if store is None and (writes or default_store.exists()):
         store = default_store
     engine = open_engine(run, open_panel(panel), store)
-    fault = engine.present.feed().fault
+    fault = engine.data.freshness().fault
     if fault is not None:
         replay = "--replay 5 replays the panel's last tenth, 5 seconds per step"
         feed = (

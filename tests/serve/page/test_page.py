@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from forecaster.estimators.table import name_quantile
+from forecaster.estimators.table import quantile_name
 from tests.serve.page.conftest import HASTE
 from tests.serve.page.stub import Answer, Stub, problem
 from tests.serve.page.town import Town, make_town
@@ -185,7 +185,7 @@ def test_a_run_without_quantiles_shows_no_range(tab: Callable[..., Any], stub: S
 def test_the_interval_is_found_by_the_exact_name_of_its_quantiles(
     tab: Callable[..., Any], stub: Stub, level: float, column: str
 ) -> None:
-    assert name_quantile(level) == column
+    assert quantile_name(level) == column
     levels = [level, 0.5, 0.9]
     body = stub.town.forecast()
     for row in body["forecasts"]:

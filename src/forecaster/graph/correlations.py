@@ -1,4 +1,4 @@
-"""What the training steps say of every pair of locations (Eq. 5), and what is odd about them."""
+"""Correlations of all pairs of locations in the training steps (Eq. 5), and degenerate cases."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float64
 from forecaster.config import GraphConfig
 from forecaster.errors import count_of, name_some
 from forecaster.graph.covariance import (
+    Deviations,
     Sample,
-    Scale,
     collinear_pairs,
     correlate,
     find_scale,
@@ -22,8 +22,8 @@ from forecaster.panel.panel import Panel
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
-    """What the training steps say of every pair of locations."""
+class TrainingCorrelations:
+    """Correlations of the training steps, of all and of the parts that choose a penalty."""
 
     sample: Sample
     correlation: Float64[np.ndarray, "N N"]
@@ -31,7 +31,9 @@ class Evidence:
     notes: tuple[str, ...]
 
 
-def gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> Evidence:
+def correlate_training_steps(
+    panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig
+) -> TrainingCorrelations:
     """Return the correlations of the training steps (Eq. 5), and of parts of them to choose by."""
     sample = take_sample(panel, train, config.subtract)
     moments = []
@@ -42,14 +44,16 @@ def gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> 
     covariance = whole.covariance()
     scale = find_scale(sample, covariance)
     correlation = correlate(covariance, scale)
-    # Each part on its own scale: a place that is busy in one of them alone must not rule.
+    # Each part on its own scale, so that a location busy in only one of them does not dominate.
     parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
     notes = _degeneracies(sample, scale, correlation, config)
-    return Evidence(sample, correlation, parts, notes)
+    return TrainingCorrelations(sample, correlation, parts, notes)
 
 
-def describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any]:
-    """Return what the graph must remember of the steps that it was learned from."""
+def describe_steps(
+    evidence: TrainingCorrelations, train: Bool[np.ndarray, " M"]
+) -> dict[str, Any]:
+    """Return what a graph records about the steps that it was learned from."""
     sample = evidence.sample
     times = sample.panel.times
     edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
@@ -64,9 +68,9 @@ def describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any
 
 
 def _degeneracies(
-    sample: Sample, scale: Scale, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
+    sample: Sample, scale: Deviations, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
 ) -> tuple[str, ...]:
-    """Say what is degenerate in the training steps, by the locations' ids, and what was done."""
+    """Describe degenerate locations by id, and what was done about them."""
     ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)
     notes = []
     if scale.constant.any():
