@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from forecaster.evaluation.model_specs import Ablations
-from forecaster.report.material import Material, read_material
+from forecaster.report.data import Material, read_material
 from tests.report.comparisons import compare, placed_city
 
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from forecaster.config import Subtract
+from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
@@ -25,11 +25,11 @@ _LEAST_WEEKS = 2  # a mean of one value would take that value away
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The training steps that a covariance is taken over."""
+    """The training steps of a covariance."""
 
     panel: Panel
     steps: Int64[np.ndarray, " M"]
-    usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; they fill
+    usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; replace missing values
     base: Float32[np.ndarray, "W N"]  # what is subtracted: those, or one mean for all hours
     subtracted: Subtract
     dropped: int  # training steps with too little observed
@@ -62,8 +62,8 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
-    """By what every location is divided; constant ones have nothing to divide by."""
+class Deviations:
+    """Standard deviations of the locations, and which locations are constant."""
 
     deviation: Float64[np.ndarray, " N"]
     constant: Bool[np.ndarray, " N"]
@@ -103,14 +103,16 @@ def measure(sample: Sample, steps: Int64[np.ndarray, " T"]) -> Moments:
     return Moments(len(steps), sums, squares)
 
 
-def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Scale:
+def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Deviations:
     """Return the deviations, and which locations have none beyond the rounding of their values."""
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     level = np.abs(sample.usual).max(axis=0).astype(np.float64)
-    return Scale(deviation, np.asarray(deviation <= ROUNDING * level))
+    return Deviations(deviation, np.asarray(deviation <= ROUNDING * level))
 
 
-def correlate(covariance: Float64[np.ndarray, "N N"], scale: Scale) -> Float64[np.ndarray, "N N"]:
+def correlate(
+    covariance: Float64[np.ndarray, "N N"], scale: Deviations
+) -> Float64[np.ndarray, "N N"]:
     """Return the correlation matrix; a constant location is correlated with itself only."""
     unit = np.where(scale.constant, np.inf, scale.deviation)
     correlation = np.clip(covariance / np.outer(unit, unit), -1.0, 1.0)
@@ -138,11 +140,11 @@ def _blocks(
     values = sample.panel.values
     slots = sample.panel.clock.slot_of_week(sample.panel.times)
     for start in range(0, len(steps), BLOCK_STEPS):
-        some = steps[start : start + BLOCK_STEPS]
-        block = values[some].astype(np.float64)
+        block_steps = steps[start : start + BLOCK_STEPS]
+        block = values[block_steps].astype(np.float64)
         lacking = np.nonzero(np.isnan(block))
-        block[lacking] = sample.usual[slots[some]][lacking]
-        block -= sample.base[slots[some]]
+        block[lacking] = sample.usual[slots[block_steps]][lacking]
+        block -= sample.base[slots[block_steps]]
         yield block
 
 

@@ -1,4 +1,4 @@
-"""From a panel to its dependency graph (section 2.2), or to one to compare it with."""
+"""Learning a dependency graph from a panel (section 2.2), or a graph to compare it with."""
 
 from typing import Any, NamedTuple
 
@@ -11,22 +11,26 @@ from forecaster.graph.alternatives import (
     complete,
     distance_kernel,
     invert,
-    own_only,
+    no_edges,
     random_edges,
 )
+from forecaster.graph.correlations import (
+    TrainingCorrelations,
+    correlate_training_steps,
+    describe_steps,
+)
 from forecaster.graph.covariance import BLOCK_STEPS
-from forecaster.graph.dependency import About, Beside, DependencyGraph, bare
+from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, bare
 from forecaster.graph.edges import (
-    Edges,
+    EdgeList,
     conditional_correlation,
-    keep_above,
+    edges_above,
     threshold_for_degree,
 )
-from forecaster.graph.evidence import Evidence, describe, gather
 from forecaster.graph.lasso import LassoResult, graphical_lasso
 from forecaster.graph.selection import (
-    Choice,
-    Tell,
+    MessageCallback,
+    SelectedPenalty,
     choose_by_ebic,
     choose_by_likelihood,
 )
@@ -40,14 +44,14 @@ _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 
 
 class Estimate(NamedTuple):
-    """What learning takes: numpy's arrays at their peak beside the panel, and one core's time."""
+    """The peak memory of learning besides the panel, and its time on one core."""
 
     memory_bytes: int
     seconds: float
 
 
-class Found(NamedTuple):
-    """Strengths of all pairs, before the threshold, and what is to be known of them."""
+class PairStrengths(NamedTuple):
+    """Strengths of all pairs before the threshold, with facts and notes about them."""
 
     strengths: Float64[np.ndarray, "N N"]
     facts: dict[str, Any]  # of About
@@ -55,9 +59,9 @@ class Found(NamedTuple):
 
 
 def estimate(locations: int, steps: int) -> Estimate:
-    """Return what learning a graph takes, from its size alone."""
-    N, some = locations, min(steps, BLOCK_STEPS)
-    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * some * N)  # solving; adding up the products
+    """Estimate the memory and time of learning a graph from its size."""
+    N, block = locations, min(steps, BLOCK_STEPS)
+    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solving; adding up the products
     seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
     return Estimate(max(8 * doubles, steps * N), seconds)  # one byte says whether each is missing
 
@@ -68,7 +72,7 @@ def learn_graph(
     config: GraphConfig = GraphConfig(),  # noqa: B008 (frozen)
     *,
     allow_unconverged: bool = False,
-    progress: Tell | None = None,
+    progress: MessageCallback | None = None,
 ) -> DependencyGraph:
     """Return the dependency graph of a panel's training steps; no other step is looked at.
 
@@ -76,39 +80,45 @@ def learn_graph(
         panel: values of all locations.
         splits: whose training ranges are learned from.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
-        allow_unconverged: take a solution whose duality gap is above the tolerance; it says so.
-        progress: told in words what is being done.
+        allow_unconverged: accept a solution with a duality gap above the tolerance.
+        progress: called with a message before each stage.
     """
     tell = progress or (lambda _: None)
     N = len(panel.locations)
     match config.kind:
         case "own":
-            return _graph(panel, config, own_only())
+            return _graph(panel, config, no_edges())
         case "complete":
             return _graph(panel, config, complete(N))
         case "random":
             edges = _random(panel, splits, config, allow_unconverged, tell)
             return _graph(panel, config, edges, degree=config.degree)
         case "distance":
-            return _threshold(panel, config, Found(distance_kernel(panel.locations), {}))
+            return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
-    evidence = gather(panel, train, config)
+    training = correlate_training_steps(panel, train, config)
     match config.kind:
         case "pearson":
-            found = Found(evidence.correlation, {})
+            pairs = PairStrengths(training.correlation, {})
         case "inverse":
-            found = _inverse(evidence)
+            pairs = _inverse(training)
         case _:
-            found = _lasso(evidence, config, allow_unconverged, tell)
-    facts = {**describe(evidence, train), **found.facts}
-    return _threshold(panel, config, Found(found.strengths, facts, evidence.notes + found.notes))
+            pairs = _lasso(training, config, allow_unconverged, tell)
+    facts = {**describe_steps(training, train), **pairs.facts}
+    return _threshold(
+        panel, config, PairStrengths(pairs.strengths, facts, training.notes + pairs.notes)
+    )
 
 
 def _random(
-    panel: Panel, splits: Splits, config: GraphConfig, allow_unconverged: bool, tell: Tell
-) -> Edges:
-    """Return as many edges as the wanted degree asks for, or else as the learned graph has."""
+    panel: Panel,
+    splits: Splits,
+    config: GraphConfig,
+    allow_unconverged: bool,
+    tell: MessageCallback,
+) -> EdgeList:
+    """Draw random edges: as many as the wanted degree needs, else as the learned graph has."""
     N, degree = len(panel.locations), config.degree
     if degree is None:
         like = config.model_copy(update={"kind": "lasso"})
@@ -118,7 +128,12 @@ def _random(
     return random_edges(N, round(degree * N / 2), np.random.default_rng(config.seed))
 
 
-def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tell: Tell) -> Found:
+def _lasso(
+    evidence: TrainingCorrelations,
+    config: GraphConfig,
+    allow_unconverged: bool,
+    tell: MessageCallback,
+) -> PairStrengths:
     """Return the conditional correlations of the graphical lasso (Eq. 3 and 4)."""
     choice = _choose(evidence, config, tell)
     result = choice.result
@@ -138,12 +153,12 @@ def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tel
         "gap_tolerance": config.gap_tolerance,
         "iterations": result.iterations,
         "converged": result.converged,
-        "beside": _beside(evidence, strengths, config),
+        "beside": _compare_with_inverse(evidence, strengths, config),
     }
-    return Found(strengths, facts, _solver_notes(choice))
+    return PairStrengths(strengths, facts, _solver_notes(choice))
 
 
-def _solver_notes(choice: Choice) -> tuple[str, ...]:
+def _solver_notes(choice: SelectedPenalty) -> tuple[str, ...]:
     notes = [f"solver, locations by number from 0: {note}" for note in choice.result.notes]
     last = choice.path[-1] if choice.path else None
     if last and choice.penalty == last.penalty:
@@ -153,7 +168,9 @@ def _solver_notes(choice: Choice) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _choose(evidence: Evidence, config: GraphConfig, tell: Tell) -> Choice:
+def _choose(
+    evidence: TrainingCorrelations, config: GraphConfig, tell: MessageCallback
+) -> SelectedPenalty:
     """Return the penalty of the recipe, or the best one, with its solution for all steps."""
     correlation = evidence.correlation
 
@@ -169,62 +186,64 @@ def _choose(evidence: Evidence, config: GraphConfig, tell: Tell) -> Choice:
         )
 
     if config.penalty is not None:
-        return Choice(config.penalty, solve(config.penalty), ())
+        return SelectedPenalty(config.penalty, solve(config.penalty), ())
     if config.choose == "ebic":
         return choose_by_ebic(correlation, len(evidence.sample.steps), config, tell)
     fit, held_out = evidence.parts
     chosen = choose_by_likelihood(fit, held_out, config, tell)
-    return Choice(chosen.penalty, solve(chosen.penalty, chosen.result), chosen.path)
+    return SelectedPenalty(chosen.penalty, solve(chosen.penalty, chosen.result), chosen.path)
 
 
-def _inverse(evidence: Evidence) -> Found:
+def _inverse(evidence: TrainingCorrelations) -> PairStrengths:
     precision, reason = invert(evidence.correlation)
     if precision is None:
         size = f"{count_of(len(evidence.correlation), 'location')}"
         steps = count_of(len(evidence.sample.steps), "step")
         raise DataError(f"graph: {reason} ({size}, {steps}); use the graphical lasso")
-    return Found(conditional_correlation(precision), {})
+    return PairStrengths(conditional_correlation(precision), {})
 
 
-def _beside(
-    evidence: Evidence, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
-) -> Beside:
-    """Return how the thresholded inverse compares with the lasso, cut by the same rule."""
+def _compare_with_inverse(
+    evidence: TrainingCorrelations, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
+) -> InverseComparison:
+    """Compare the lasso with the inverse covariance, thresholded in the same way."""
     precision, reason = invert(evidence.correlation)
     if precision is None:
-        return Beside(edges=None, average_degree=None, overlap=None, note=reason)
+        return InverseComparison(edges=None, average_degree=None, overlap=None, note=reason)
     panel, inverse = evidence.sample.panel, conditional_correlation(precision)
-    own = _threshold(panel, config, Found(strengths, {}))
-    other = _threshold(panel, config, Found(inverse, {}))
-    return Beside(
-        edges=len(other), average_degree=other.average_degree, overlap=own.overlap(other)
+    lasso_graph = _threshold(panel, config, PairStrengths(strengths, {}))
+    inverse_graph = _threshold(panel, config, PairStrengths(inverse, {}))
+    return InverseComparison(
+        edges=len(inverse_graph),
+        average_degree=inverse_graph.average_degree,
+        overlap=lasso_graph.overlap(inverse_graph),
     )
 
 
-def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGraph:
+def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> DependencyGraph:
     """Return the graph of the pairs above the threshold, given or by the wanted degree."""
     threshold = config.threshold
     if threshold is None:
-        threshold = threshold_for_degree(found.strengths, config.degree or 0.0)
-    edges = keep_above(found.strengths, threshold)
-    N = len(found.strengths)
-    notes = found.notes
+        threshold = threshold_for_degree(pairs.strengths, config.degree or 0.0)
+    edges = edges_above(pairs.strengths, threshold)
+    N = len(pairs.strengths)
+    notes = pairs.notes
     if N > 1 and len(edges.pairs) in (0, N * (N - 1) // 2):
-        left = "no edge" if not len(edges.pairs) else "every edge"
+        remaining = "no edge" if not len(edges.pairs) else "every edge"
         degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
-        notes += (f"threshold {threshold:g} leaves {left}: {degree}",)
+        notes += (f"threshold {threshold:g} leaves {remaining}: {degree}",)
     if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
         most = 2 * len(edges.pairs) / N
         notes += (f"average degree {config.degree:g} was asked for, {most:.3g} is all there is",)
-    steps = found.facts.get("steps")
+    steps = pairs.facts.get("steps")
     if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (
             f"threshold {threshold:g} is below 3/√M = {noise:.3g}: weak edges may be chance",
         )
-    facts = {**found.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
+    facts = {**pairs.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
     return _graph(panel, config, edges, **facts)
 
 
-def _graph(panel: Panel, config: GraphConfig, edges: Edges, **facts: Any) -> DependencyGraph:
+def _graph(panel: Panel, config: GraphConfig, edges: EdgeList, **facts: Any) -> DependencyGraph:
     about = About(kind=config.kind, panel=panel.digest, **facts)
     return DependencyGraph(bare(panel.locations), edges.pairs, edges.strengths, about)

@@ -21,7 +21,7 @@ from forecaster.pipeline.experiment import PANEL, Study
 from forecaster.pipeline.train import Say
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
-from forecaster.report.doctor import Checkup, examine
+from forecaster.report.doctor.checkup import Checkup, examine
 from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import describe_edges
