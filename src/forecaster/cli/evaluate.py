@@ -9,21 +9,18 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from forecaster.choices import GraphKind, PositionKind, Weather
+from forecaster.choices import GraphKind, Weather
 from forecaster.cli import terminal
 from forecaster.cli.options import (
     Json,
     PanelFolder,
     RecipeData,
     Settings,
-    read_choices,
     read_days,
     read_integers,
-    read_numbers,
     split_commas,
     with_settings,
 )
-from forecaster.cli.train import print_departures
 from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:

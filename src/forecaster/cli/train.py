@@ -52,7 +52,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
     terminal.MODE.quiet |= not is_first_process()
     rules = with_settings(read_recipe(recipe), settings or [])
-    tell_departures(model, rules)
+    print_departures(model, rules)
     ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
