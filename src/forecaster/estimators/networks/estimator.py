@@ -56,7 +56,7 @@ class LoadedNetwork:
         self, question: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the same with the network's quantiles."""
-        forecast, quantiles = self.network.spread_out(*self.inputs(question))
+        forecast, quantiles = self.network(*self.inputs(question))
         undo = self.scaler.values.undo
         return (
             undo(forecast.permute(1, 2, 0).cpu().numpy()),
@@ -145,7 +145,7 @@ class NetworkEstimator(Estimator):
             task,
             folder=lesson.folder,
             identity=_identity(lesson, recipe, known),
-            watch=lesson.watch,
+            on_progress=lesson.watch,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
@@ -232,7 +232,7 @@ def _describe(outcome: TrainingResult) -> dict[str, Any]:
     """Return how training went; without its seconds, which no second training would repeat."""
     records = [asdict(record) for record in outcome.records]
     epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]
-    return {"why": outcome.why, "epochs": epochs}
+    return {"why": outcome.stop_reason, "epochs": epochs}
 
 
 def _load(network: Network, weights: Arrays) -> None:
