@@ -165,7 +165,9 @@ def test_P3_nothing_before_the_test_depends_on_test_hours(
     values = panel.values.copy()
     values[held_out] = values[held_out][::-1] * 3 + 1
     replace(panel, values=values).save(tmp_path / "changed")
-    other = Experiment(tmp_path / "other", tmp_path / "changed", recipe, experiment.weathers)
+    other = Experiment(
+        tmp_path / "other", tmp_path / "changed", recipe, experiment.requested_weathers
+    )
     options = {str(n): {"model": {"per_location": n}} for n in (2, 4)}
     specs = [
         ModelSpec("Ridge", "Ridge", recipe),
@@ -192,7 +194,7 @@ def test_other_days_are_tested_without_training_again(
     first = evaluate(experiment, *specs)
     days = (("2021-04-08", "2021-04-09"),)
     other = Experiment(
-        experiment.folder, experiment.panel_folder, recipe, experiment.weathers, days
+        experiment.folder, experiment.panel_folder, recipe, experiment.requested_weathers, days
     )
     said: list[str] = []
     found = evaluate_models(specs, other, 1, said.append)

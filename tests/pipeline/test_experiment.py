@@ -24,7 +24,7 @@ def test_the_windows_are_the_test_windows_of_the_recipe(
 ) -> None:
     expected = cut_windows(experiment.panel, experiment.splits, recipe.lags).test
     assert np.array_equal(experiment.origins, expected)
-    assert experiment.usable_weathers == ["observed", "persist"]
+    assert experiment.weathers == ["observed", "persist"]
 
 
 def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(

@@ -105,7 +105,7 @@ def test_a_cell_killed_between_training_and_test_is_only_tested(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as broken:
-        broken.setattr(trials, "assess", die)
+        broken.setattr(trials, "backtest", die)
         with pytest.raises(KeyboardInterrupt):
             run_trial(trial, experiment, quiet)
     assert trials.run_hash(trial, experiment) is not None
@@ -148,7 +148,9 @@ def test_a_run_of_another_panel_is_never_taken(
 ) -> None:
     trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
     small_city(seed=1).save(tmp_path / "other")
-    other = Experiment(experiment.folder, tmp_path / "other", recipe, experiment.weathers)
+    other = Experiment(
+        experiment.folder, tmp_path / "other", recipe, experiment.requested_weathers
+    )
     run_trial(replace(trial), other, quiet)  # into the folder that is meant for the first
     assert load_result(trial, experiment) is None
     with pytest.raises(ArtifactError, match="a run of another panel"):

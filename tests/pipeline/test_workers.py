@@ -53,7 +53,7 @@ def test_an_interruption_is_not_a_failure(
     def stop(*_: object) -> None:
         raise StoppedError("interrupted by SIGTERM")
 
-    monkeypatch.setattr(workers, "run_cell", stop)
+    monkeypatch.setattr(workers, "run_trial", stop)
     with pytest.raises(StoppedError):
         run_trials(
             [make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)], experiment, 1, quiet
@@ -66,7 +66,7 @@ def test_any_error_is_told_and_the_others_go_on(
     trials = [
         make_trial(experiment, ModelSpec(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")
     ]
-    monkeypatch.setattr(workers, "run_cell", lambda *_: 1 / 0)
+    monkeypatch.setattr(workers, "run_trial", lambda *_: 1 / 0)
     failures = run_trials(trials, experiment, 1, quiet)
     assert list(failures.values()) == ["ZeroDivisionError: division by zero"] * 2
 
@@ -82,7 +82,9 @@ def test_processes_give_what_one_process_gives(
     )
     assert "a distance graph needs lat and lon" in failures.pop(bad.folder)
     assert not failures
-    alone = Experiment(tmp_path / "alone", experiment.panel_folder, recipe, experiment.weathers)
+    alone = Experiment(
+        tmp_path / "alone", experiment.panel_folder, recipe, experiment.requested_weathers
+    )
     run_trials([make_trial(alone, e, 0) for e in specs], alone, 1, quiet)
     for spec in specs:
         one, other = (load_result(make_trial(s, spec, 0), s) for s in (experiment, alone))

@@ -9,18 +9,21 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args
 
 import typer
 
-from forecaster.choices import GraphKind, Weather
+from forecaster.choices import GraphKind, PositionKind, Weather
 from forecaster.cli import terminal
 from forecaster.cli.options import (
     Json,
     PanelFolder,
     RecipeData,
     Settings,
+    read_choices,
     read_days,
     read_integers,
+    read_numbers,
     split_commas,
     with_settings,
 )
+from forecaster.cli.train import print_departures
 from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
@@ -90,26 +93,21 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Compare models on the same test windows; stopped, the same command goes on."""
-    from forecaster.choices import GraphKind, PositionKind
+    """Compare models on the same test windows. The same command resumes an interrupted one."""
     from forecaster.evaluation.model_specs import Ablations, LagSubset, TuningOptions, list_models
     from forecaster.recipe import read_recipe
 
-    rules = with_settings(
-        read_recipe(recipe), [*(settings or []), *_asked(models, seeds, weather, widths)]
-    )
+    overrides = _evaluation_settings(models, seeds, weather, widths)
+    recipe = with_settings(read_recipe(recipe_file), [*(settings or []), *overrides])
     entries = list_models(
-        rules,
-        rules.evaluation.models,
-        tuning=TuningOptions(
-            thresholds=[_number(text, "--threshold") for text in _words(threshold)],
-            tune=tune,
-        ),
+        recipe,
+        recipe.evaluation.models,
+        tuning=TuningOptions(thresholds=read_numbers(threshold, "--threshold"), tune=tune),
         ablations=Ablations(
-            graph=_known(graph, get_args(GraphKind), "--graph"),
-            lags=_known(lags, get_args(LagSubset), "--lags"),
-            neurons=_whole(neurons, "--neurons"),
-            positions=_known(positions, get_args(PositionKind), "--positions"),
+            graph=read_choices(graph, get_args(GraphKind), "--graph"),
+            lags=read_choices(lags, get_args(LagSubset), "--lags"),
+            neurons=read_integers(neurons, "--neurons"),
+            positions=read_choices(positions, get_args(PositionKind), "--positions"),
         ),
     )
     options = {"models": models, "weather": weather, "widths": widths, "threshold": threshold}
@@ -141,7 +139,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
-    """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
+    """Run all steps: panel, graph, training, comparison, report. Finished steps are skipped."""
     from forecaster.evaluation.model_specs import list_models
     from forecaster.recipe import read_recipe
 
@@ -153,16 +151,15 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
         recipe, data = read_recipe(source), data or source.parent
     recipe = with_settings(recipe, settings or [])
     if is_table:
-        terminal.say(f"the recipe guessed for {what}:\n\n{_short(rules)}")
-    place = out or Path(what.stem)
-    _compare(
-        rules,
-        list_models(rules, rules.evaluation.models),
-        place,
-        _Place(None if is_table else what, data, None, jobs),
-        as_json,
-    )
-    _report(place)
+        terminal.say(f"the recipe guessed for {source}:\n\n{_to_toml(recipe)}")
+    folder = out or Path(source.stem)
+    entries = list_models(recipe, recipe.evaluation.models)
+    inputs = _Inputs(None if is_table else source, data, None, jobs)
+    _compare(recipe, entries, folder, inputs, as_json)
+    try:
+        terminal.say(f"report: {write_report(folder)}")
+    except ConfigError as missing_extra:
+        terminal.say(f"no report: {missing_extra}")
 
 
 def report(
@@ -216,9 +213,9 @@ class _Inputs:
 
 
 def _compare(
-    rules: "Recipe", entries: "Sequence[ModelSpec]", out: Path, place: _Place, as_json: bool
+    recipe: "Recipe", entries: "Sequence[ModelSpec]", out: Path, inputs: _Inputs, as_json: bool
 ) -> None:
-    """Run every cell, and print the table."""
+    """Train and test all models, and print the table."""
     from forecaster.pipeline.evaluate import evaluate_models, table_paths
     from forecaster.pipeline.experiment import Experiment, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
@@ -226,17 +223,17 @@ def _compare(
     _check_output(out, inputs.recipe_file, recipe)
     for entry in entries:
         if entry.of is None:
-            tell_departures(entry.name, entry.recipe)
-    with terminal.training() as (say, watch):
-        folder = place.panel or make_panel(out, rules, place.data, say)
-        if not _is_same(place.recipe, out / RECIPE):
-            # As it was given: a row of another preset fills in what is left out.
-            replace_file(out / RECIPE, bytes_writer(_short(rules).encode()))
-        study = Experiment(out, folder, rules, rules.evaluation.weather, place.tested)
-        words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", folder]
-        again = shlex.join([*map(str, words), *place.options])
-        replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{again}\n".encode()))
-        comparison = evaluate_models(entries, study, place.jobs, say, watch)
+            print_departures(entry.name, entry.recipe)
+    with terminal.training() as (say, on_progress):
+        panel = inputs.panel or make_panel(out, recipe, inputs.data, say)
+        if not _is_same_file(inputs.recipe_file, out / RECIPE):
+            # Only the values that were set: entries with another preset fill in the others.
+            replace_file(out / RECIPE, bytes_writer(_to_toml(recipe).encode()))
+        study = Experiment(out, panel, recipe, recipe.evaluation.weather, inputs.test_days)
+        words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", panel]
+        command = shlex.join([*map(str, words), *inputs.options])
+        replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{command}\n".encode()))
+        comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
@@ -250,8 +247,8 @@ def _compare(
         )
 
 
-def _refuse_short(study: "Experiment") -> None:
-    """Blame the data, where it was too short for every model."""
+def _check_length(study: "Experiment") -> None:
+    """Raise a data error where the panel is too short for every model."""
     from forecaster.estimators.intervals.calibration import refuse_few
     from forecaster.splits import cut_windows
 

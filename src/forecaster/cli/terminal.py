@@ -171,7 +171,7 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
 
 
 def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> None:
-    """Print RMSE and MAPE of each model, average and per step, beside the floor."""
+    """Print RMSE and MAPE of each model, average and per step, with the lower bound."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table

@@ -51,8 +51,8 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.training.distributed import is_first_process
 
     terminal.MODE.quiet |= not is_first_process()
-    rules = with_settings(read_recipe(recipe), settings or [])
-    print_departures(model, rules)
+    recipe = with_settings(read_recipe(recipe_file), settings or [])
+    print_departures(model, recipe)
     ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
@@ -65,11 +65,11 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         trained = train_run(model, recipe, out, ground, say, on_progress)
     if not is_first_process():
         return
-    known = _describe(trained.estimator, out)
+    summary = _summarise(trained.estimator, out)
     if trained.was_finished:
-        terminal.say(f"{out}: trained already; nothing is left to do")
+        terminal.say(f"{out}: already trained; nothing to do")
     if not trained.was_finished or not (out / CURVES).exists():
-        _write_curves(known["epochs"], out / CURVES)
+        _write_curves(summary["epochs"], out / CURVES)
     if as_json:
         print(json.dumps(summary))
     else:

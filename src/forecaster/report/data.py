@@ -148,7 +148,7 @@ def _open_panel(folder: Path, given: Path | None) -> Panel:
 
 def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResult:
     """Return a row of the table with what its runs did."""
-    results: dict[int, BacktestResult] = {}
+    found: dict[int, BacktestResult] = {}
     for seed, place in record["runs"].items():
         run = read_manifest(folder / place, kind="run", reads=RUN_FORMAT).digest
         tested = load_backtest(folder / place / f"{TEST}{suffix}", run)
@@ -156,11 +156,11 @@ def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResu
             message = f"{folder / place}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
         errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        results[int(seed)] = replace(tested, errors=errors)
+        found[int(seed)] = replace(tested, errors=errors)
     return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),
-        results=results,
+        results=found,
         failures=dict(record["failures"]),
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],
