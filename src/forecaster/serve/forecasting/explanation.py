@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from forecaster.estimators.asking import fill_of
+from forecaster.estimators.forecast_inputs import fill_of
 from forecaster.estimators.match import match
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel

@@ -7,8 +7,8 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import Weather
-from forecaster.estimators.asking import find_places
 from forecaster.estimators.forecast_inputs import refuse_missing
+from forecaster.estimators.match import location_order
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Overlay
 from forecaster.serve.forecasting.forecast import (
@@ -102,9 +102,9 @@ def _predict(
     model: Model, part: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]:
     """Return the forecast from the first origin, with quantiles as they were calibrated."""
-    answers = model.estimator.answers(part, weather)
-    base, calibration = answers.base(origins), answers.calibration
-    here = base.at(find_places(answers.panel, part))
+    predictor = model.estimator.predictor(part, weather)
+    base, calibration = predictor.base(origins), predictor.calibration
+    here = base.at(location_order(predictor.panel.locations.ids, part))
     return here.forecast[0], calibration.correct(here, calibration.corrections)[0]
 
 
