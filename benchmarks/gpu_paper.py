@@ -14,14 +14,14 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import GraphConfig, LagConfig, ModelConfig, TrainingConfig
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.forecaster import build_forecaster
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.splits import SPLITS, Splits, assign_splits, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.training.loop import train
-from forecaster.training.progress import Moment, Outcome
-from forecaster.training.task import Task
+from forecaster.training.progress import ProgressUpdate, TrainingResult
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import fit_scaler
 
@@ -63,7 +63,9 @@ def measure_paper(*, quick: bool) -> Found:
     ]
 
 
-def _task(city: City, splits: Splits, pairs: np.ndarray, epochs: int) -> tuple[Task, np.ndarray]:
+def _task(
+    city: City, splits: Splits, pairs: np.ndarray, epochs: int
+) -> tuple[TrainingTask, np.ndarray]:
     """Return what is to be learned, and the origins to test on."""
     panel, lags, N = city.panel, LagConfig(), len(city.locations)
     windows = cut_windows(panel, splits, lags)
@@ -72,7 +74,7 @@ def _task(city: City, splits: Splits, pairs: np.ndarray, epochs: int) -> tuple[T
     inputs = NeuronLayout(N, 1, len(panel.covariates.names) + len(CALENDAR_COLUMNS))
     pattern, generator = BlockPattern.from_pairs(N, pairs), torch.Generator().manual_seed(0)
     network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
-    task = Task(
+    task = TrainingTask(
         network=network.to(CUDA),
         batches=Batches(panel, scaler, fit_fill(panel, known), lags, str(CUDA)),
         scale=scaler.values,
@@ -84,12 +86,14 @@ def _task(city: City, splits: Splits, pairs: np.ndarray, epochs: int) -> tuple[T
     return task, windows.test
 
 
-def _tell(moment: Moment) -> None:
+def _tell(moment: ProgressUpdate) -> None:
     if moment.message:
         print(moment.message, flush=True)
 
 
-def _describe(seconds: list[float], task: Task, outcome: Outcome, peak: float) -> list[str]:
+def _describe(
+    seconds: list[float], task: TrainingTask, outcome: TrainingResult, peak: float
+) -> list[str]:
     names = "city generated", "graph learned", "task prepared", "trained"
     notes = [f"{name}: {taken:.1f} s" for name, taken in zip(names, seconds, strict=True)]
     epochs = [record.seconds for record in outcome.records]
@@ -105,7 +109,7 @@ def _describe(seconds: list[float], task: Task, outcome: Outcome, peak: float) -
     return [*notes, f"floor of an epoch's steps: {floor:.2f} s, {floor / typical:.0%} of it"]
 
 
-def _judge(city: City, task: Task, test: np.ndarray) -> tuple[list[str], float]:
+def _judge(city: City, task: TrainingTask, test: np.ndarray) -> tuple[list[str], float]:
     """Return the test error as a multiple of the floor, and how long an answer takes."""
     squares, K = torch.zeros((), dtype=torch.float64, device=CUDA), task.network.K
     with torch.inference_mode():
@@ -121,7 +125,7 @@ def _judge(city: City, task: Task, test: np.ndarray) -> tuple[list[str], float]:
     return [f"test RMSE {rmse:.4f}, floor {floor:.4f}", latency], rmse / floor
 
 
-def _wait(task: Task, origin: np.ndarray) -> float:
+def _wait(task: TrainingTask, origin: np.ndarray) -> float:
     begin = time.perf_counter()
     task.roll_out(task.batches.cut(origin)).cpu()
     return time.perf_counter() - begin

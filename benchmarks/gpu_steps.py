@@ -15,22 +15,22 @@ from benchmarks.gpu_clock import free_memory, peak_gib
 from benchmarks.gpu_linear import Found, random_pattern
 from benchmarks.measure import Result, at_least, at_most
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
+from forecaster.choices import Precision
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, MixerConfig, ModelConfig, Precision, TrainingConfig
+from forecaster.config import LagConfig, MixerConfig, ModelConfig, TrainingConfig
 from forecaster.kernels import norm, product
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
-from forecaster.models.level import Level
-from forecaster.models.mixer import Ground, Mixer
+from forecaster.models.mixer import Mixer, MixerPrerequisites
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import SeasonalProfile
+from forecaster.models.transformer import build_dense_transformer, build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.recipe import PRESETS
-from forecaster.training.determinism import reproducible
-from forecaster.training.distributed import Team
-from forecaster.training.learner import Learner
-from forecaster.training.recording import Recorder
-from forecaster.training.task import Task
+from forecaster.training.cuda_graphs import Recorder
+from forecaster.training.distributed import ProcessGroup
+from forecaster.training.loop import Trainer
+from forecaster.training.reproducibility import reproducible
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.profile import fit_profile
 from forecaster.windows.scaling import fit_scaler
@@ -156,7 +156,7 @@ def measure(locations: int, kind: str, precision: Precision, *, matmul: str = "h
     return Cost(statistics.median(seconds[1:]), peak_gib(), edges, weights)
 
 
-def _time_steps(learner: Learner, task: Task, steps: int) -> float:
+def _time_steps(learner: Trainer, task: TrainingTask, steps: int) -> float:
     """Return the seconds of a step among several; the host runs ahead, as in training."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
@@ -177,14 +177,14 @@ def plain_torch() -> Iterator[None]:
         yield
 
 
-def _begin(locations: int, kind: str, precision: Precision) -> tuple[Task, Learner]:
+def _begin(locations: int, kind: str, precision: Precision) -> tuple[TrainingTask, Trainer]:
     task = make_task(locations, kind, precision)
-    learner = Learner(task, Team(task.device), print)
+    learner = Trainer(task, ProcessGroup(task.device), print)
     learner.begin(None, 0)
     return task, learner
 
 
-def make_task(locations: int, kind: str, precision: Precision) -> Task:
+def make_task(locations: int, kind: str, precision: Precision) -> TrainingTask:
     """Return a task on the GPU: random counts, the paper's lags and sizes."""
     panel, lags = random_rides(locations), LagConfig()
     known = np.ones(HOURS, dtype=bool)
@@ -193,18 +193,18 @@ def make_task(locations: int, kind: str, precision: Precision) -> Task:
     changes: dict[str, Any] = {"epochs": 2, "precision": precision}
     network: Network
     if kind == "dense":
-        network = build_dense(ModelConfig(), lags, inputs, generator)
+        network = build_dense_transformer(ModelConfig(), lags, inputs, generator)
     elif kind == "sparse":
         pattern = random_pattern(locations)
         network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
     else:
         changes = {**PRESETS["best"]["training"], **changes}
         parts = fit_profile(panel, known), scaler.values.mean, scaler.values.deviation
-        level = Level(*map(torch.from_numpy, parts), counts=True)
-        ground = Ground(level, random_pattern(locations))
+        level = SeasonalProfile(*map(torch.from_numpy, parts), counts=True)
+        ground = MixerPrerequisites(level, random_pattern(locations))
         network = Mixer(MixerConfig(), lags, inputs, ground, generator)
     origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, 64 * STEPS)
-    return Task(
+    return TrainingTask(
         network.to(CUDA),
         Batches(panel, scaler, fill, lags, str(CUDA)),
         scaler.values,

@@ -24,11 +24,11 @@ import pyarrow as pa  # noqa: E402
 import pyarrow.parquet as pq  # noqa: E402
 
 from forecaster.config import PanelConfig, TripsConfig  # noqa: E402
-from forecaster.ingest.engine import open_engine  # noqa: E402
-from forecaster.ingest.files import Covered, Input, parse_span  # noqa: E402
-from forecaster.ingest.ground import Cells  # noqa: E402
-from forecaster.ingest.locations import select_hot  # noqa: E402
-from forecaster.ingest.trips import Trips, ingest_trips  # noqa: E402
+from forecaster.ingest.demand.engine import open_engine  # noqa: E402
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips  # noqa: E402
+from forecaster.ingest.files import InputFile, TimeSpan, parse_span  # noqa: E402
+from forecaster.ingest.hot_locations.cells import Cells  # noqa: E402
+from forecaster.ingest.hot_locations.selection import select_hot  # noqa: E402
 from forecaster.panel.parts import Locations  # noqa: E402
 
 CELLS_SQL = """
@@ -88,10 +88,10 @@ def main() -> None:
 
 def ours(path: Path, places: Locations) -> None:
     """Ingest; hashing of the input is left out, as it is measured apart."""
-    covered: Covered = parse_span(SPAN)
+    covered: TimeSpan = parse_span(SPAN)
     panel = PanelConfig(timezone="America/New_York", nonexistent="null")
-    item, engine = Input(path, "", covered), open_engine("duckdb", 2)
-    ingest_trips(Trips([item], places, panel, TripsConfig(min_demand=10.0), engine))
+    item, engine = InputFile(path, "", covered), open_engine("duckdb", 2)
+    ingest_trips(TripIngest([item], places, panel, TripsConfig(min_demand=10.0), engine))
 
 
 def bare(path: Path, places: Locations) -> None:

@@ -8,8 +8,8 @@ OPTIONS = read_options(__doc__, threads=1)
 
 import numpy as np  # noqa: E402 (after the number of threads is set)
 
-from forecaster.ingest.ground import BLOCK, Cells  # noqa: E402
-from forecaster.ingest.locations import select_hot  # noqa: E402
+from forecaster.ingest.hot_locations.cells import BLOCK, Cells  # noqa: E402
+from forecaster.ingest.hot_locations.selection import select_hot  # noqa: E402
 from forecaster.panel.parts import Locations  # noqa: E402
 
 GOAL_SECONDS = 60.0

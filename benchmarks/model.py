@@ -12,10 +12,12 @@ from torch.profiler import profile  # noqa: E402
 
 from forecaster.config import LagConfig, ModelConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.dense import build_dense  # noqa: E402
-from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout, State  # noqa: E402
-from forecaster.models.transformer import Transformer  # noqa: E402
+from forecaster.models.transformer import (  # noqa: E402
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
 
 LOCATIONS, COVARIATES, BATCH = 996, 39, 64
 SMALL = 249  # locations of the dense Transformer that --quick has time for
@@ -48,14 +50,14 @@ def main() -> None:
     report(OPTIONS, notes, [replace(goal, goal=None, met=None) if OPTIONS.quick else goal])
 
 
-def _forecast_note(model: Transformer) -> str:
+def _forecast_note(model: TransformerNetwork) -> str:
     history, ahead, _ = _windows(LOCATIONS, 1)
     with torch.no_grad():
         seconds = medians({"forecast": lambda: model.roll_out(history, ahead)}, 50)
     return _line("three hours of all locations from one origin", seconds["forecast"])
 
 
-def _step_notes(model: Transformer) -> list[str]:
+def _step_notes(model: TransformerNetwork) -> list[str]:
     """Return the time of a training step, at once and in parts, and the shares of the latter."""
     windows = _windows(LOCATIONS, BATCH)
     jobs = {
@@ -81,7 +83,7 @@ def _line(name: str, seconds: float) -> str:
     return f"{name:50} {seconds * 1e3:10,.1f} ms"
 
 
-def _train(model: Transformer, windows: Windows, size: int) -> None:
+def _train(model: TransformerNetwork, windows: Windows, size: int) -> None:
     """Sum up the gradients of all windows, so many at a time."""
     model.zero_grad(set_to_none=True)
     history, ahead, truth = windows
@@ -93,16 +95,16 @@ def _train(model: Transformer, windows: Windows, size: int) -> None:
         model(past, coming, truth[:, rows]).square().sum().backward()
 
 
-def _forecaster(N: int) -> Transformer:
+def _forecaster(N: int) -> TransformerNetwork:
     """Return the paper's Forecaster of a random graph of its average degree."""
     pairs = np.random.default_rng(0).integers(0, N, (round(N * DEGREE / 2), 2))
     pattern, generator = BlockPattern.from_pairs(N, pairs), torch.Generator().manual_seed(0)
     return build_forecaster(CONFIG, LAGS, NeuronLayout(N, 1, COVARIATES), pattern, generator)
 
 
-def _dense(N: int) -> Transformer:
+def _dense(N: int) -> TransformerNetwork:
     generator = torch.Generator().manual_seed(0)
-    return build_dense(CONFIG, LAGS, NeuronLayout(N, 1, COVARIATES), generator)
+    return build_dense_transformer(CONFIG, LAGS, NeuronLayout(N, 1, COVARIATES), generator)
 
 
 def _windows(N: int, B: int) -> Windows:
@@ -116,7 +118,7 @@ def _windows(N: int, B: int) -> Windows:
     return history, State(draw(N, 0, B, K), ahead), draw(N, B, K - 1)
 
 
-def _count(model: Transformer) -> int:
+def _count(model: TransformerNetwork) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 

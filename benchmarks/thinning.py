@@ -12,7 +12,7 @@ from unittest.mock import patch
 import numpy as np
 
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.models import level
+from forecaster.models import seasonal
 from forecaster.panel.panel import Panel
 from forecaster.recipe import change, read_recipe
 from forecaster.splits import Splits, cut_windows
@@ -36,7 +36,7 @@ def main() -> None:
     origins = cut_windows(panel, splits, recipe.lags).validation[::EVERY]
     steps = origins[:, None] + np.arange(1, recipe.lags.horizon + 1)
     for bound in BOUNDS:
-        with patch.object(level, "FAR", bound):
+        with patch.object(seasonal, "FAR", bound):
             model = Forecaster(recipe=recipe).fit(panel, splits)
             for share in SHARES:
                 thinned = thin(panel, share)

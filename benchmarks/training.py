@@ -21,15 +21,13 @@ import torch  # noqa: E402
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides  # noqa: E402
 from forecaster.config import LagConfig, ModelConfig, TrainingConfig  # noqa: E402
 from forecaster.kernels.pattern import BlockPattern  # noqa: E402
-from forecaster.models.dense import build_dense  # noqa: E402
-from forecaster.models.forecaster import build_forecaster  # noqa: E402
 from forecaster.models.neurons import NeuronLayout  # noqa: E402
+from forecaster.models.transformer import build_dense_transformer, build_forecaster  # noqa: E402
 from forecaster.panel.fill import fit_fill  # noqa: E402
-from forecaster.training.distributed import Team  # noqa: E402
-from forecaster.training.learner import Learner  # noqa: E402
-from forecaster.training.loop import train  # noqa: E402
+from forecaster.training.distributed import ProcessGroup  # noqa: E402
+from forecaster.training.loop import Trainer, train  # noqa: E402
 from forecaster.training.loss import count_terms, join_terms, sum_errors  # noqa: E402
-from forecaster.training.task import Task  # noqa: E402
+from forecaster.training.task import TrainingTask  # noqa: E402
 from forecaster.windows.batches import Batches  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 
@@ -117,7 +115,7 @@ def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, floa
     """Return the median seconds of a step, the peak memory in GiB and the number of weights."""
     torch.set_num_threads(THREADS)
     task = _task(locations, kind, steps)
-    learner = Learner(task, Team(task.device), print)
+    learner = Trainer(task, ProcessGroup(task.device), print)
     learner.begin(None, 0)
     seconds = []
     for step in range(steps):
@@ -130,7 +128,7 @@ def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, floa
     return statistics.median(seconds[1:]), gib, weights
 
 
-def _task(locations: int, kind: str, steps: int) -> Task:
+def _task(locations: int, kind: str, steps: int) -> TrainingTask:
     """Return a task of the paper's network, of which one epoch has so many steps."""
     panel, lags, generator = random_rides(locations), LagConfig(), torch.Generator().manual_seed(0)
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
@@ -142,10 +140,12 @@ def _task(locations: int, kind: str, steps: int) -> Task:
         pattern = BlockPattern.from_pairs(locations, pairs)
         network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
     else:
-        network = build_dense(ModelConfig(), lags, inputs, generator)
+        network = build_dense_transformer(ModelConfig(), lags, inputs, generator)
     origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, steps * config.batch)
     batches = Batches(panel, scaler, fill, lags)
-    return Task(network, batches, scaler.values, origins, origins[:64], config, mape_cut=10.0)
+    return TrainingTask(
+        network, batches, scaler.values, origins, origins[:64], config, mape_cut=10.0
+    )
 
 
 if __name__ == "__main__":

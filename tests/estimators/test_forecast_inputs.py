@@ -24,7 +24,6 @@ from forecaster.estimators.forecast_inputs import (
     prepare_inputs,
     refuse_missing,
     refuse_unknown_future,
-    select_covariates,
     tell_missing,
     with_changes,
     with_weather,
@@ -269,7 +268,7 @@ def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
     assert np.array_equal(
         chosen.local_covariates.values, panel.local_covariates.values[:, :, [7, 2]]
     )
-    rain = select_covariates(panel, ("rain",), ())
+    rain = panel.select_covariates(("rain",), ())
     assert rain.local_covariates.names == ()
     assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])
 

@@ -37,21 +37,6 @@ def panel(make_panel: MakePanel) -> Panel:
     )
 
 
-def test_nothing_is_known_of_a_hidden_step(panel: Panel) -> None:
-    hidden = np.zeros(HOURS, dtype=bool)
-    hidden[[7, 500]] = True
-    blind = hide_steps(panel, hidden)
-    for known, seen in (
-        (panel.values, blind.values),
-        (panel.covariates.values[:HOURS], blind.covariates.values[:HOURS]),
-        (panel.local_covariates.values[0, :HOURS], blind.local_covariates.values[0, :HOURS]),
-    ):
-        assert np.isnan(seen[hidden]).all()
-        assert np.array_equal(seen[~hidden], known[~hidden])
-    assert np.isfinite(panel.values).all()  # the caller's panel is as it was
-    assert np.array_equal(blind.covariates.values[HOURS:], panel.covariates.values[HOURS:])
-
-
 @pytest.mark.parametrize("late", [True, False])
 def test_training_data_holds_no_test_value_and_no_test_window(
     panel: Panel, splits: Splits, late: bool

@@ -2,7 +2,7 @@ import math
 
 import pytest
 
-from forecaster.evaluation.paired import Difference, Interval
+from forecaster.evaluation.bootstrap import Difference, Interval
 from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure
 
 

@@ -17,7 +17,7 @@ from jaxtyping import Float64, Int64
 from forecaster.clock.zone import Times
 from forecaster.panel.panel import Panel
 from forecaster.synthetic.city import make_city
-from forecaster.synthetic.places import KM_PER_DEGREE
+from forecaster.synthetic.locations import KM_PER_DEGREE
 
 HOT, COLD = 5, 37  # places with much demand, and with little
 RIDES = np.linspace(0.9, 1.7, HOT)  # an hour, at each hot place

@@ -12,7 +12,7 @@ from forecaster.config import GraphConfig, Season
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.storage import open_graph
 from forecaster.ingest.build import find_sources
-from forecaster.ingest.download import parse_months
+from forecaster.ingest.fetch.months import parse_months
 from forecaster.ingest.weather import WEATHER_NAMES
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, read_recipe

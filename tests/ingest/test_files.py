@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest import files
-from forecaster.ingest.files import Covered, covered_by_name, open_inputs, parse_span
+from forecaster.ingest.files import TimeSpan, covered_by_name, open_inputs, parse_span
 
 ROWS = 211
 SPAN = "2014-04-01:2014-06-30"
@@ -57,8 +57,8 @@ def put(folder: Path, name: str, content: bytes) -> Path:
     return path
 
 
-def span(first: str, end: str) -> Covered:
-    return Covered(np.datetime64(first, "s"), np.datetime64(end, "s"))
+def span(first: str, end: str) -> TimeSpan:
+    return TimeSpan(np.datetime64(first, "s"), np.datetime64(end, "s"))
 
 
 def refusal(paths: list[Path], covers: str | None = SPAN) -> str:

@@ -8,7 +8,7 @@ import pytest
 from forecaster.errors import ConfigError, DataError
 from forecaster.ingest.station import (
     QUANTITIES,
-    Measured,
+    MeasuredColumn,
     WeatherMapping,
     fixed_offset,
     flags_by_rule,
@@ -33,7 +33,7 @@ def table(rows: int = ROWS, start: str = "2014-06-01T00:51", **columns: object) 
 def with_unit(field: str, unit: str) -> WeatherMapping:
     """Return the mapping of the table above with another unit for one field."""
     metric = parse_mapping(METRIC)
-    changed = Measured(metric.measured[field].column, unit)
+    changed = MeasuredColumn(metric.measured[field].column, unit)
     return WeatherMapping(metric.time, {**metric.measured, field: changed})
 
 
@@ -47,10 +47,10 @@ def test_a_mapping_names_a_column_for_each_field_and_a_unit_where_one_is_needed(
     )
     assert mapping.time == "time"
     assert mapping.measured == {
-        "temperature": Measured("temp_f", "F"),
-        "wind": Measured("wind_speed_mph", "mph"),
-        "precipitation": Measured("precip_in", "in"),
-        "visibility": Measured("a:b", "mi"),
+        "temperature": MeasuredColumn("temp_f", "F"),
+        "wind": MeasuredColumn("wind_speed_mph", "mph"),
+        "precipitation": MeasuredColumn("precip_in", "in"),
+        "visibility": MeasuredColumn("a:b", "mi"),
     }
     assert mapping.columns == (
         "time", "temp_f", "wind_speed_mph", "precip_in", "a:b", "present_weather"

@@ -15,7 +15,7 @@ from forecaster.ingest.tables import (
     ID_NAMES,
     TIME_NAMES,
     VALUE_NAMES,
-    Layout,
+    TableLayout,
     guess_layout,
     ingest_table,
     parse_layout,
@@ -135,7 +135,7 @@ def test_a_wide_table_is_known_by_its_times(tmp_path: Path, field: str) -> None:
 @given(st.sampled_from(TIME_NAMES), st.sampled_from(ID_NAMES), st.sampled_from(VALUE_NAMES))
 def test_every_known_name_is_understood_in_any_case(time: str, identity: str, value: str) -> None:
     table = pa.table({value.title(): [1, 2], identity.upper(): [7, 8], time: ["2014-06-01"] * 2})
-    assert guess_layout(table, "a") == Layout(time, identity.upper(), value.title())
+    assert guess_layout(table, "a") == TableLayout(time, identity.upper(), value.title())
 
 
 def test_what_was_guessed_is_said() -> None:

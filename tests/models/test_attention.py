@@ -15,8 +15,8 @@ from forecaster.models.attention import (
     mix,
     query_balance,
 )
+from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.sparse_linear import DenseLinear, SparseLinear
 
 Draw = Callable[..., Tensor]
 States = Callable[[NeuronLayout, int], State]

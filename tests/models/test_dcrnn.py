@@ -6,11 +6,12 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig
+from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.errors import ConfigError
 from forecaster.models import dcrnn
-from forecaster.models.dcrnn import DCRNN, DiffusionCell, Hidden, count_weights, look_at
+from forecaster.models.dcrnn import DCRNNNetwork, DiffusionCell, Hidden, count_weights, look_at
 from forecaster.models.diffusion import Diffusion, random_walk
 from forecaster.models.neurons import NeuronLayout, State
 
@@ -34,9 +35,9 @@ def question(states: Callable[[NeuronLayout, int], State]) -> Question:
 
 
 @pytest.fixture(params=KINDS)
-def model(request: pytest.FixtureRequest, lags: LagConfig, kernel: Tensor) -> DCRNN:
+def model(request: pytest.FixtureRequest, lags: LagConfig, kernel: Tensor) -> DCRNNNetwork:
     config = DCRNNConfig(inputs=request.param, units=4)
-    return DCRNN(config, lags, INPUTS, kernel, Generator().manual_seed(3)).double()
+    return DCRNNNetwork(config, lags, INPUTS, kernel, Generator().manual_seed(3)).double()
 
 
 @pytest.fixture
@@ -82,7 +83,7 @@ def step_by_hand(
     return np.asarray(update * h + (1 - update) * candidate)
 
 
-def test_gates_begin_open_and_candidates_at_nothing(model: DCRNN) -> None:
+def test_gates_begin_open_and_candidates_at_nothing(model: DCRNNNetwork) -> None:
     for cell in [*model.encoder, *model.decoder]:
         assert torch.equal(cell.gates.bias, torch.ones(8, dtype=torch.float64))
         assert torch.equal(cell.candidate.bias, torch.zeros(4, dtype=torch.float64))
@@ -92,13 +93,15 @@ def test_gates_begin_open_and_candidates_at_nothing(model: DCRNN) -> None:
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: DCRNN, question: Question, draw: Draw
+    model: DCRNNNetwork, question: Question, draw: Draw
 ) -> None:
     assert model(*question, draw(7, 5, 2), torch.tensor([True, False])).shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
 
 
-def test_with_no_truth_shown_it_rolls_out(model: DCRNN, question: Question, draw: Draw) -> None:
+def test_with_no_truth_shown_it_rolls_out(
+    model: DCRNNNetwork, question: Question, draw: Draw
+) -> None:
     rolled = model.roll_out(*question)
     assert torch.equal(model(*question, draw(7, 5, 2), torch.tensor([False, False])), rolled)
     own = model(*question, rolled[..., :2].detach(), torch.tensor([True, True]))
@@ -107,7 +110,7 @@ def test_with_no_truth_shown_it_rolls_out(model: DCRNN, question: Question, draw
 
 @pytest.mark.parametrize("shown", [(True, True), (True, False), (False, True)])
 def test_only_the_truth_that_is_shown_matters_and_to_later_steps(
-    model: DCRNN, question: Question, draw: Draw, shown: tuple[bool, bool]
+    model: DCRNNNetwork, question: Question, draw: Draw, shown: tuple[bool, bool]
 ) -> None:
     truth = draw(7, 5, 2)
     before = model(*question, truth, torch.tensor(shown))
@@ -120,7 +123,7 @@ def test_only_the_truth_that_is_shown_matters_and_to_later_steps(
 
 
 def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
-    model: DCRNN, question: Question, draw: Draw, seen: list[Tensor]
+    model: DCRNNNetwork, question: Question, draw: Draw, seen: list[Tensor]
 ) -> None:
     truth = draw(7, 5, 2)
     forecast = model(*question, truth, torch.tensor([True, False]))
@@ -131,7 +134,7 @@ def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
 
 
 def test_a_location_is_told_the_time_of_day_or_everything(
-    model: DCRNN, question: Question, seen: list[Tensor]
+    model: DCRNNNetwork, question: Question, seen: list[Tensor]
 ) -> None:
     history, ahead = question
     model.roll_out(history, ahead)
@@ -151,7 +154,7 @@ def test_with_recent_steps_alone_the_future_is_unknown(
     other = ahead.each(lambda part: part + 1)
     for kind in KINDS:
         config = DCRNNConfig(inputs=kind, units=4, n_layers=1)
-        model = DCRNN(config, lags, INPUTS, kernel, Generator().manual_seed(3)).double()
+        model = DCRNNNetwork(config, lags, INPUTS, kernel, Generator().manual_seed(3)).double()
         same = torch.equal(model.roll_out(history, ahead), model.roll_out(history, other))
         assert same == (kind == "recent")
 
@@ -166,7 +169,7 @@ def test_the_time_of_day_is_a_share_of_the_day() -> None:
     assert torch.equal(look_at("lags", 34), torch.eye(34))
 
 
-def test_windows_do_not_know_each_other(model: DCRNN, question: Question) -> None:
+def test_windows_do_not_know_each_other(model: DCRNNNetwork, question: Question) -> None:
     together = model.roll_out(*question)
     for b in range(5):
         alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
@@ -176,7 +179,7 @@ def test_windows_do_not_know_each_other(model: DCRNN, question: Question) -> Non
 # ----------------------------------------------------------------------- what reaches where
 
 
-def influence(model: DCRNN, history: State, ahead: State) -> Tensor:
+def influence(model: DCRNNNetwork, history: State, ahead: State) -> Tensor:
     """Return which location's past value, by step, moves which location's first forecast."""
     signal = history.signal.requires_grad_()
     first = model.roll_out(State(signal, history.auxiliary), ahead)[..., 0].sum(dim=1)
@@ -189,7 +192,7 @@ def test_what_is_too_many_hops_away_has_no_influence(draw: Draw) -> None:
     line += torch.diag(torch.full((12,), 0.5), 1) + torch.diag(torch.full((12,), 0.5), -1)
     lags, inputs = LagConfig(recent=2, seasons=(), horizon=1), NeuronLayout(13, 1, 32)
     config = DCRNNConfig(units=3, n_layers=1, diffusion_steps=1)
-    model = DCRNN(config, lags, inputs, line, Generator().manual_seed(0)).double()
+    model = DCRNNNetwork(config, lags, inputs, line, Generator().manual_seed(0)).double()
     ahead = State(draw(13, 0, 2, 1), draw(32, 2, 1))
     found = influence(model, State(draw(13, 1, 2, 2), draw(32, 2, 2)), ahead)
     apart = (torch.arange(13)[:, None] - torch.arange(13)).abs()
@@ -200,12 +203,12 @@ def test_what_is_too_many_hops_away_has_no_influence(draw: Draw) -> None:
 
 
 def test_without_neighbours_locations_are_independent(lags: LagConfig, question: Question) -> None:
-    model = DCRNN(DCRNNConfig(units=4), lags, INPUTS, torch.eye(7), Generator()).double()
+    model = DCRNNNetwork(DCRNNConfig(units=4), lags, INPUTS, torch.eye(7), Generator()).double()
     found = influence(model, *question)
     assert torch.equal(found, torch.eye(7, dtype=torch.bool)[..., None].expand(7, 7, 13))
 
 
-def test_every_weight_learns(model: DCRNN, question: Question, draw: Draw) -> None:
+def test_every_weight_learns(model: DCRNNNetwork, question: Question, draw: Draw) -> None:
     model(*question, draw(7, 5, 2), torch.tensor([True, False])).square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
@@ -217,7 +220,7 @@ def test_it_has_as_many_weights_as_its_authors_network() -> None:
     # Their program counts 371,392 with one input (xlwang233/pytorch-DCRNN, issue 3); the time of
     # day is one more: 5 terms of it go into 3 · 64 units.
     inputs, lags = NeuronLayout(207, 1, 32), LagConfig(recent=12, seasons=(), horizon=12)
-    model = DCRNN(DCRNNConfig(), lags, inputs, torch.eye(207), Generator())
+    model = DCRNNNetwork(DCRNNConfig(), lags, inputs, torch.eye(207), Generator())
     assert sum(p.numel() for p in model.parameters()) == 371_392 + 5 * 3 * 64
 
 
@@ -228,30 +231,32 @@ def test_weights_are_counted_without_building(
 ) -> None:
     units, layers, steps = sizes
     config = DCRNNConfig(inputs=kind, units=units, n_layers=layers, diffusion_steps=steps)
-    model = DCRNN(config, lags, INPUTS, kernel, Generator())
+    model = DCRNNNetwork(config, lags, INPUTS, kernel, Generator())
     assert (len(model.encoder), len(model.decoder)) == (layers, layers)
     held = sum(tensor.numel() for tensor in model.state_dict().values())
     assert held == count_weights(config, INPUTS)
 
 
-def test_encoder_and_decoder_share_nothing_but_the_walks(model: DCRNN) -> None:
+def test_encoder_and_decoder_share_nothing_but_the_walks(model: DCRNNNetwork) -> None:
     places = [p.data_ptr() for p in model.parameters()]
     assert len(set(places)) == len(places) == 2 * 2 * 4 + 1
     cells = [*model.encoder, *model.decoder]
     assert all(cell.diffusion is model.diffusion for cell in cells)
 
 
-def test_the_kernel_becomes_walks(model: DCRNN, kernel: Tensor) -> None:
+def test_the_kernel_becomes_walks(model: DCRNNNetwork, kernel: Tensor) -> None:
     torch.testing.assert_close(model.diffusion.walks[:7], random_walk(kernel))
 
 
-def test_what_a_window_takes_is_known_within_twice(model: DCRNN, question: Question) -> None:
+def test_what_a_window_takes_is_known_within_twice(
+    model: DCRNNNetwork, question: Question
+) -> None:
     three = [state.each(lambda part: part[..., :3, :]) for state in question]
     measured = (count_saved(model, *question) - count_saved(model, *three)) / 2
     assert measured / 2 < model.window_numbers < 2 * measured
 
 
-def count_saved(model: DCRNN, history: State, ahead: State) -> float:
+def count_saved(model: DCRNNNetwork, history: State, ahead: State) -> float:
     """Return how many numbers are held for the way back."""
     saved: dict[int, float] = {}
 
@@ -272,7 +277,7 @@ def test_the_model_overfits_eight_windows(
 ) -> None:
     lags = lags.model_copy(update={"horizon": 2})
     config = DCRNNConfig(inputs="lags", units=16, n_layers=1)
-    model = DCRNN(config, lags, NeuronLayout(7, 1, 3), kernel.float(), generator)
+    model = DCRNNNetwork(config, lags, NeuronLayout(7, 1, 3), kernel.float(), generator)
     draw = partial(torch.randn, generator=generator)
     history, target = State(draw(7, 1, 8, 13), draw(3, 8, 13)), draw(7, 8, 2)
     ahead = State(torch.empty(7, 0, 8, 2), draw(3, 8, 2))
@@ -298,7 +303,7 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: DCRNN, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: DCRNNNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
 ) -> None:
     history, ahead = question
     with pytest.raises(ConfigError, match=r"history: 7 locations .*, 12 steps; needed.*13 steps"):
@@ -307,6 +312,8 @@ def test_an_input_of_other_shape_is_refused_naming_both_sides(
         model.roll_out(ahead, history)
 
 
-def test_a_truth_of_other_length_is_refused(model: DCRNN, question: Question, draw: Draw) -> None:
+def test_a_truth_of_other_length_is_refused(
+    model: DCRNNNetwork, question: Question, draw: Draw
+) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
         model(*question, draw(7, 5, 3), torch.tensor([True, True, False]))

@@ -9,8 +9,8 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models import layers
 from forecaster.models.attention import Attention
 from forecaster.models.layers import AddNorm, DecoderLayer, EncoderLayer, FeedForward, normalise
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State
-from forecaster.models.sparse_linear import DenseLinear, SparseLinear
+from forecaster.models.linear import DenseLinear, SparseLinear
+from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 
 Draw = Callable[..., Tensor]
 States = Callable[[NeuronLayout, int], State]
@@ -18,7 +18,7 @@ LAYOUT = NeuronLayout(7, 4, 6, heads=2)
 
 
 @pytest.fixture
-def linear(pattern: BlockPattern, generator: torch.Generator) -> MakeLinear:
+def linear(pattern: BlockPattern, generator: torch.Generator) -> LinearFactory:
     return partial(SparseLinear, pattern=pattern, generator=generator)
 
 
@@ -90,13 +90,13 @@ def test_where_there_are_programs_for_it_the_norm_is_left_to_them(
 # ---------------------------------------------------------------------------- the two layers
 
 
-def test_feed_forward_is_as_wide_inside_and_has_biases(linear: MakeLinear) -> None:
+def test_feed_forward_is_as_wide_inside_and_has_biases(linear: LinearFactory) -> None:
     weights, biases = 17 * 4 * 4 + 6 * 6, 34
     layer = FeedForward(LAYOUT, linear)
     assert sum(p.numel() for p in layer.parameters()) == 2 * (weights + biases)
 
 
-def test_feed_forward_cuts_at_zero_inside(linear: MakeLinear, states: States) -> None:
+def test_feed_forward_cuts_at_zero_inside(linear: LinearFactory, states: States) -> None:
     layer = FeedForward(LAYOUT, linear).double()
     with torch.no_grad():  # everything inside is below zero
         layer.inner.bias.fill_(-1e6)
@@ -104,7 +104,7 @@ def test_feed_forward_cuts_at_zero_inside(linear: MakeLinear, states: States) ->
     assert (layer(states(LAYOUT, 2)).join() == 3).all()
 
 
-def test_an_encoder_layer_adds_and_norms_twice(linear: MakeLinear, states: States) -> None:
+def test_an_encoder_layer_adds_and_norms_twice(linear: LinearFactory, states: States) -> None:
     layer, x = EncoderLayer(LAYOUT, linear, dropout=0.0).double(), states(LAYOUT, 13)
     y = layer.attention(x, layer.attention.remember(x))
     h = normalise(State(x.signal + y.signal, x.auxiliary + y.auxiliary))
@@ -113,7 +113,7 @@ def test_an_encoder_layer_adds_and_norms_twice(linear: MakeLinear, states: State
     torch.testing.assert_close(joined(layer(x)), joined(h))
 
 
-def test_a_decoder_layer_adds_and_norms_three_times(linear: MakeLinear, states: States) -> None:
+def test_a_decoder_layer_adds_and_norms_three_times(linear: LinearFactory, states: States) -> None:
     layer = DecoderLayer(LAYOUT, linear, dropout=0.0).double()
     x, memory = states(LAYOUT, 3), layer.history.remember(states(LAYOUT, 13))
     h = x
@@ -169,7 +169,7 @@ def test_without_locations_both_layers_are_torchs_own(
     torch.testing.assert_close(joined(found), expected)
 
 
-def test_a_coming_step_does_not_see_later_ones(linear: MakeLinear, states: States) -> None:
+def test_a_coming_step_does_not_see_later_ones(linear: LinearFactory, states: States) -> None:
     layer = DecoderLayer(LAYOUT, linear, dropout=0.0).double()
     x, memory = states(LAYOUT, 3), layer.history.remember(states(LAYOUT, 13))
     other = x.each(torch.clone)
@@ -180,7 +180,7 @@ def test_a_coming_step_does_not_see_later_ones(linear: MakeLinear, states: State
     assert not torch.equal(before[:, 2], after[:, 2])
 
 
-def test_dropout_works_while_training_only(linear: MakeLinear, states: States) -> None:
+def test_dropout_works_while_training_only(linear: LinearFactory, states: States) -> None:
     layer, x = EncoderLayer(LAYOUT, linear, dropout=0.5).double(), states(LAYOUT, 13)
     draws = []
     for seed in (1, 1, 2):
@@ -213,7 +213,7 @@ def influence(layer: EncoderLayer, draw: Draw) -> Tensor:
 
 @pytest.mark.usefixtures("hold_constant")
 def test_with_weights_and_statistics_held_a_layer_reaches_four_hops(
-    linear: MakeLinear, pattern: BlockPattern, draw: Draw
+    linear: LinearFactory, pattern: BlockPattern, draw: Draw
 ) -> None:
     layer = EncoderLayer(LAYOUT, linear, dropout=0.0).double()
     # Values, output, feed-forward inside and outside: four sparse layers lie on the path.
@@ -223,6 +223,6 @@ def test_with_weights_and_statistics_held_a_layer_reaches_four_hops(
     assert not torch.equal(reach(pattern, 4), reach(pattern, 5))
 
 
-def test_without_that_a_layer_sees_every_location(linear: MakeLinear, draw: Draw) -> None:
+def test_without_that_a_layer_sees_every_location(linear: LinearFactory, draw: Draw) -> None:
     layer = EncoderLayer(LAYOUT, linear, dropout=0.0).double()
     assert influence(layer, draw).all()

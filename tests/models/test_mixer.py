@@ -8,9 +8,9 @@ from torch.nn.functional import gelu
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.level import Level
-from forecaster.models.mixer import Ground, Mixer, SpreadHead, count_weights
+from forecaster.models.mixer import Mixer, MixerPrerequisites, MixerQuantileHead, count_weights
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.seasonal import SeasonalProfile
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]
@@ -27,7 +27,9 @@ def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Dra
 
     def build(config: MixerConfig = CONFIG, levels: tuple[float, ...] = ()) -> Mixer:
         profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-        ground = Ground(Level(profile, mean, deviation, counts=True), pattern)
+        ground = MixerPrerequisites(
+            SeasonalProfile(profile, mean, deviation, counts=True), pattern
+        )
         model = Mixer(config, lags, INPUTS, ground, generator, levels).double()
         with torch.no_grad():
             for parameter in model.parameters():
@@ -125,7 +127,7 @@ def test_a_fresh_network_forecasts_what_is_usual(
     lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw, asked: Question
 ) -> None:
     profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-    ground = Ground(Level(profile, mean, deviation, counts=True), pattern)
+    ground = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
     model = Mixer(CONFIG, lags, INPUTS, ground, generator).double()
     torch.testing.assert_close(model.roll_out(*asked), ground.level(*asked).ahead)
 
@@ -135,8 +137,8 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 
     def gradients() -> list[Tensor]:
         fresh = Generator().manual_seed(3)
-        ground = Ground(
-            Level(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
+        ground = MixerPrerequisites(
+            SeasonalProfile(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
         )
         model = Mixer(config, lags, INPUTS, ground, fresh)
         with torch.no_grad():
@@ -161,7 +163,7 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 
 def test_before_learning_the_middle_level_is_the_forecast(make: Make, asked: Question) -> None:
     model = make()
-    model.quantiles = SpreadHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
+    model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
     forecast, quantiles = model.spread_out(*asked)
     assert torch.equal(quantiles[:, 1], forecast)
 

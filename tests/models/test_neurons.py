@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError
-from forecaster.models.neurons import NeuronLayout, State, answer_together, split_heads
+from forecaster.models.neurons import NeuronLayout, State, apply_jointly, split_heads
 
 
 def test_the_papers_worked_figure_has_five_and_nine_neurons() -> None:
@@ -97,6 +97,6 @@ class JointTimes(Times):
 def test_layers_answer_in_their_order_and_at_once_where_they_can(kind: type[Times]) -> None:
     layers = [kind(2), kind(3), kind(5)]
     x = State(torch.ones(7, 1, 2, 3), torch.ones(11, 2, 3))
-    answers = answer_together(layers, x)
+    answers = apply_jointly(layers, x)
     assert [answer.auxiliary[0, 0, 0].item() for answer in answers] == [2, 3, 5]
     assert getattr(layers[0], "asked", 1) == 1

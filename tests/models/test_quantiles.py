@@ -9,12 +9,14 @@ from torch.nn.functional import softplus
 
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.dense import build_dense
-from forecaster.models.forecaster import build_forecaster
+from forecaster.models.linear import SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import QuantileHead
-from forecaster.models.sparse_linear import SparseLinear
-from forecaster.models.transformer import Transformer
+from forecaster.models.transformer import (
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
 
 Draw = Callable[..., Tensor]
 States = Callable[[NeuronLayout, int], State]
@@ -39,7 +41,7 @@ def model(
     lags: LagConfig,
     inputs: NeuronLayout,
     pattern: BlockPattern,
-) -> Transformer:
+) -> TransformerNetwork:
     return build(request.param, config, lags, inputs, pattern, LEVELS)
 
 
@@ -50,10 +52,10 @@ def build(
     inputs: NeuronLayout,
     pattern: BlockPattern,
     levels: tuple[float, ...],
-) -> Transformer:
+) -> TransformerNetwork:
     fresh = Generator().manual_seed(31)
     if kind == "dense":
-        return build_dense(config, lags, inputs, fresh, levels).double()
+        return build_dense_transformer(config, lags, inputs, fresh, levels).double()
     return build_forecaster(config, lags, inputs, pattern, fresh, levels).double()
 
 
@@ -64,7 +66,7 @@ def test_quantiles_are_laid_out_location_first(
 
 
 def test_before_learning_the_middle_level_is_the_forecast_and_the_others_as_far_everywhere(
-    model: Transformer, question: tuple[State, State]
+    model: TransformerNetwork, question: tuple[State, State]
 ) -> None:
     forecast, quantiles = model.spread_out(*question)
     assert torch.equal(quantiles[:, 2], forecast)  # 0.4
@@ -104,7 +106,7 @@ def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
 
 
 def test_nothing_flows_back_into_the_network(
-    model: Transformer, question: tuple[State, State], draw: Draw
+    model: TransformerNetwork, question: tuple[State, State], draw: Draw
 ) -> None:
     _, quantiles = model.teach(*question, draw(7, 5, 2))
     quantiles.square().sum().backward()
@@ -136,14 +138,14 @@ def test_the_forecast_is_that_of_the_network_without(
 
 
 def test_taught_and_rolled_out_quantiles_agree_on_the_same_values(
-    model: Transformer, question: tuple[State, State]
+    model: TransformerNetwork, question: tuple[State, State]
 ) -> None:
     forecast, rolled = model.spread_out(*question)
     assert rolled.shape == (7, 4, 5, 3)
     torch.testing.assert_close(model.teach(*question, forecast[..., :2])[1], rolled)
 
 
-def test_the_last_parameters_are_the_heads(model: Transformer) -> None:
+def test_the_last_parameters_are_the_heads(model: TransformerNetwork) -> None:
     own = [name.startswith("quantiles.") for name, _ in model.named_parameters()]
     assert any(own)
     assert own == sorted(own)

@@ -7,11 +7,18 @@ import torch
 from torch import Tensor
 
 from forecaster.config import LagConfig, ModelConfig
-from forecaster.errors import ConfigError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.forecaster import build_forecaster
+from forecaster.models.attention import Attention, query_balance
+from forecaster.models.layers import AddNorm
+from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.transformer import Transformer
+from forecaster.models.transformer import (
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
+from forecaster.recipe import check_stage
 
 Draw = Callable[..., Tensor]
 Question = tuple[State, State]
@@ -24,13 +31,13 @@ def model(
     inputs: NeuronLayout,
     pattern: BlockPattern,
     generator: torch.Generator,
-) -> Transformer:
+) -> TransformerNetwork:
     two_layers = config.model_copy(update={"n_layers": 2})
     return build_forecaster(two_layers, lags, inputs, pattern, generator).double()
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     assert model(*question, draw(7, 5, 2)).shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
@@ -40,14 +47,14 @@ def test_forecasts_are_laid_out_location_first(
 
 
 def test_teacher_forcing_and_roll_out_agree_on_the_same_values(
-    model: Transformer, question: Question
+    model: TransformerNetwork, question: Question
 ) -> None:
     rolled = model.roll_out(*question)
     torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
 
 
 def test_the_first_forecast_rests_on_the_last_observed_signal(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     history, ahead = question
     seen: list[State] = []
@@ -62,7 +69,7 @@ def test_the_first_forecast_rests_on_the_last_observed_signal(
 
 
 def test_positions_of_coming_steps_go_on_after_the_history(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     firsts: list[int] = []
     model.positions.register_forward_pre_hook(
@@ -73,7 +80,7 @@ def test_positions_of_coming_steps_go_on_after_the_history(
     assert firsts == [0, 13, 0, 13, 14, 15]
 
 
-def test_roll_out_feeds_its_own_forecasts(model: Transformer, question: Question) -> None:
+def test_roll_out_feeds_its_own_forecasts(model: TransformerNetwork, question: Question) -> None:
     seen: list[State] = []
     model.decoder_embedding.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     rolled = model.roll_out(*question)
@@ -84,7 +91,7 @@ def test_roll_out_feeds_its_own_forecasts(model: Transformer, question: Question
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_forecast_ignores_what_comes_after_it(
-    model: Transformer, question: Question, draw: Draw, step: int
+    model: TransformerNetwork, question: Question, draw: Draw, step: int
 ) -> None:
     history, ahead = question
     truth = draw(7, 5, 2)
@@ -100,14 +107,14 @@ def test_a_forecast_ignores_what_comes_after_it(
         assert (after[..., step + 1 :] != before[..., step + 1 :]).all()
 
 
-def test_windows_do_not_know_each_other(model: Transformer, question: Question) -> None:
+def test_windows_do_not_know_each_other(model: TransformerNetwork, question: Question) -> None:
     together = model.roll_out(*question)
     for b in range(5):
         alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
         torch.testing.assert_close(model.roll_out(*alone), together[:, b : b + 1])
 
 
-def test_every_weight_learns(model: Transformer, question: Question, draw: Draw) -> None:
+def test_every_weight_learns(model: TransformerNetwork, question: Question, draw: Draw) -> None:
     model(*question, draw(7, 5, 2)).square().sum().backward()
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     assert not [name for name, p in learning if not p.grad.abs().sum() > 0]
@@ -137,7 +144,7 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
 # ------------------------------------------------------------------------- what it is made of
 
 
-def test_embeddings_are_cut_at_zero(model: Transformer, question: Question) -> None:
+def test_embeddings_are_cut_at_zero(model: TransformerNetwork, question: Question) -> None:
     for embedding in (model.encoder_embedding, model.decoder_embedding):
         neurons = embedding(question[0])
         assert neurons.signal.min() == neurons.auxiliary.min() == 0
@@ -195,7 +202,7 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: Transformer, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: TransformerNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
 ) -> None:
     history, ahead = question
     wrong = states(NeuronLayout(7, 2, 11), 5)
@@ -215,7 +222,277 @@ def test_an_input_of_other_shape_is_refused_naming_both_sides(
 
 
 def test_a_truth_of_other_length_is_refused(
-    model: Transformer, question: Question, draw: Draw
+    model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
         model(*question, draw(7, 5, 3))
+
+
+Build = Callable[[BlockPattern], TransformerNetwork]
+
+
+@pytest.fixture
+def build(
+    config: ModelConfig, lags: LagConfig, inputs: NeuronLayout, generator: torch.Generator
+) -> Build:
+    """Return a function that builds a Forecaster of a pattern, nothing in it zero or one."""
+
+    def make(pattern: BlockPattern) -> TransformerNetwork:
+        model = build_forecaster(config, lags, inputs, pattern, generator).double()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
+        return model
+
+    return make
+
+
+# ------------------------------------------------------------------------------ the preset
+
+
+def test_the_preset_has_every_number_of_section_3_2_1() -> None:
+    paper = ModelConfig()
+    assert (paper.per_location, paper.auxiliary, paper.n_layers) == (4, 64, 1)
+    assert (paper.heads, paper.dropout, paper.positions) == (4, 0.0, "location")  # our choices
+
+
+def test_the_papers_forecaster_has_a_million_weights() -> None:
+    N, E = 996, 3486  # 1,245 pairs: on average 2.5 neighbours
+    pairs = np.stack([np.arange(1245) % N, (np.arange(1245) * 7 + 1 + np.arange(1245) // N) % N])
+    pattern = BlockPattern.from_pairs(N, pairs.T)
+    assert pattern.n_edges == E
+    inputs, generator = NeuronLayout(N, 1, 39), torch.Generator()
+    with torch.device("meta"):
+        model = build_forecaster(ModelConfig(), LagConfig(), inputs, pattern, generator)
+    layer = 4 * 4 * E + 64 * 64
+    assert sum(p.numel() for p in model.parameters()) == (
+        2 * (4 * E + 39 * 64 + 4048)  # embeddings
+        + 12 * layer  # queries, keys, values and outputs of three attentions
+        + 4 * (layer + 4048)  # two feed-forward layers
+        + 5 * 2 * 4048  # norms
+        + 4 * E + 996  # output
+    )  # fmt: skip
+    assert sum(p.numel() for p in model.parameters()) == 1_070_540
+
+
+def test_all_layers_are_four_neurons_per_location_wide_and_the_last_one(
+    build: Build, pattern: BlockPattern
+) -> None:
+    layers = {n: m for n, m in build(pattern).named_modules() if isinstance(m, SparseLinear)}
+    widths = {name: layer.weight.shape[1] for name, layer in layers.items()}
+    assert widths.pop("output") == 1
+    assert set(widths.values()) == {4}
+    assert len(widths) == 2 + 6 + 10
+
+
+# ------------------------------------------------------------- the graph against the dense
+
+
+def test_a_complete_graph_is_a_dense_transformer_without_cross_weights(
+    build: Build,
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    question: Question,
+) -> None:
+    every_pair = np.argwhere(np.triu(np.ones((7, 7)), k=1))
+    sparse = build(BlockPattern.from_pairs(7, every_pair))
+    layout = NeuronLayout(7, 4, 6, heads=2)
+    linear = partial(DenseLinear, generator=torch.Generator())
+    dense = TransformerNetwork(config, lags, inputs, layout, linear).double()
+    for mine, theirs in zip(sparse.modules(), dense.modules(), strict=False):
+        assert type(mine) is type(theirs) or isinstance(mine, SparseLinear)
+    copy_weights(sparse, dense)
+    torch.testing.assert_close(
+        sparse.roll_out(*question), dense.roll_out(*question), rtol=1e-5, atol=1e-5
+    )
+
+
+def copy_weights(sparse: TransformerNetwork, dense: TransformerNetwork) -> None:
+    """Write every block where it belongs in the dense matrices, zeros elsewhere."""
+    others = dict(dense.named_modules())
+    with torch.no_grad():
+        for name, layer in sparse.named_modules():
+            if isinstance(layer, AddNorm):
+                others[name].load_state_dict(layer.state_dict())
+            if not isinstance(layer, SparseLinear):
+                continue
+            linear = others[name]
+            into, out_of = layer.weight.shape[1:]
+            matrix = linear.weight.zero_()[: 7 * into, : 7 * out_of].view(7, into, 7, out_of)
+            matrix[layer.pattern.target, :, layer.pattern.source] = layer.weight
+            linear.weight[7 * into :, 7 * out_of :] = layer.auxiliary_weight
+            if layer.bias is not None:
+                linear.bias.copy_(layer.bias)
+
+
+def test_permuted_locations_get_permuted_forecasts(
+    build: Build, pattern: BlockPattern, question: Question
+) -> None:
+    order = torch.tensor([4, 2, 6, 0, 5, 1, 3])  # new place n holds old location order[n]
+    place = order.argsort()
+    moved = torch.stack([place[pattern.target], place[pattern.source]], dim=1)
+    model, other = build(pattern), build(BlockPattern.from_pairs(7, moved.numpy()))
+    edges = (moved @ torch.tensor([7, 1])).argsort()  # by target, then by source
+    theirs = dict(other.named_parameters())
+    with torch.no_grad():
+        for name, mine in model.named_parameters():
+            if len(mine) == pattern.n_edges:
+                theirs[name].copy_(mine[edges])
+            elif name.endswith(("gain", "bias")):
+                layout = NeuronLayout(7, len(mine) // 7, len(mine) % 7)
+                part = layout.split(mine)
+                theirs[name].copy_(State(part.signal[order], part.auxiliary).join())
+            else:
+                theirs[name].copy_(mine)
+    history, ahead = (State(state.signal[order], state.auxiliary) for state in question)
+    expected = model.roll_out(*question)[order]
+    torch.testing.assert_close(other.roll_out(history, ahead), expected)
+
+
+@pytest.mark.usefixtures("hold_constant")
+def test_a_covariate_of_a_location_moves_its_forecast_alone(
+    build: Build, pattern: BlockPattern, question: Question
+) -> None:
+    history, ahead = question
+    ahead.signal.requires_grad_()
+    forecast = build(pattern).roll_out(history, ahead)
+    for n in (6, 0):  # location 6 has no neighbour
+        moved = torch.autograd.grad(forecast[n].sum(), ahead.signal, retain_graph=True)[0]
+        assert (moved[6] != 0).any() == (n == 6)
+
+
+# ----------------------------------------------------------------------- golden and refusal
+
+
+def test_one_seed_gives_one_forecast(
+    config: ModelConfig, lags: LagConfig, inputs: NeuronLayout, pattern: BlockPattern
+) -> None:
+    forecasts = []
+    for seed in (2, 2, 3):
+        generator = torch.Generator().manual_seed(seed)
+        model = build_forecaster(config, lags, inputs, pattern, generator)
+        ones = State(torch.ones(7, 3, 1, 13), torch.ones(11, 1, 13))
+        ahead = State(torch.ones(7, 2, 1, 3), torch.ones(11, 1, 3))
+        forecasts.append(model.roll_out(ones, ahead))
+    assert torch.equal(forecasts[0], forecasts[1])
+    assert not torch.equal(forecasts[0], forecasts[2])
+
+
+def test_weights_survive_a_state_dict(
+    build: Build, pattern: BlockPattern, question: Question
+) -> None:
+    model, other = build(pattern), build(pattern)
+    other.load_state_dict(model.state_dict())
+    assert torch.equal(model.roll_out(*question), other.roll_out(*question))
+
+
+def test_single_precision_is_as_good_as_it_can_be(
+    build: Build, pattern: BlockPattern, question: Question
+) -> None:
+    model = build(pattern)
+    exact = model.roll_out(*question)
+    rough = model.float().roll_out(*(state.each(Tensor.float) for state in question))
+    torch.testing.assert_close(rough.double(), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_a_graph_of_other_locations_is_refused(build: Build) -> None:
+    eight = BlockPattern.from_pairs(8, np.array([(0, 7)]))
+    with pytest.raises(ArtifactError, match="7 locations in and 7 out, a graph of 8"):
+        build(eight)
+
+
+def test_a_recipe_whose_heads_do_not_divide_its_neurons_is_refused() -> None:
+    with pytest.raises(
+        ConfigError, match="heads = 3 must divide per_location = 4, auxiliary = 64"
+    ):
+        check_stage(ModelConfig, {"heads": 3}, source="recipe.toml")
+    with pytest.raises(ConfigError, match="heads = 4 must divide width = 130"):
+        check_stage(ModelConfig, {"width": 130}, source="recipe.toml")
+    assert check_stage(ModelConfig, {"width": 128}, source="recipe.toml").width == 128
+
+
+PAPERS_INPUTS = NeuronLayout(996, 1, 39)
+
+
+def count(config: ModelConfig) -> int:
+    """Return the weights of a dense Transformer of the paper's city, none of them allocated."""
+    with torch.device("meta"):
+        model = build_dense_transformer(config, LagConfig(), PAPERS_INPUTS, torch.Generator())
+    return sum(p.numel() for p in model.parameters())
+
+
+def weights_of(D: int) -> int:
+    """Return how many weights a width leads to, by hand."""
+    embeddings, attention = 2 * (1035 * D + D), 3 * 4 * D * D
+    feed_forward, norms = 2 * 2 * (D * D + D), 5 * 2 * D
+    return embeddings + attention + feed_forward + norms + 996 * D + 996
+
+
+def test_the_same_width_is_the_papers_and_has_275_million_weights() -> None:
+    assert count(ModelConfig()) == weights_of(4048) == 274_657_796
+
+
+@pytest.mark.parametrize("width", [64, 4096])
+def test_the_best_width_is_whichever_is_given(width: int) -> None:
+    assert count(ModelConfig(width=width)) == weights_of(width)
+
+
+def test_neurons_belong_to_nobody_and_queries_are_not_balanced(
+    config: ModelConfig, lags: LagConfig, inputs: NeuronLayout, generator: torch.Generator
+) -> None:
+    model = build_dense_transformer(config, lags, inputs, generator)
+    layers = [module for module in model.modules() if isinstance(module, DenseLinear)]
+    assert len(layers) == 2 + 6 + 10 + 1
+    layouts = {layer.layout for layer in model.modules() if isinstance(layer, Attention)}
+    assert layouts == {NeuronLayout(0, 0, 7 * 4 + 6, heads=2)}
+    assert {query_balance(layout) for layout in layouts} == {(1.0, 1.0)}
+
+
+def test_forecasts_are_laid_out_as_forecasters_are(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    generator: torch.Generator,
+    question: tuple[State, State],
+) -> None:
+    model = build_dense_transformer(config, lags, inputs, generator).double()
+    rolled = model.roll_out(*question)
+    assert rolled.shape == (7, 5, 3)
+    torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
+
+
+def test_every_location_moves_every_forecast(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    generator: torch.Generator,
+    question: tuple[State, State],
+) -> None:
+    model = build_dense_transformer(config, lags, inputs, generator).double()
+    history, ahead = question
+    history.signal.requires_grad_()
+    first = model.roll_out(history, ahead)[:, :, 0].sum(dim=1)
+    rows = [torch.autograd.grad(one, history.signal, retain_graph=True)[0] for one in first]
+    assert (torch.stack(rows).abs().sum(dim=(2, 3, 4)) > 0).all()
+
+
+def test_every_dense_weight_learns(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    generator: torch.Generator,
+    question: tuple[State, State],
+    draw: Draw,
+) -> None:
+    model = build_dense_transformer(config, lags, inputs, generator).double()
+    model(*question, draw(7, 5, 2)).square().sum().backward()
+    assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
+
+
+def test_heads_that_do_not_divide_the_width_are_refused(
+    lags: LagConfig, inputs: NeuronLayout, generator: torch.Generator
+) -> None:
+    config = ModelConfig().model_copy(update={"width": 66})  # past the recipe's own check
+    with pytest.raises(ConfigError, match=r"4 heads must divide .* 66"):
+        build_dense_transformer(config, lags, inputs, generator)

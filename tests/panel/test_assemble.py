@@ -6,7 +6,8 @@ import pytest
 
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.panel.assemble import Beside, Parts, assemble
+from forecaster.panel.assemble import SideTables
+from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_long
 
@@ -35,38 +36,40 @@ def rain(first: int, last: int, ids: tuple[str, ...] = IDS, name: str = "rain") 
     return pd.DataFrame(rows, columns=["unique_id", "ds", name])
 
 
-def build(frame: pd.DataFrame | None = None, beside: Beside | None = None, **fields: Any) -> Parts:
+def build(
+    frame: pd.DataFrame | None = None, tables: SideTables | None = None, **fields: Any
+) -> Panel:
     config = PanelConfig.model_validate(fields)
     rows = read_long(long_table() if frame is None else frame, config.kind)
-    return assemble(rows, config, beside or Beside())
+    return Panel.from_series(rows, config, tables)
 
 
 def test_values_alone_make_a_panel_without_covariates() -> None:
-    parts = build()
-    assert parts.values.shape == (STEPS, PLACES)
-    assert parts.values[3].tolist() == [30.0, 31.0, 32.0]
-    assert parts.start == np.datetime64("2014-06-30T22:00:00")
-    assert parts.covariates.values.shape == (STEPS, 0)
-    assert parts.local_covariates.values.shape == (0, STEPS, PLACES)
+    panel = build()
+    assert panel.values.shape == (STEPS, PLACES)
+    assert panel.values[3].tolist() == [30.0, 31.0, 32.0]
+    assert panel.start == np.datetime64("2014-06-30T22:00:00")
+    assert panel.covariates.values.shape == (STEPS, 0)
+    assert panel.local_covariates.values.shape == (0, STEPS, PLACES)
 
 
 def test_a_location_table_gives_the_order_of_the_columns() -> None:
     places = pd.DataFrame({"id": ["c", "a", "b"], "name": ["C", "A", "B"]})
-    parts = build(long_table(rain=lambda f: f["y"] + 1000), Beside(locations=places))
-    assert parts.locations.names == ("C", "A", "B")
-    assert parts.values[3].tolist() == [32.0, 30.0, 31.0]
-    assert parts.local_covariates.values[0, 3].tolist() == [1032.0, 1030.0, 1031.0]
+    panel = build(long_table(rain=lambda f: f["y"] + 1000), SideTables(locations=places))
+    assert panel.locations.names == ("C", "A", "B")
+    assert panel.values[3].tolist() == [32.0, 30.0, 31.0]
+    assert panel.local_covariates.values[0, 3].tolist() == [1032.0, 1030.0, 1031.0]
 
 
 def test_locations_may_be_given_as_they_are() -> None:
     places = Locations.of_ids(("b", "c", "a"))
-    assert build(beside=Beside(locations=places)).locations is places
+    assert build(tables=SideTables(locations=places)).locations is places
 
 
 def test_unknown_and_absent_locations_are_named_together() -> None:
     places = pd.DataFrame({"id": ["b", "d", "e"]})
     with pytest.raises(DataError) as caught:
-        build(beside=Beside(locations=places))
+        build(tables=SideTables(locations=places))
     text = str(caught.value)
     assert "locations: 2 faults" in text
     assert "2 unknown ids in the values: a, c; add them to the locations" in text
@@ -81,85 +84,85 @@ def test_a_reserved_id_is_refused(name: str) -> None:
 
 def test_covariates_may_begin_before_and_reach_past_the_values() -> None:
     frame = long_table().query("ds >= @TIMES[2]")
-    parts = build(frame, Beside(covariates=weather(0, 11)))
-    assert parts.covariates.names == ("temperature", "wind")
-    assert parts.covariates.values.shape == (9, 2)
-    np.testing.assert_array_equal(parts.covariates.values[:, 0], -np.arange(2, 11))
+    panel = build(frame, SideTables(covariates=weather(0, 11)))
+    assert panel.covariates.names == ("temperature", "wind")
+    assert panel.covariates.values.shape == (9, 2)
+    np.testing.assert_array_equal(panel.covariates.values[:, 0], -np.arange(2, 11))
 
 
 def test_the_time_column_of_covariates_may_be_called_time() -> None:
     table = weather(0, STEPS).rename(columns={"ds": "time"})
-    parts = build(beside=Beside(covariates=table))
-    np.testing.assert_array_equal(parts.covariates.values[:, 0], -np.arange(STEPS))
+    panel = build(tables=SideTables(covariates=table))
+    np.testing.assert_array_equal(panel.covariates.values[:, 0], -np.arange(STEPS))
 
 
 def test_covariates_that_end_early_are_missing_from_there_on() -> None:
-    parts = build(beside=Beside(covariates=weather(0, 5)))
-    assert np.isnan(parts.covariates.values[:, 0]).tolist() == [False] * 5 + [True] * 2
+    panel = build(tables=SideTables(covariates=weather(0, 5)))
+    assert np.isnan(panel.covariates.values[:, 0]).tolist() == [False] * 5 + [True] * 2
 
 
-def test_local_covariates_may_stand_beside_the_values() -> None:
-    parts = build(long_table(rain=lambda f: f["y"] / 2))
-    assert parts.local_covariates.names == ("rain",)
-    np.testing.assert_array_equal(parts.local_covariates.values[0], parts.values / 2)
+def test_local_covariates_may_stand_tables_the_values() -> None:
+    panel = build(long_table(rain=lambda f: f["y"] / 2))
+    assert panel.local_covariates.names == ("rain",)
+    np.testing.assert_array_equal(panel.local_covariates.values[0], panel.values / 2)
 
 
 def test_local_covariates_of_their_own_table_reach_past_the_values() -> None:
-    parts = build(beside=Beside(local_covariates=rain(0, 11, ids=("c", "a"))))
-    assert parts.local_covariates.values.shape == (1, 11, PLACES)
-    layer = parts.local_covariates.values[0]
+    panel = build(tables=SideTables(local_covariates=rain(0, 11, ids=("c", "a"))))
+    assert panel.local_covariates.values.shape == (1, 11, PLACES)
+    layer = panel.local_covariates.values[0]
     assert layer[10, [0, 2]].tolist() == [1000.0, 1002.0]
     assert np.isnan(layer[:, 1]).all()
 
 
 def test_every_covariate_reaches_as_far_as_the_longest() -> None:
-    beside = Beside(covariates=weather(0, 11), local_covariates=rain(0, 13))
-    parts = build(long_table(snow=0.0), beside)
-    assert parts.values.shape == (STEPS, PLACES)
-    assert parts.covariates.values.shape == (13, 2)
-    assert parts.local_covariates.values.shape == (2, 13, PLACES)
-    assert np.isnan(parts.covariates.values[11:]).all()
-    assert np.isnan(parts.local_covariates.values[1, STEPS:]).all()
+    tables = SideTables(covariates=weather(0, 11), local_covariates=rain(0, 13))
+    panel = build(long_table(snow=0.0), tables)
+    assert panel.values.shape == (STEPS, PLACES)
+    assert panel.covariates.values.shape == (13, 2)
+    assert panel.local_covariates.values.shape == (2, 13, PLACES)
+    assert np.isnan(panel.covariates.values[11:]).all()
+    assert np.isnan(panel.local_covariates.values[1, STEPS:]).all()
 
 
 def test_a_covariate_may_have_its_past_in_one_table_and_its_future_in_another() -> None:
     past = long_table(rain=lambda f: f["y"])
-    parts = build(past, Beside(local_covariates=rain(STEPS, 11)))
-    layer = parts.local_covariates.values[0]
-    np.testing.assert_array_equal(layer[:STEPS], parts.values)
+    panel = build(past, SideTables(local_covariates=rain(STEPS, 11)))
+    layer = panel.local_covariates.values[0]
+    np.testing.assert_array_equal(layer[:STEPS], panel.values)
     assert layer[10].tolist() == [1000.0, 1001.0, 1002.0]
 
 
 def test_a_covariate_that_two_tables_tell_differently_is_refused() -> None:
     past = long_table(rain=lambda f: f["y"])
     with pytest.raises(DataError, match="local covariates: 3 values of 'rain' differ from those"):
-        build(past, Beside(local_covariates=rain(STEPS - 1, 11)))
+        build(past, SideTables(local_covariates=rain(STEPS - 1, 11)))
 
 
 def test_local_covariates_of_an_unknown_location_are_refused() -> None:
-    places = Beside(local_covariates=rain(0, 3).replace({"unique_id": {"b": "x"}}))
+    places = SideTables(local_covariates=rain(0, 3).replace({"unique_id": {"b": "x"}}))
     with pytest.raises(DataError, match="local covariates: 1 unknown id: x; the panel lacks them"):
-        build(beside=places)
+        build(tables=places)
 
 
 @pytest.mark.parametrize("name", ["y", "cutoff"])
 def test_a_reserved_covariate_is_refused(name: str) -> None:
-    for beside in (
-        Beside(covariates=weather(0, 3).rename(columns={"wind": name})),
-        Beside(local_covariates=rain(0, 3, name=name)),
+    for tables in (
+        SideTables(covariates=weather(0, 3).rename(columns={"wind": name})),
+        SideTables(local_covariates=rain(0, 3, name=name)),
     ):
         with pytest.raises(DataError, match=f"covariate {name}: reserved"):
-            build(beside=beside)
+            build(tables=tables)
 
 
 @pytest.mark.parametrize("value", [np.inf, -np.inf])
 def test_infinite_covariates_are_refused(value: float) -> None:
-    for beside in (
-        Beside(covariates=weather(0, 3).assign(wind=value)),
-        Beside(local_covariates=rain(0, 3).assign(rain=value)),
+    for tables in (
+        SideTables(covariates=weather(0, 3).assign(wind=value)),
+        SideTables(local_covariates=rain(0, 3).assign(rain=value)),
     ):
         with pytest.raises(DataError, match="values infinite: row 1"):
-            build(beside=beside)
+            build(tables=tables)
 
 
 def test_S5_an_hour_that_no_location_has_is_refused() -> None:
@@ -197,6 +200,6 @@ def test_I13_a_year_that_no_calendar_has_is_refused(time: str) -> None:
 def test_what_the_clock_change_did_is_counted() -> None:
     times = pd.date_range("2015-11-01", periods=STEPS, freq="h")
     frame = long_table().assign(ds=np.repeat(times, PLACES))
-    parts = build(frame, timezone="America/New_York")
-    assert parts.counts == {"ambiguous_local_time": PLACES, "nonexistent_local_time": 0}
-    assert len(parts.values) == STEPS + 1
+    panel = build(frame, timezone="America/New_York")
+    assert panel.counts == {"ambiguous_local_time": PLACES, "nonexistent_local_time": 0}
+    assert len(panel.values) == STEPS + 1

@@ -8,7 +8,14 @@ from hypothesis import strategies as st
 from forecaster.clock.zone import to_local
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError
-from forecaster.panel.axis import VALUES, Rows, check_axis, lay_on, place, resolve
+from forecaster.panel.axis import (
+    VALUES,
+    SeriesTable,
+    align_to_axis,
+    check_axis,
+    place_on_axis,
+    resolve_local_times,
+)
 
 HOUR = 3600
 NEW_YORK = "America/New_York"
@@ -22,14 +29,14 @@ def axis(start: str, steps: int, step_minutes: int = 60) -> np.ndarray:
     return first + np.arange(steps, dtype=np.int64) * step_minutes * 60
 
 
-def rows(seconds: np.ndarray, *, naive: bool, **layers: np.ndarray) -> Rows:
+def rows(seconds: np.ndarray, *, naive: bool, **layers: np.ndarray) -> SeriesTable:
     layers = layers or {VALUES: np.arange(len(seconds) * 2.0).reshape(-1, 2)}
     layers = {name: layer.astype(np.float32) for name, layer in layers.items()}
     ids = tuple(f"p{n}" for n in range(next(iter(layers.values())).shape[1]))
-    return Rows(seconds, naive, ids, layers)
+    return SeriesTable(seconds, naive, ids, layers)
 
 
-def local_day(day: str, values: list[float] | None = None) -> Rows:
+def local_day(day: str, values: list[float] | None = None) -> SeriesTable:
     """Return the 24 hours that a clock without a rule would show on that day."""
     column = np.arange(100.0, 124.0) if values is None else np.array(values)
     return rows(axis(day, len(column)), naive=True, y=column[:, None])
@@ -58,7 +65,7 @@ def test_S5_an_axis_without_rows_is_refused() -> None:
         check_axis(axis("2014-06-01", 0), 60, "axis")
     for rule in ("refuse", "null"):
         with pytest.raises(DataError, match="time axis: no rows"):
-            place(rows(axis("2014-06-01", 0), naive=False), config(gaps=rule))
+            place_on_axis(rows(axis("2014-06-01", 0), naive=False), config(gaps=rule))
 
 
 def test_S5_missing_steps_are_counted_and_the_first_few_named() -> None:
@@ -118,8 +125,8 @@ def test_S5_gaps_are_completed_with_null_rows_only_if_asked_for() -> None:
     kept = [0, 1, 4, 5, 7]
     gappy = rows(axis("2014-06-01", 8)[kept], naive=False)
     with pytest.raises(DataError, match="missing 3 steps"):
-        place(gappy, config())
-    placed = place(gappy, config(gaps="null"))
+        place_on_axis(gappy, config())
+    placed = place_on_axis(gappy, config(gaps="null"))
     assert placed.seconds.tolist() == axis("2014-06-01", 8).tolist()
     np.testing.assert_array_equal(placed.layers[VALUES][kept], gappy.layers[VALUES])
     assert np.isnan(placed.layers[VALUES]).sum() == 3 * 2
@@ -129,7 +136,7 @@ def test_S5_gaps_are_completed_with_null_rows_only_if_asked_for() -> None:
 
 def test_S5_an_axis_without_gaps_is_left_as_it_is() -> None:
     whole = rows(axis("2014-06-01", 7), naive=False)
-    placed = place(whole, config(gaps="null"))
+    placed = place_on_axis(whole, config(gaps="null"))
     assert placed.seconds.tolist() == whole.seconds.tolist()
     np.testing.assert_array_equal(placed.layers[VALUES], whole.layers[VALUES])
     assert (placed.counts["completed_steps"], placed.counts["gaps"]) == (0, [])
@@ -139,7 +146,7 @@ def test_S5_an_axis_without_gaps_is_left_as_it_is() -> None:
 def test_S5_a_stray_time_is_refused_even_if_gaps_are_completed(stray: str) -> None:
     seconds = np.sort(np.concatenate([axis("2014-06-01", 5), axis(stray, 1)]))
     with pytest.raises(DataError, match=r"off the step|missing"):
-        place(rows(seconds, naive=False), config(gaps="null"))
+        place_on_axis(rows(seconds, naive=False), config(gaps="null"))
 
 
 EDITS: dict[str, Callable[[np.ndarray, int, int], np.ndarray]] = {
@@ -170,11 +177,11 @@ def test_S5_any_edit_of_the_axis_is_refused(edit: str, at: int, by: int) -> None
 
 def test_times_with_an_offset_are_left_alone() -> None:
     given_rows = rows(axis(AUTUMN, 29), naive=False)
-    assert resolve(given_rows, config()) is given_rows
+    assert resolve_local_times(given_rows, config()) is given_rows
 
 
 def test_I2_the_hour_shown_twice_becomes_two_missing_hours() -> None:
-    placed = place(local_day(AUTUMN), config())
+    placed = place_on_axis(local_day(AUTUMN), config())
     assert len(placed.seconds) == 25
     assert stamps(placed.seconds[[0, 1, 2, 24]]) == [
         "2015-11-01T04:00",
@@ -188,7 +195,7 @@ def test_I2_the_hour_shown_twice_becomes_two_missing_hours() -> None:
 
 
 def test_I2_split_gives_the_first_hour_the_odd_one_and_keeps_the_sum() -> None:
-    placed = place(local_day(AUTUMN), config(ambiguous="split"))
+    placed = place_on_axis(local_day(AUTUMN), config(ambiguous="split"))
     values = placed.layers[VALUES][:, 0]
     assert values[:4].tolist() == [100.0, 51.0, 50.0, 102.0]  # 101 trips at 01:xx
     assert values.sum() == np.arange(100, 124).sum()
@@ -197,14 +204,14 @@ def test_I2_split_gives_the_first_hour_the_odd_one_and_keeps_the_sum() -> None:
 
 def test_I2_split_halves_what_is_not_whole() -> None:
     day = local_day(AUTUMN, [1.0, 2.5, 3.0])
-    assert place(day, config(ambiguous="split")).layers[VALUES][:, 0].tolist() == [
+    assert place_on_axis(day, config(ambiguous="split")).layers[VALUES][:, 0].tolist() == [
         1.0, 1.25, 1.25, 3.0,
     ]  # fmt: skip
 
 
 @given(st.lists(st.integers(0, 10**6), min_size=24, max_size=24))
 def test_I2_split_conserves_every_sum(trips: list[int]) -> None:
-    placed = place(local_day(AUTUMN, [float(n) for n in trips]), config(ambiguous="split"))
+    placed = place_on_axis(local_day(AUTUMN, [float(n) for n in trips]), config(ambiguous="split"))
     values = placed.layers[VALUES][:, 0].astype(np.int64)
     assert values.sum() == sum(trips)
     assert 0 <= values[1] - values[2] <= 1
@@ -213,7 +220,7 @@ def test_I2_split_conserves_every_sum(trips: list[int]) -> None:
 
 def test_I2_a_missing_hour_shown_twice_is_not_counted() -> None:
     for rule in ("null", "split"):
-        placed = place(local_day(AUTUMN, [1.0, np.nan, 3.0]), config(ambiguous=rule))
+        placed = place_on_axis(local_day(AUTUMN, [1.0, np.nan, 3.0]), config(ambiguous=rule))
         np.testing.assert_array_equal(
             placed.layers[VALUES][:, 0], np.array([1, np.nan, np.nan, 3], np.float32)
         )
@@ -224,25 +231,25 @@ def test_I2_covariates_hold_in_both_hours() -> None:
     column = np.arange(24.0)[:, None]
     day = rows(axis(AUTUMN, 24), naive=True, y=column, rain=column + 7)
     for rule in ("null", "split"):
-        rain = place(day, config(ambiguous=rule)).layers["rain"][:, 0]
+        rain = place_on_axis(day, config(ambiguous=rule)).layers["rain"][:, 0]
         assert rain[:4].tolist() == [7.0, 8.0, 8.0, 9.0]
 
 
 def test_I2_every_place_is_counted() -> None:
     values = np.array([[1.0, 2.0, 3.0], [4.0, np.nan, 0.0], [5.0, 6.0, 7.0]])
-    placed = place(rows(axis(AUTUMN, 3), naive=True, y=values), config())
+    placed = place_on_axis(rows(axis(AUTUMN, 3), naive=True, y=values), config())
     assert placed.counts["ambiguous_local_time"] == 2  # a zero is a value, a null is none
 
 
 def test_I2_half_hours_shown_twice_come_in_their_order() -> None:
     day = rows(axis(f"{AUTUMN}T00:30", 5, 30), naive=True, y=np.array([[9.0], [3], [5], [8], [8]]))
-    placed = place(day, config(ambiguous="split", step_minutes=30))
+    placed = place_on_axis(day, config(ambiguous="split", step_minutes=30))
     assert placed.layers[VALUES][:, 0].tolist() == [9.0, 2.0, 3.0, 1.0, 2.0, 8.0, 8.0]
 
 
 def test_I3_a_false_zero_at_the_hour_never_shown_is_dropped() -> None:
     values = [100.0, 101.0, 0.0, *np.arange(103.0, 124.0)]
-    placed = place(local_day(SPRING, values), config())
+    placed = place_on_axis(local_day(SPRING, values), config())
     assert len(placed.seconds) == 23
     assert placed.layers[VALUES][:3, 0].tolist() == [100.0, 101.0, 103.0]
     assert (placed.layers[VALUES] != 0).all()
@@ -251,7 +258,7 @@ def test_I3_a_false_zero_at_the_hour_never_shown_is_dropped() -> None:
 
 def test_I3_a_value_at_the_hour_never_shown_is_refused() -> None:
     with pytest.raises(DataError) as caught:
-        place(local_day(SPRING), config())
+        place_on_axis(local_day(SPRING), config())
     assert str(caught.value) == (
         "time axis: 1 value at local times that no clock in America/New_York showed: "
         '2015-03-08T02:00:00; give offsets, or nonexistent="null" or "next"'
@@ -261,17 +268,17 @@ def test_I3_a_value_at_the_hour_never_shown_is_refused() -> None:
 def test_I3_the_values_refused_are_those_of_any_place() -> None:
     values = np.array([[1.0, 1.0], [1.0, 1.0], [0.0, 5.0], [1.0, 1.0]])
     with pytest.raises(DataError, match=r"1 value at local times .*: 2015-03-08T02:00:00; give"):
-        place(rows(axis(SPRING, 4), naive=True, y=values), config())
+        place_on_axis(rows(axis(SPRING, 4), naive=True, y=values), config())
 
 
 def test_I3_null_drops_the_value_and_counts_it() -> None:
-    placed = place(local_day(SPRING), config(nonexistent="null"))
+    placed = place_on_axis(local_day(SPRING), config(nonexistent="null"))
     assert placed.layers[VALUES][:3, 0].tolist() == [100.0, 101.0, 103.0]
     assert placed.counts == {"ambiguous_local_time": 0, "nonexistent_local_time": 1}
 
 
 def test_I3_next_adds_the_value_to_the_hour_that_followed() -> None:
-    placed = place(local_day(SPRING), config(nonexistent="next"))
+    placed = place_on_axis(local_day(SPRING), config(nonexistent="next"))
     assert placed.layers[VALUES][:3, 0].tolist() == [100.0, 101.0, 205.0]
     assert placed.layers[VALUES].sum() == np.arange(100, 124).sum()
     assert placed.counts == {"ambiguous_local_time": 0, "nonexistent_local_time": 1}
@@ -280,21 +287,21 @@ def test_I3_next_adds_the_value_to_the_hour_that_followed() -> None:
 def test_I3_next_gathers_every_step_of_the_hour_never_shown() -> None:
     values = np.array([[1.0], [2.0], [4.0], [8.0], [16.0]])
     day = rows(axis(f"{SPRING}T01:30", 5, 30), naive=True, y=values)
-    placed = place(day, config(nonexistent="next", step_minutes=30))
+    placed = place_on_axis(day, config(nonexistent="next", step_minutes=30))
     assert placed.layers[VALUES][:, 0].tolist() == [1.0, 14.0, 16.0]
     assert placed.counts["nonexistent_local_time"] == 2
 
 
 def test_I3_next_leaves_an_unknown_hour_unknown() -> None:
-    placed = place(local_day(SPRING, [1.0, 1.0, 5.0, np.nan]), config(nonexistent="next"))
+    placed = place_on_axis(local_day(SPRING, [1.0, 1.0, 5.0, np.nan]), config(nonexistent="next"))
     np.testing.assert_array_equal(placed.layers[VALUES][:, 0], [1, 1, np.nan])
     assert placed.counts["nonexistent_local_time"] == 1
 
 
 def test_I3_next_does_not_lose_the_value_of_the_last_row() -> None:
     with pytest.raises(DataError, match="no row past 2015-03-08T02:00:00 to add its values to"):
-        place(local_day(SPRING, [1.0, 1.0, 5.0]), config(nonexistent="next"))
-    placed = place(local_day(SPRING, [1.0, 1.0, 0.0]), config(nonexistent="next"))
+        place_on_axis(local_day(SPRING, [1.0, 1.0, 5.0]), config(nonexistent="next"))
+    placed = place_on_axis(local_day(SPRING, [1.0, 1.0, 0.0]), config(nonexistent="next"))
     assert len(placed.seconds) == 2
 
 
@@ -303,13 +310,13 @@ def test_I3_next_does_not_skip_a_gap() -> None:
     gappy = rows(seconds, naive=True, y=np.array([[1.0], [1.0], [5.0], [7.0], [7.0]]))
     for rule in ("refuse", "null"):
         with pytest.raises(DataError, match="no row past 2015-03-08T02:00:00 to add its values"):
-            place(gappy, config(nonexistent="next", gaps=rule))
+            place_on_axis(gappy, config(nonexistent="next", gaps=rule))
 
 
 def test_I3_covariates_at_the_hour_never_shown_are_dropped() -> None:
     column = np.zeros((24, 1))
     day = rows(axis(SPRING, 24), naive=True, y=column, rain=column + np.arange(24)[:, None])
-    assert place(day, config()).layers["rain"][:3, 0].tolist() == [0.0, 1.0, 3.0]
+    assert place_on_axis(day, config()).layers["rain"][:3, 0].tolist() == [0.0, 1.0, 3.0]
 
 
 @pytest.mark.parametrize("step_minutes", [120, 1440, 7 * 1440])
@@ -317,19 +324,21 @@ def test_I2_local_steps_that_cannot_follow_the_clock_are_told_of_utc(step_minute
     days = rows(axis("2015-01-01", 400 * 1440 // step_minutes, step_minutes), naive=True)
     rules = config(step_minutes=step_minutes, nonexistent="null")
     with pytest.raises(DataError) as caught:
-        place(days, rules)
+        place_on_axis(days, rules)
     assert f"the clock in {NEW_YORK} changes" in str(caught.value)
     assert "give timezone UTC" in str(caught.value)
-    placed = place(days, config(step_minutes=step_minutes, timezone="UTC"))
+    placed = place_on_axis(days, config(step_minutes=step_minutes, timezone="UTC"))
     np.testing.assert_array_equal(placed.seconds, days.seconds)
-    assert len(place(days, config(step_minutes=step_minutes, timezone="Asia/Tokyo")).seconds)
+    assert len(
+        place_on_axis(days, config(step_minutes=step_minutes, timezone="Asia/Tokyo")).seconds
+    )
 
 
 def test_S5_local_times_that_are_off_the_step_by_themselves_are_named() -> None:
     days = axis("2015-01-01", 400, 1440)
     days[7] += 1800
     with pytest.raises(DataError, match="off the step of 1440 min"):
-        place(rows(days, naive=True), config(step_minutes=1440))
+        place_on_axis(rows(days, naive=True), config(step_minutes=1440))
 
 
 @pytest.mark.parametrize("zone", [NEW_YORK, "Asia/Kolkata", "Australia/Sydney", "UTC"])
@@ -337,7 +346,7 @@ def test_S5_local_times_that_are_off_the_step_by_themselves_are_named() -> None:
 def test_local_times_come_back_as_the_clock_showed_them(zone: str, begin: int, steps: int) -> None:
     local = axis("2015-01-01", steps) + begin * HOUR
     zeros = rows(local, naive=True, y=np.zeros((steps, 2)))
-    placed = resolve(zeros, config(timezone=zone))
+    placed = resolve_local_times(zeros, config(timezone=zone))
     shown = to_local(zone, placed.seconds.astype("datetime64[s]")).astype(np.int64)
     assert set(shown.tolist()) <= set(local.tolist())
     assert (np.diff(placed.seconds) == HOUR).all()
@@ -351,7 +360,7 @@ START = np.datetime64("2014-06-01T00:00:00", "s")
 def lay(seconds: np.ndarray, steps: int = 7, **given_fields: str | int) -> np.ndarray:
     column = np.arange(1.0, len(seconds) + 1)[:, None]
     rows_of = rows(seconds, naive=bool(given_fields), weather=column)
-    return lay_on(rows_of, config(**given_fields), START, steps)["weather"][:, 0]
+    return align_to_axis(rows_of, config(**given_fields), START, steps)["weather"][:, 0]
 
 
 def test_covariates_before_the_axis_are_left_out() -> None:
@@ -390,11 +399,11 @@ def test_S5_covariates_follow_the_phase_of_the_axis() -> None:
     start = START + np.timedelta64(600, "s")
     column = np.arange(1.0, 4.0)[:, None]
     at_ten_past = rows(axis("2014-06-01T00:10", 3), naive=False, weather=column)
-    found = lay_on(at_ten_past, config(), start, 3)["weather"][:, 0]
+    found = align_to_axis(at_ten_past, config(), start, 3)["weather"][:, 0]
     np.testing.assert_array_equal(found, [1, 2, 3])
     on_the_hour = rows(axis("2014-06-01T00:00", 3), naive=False, weather=column)
     with pytest.raises(DataError, match="3 times off the panel's steps of 60 min"):
-        lay_on(on_the_hour, config(), start, 3)
+        align_to_axis(on_the_hour, config(), start, 3)
 
 
 def test_covariates_reach_a_year_ahead_and_no_further() -> None:
@@ -416,7 +425,7 @@ def test_S5_completing_puts_every_row_at_its_time_and_counts_the_rest(
     at = sorted(kept)
     whole = axis("2014-06-01T00:00", 29, step_minutes)
     gappy = rows(whole[at], naive=False)
-    placed = place(gappy, config(gaps="null", step_minutes=step_minutes))
+    placed = place_on_axis(gappy, config(gaps="null", step_minutes=step_minutes))
     assert placed.seconds.tolist() == whole[at[0] : at[-1] + 1].tolist()
     here = np.isin(placed.seconds, gappy.seconds)
     np.testing.assert_array_equal(placed.layers[VALUES][here], gappy.layers[VALUES])
@@ -434,35 +443,35 @@ def test_S5_completing_puts_every_row_at_its_time_and_counts_the_rest(
 def test_S5_completing_leaves_every_layer_missing_there() -> None:
     column = np.arange(3.0)[:, None]
     gappy = rows(axis("2014-06-01", 5)[[0, 1, 4]], naive=False, y=column, rain=column + 7)
-    layers = place(gappy, config(gaps="null")).layers
+    layers = place_on_axis(gappy, config(gaps="null")).layers
     np.testing.assert_array_equal(layers["rain"][:, 0], [7, 8, np.nan, np.nan, 9])
     np.testing.assert_array_equal(layers[VALUES][:, 0], [0, 1, np.nan, np.nan, 2])
 
 
 def test_S5_gaps_of_up_to_a_year_are_completed() -> None:
     year = rows(axis("2014-06-01", 366 * 24 + 1)[[0, -1]], naive=False)
-    assert place(year, config(gaps="null")).counts["completed_steps"] == 366 * 24 - 1
+    assert place_on_axis(year, config(gaps="null")).counts["completed_steps"] == 366 * 24 - 1
     longer = rows(axis("2014-06-01", 366 * 24 + 2)[[0, -1]], naive=False)
     with pytest.raises(DataError, match="missing 8,784 steps"):
-        place(longer, config(gaps="null"))
+        place_on_axis(longer, config(gaps="null"))
 
 
 def test_S5_doubled_times_are_refused_even_if_gaps_are_completed() -> None:
     with pytest.raises(DataError, match="1 time doubled or unsorted"):
-        place(rows(axis("2014-06-01", 5)[[0, 1, 1, 4]], naive=False), config(gaps="null"))
+        place_on_axis(rows(axis("2014-06-01", 5)[[0, 1, 1, 4]], naive=False), config(gaps="null"))
 
 
 @pytest.mark.parametrize(("day", "missing"), [(SPRING, 20), ("2015-06-01", 21), (AUTUMN, 22)])
 def test_I2_a_gap_across_a_clock_change_has_the_hours_that_passed(day: str, missing: int) -> None:
     local = np.concatenate([axis(day, 1), axis(f"{day}T22:00", 2)])
-    placed = place(rows(local, naive=True), config(gaps="null"))
+    placed = place_on_axis(rows(local, naive=True), config(gaps="null"))
     assert placed.counts["completed_steps"] == missing
     assert [count for _, count in placed.counts["gaps"]] == [missing]
     assert placed.counts["ambiguous_local_time"] == 0
 
 
 def test_I2_the_hour_shown_twice_is_unknown_and_not_a_gap() -> None:
-    placed = place(local_day(AUTUMN), config(gaps="null"))
+    placed = place_on_axis(local_day(AUTUMN), config(gaps="null"))
     assert placed.counts == {
         "ambiguous_local_time": 1,
         "nonexistent_local_time": 0,

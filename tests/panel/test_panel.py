@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError, ConfigError, DataError, RunError
+from forecaster.panel import panel as panel_module
 from forecaster.panel.panel import Panel, local_texts, write_table
 from forecaster.panel.parts import RESERVED, Covariates, LocalCovariates, Locations
 from forecaster.publish.manifest import MANIFEST, read_manifest
@@ -156,6 +157,67 @@ def test_a_selection_of_everything_is_the_panel_itself(panel: Panel) -> None:
 def test_a_selection_of_unknown_locations_is_refused(panel: Panel) -> None:
     with pytest.raises(DataError, match="panel: 2 unknown ids: x, y; it has 7, 007, z"):
         panel.select(("7", "x", "y"))
+
+
+def test_some_steps_of_a_panel_are_a_panel_without_copies(panel: Panel) -> None:
+    part = panel.steps(3, 11)
+    assert part.start == panel.times[3]
+    np.testing.assert_array_equal(part.times, panel.times[3:11])
+    np.testing.assert_array_equal(part.values, panel.values[3:11])
+    np.testing.assert_array_equal(part.covariates.values, panel.covariates.values[3:])
+    np.testing.assert_array_equal(
+        part.local_covariates.values, panel.local_covariates.values[:, 3:]
+    )
+    assert np.shares_memory(part.values, panel.values)
+    assert np.shares_memory(part.local_covariates.values, panel.local_covariates.values)
+
+
+def test_the_steps_of_a_panel_may_end_with_their_covariates(panel: Panel) -> None:
+    part = panel.steps(3, 11, 13)
+    np.testing.assert_array_equal(part.known_times, panel.times[3:13])
+    np.testing.assert_array_equal(part.covariates.values, panel.covariates.values[3:13])
+    assert part.local_covariates.values.shape == (1, 10, 3)
+
+
+def test_covariates_are_selected_in_the_order_asked_for(panel: Panel) -> None:
+    chosen = panel.select_covariates(("wind", "temperature"), ())
+    assert chosen.covariates.names == ("wind", "temperature")
+    np.testing.assert_array_equal(chosen.covariates.values, panel.covariates.values[:, ::-1])
+    assert chosen.local_covariates.values.shape == (0, 37, 3)
+    assert panel.select_covariates(("temperature", "wind"), ("rain",)) is panel
+
+
+def test_other_numbers_make_another_panel(panel: Panel, tmp_path: Path) -> None:
+    saved = panel.save(tmp_path)
+    changed = saved.with_data(values=panel.values + 1)
+    np.testing.assert_array_equal(changed.values, panel.values + 1)
+    assert changed.covariates is saved.covariates
+    assert changed.digest is None
+    changed = saved.with_data(covariates=panel.covariates.values * 2)
+    np.testing.assert_array_equal(changed.covariates.values, panel.covariates.values * 2)
+    assert changed.covariates.names == panel.covariates.names
+    changed = saved.with_data(local_covariates=panel.local_covariates.values - 3)
+    np.testing.assert_array_equal(
+        changed.local_covariates.values, panel.local_covariates.values - 3
+    )
+
+
+def test_hidden_steps_are_missing_and_the_panel_keeps_its_digest(
+    panel: Panel, tmp_path: Path
+) -> None:
+    saved = panel.save(tmp_path)
+    hidden = np.isin(np.arange(29), [7, 23])
+    blind = saved.hide_steps(hidden)
+    for before, after in (
+        (panel.values, blind.values),
+        (panel.covariates.values[:29], blind.covariates.values[:29]),
+        (panel.local_covariates.values[0, :29], blind.local_covariates.values[0, :29]),
+    ):
+        assert np.isnan(after[hidden]).all()
+        np.testing.assert_array_equal(after[~hidden], before[~hidden])
+    np.testing.assert_array_equal(blind.covariates.values[29:], panel.covariates.values[29:])
+    assert np.isfinite(panel.values[hidden]).all()  # the caller's panel is unchanged
+    assert blind.digest == saved.digest
 
 
 def test_a_measurement_may_be_negative(panel: Panel) -> None:
@@ -528,6 +590,28 @@ def test_S10_a_newer_format_is_refused_by_name(panel: Panel, tmp_path: Path) -> 
     with pytest.raises(ArtifactError, match=message) as caught:
         Panel.open(tmp_path)
     assert caught.value.exit_code == 4
+
+
+@pytest.mark.parametrize(
+    ("about", "message"),
+    [
+        ({"kind": "mood"}, "kind 'mood'.*upgrade"),
+        ({"lag_clock": "utc"}, "lag rule 'utc'.*upgrade"),
+    ],
+)
+def test_S10_an_unknown_kind_or_lag_rule_is_named(
+    panel: Panel,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    about: dict[str, str],
+    message: str,
+) -> None:
+    panel.save(tmp_path)
+    manifest = read_manifest(tmp_path)
+    newer = replace(manifest, about={**manifest.about, **about})
+    monkeypatch.setattr(panel_module, "read_manifest", lambda *_, **__: newer)
+    with pytest.raises(ArtifactError, match=message):
+        Panel.open(tmp_path)
 
 
 def test_S10_the_golden_panel_of_format_1_opens() -> None:

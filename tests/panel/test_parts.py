@@ -150,3 +150,8 @@ def test_covariate_names_follow_the_rule_of_ids() -> None:
 def test_I23_a_name_may_not_command_a_terminal() -> None:
     with pytest.raises(DataError, match=r"1 name with control characters: 'x\\x1b\]0;pwned'"):
         Locations(("a",), ("x\x1b]0;pwned",), np.array([1.0]), np.array([2.0]))
+
+
+def test_empty_covariates_have_the_shape_of_their_panel() -> None:
+    assert Covariates.empty(5).values.shape == (5, 0)
+    assert LocalCovariates.empty(5, 3).values.shape == (0, 5, 3)

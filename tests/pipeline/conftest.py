@@ -4,7 +4,7 @@ import pytest
 
 from forecaster.config import EvaluationConfig, SplitsConfig
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 

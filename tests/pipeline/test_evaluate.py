@@ -9,11 +9,11 @@ from forecaster.artifact import load_run
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.checks.sample import small_city
 from forecaster.evaluation.comparison import Comparison
-from forecaster.evaluation.entries import Ablations, Choice, Entry, list_entries
+from forecaster.evaluation.model_specs import Ablations, Choice, Entry, list_entries
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.cells import make_cell, validation_loss
 from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
+from forecaster.pipeline.trials import make_cell, validation_loss
 from forecaster.publish.writing import locked
 from forecaster.recipe import Recipe, change
 
@@ -54,7 +54,7 @@ def test_the_same_call_goes_on_cell_by_cell(
         trained.append(name)
         raise ValueError("not now")
 
-    monkeypatch.setattr("forecaster.pipeline.cells.train_run", train)
+    monkeypatch.setattr("forecaster.pipeline.trials.train_run", train)
     found = evaluate(study, *entries)
     assert trained == ["Forecaster", "Forecaster"]
     assert found.rows[1].failures == {f"seed {s}": "ValueError: not now" for s in (0, 1)}

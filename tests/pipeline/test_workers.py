@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from forecaster.errors import RunError, StoppedError
-from forecaster.evaluation.entries import Entry
+from forecaster.evaluation.model_specs import Entry
 from forecaster.pipeline import workers
-from forecaster.pipeline.cells import Cell, is_done, make_cell, result
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
+from forecaster.pipeline.trials import Cell, is_done, make_cell, result
 from forecaster.pipeline.workers import run_cells
 from forecaster.publish.writing import locked
 from forecaster.recipe import Recipe, change

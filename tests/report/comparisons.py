@@ -9,11 +9,11 @@ import numpy as np
 
 from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.evaluation.entries import Ablations, list_entries
+from forecaster.evaluation.model_specs import Ablations, list_entries
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.recipe import Recipe, change
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=y>', "$x_1$ & co", "漢字", "d")

@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from forecaster.evaluation.entries import Ablations
-from forecaster.report.material import Material, read_material
+from forecaster.evaluation.model_specs import Ablations
+from forecaster.report.data import Material, read_material
 from tests.report.comparisons import compare, placed_city
 
 

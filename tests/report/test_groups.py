@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 
+from forecaster.report.data import Material
 from forecaster.report.groups import (
     NOWHERE,
     Grouping,
@@ -10,7 +11,6 @@ from forecaster.report.groups import (
     group_weekdays,
     ratio,
 )
-from forecaster.report.material import Material
 
 
 def test_steps_of_no_group_are_in_no_sum() -> None:

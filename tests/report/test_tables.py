@@ -3,7 +3,7 @@ from dataclasses import replace
 import pytest
 
 from forecaster.evaluation.comparison import Comparison
-from forecaster.report.material import Material
+from forecaster.report.data import Material
 from forecaster.report.tables import (
     Line,
     Sheet,

@@ -1,17 +1,27 @@
 import numpy as np
 import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.synthetic.demand import (
     NOISE_AR,
     NOISE_SD,
+    REACH_KM,
+    SLOTS,
+    WEEK_HOURS,
+    Event,
+    add_events,
     draw_counts,
+    draw_events,
     draw_mean_demand,
     draw_noise,
+    draw_profiles,
     expect_demand,
+    find_slots,
     mean_ahead,
 )
 from forecaster.synthetic.dependencies import draw_edges, to_precision
-from forecaster.synthetic.places import lay_out
+from forecaster.synthetic.holidays import federal_holidays
+from forecaster.synthetic.locations import NEIGHBOURHOODS, lay_out
 
 N, STEPS = 53, 20_480
 
@@ -121,3 +131,119 @@ def test_the_mean_ahead_is_that_of_the_noise_to_come(ahead):
     drawn = [np.exp(kept * u + to_come - 0.08).mean() for u in now[:, 0]]
     mean = mean_ahead(np.full((5, 1), 10.0, dtype=np.float32), now, ahead)
     assert mean[:, 0] == pytest.approx(10.0 * np.array(drawn), rel=5e-3)
+
+
+BANDS = np.repeat(np.arange(len(NEIGHBOURHOODS)), 13)
+
+
+@pytest.fixture(scope="module")
+def profiles():
+    return draw_profiles(BANDS, np.random.default_rng(11))
+
+
+def of_kind(profiles, kind):
+    """Mean profile of the neighbourhoods with one character."""
+    bands = [i for i, (_, named) in enumerate(NEIGHBOURHOODS) if named == kind]
+    return profiles[np.isin(BANDS, bands)].mean(axis=0)
+
+
+def at(day, hour):
+    return 24 * day + hour
+
+
+def slots_of(first, hours):
+    clock = Clock("America/New_York", holidays=federal_holidays(2013, 2013))
+    times = clock.axis(np.datetime64(first), hours)
+    return find_slots(clock, times)
+
+
+def test_a_week_has_mean_one(profiles):
+    assert profiles.shape == (len(BANDS), SLOTS)
+    assert profiles[:, :WEEK_HOURS].mean(axis=1) == pytest.approx(np.ones(len(BANDS)))
+    assert profiles.min() > 0.05
+
+
+def test_neighbourhoods_peak_at_different_hours(profiles):
+    week = {kind: of_kind(profiles, kind) for _, kind in NEIGHBOURHOODS}
+    wednesday_8, wednesday_18, saturday_23 = at(2, 8), at(2, 18), at(5, 23)
+    assert week["residential"][wednesday_8] > 1.3 * week["nightlife"][wednesday_8]
+    assert week["business"][wednesday_18] > 1.3 * week["nightlife"][wednesday_18]
+    assert week["nightlife"][saturday_23] > 2.0 * week["business"][saturday_23]
+
+
+def test_business_rests_at_the_weekend(profiles):
+    business = of_kind(profiles, "business")
+    assert business[at(2, 18)] > 1.5 * business[at(5, 18)]
+
+
+def test_friday_night_goes_on_past_midnight(profiles):
+    nightlife = of_kind(profiles, "nightlife")
+    assert nightlife[at(5, 1)] > 2.0 * nightlife[at(2, 1)]  # Saturday 01:00, Wednesday 01:00
+
+
+def test_neighbourhoods_of_one_kind_still_differ(profiles):
+    means = profiles.reshape(8, 13, SLOTS).mean(axis=1)
+    apart = np.abs(means[:, None] - means).max(axis=2)
+    assert apart[~np.eye(8, dtype=bool)].min() > 0.05
+
+
+def test_a_holiday_is_a_sunday_with_less_commuting(profiles):
+    sunday, holiday = profiles[:, 144:168], profiles[:, WEEK_HOURS:]
+    share = holiday / sunday
+    assert (share[:, [8, 18]] < 0.65).all()
+    assert (share[:, [2, 13]] > 0.9).all()
+
+
+def test_slots_follow_the_wall_clock():
+    # 2013-07-01 was a Monday; New York was four hours behind UTC.
+    assert slots_of("2013-07-01T04", 4).tolist() == [0, 1, 2, 3]
+
+
+def test_holidays_have_slots_of_their_own():
+    slots = slots_of("2013-07-04T03", 26)  # from Wednesday 23:00 to Friday 00:00
+    assert slots.tolist() == [at(2, 23), *range(WEEK_HOURS, SLOTS), at(4, 0)]
+
+
+def test_spring_skips_a_slot_and_autumn_shows_one_twice():
+    assert slots_of("2013-03-10T05", 4).tolist() == [at(6, h) for h in (0, 1, 3, 4)]
+    assert slots_of("2013-11-03T04", 4).tolist() == [at(6, h) for h in (0, 1, 1, 2)]
+
+
+HOURS_OF_DAY = np.arange(4_096) % 24
+
+
+def test_events_begin_in_the_evening_at_a_few_venues():
+    events = draw_events(HOURS_OF_DAY, 199, np.random.default_rng(2))
+    assert {int(HOURS_OF_DAY[event.start]) for event in events} == {17, 18, 19, 20, 21}
+    assert len({event.location for event in events}) == 4  # one venue per 50 locations
+    assert 30 < len(events) < 100  # 4 blocks × 4 venues × 4
+    assert {event.hours for event in events} == {2, 3, 4, 5}
+    assert all(1.5 <= event.factor < 3.5 for event in events)
+
+
+def test_one_location_has_events_too():
+    assert {
+        event.location for event in draw_events(HOURS_OF_DAY, 1, np.random.default_rng(2))
+    } == {0}
+
+
+def test_events_to_come_leave_the_past_alone():
+    short = draw_events(HOURS_OF_DAY[:2_048], 61, np.random.default_rng(2))
+    long = draw_events(HOURS_OF_DAY, 61, np.random.default_rng(2))
+    assert long[: len(short)] == short
+    assert all(event.start >= 2_048 for event in long[len(short) :])
+
+
+def test_an_event_boosts_its_place_and_less_so_its_surroundings():
+    distances = np.array([[0.0, REACH_KM, 9.0], [REACH_KM, 0.0, 9.0], [9.0, 9.0, 0.0]])
+    expected = np.full((5, 3), 10.0, dtype=np.float32)
+    add_events(expected, (Event(location=0, start=1, hours=2, factor=2.0),), distances)
+    near = 10.0 * 2.0 ** np.exp(-1.0)
+    assert expected[1:3] == pytest.approx(np.array([[20.0, near, 10.0]] * 2))
+    assert (expected[[0, 3, 4]] == 10.0).all()
+
+
+def test_an_event_may_outlast_the_axis():
+    expected = np.ones((3, 1), dtype=np.float32)
+    add_events(expected, (Event(location=0, start=2, hours=5, factor=3.0),), np.zeros((1, 1)))
+    assert expected.ravel().tolist() == [1.0, 1.0, 3.0]

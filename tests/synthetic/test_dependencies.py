@@ -8,7 +8,7 @@ from forecaster.synthetic.dependencies import (
     draw_edges,
     to_precision,
 )
-from forecaster.synthetic.places import lay_out
+from forecaster.synthetic.locations import lay_out
 
 
 def draw(count, seed=2):

@@ -7,7 +7,7 @@ import pytest
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.synthetic import trips as module
 from forecaster.synthetic.city import make_city
-from forecaster.synthetic.places import lay_out
+from forecaster.synthetic.locations import lay_out
 from forecaster.synthetic.trips import draw_trips
 
 

@@ -17,7 +17,7 @@ from forecaster.errors import ArtifactError, RunError
 from forecaster.publish import writing
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import Draft, publish
-from forecaster.training.checkpoint import FORMAT, SLOTS, Checkpoint, Shelf
+from forecaster.training.checkpoint import FORMAT, SLOTS, Checkpoint, CheckpointStore
 from forecaster.training.progress import Progress
 
 FAULTS = (signal.SIGKILL, errno.ENOSPC, errno.EIO, errno.EACCES)
@@ -38,8 +38,8 @@ def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(progress, arrays, {"panel": "a" * 64}, {"processes": "1"})
 
 
-def shelf(folder: Path) -> Shelf:
-    return Shelf(folder, lambda _: None)
+def shelf(folder: Path) -> CheckpointStore:
+    return CheckpointStore(folder, lambda _: None)
 
 
 def newest(folder: Path) -> int:
@@ -174,7 +174,7 @@ def test_C2_a_damaged_newest_is_named_and_kept_and_the_one_before_is_used(
         for step in (1_100, 1_200):
             kept.save(checkpoint(step))
         damaged = flip(holder(folder, 1_200), seed)
-        found = Shelf(folder, said.append).newest()
+        found = CheckpointStore(folder, said.append).newest()
         assert found is not None
         assert found.progress.step == 1_100
         assert len(said) == 1
@@ -211,7 +211,7 @@ def test_C1_a_first_save_that_was_interrupted_is_ignored_and_named(tmp_path: Pat
     said: list[str] = []
     (tmp_path / SLOTS[0]).mkdir()
     (tmp_path / SLOTS[0] / ".arrays.partial-0a0b0c0d").write_bytes(b"half")
-    kept = Shelf(tmp_path, said.append)
+    kept = CheckpointStore(tmp_path, said.append)
     assert kept.newest() is None
     assert said[0].endswith("ignored, since its first save was interrupted (no manifest.json)")
     assert (tmp_path / SLOTS[0] / ".arrays.partial-0a0b0c0d").exists()

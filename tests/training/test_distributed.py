@@ -13,8 +13,13 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster.training.distributed import Team, is_first_process, join, local_device
-from forecaster.training.order import shuffle
+from forecaster.training.distributed import (
+    ProcessGroup,
+    is_first_process,
+    join_process_group,
+    local_device,
+)
+from forecaster.training.schedule import shuffle
 from tests.training.town import complete, make_task, read_losses, read_weights
 
 CPU = torch.device("cpu")
@@ -51,7 +56,7 @@ def wait_for(path: Path) -> None:
 
 def test_alone_nothing_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with join(CPU, TIMEOUT) as team:
+    with join_process_group(CPU, TIMEOUT) as team:
         numbers = torch.arange(3.0)
         assert torch.equal(team.add(numbers), torch.arange(3.0))
         assert team.tell("ü") == "ü"
@@ -63,7 +68,7 @@ def test_T8_processes_share_every_batch_of_the_same_order(size: int) -> None:
     task = make_task()
     for step in range(task.epoch_steps):
         batch = shuffle(task.train, 0, 0)[8 * step : 8 * step + 8]
-        shares = [Team(CPU, rank, size).share(batch) for rank in range(size)]
+        shares = [ProcessGroup(CPU, rank, size).share(batch) for rank in range(size)]
         assert sorted(np.concatenate(shares)) == sorted(batch)
         assert max(map(len, shares)) - min(map(len, shares)) <= 1
 

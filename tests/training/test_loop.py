@@ -17,11 +17,11 @@ from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import locked
 from forecaster.training import loop, progress
-from forecaster.training.checkpoint import SLOTS, Shelf
+from forecaster.training.checkpoint import SLOTS, CheckpointStore
 from forecaster.training.interrupts import SIGNALS
 from forecaster.training.loop import LOG, train
-from forecaster.training.progress import Moment, Outcome
-from forecaster.training.task import Task
+from forecaster.training.progress import ProgressUpdate, TrainingResult
+from forecaster.training.task import TrainingTask
 from tests.training.town import complete, make_panel, make_task, read_losses, read_weights
 
 pytestmark = pytest.mark.usefixtures("_unchecked")
@@ -34,7 +34,7 @@ def steps_in(folder: Path) -> list[int]:
     return [line["step"] for line in lines if "epoch" not in line]
 
 
-def assert_same(one: Outcome, other: Outcome) -> None:
+def assert_same(one: TrainingResult, other: TrainingResult) -> None:
     """Compare two trainings to the last bit, but for the time they took."""
     for left, right in zip(one.records, other.records, strict=True):
         assert replace(left, seconds=0.0) == replace(right, seconds=0.0)
@@ -49,7 +49,7 @@ class Stop:
     def __init__(self, step: int, number: signal.Signals = signal.SIGTERM) -> None:
         self.step, self.number = step, number
 
-    def __call__(self, moment: Moment) -> None:
+    def __call__(self, moment: ProgressUpdate) -> None:
         if moment.step == self.step:
             self.step = -1
             signal.raise_signal(self.number)
@@ -102,7 +102,7 @@ def test_the_log_has_every_step_and_every_epoch(tmp_path: Path) -> None:
 
 
 def test_a_watcher_sees_where_training_stands() -> None:
-    seen: list[Moment] = []
+    seen: list[ProgressUpdate] = []
     train(make_task(epochs=2), watch=seen.append)
     assert [moment.step for moment in seen] == [*range(1, 6), 5, *range(6, 11), 10]
     first, after_first, last = seen[0], seen[5], seen[-1]
@@ -130,15 +130,15 @@ def test_T12_training_stops_early_and_best_and_last_are_kept_apart(tmp_path: Pat
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + 2 < 30
     assert outcome.why == f"no better validation loss for 2 epochs after epoch {best + 1}"
-    found = Shelf(tmp_path, print).newest()
+    found = CheckpointStore(tmp_path, print).newest()
     assert found is not None
     assert not np.array_equal(found.arrays["best"], found.arrays["weights"])
     assert validation_loss(task) == pytest.approx(losses[best], rel=1e-6)
 
 
-def validation_loss(task: Task) -> float:
+def validation_loss(task: TrainingTask) -> float:
     """Return the validation loss of the network as it is."""
-    learner = loop.Learner(task, loop.Team(torch.device("cpu")), print)
+    learner = loop.Trainer(task, loop.Team(torch.device("cpu")), print)
     learner.begin(None, 0)
     found = learner.validate(lambda: False)
     assert found is not None
@@ -163,7 +163,7 @@ def test_T2_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Pat
     message = interrupt(8, tmp_path)
     assert message == "interrupted after step 8 of 20 by SIGTERM, saved; the same command resumes"
     assert [signal.getsignal(number) for number in SIGNALS] == handlers
-    found = Shelf(tmp_path, print).newest()
+    found = CheckpointStore(tmp_path, print).newest()
     assert found is not None
     assert found.progress.step == 8
     assert steps_in(tmp_path) == list(range(1, 9))
@@ -189,16 +189,16 @@ def test_T2_a_signal_in_validation_does_not_wait_for_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     calls: list[int] = []
-    roll_out = Task.roll_out
+    roll_out = TrainingTask.roll_out
 
-    def count(task: Task, batch: Any) -> torch.Tensor:
+    def count(task: TrainingTask, batch: Any) -> torch.Tensor:
         calls.append(1)
         if len(calls) == 1:
             signal.raise_signal(signal.SIGINT)
         return roll_out(task, batch)
 
     with monkeypatch.context() as patch:
-        patch.setattr(Task, "roll_out", count)
+        patch.setattr(TrainingTask, "roll_out", count)
         with pytest.raises(RunError, match="after step 5 of 20"):
             train(make_task(), folder=tmp_path)
     assert len(calls) == 1  # of two batches
@@ -217,7 +217,7 @@ def test_T2_a_second_signal_ends_at_once_and_harms_no_file(processes: Any, tmp_p
         time.sleep(0.001)
     process.join()
     assert process.exitcode in (-signal.SIGTERM, 5)
-    assert Shelf(tmp_path / "run", print).newest() is not None
+    assert CheckpointStore(tmp_path / "run", print).newest() is not None
 
 
 # --------------------------------------------------------------------------------- resuming
@@ -251,7 +251,7 @@ def test_T1_killed_at_random_moments_the_result_is_bit_identical(
 
 def test_T1_a_resumed_training_says_so_and_what_it_lost(tmp_path: Path) -> None:
     interrupt(8, tmp_path)
-    seen: list[Moment] = []
+    seen: list[ProgressUpdate] = []
     train(make_task(), folder=tmp_path, identity=HASHES, watch=seen.append)
     assert seen[0].message == "resuming from step 8 of 20 (lost ≤ 3 steps)"
     assert seen[1].step == 9
@@ -260,7 +260,7 @@ def test_T1_a_resumed_training_says_so_and_what_it_lost(tmp_path: Path) -> None:
 def test_T1_a_finished_training_is_not_done_again(tmp_path: Path) -> None:
     first = train(make_task(), folder=tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
-    seen: list[Moment] = []
+    seen: list[ProgressUpdate] = []
     again = train(make_task(), folder=tmp_path, watch=seen.append)
     assert_same(first, again)
     assert len(seen) == 1
@@ -367,12 +367,12 @@ def test_T4_nan_stops_at_its_step_and_leaves_the_last_checkpoint(
     assert message.startswith(f"step {step}: loss ")
     assert "not finite: the gradient of " in message
     assert "windows from 2015-10-2" in message or "window from 2015-10-2" in message
-    found = Shelf(tmp_path, print).newest()
+    found = CheckpointStore(tmp_path, print).newest()
     assert (found.progress.step if found else 0) == (step - 1) // 3 * 3
     assert_same(train(make_task(), folder=tmp_path), train(make_task()))
 
 
-def spoil(task: Task, step: int) -> None:
+def spoil(task: TrainingTask, step: int) -> None:
     """Let a gradient be infinite from a step on."""
     calls = [0]
 
@@ -404,7 +404,7 @@ def test_a_device_that_is_ahead_learns_the_same(
 
 
 def test_T4_a_validation_that_is_not_finite_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Task, "roll_out", lambda task, batch: task.teach(batch) * np.inf)
+    monkeypatch.setattr(TrainingTask, "roll_out", lambda task, batch: task.teach(batch) * np.inf)
     with pytest.raises(RunError, match=r"epoch 1: validation loss (nan|inf)"):
         train(make_task())
 
@@ -417,11 +417,11 @@ def test_T13_training_goes_on_without_its_log(
 ) -> None:
     expected = train(make_task())
 
-    def delete(moment: Moment) -> None:
+    def delete(moment: ProgressUpdate) -> None:
         if moment.step == 7:
             (tmp_path / LOG).unlink()
 
-    monkeypatch.setattr("forecaster.training.journal.EVERY", 0.0)
+    monkeypatch.setattr("forecaster.training.progress.EVERY", 0.0)
     with caplog.at_level(logging.WARNING):
         assert_same(expected, train(make_task(), folder=tmp_path, watch=delete))
     assert caplog.text.count("training goes on, the log has a gap") == 1
@@ -435,14 +435,14 @@ def test_C8_a_bf16_training_is_kept_in_float32(tmp_path: Path) -> None:
     task = make_task(precision="bf16")
     outcome = train(task, folder=tmp_path)
     assert {array.dtype for array in outcome.weights.values()} == {np.dtype(np.float32)}
-    found = Shelf(tmp_path, print).newest()
+    found = CheckpointStore(tmp_path, print).newest()
     assert found is not None
     assert {array.dtype for array in found.arrays.values()} == {np.dtype(np.float32)}
     best = min(record.validation_loss for record in outcome.records)
     assert validation_loss(make_task_with(outcome)) == pytest.approx(best, rel=0.02)
 
 
-def make_task_with(outcome: Outcome) -> Task:
+def make_task_with(outcome: TrainingResult) -> TrainingTask:
     """Return the task in float32 with the weights of an outcome."""
     task = make_task()
     state = {name: torch.from_numpy(array) for name, array in outcome.weights.items()}

@@ -1,10 +1,17 @@
+import errno
 import json
+import os
+import sys
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
 
 from forecaster.config import TrainingConfig
-from forecaster.training.progress import Progress, loss_of
+from forecaster.errors import ConfigError
+from forecaster.training import progress as journal_module
+from forecaster.training.progress import MetricsLog, Progress, ProgressUpdate, TensorBoard, loss_of
 
 CONFIG = TrainingConfig(epochs=7, patience=3)
 
@@ -80,3 +87,173 @@ def test_T12_a_loss_spike_is_named() -> None:
     for training, expected in ((1.0, ""), (1.9, ""), (2.1, "loss spike: 2.1 in epoch 3, was 1")):
         close(progress, 1.0, training)
         assert progress.spike == expected
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "log.jsonl"
+
+
+def write(journal: MetricsLog, *steps: int) -> None:
+    for step in steps:
+        journal.write({"step": step, "loss": 1 / (step + 3)})
+    journal.flush()
+
+
+def steps_in(path: Path) -> list[int]:
+    return [json.loads(line)["step"] for line in path.read_text().splitlines()]
+
+
+def test_a_line_comes_back_to_the_last_bit(path: Path) -> None:
+    journal = MetricsLog(path)
+    for step in range(11):
+        journal.write({"step": step, "loss": 1 / (step + 3)})
+    journal.flush()
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    assert lines == [{"step": step, "loss": 1 / (step + 3)} for step in range(11)]
+
+
+def test_a_line_waits_for_the_others_but_not_for_long(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = [0.0]
+    monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
+    journal = MetricsLog(path)
+    journal.write({"step": 1})
+    assert not path.exists()
+    now[0] = 1.0
+    journal.write({"step": 2})
+    assert steps_in(path) == [1, 2]
+
+
+def test_T1_a_resumed_log_forgets_what_will_be_done_again(path: Path) -> None:
+    journal = MetricsLog(path)
+    write(journal, 1, 2, 3)
+    journal.write({"epoch": 1, "step": 3})
+    write(journal, 4, 5)
+    resumed = MetricsLog(path)
+    resumed.rewind(3, 0)  # the checkpoint came before the validation of its epoch
+    assert path.read_text().splitlines()[-1].startswith('{"step": 3,')
+    resumed.write({"epoch": 1, "step": 3})
+    write(resumed, 4)
+    assert steps_in(path) == [1, 2, 3, 3, 4]
+
+
+def test_T1_a_line_cut_short_by_a_kill_is_dropped(path: Path) -> None:
+    write(MetricsLog(path), 1, 2)
+    with path.open("a") as file:
+        file.write('{"step": 3, "lo')
+    resumed = MetricsLog(path)
+    resumed.rewind(7, 1)
+    write(resumed, 8)
+    assert steps_in(path) == [1, 2, 8]
+
+
+def test_T13_a_deleted_log_is_begun_again_with_one_warning_and_a_gap(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = MetricsLog(path)
+    write(journal, 1, 2)
+    path.unlink()
+    write(journal, 3)
+    path.unlink()
+    write(journal, 4)
+    assert steps_in(path) == [4]
+    assert [record.getMessage() for record in caplog.records] == [
+        f"{path}: is gone; training goes on, the log has a gap"
+    ]
+
+
+def test_T13_a_log_that_is_gone_at_the_resume_is_named(
+    path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    MetricsLog(path).rewind(0, 0)
+    assert not caplog.records
+    MetricsLog(path).rewind(7, 1)
+    assert "is gone; training goes on" in caplog.text
+
+
+def test_T13_a_full_disk_costs_lines_and_one_warning(
+    path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = MetricsLog(path)
+    write(journal, 1)
+
+    def full(_: Any) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(journal_module.os, "fsync", full)
+        write(journal, 2)
+        write(journal, 3)
+    write(journal, 4)
+    assert steps_in(path)[-1] == 4
+    assert len(caplog.records) == 1
+    assert "cannot be written (No space left on device)" in caplog.text
+
+
+def test_T13_a_log_that_cannot_be_opened_stops_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    journal = MetricsLog(tmp_path)  # a folder
+    journal.rewind(0, 0)
+    write(journal, 1)
+    assert len(caplog.records) == 1
+
+
+def test_without_a_path_nothing_is_written(tmp_path: Path) -> None:
+    journal = MetricsLog(None)
+    journal.rewind(3, 1)
+    write(journal, 1)
+    assert not list(tmp_path.iterdir())
+
+
+MODULE = "torch.utils.tensorboard"
+
+
+class Writer:
+    """Stands in for torch's SummaryWriter, which needs a package that is not installed here."""
+
+    def __init__(self, folder: str, purge_step: int) -> None:
+        self.calls: list[Any] = [("open", folder, purge_step)]
+        MADE.append(self)
+
+    def add_scalar(self, name: str, value: float, step: int) -> None:
+        self.calls.append((name, value, step))
+
+    def close(self) -> None:
+        self.calls.append("close")
+
+
+MADE: list[Writer] = []
+
+
+def moment(step: int, loss: float | None, rmse: float | None = None) -> ProgressUpdate:
+    return ProgressUpdate(1, 3, step, 48, loss, rmse, None, None, None)
+
+
+def test_what_is_known_of_a_moment_is_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module = ModuleType(MODULE)
+    module.SummaryWriter = Writer  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, MODULE, module)
+    watch = TensorBoard(tmp_path)
+    for each in (moment(14, None), moment(15, 0.5), moment(24, 0.25, 3.0)):
+        watch(each)
+    watch.close()
+    assert MADE[-1].calls == [
+        ("open", str(tmp_path), 14),  # events of a killed run after step 14 are purged
+        ("loss", 0.5, 15),
+        ("loss", 0.25, 24),
+        ("rmse", 3.0, 24),
+        "close",
+    ]
+
+
+def test_without_the_package_it_is_said_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, MODULE, None)
+    with pytest.raises(ConfigError, match="pip install tensorboard"):
+        TensorBoard(tmp_path)

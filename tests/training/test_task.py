@@ -6,29 +6,29 @@ import torch
 
 from forecaster.errors import DataError
 from forecaster.models.neurons import State
-from forecaster.training.sampling import draw_shown
-from forecaster.training.task import Task
+from forecaster.training.schedule import draw_teacher_forcing
+from forecaster.training.task import TrainingTask
 from tests.training.town import make_panel, make_sampled_task, make_task
 
 ORIGINS = np.array([71, 67, 97])
 
 
 @pytest.fixture
-def task() -> Task:
+def task() -> TrainingTask:
     return make_task()
 
 
-def test_a_task_names_no_test_windows(task: Task) -> None:
+def test_a_task_names_no_test_windows(task: TrainingTask) -> None:
     assert "test" not in vars(task)
     assert not set(task.train) & set(task.validation)
 
 
-def test_the_last_step_of_an_epoch_has_the_windows_that_are_left(task: Task) -> None:
+def test_the_last_step_of_an_epoch_has_the_windows_that_are_left(task: TrainingTask) -> None:
     assert (task.epoch_steps, task.steps) == (5, 20)  # 37 windows in batches of 8
     assert replace(task, train=np.arange(60, 60 + 32)).epoch_steps == 4
 
 
-def test_forecasts_are_in_the_values_units(task: Task) -> None:
+def test_forecasts_are_in_the_values_units(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     history = State(batch.signal, batch.auxiliary)
     ahead = State(batch.next_local, batch.next_auxiliary)
@@ -38,7 +38,7 @@ def test_forecasts_are_in_the_values_units(task: Task) -> None:
     np.testing.assert_allclose(found, expected, rtol=1e-6)
 
 
-def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: Task) -> None:
+def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     other = replace(batch, next_values=batch.next_values + 1)
     taught, changed = task.teach(batch), task.teach(other)
@@ -47,14 +47,14 @@ def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: Task) -> 
     assert torch.equal(task.roll_out(batch), task.roll_out(other))
 
 
-def test_teaching_with_its_own_forecasts_is_rolling_out(task: Task) -> None:
+def test_teaching_with_its_own_forecasts_is_rolling_out(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     own = task.scale.apply(task.roll_out(batch).detach().permute(1, 2, 0).numpy())
     shown = replace(batch, next_values=torch.from_numpy(own).permute(2, 0, 1))
     torch.testing.assert_close(task.teach(shown), task.roll_out(batch))
 
 
-def test_the_true_value_of_the_last_step_is_never_shown(task: Task) -> None:
+def test_the_true_value_of_the_last_step_is_never_shown(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     last = torch.zeros_like(batch.next_values)
     last[..., -1] = 1e6
@@ -69,7 +69,7 @@ def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None
     history = State(batch.signal, batch.auxiliary)
     ahead = State(batch.next_local, batch.next_auxiliary)
     for step in range(23):
-        shown = draw_shown(2, 5.0, 7, step)
+        shown = draw_teacher_forcing(2, 5.0, 7, step)
         truth = batch.next_values[..., :2]
         scaled = task.network(history, ahead, truth, torch.tensor(shown))
         expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
@@ -90,7 +90,7 @@ def test_a_network_in_bf16_answers_in_float32() -> None:
 
 
 @pytest.mark.parametrize("name", ["train", "validation"])
-def test_a_task_without_windows_is_refused(task: Task, name: str) -> None:
+def test_a_task_without_windows_is_refused(task: TrainingTask, name: str) -> None:
     with pytest.raises(DataError, match=f"no window to {name} on"):
         replace(task, **{name: np.arange(0)})
 

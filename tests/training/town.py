@@ -19,14 +19,14 @@ from forecaster.clock.clock import Clock
 from forecaster.config import DCRNNConfig, LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.errors import ForecasterError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.dcrnn import DCRNN
-from forecaster.models.forecaster import build_forecaster
+from forecaster.models.dcrnn import DCRNNNetwork
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.training.loop import LOG, train
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import fit_scaler
 
@@ -63,7 +63,7 @@ def make_task(
     device: str = "cpu",
     levels: tuple[float, ...] = (),
     **changes: Any,
-) -> Task:
+) -> TrainingTask:
     """Return the task of a panel; changes are of its training configuration."""
     panel = make_panel() if panel is None else panel
     train = np.arange(HOURS) < 200
@@ -73,7 +73,7 @@ def make_task(
     pattern = BlockPattern.from_pairs(PLACES, PAIRS)
     fresh = torch.Generator().manual_seed(5)
     network = build_forecaster(model, LAGS, inputs, pattern, fresh, levels)
-    return Task(
+    return TrainingTask(
         network=network.to(device=device, dtype=dtype),
         batches=Batches(panel, scaler, fit_fill(panel, train), LAGS, device),
         scale=scaler.values,
@@ -84,12 +84,12 @@ def make_task(
     )
 
 
-def make_sampled_task(decay: float, **changes: Any) -> Task:
+def make_sampled_task(decay: float, **changes: Any) -> TrainingTask:
     """Return the task of a network that is shown the truth less and less."""
     kernel = torch.eye(PLACES)
     kernel[PAIRS[:, 0], PAIRS[:, 1]] = 0.5  # one way
     config, inputs = DCRNNConfig(inputs="lags", units=3, n_layers=1), NeuronLayout(PLACES, 2, 33)
-    network = DCRNN(config, LAGS, inputs, kernel, torch.Generator().manual_seed(5))
+    network = DCRNNNetwork(config, LAGS, inputs, kernel, torch.Generator().manual_seed(5))
     task = make_task(**changes)
     like = next(task.network.parameters())
     return replace(task, network=network.to(like), sampling_decay=decay)

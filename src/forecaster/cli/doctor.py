@@ -13,7 +13,7 @@ from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
-    from forecaster.report.doctor import Checkup
+    from forecaster.report.doctor.checkup import Checkup
 
 VALUES_PER_SECOND = 10e6  # examining, measured on one core
 
@@ -46,7 +46,7 @@ def doctor(
 
 
 def _examine(panel: "Panel", recipe: Any) -> "Checkup":
-    from forecaster.report.doctor import examine
+    from forecaster.report.doctor.checkup import examine
 
     terminal.announce(
         panel.values.size / VALUES_PER_SECOND, 3 * panel.values.nbytes, "the checkup"
@@ -58,8 +58,8 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
     """Write the page and the picture; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.figures import draw_coverage, draw_places
-    from forecaster.report.page import render_checkup
+    from forecaster.report.doctor.coverage import draw_coverage, draw_places
+    from forecaster.report.doctor.page import render_checkup
 
     try:
         picture, places = draw_coverage(panel), draw_places(panel)

@@ -17,8 +17,8 @@ from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
-    from forecaster.evaluation.entries import Entry
-    from forecaster.pipeline.study import Study
+    from forecaster.evaluation.model_specs import Entry
+    from forecaster.pipeline.experiment import Study
     from forecaster.recipe import Recipe
 
 T = TypeVar("T")
@@ -71,8 +71,8 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
-    from forecaster.config import GraphKind, PositionKind
-    from forecaster.evaluation.entries import Ablations, Choices, Lags, list_entries
+    from forecaster.choices import GraphKind, PositionKind
+    from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
     from forecaster.recipe import read_recipe
 
     rules = with_settings(
@@ -118,7 +118,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Do it all: panel, graph, training, comparison, report. What is there is not done again."""
-    from forecaster.evaluation.entries import list_entries
+    from forecaster.evaluation.model_specs import list_entries
     from forecaster.recipe import read_recipe
 
     is_table = what.name.lower().endswith(TABLE_SUFFIXES)
@@ -161,9 +161,8 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
     for module in ("jinja2", "matplotlib"):  # what is lacking is said before anything is done
         need_extra(module, extra="report")
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.comparison import make_sections
-    from forecaster.report.material import read_material
-    from forecaster.report.page import render_comparison
+    from forecaster.report.comparison import make_sections, render_comparison
+    from forecaster.report.data import read_material
 
     with terminal.stages() as (say, _):
         say("reading the comparison")
@@ -205,7 +204,7 @@ def _compare(
 ) -> None:
     """Run every cell, and print the table."""
     from forecaster.pipeline.evaluate import evaluate_entries, table_paths
-    from forecaster.pipeline.study import Study, make_panel
+    from forecaster.pipeline.experiment import Study, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _refuse_place(out, place.recipe, rules)

@@ -11,7 +11,7 @@ from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
-    from forecaster.evaluation.explanation import Explanation, Place
+    from forecaster.explain.explanation import Explanation, Place
 
 FORMS = (".json", ".png", ".svg")
 SHOWN = 10  # past steps and neighbours in the tables
@@ -32,7 +32,7 @@ def explain(
         forms = ", ".join(FORMS)
         raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
     from forecaster.estimators.registry import load_estimator
-    from forecaster.evaluation.explain import explain as find_out
+    from forecaster.explain.explain import explain as find_out
 
     data, estimator = open_panel(panel), load_estimator(run)
     found = find_out(estimator, data, tell_last_step(data) if at is None else at, location)
@@ -54,8 +54,8 @@ def _write(found: "Explanation", path: Path) -> None:
     if path.suffix == ".json":
         content = _to_json(found).encode()
     else:
-        from forecaster.report.canvas import PAPER_DPI, to_png, to_svg
-        from forecaster.report.why import draw_why
+        from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
+        from forecaster.report.sections.explanations import draw_why
 
         figure = draw_why(found)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
@@ -68,7 +68,7 @@ def _print(found: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.why import say_city_wide, say_why
+    from forecaster.report.sections.explanations import say_city_wide, say_why
 
     console = Console(highlight=False, markup=False)
     title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"

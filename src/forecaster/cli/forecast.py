@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forecaster.choices import Weather
 from forecaster.cli import terminal
-from forecaster.cli.options import At, Json, Weather, open_panel, tell_last_step
+from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError, count_of, need_extra
 
 if TYPE_CHECKING:
@@ -82,8 +83,8 @@ def _check_map(path: Path, what_if: str | None) -> None:
 def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
     """Write the difference of each location, the mean over the coming steps."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.canvas import to_png, to_svg
-    from forecaster.report.what_if_pictures import draw_change
+    from forecaster.report.draw.canvas import to_png, to_svg
+    from forecaster.report.sections.what_if import draw_change
 
     means = table.groupby("unique_id")[["difference", "y_hat"]].mean()
     ordered = means.loc[list(panel.locations.ids)].to_numpy(float).T

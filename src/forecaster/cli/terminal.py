@@ -11,8 +11,8 @@ from forecaster.errors import count_of
 
 if TYPE_CHECKING:
     from forecaster.metrics import Report
-    from forecaster.report.doctor import Checkup
-    from forecaster.training.progress import Moment, Watch
+    from forecaster.report.doctor.checkup import Checkup
+    from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 LONG_SECONDS = 60.0
 Advance = Callable[[int], None]
@@ -71,7 +71,7 @@ def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Ad
 
 
 @contextlib.contextmanager
-def training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
+def training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     """Show how a training gets on: a live bar, or a line for each epoch where there is none.
 
     Yields a function that names a stage before it, and one that is told of its moments.
@@ -84,7 +84,7 @@ def training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
 
 
 @contextlib.contextmanager
-def _training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
+def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     if MODE.quiet or not sys.stderr.isatty():
         yield lambda what: say(f"{what} …"), _EpochLines()
         return
@@ -96,7 +96,7 @@ def _training() -> "Iterator[tuple[Callable[[str], None], Watch]]":
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, figures="")
 
-        def watch(moment: "Moment") -> None:
+        def watch(moment: "ProgressUpdate") -> None:
             if moment.message:
                 bar.console.print(moment.message, highlight=False, markup=False)
             text = f"epoch {moment.epoch}/{moment.epochs}"
@@ -110,9 +110,9 @@ class _EpochLines:
     """Says the figures of each epoch once it was validated."""
 
     def __init__(self) -> None:
-        self._before: Moment | None = None
+        self._before: ProgressUpdate | None = None
 
-    def __call__(self, moment: "Moment") -> None:
+    def __call__(self, moment: "ProgressUpdate") -> None:
         before, self._before = self._before, moment
         if moment.message:
             say(moment.message)
@@ -123,7 +123,7 @@ class _EpochLines:
             say(f"epoch {done} of {moment.epochs}: {_figures(moment, before.loss)}")
 
 
-def _figures(moment: "Moment", loss: float | None) -> str:
+def _figures(moment: "ProgressUpdate", loss: float | None) -> str:
     """Return what is known at a moment in few enough words for one line."""
     left = None if moment.seconds_left is None else divmod(round(moment.seconds_left), 60)
     known = {

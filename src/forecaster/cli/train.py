@@ -16,7 +16,7 @@ from forecaster.errors import ConfigError, count_of
 if TYPE_CHECKING:
     from forecaster.estimators.base import Estimator
     from forecaster.recipe import Recipe
-    from forecaster.training.progress import Moment, Watch
+    from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
 Model = Literal["Forecaster", "Transformer", "DCRNN"]
 CURVES = "curves.png"
@@ -94,14 +94,14 @@ def _read_setting(text: str) -> dict[str, Any]:
     raise ConfigError(f"--set {text}: no key and value; {form}")
 
 
-def _with_board(bar: "Watch", folder: Path, shown: ExitStack) -> "Watch":
+def _with_board(bar: "ProgressCallback", folder: Path, shown: ExitStack) -> "ProgressCallback":
     """Return a watcher that tells TensorBoard too."""
-    from forecaster.training.tensorboard import TensorBoard
+    from forecaster.training.progress import TensorBoard
 
     board = TensorBoard(folder)
     shown.callback(board.close)
 
-    def both(moment: "Moment") -> None:
+    def both(moment: "ProgressUpdate") -> None:
         bar(moment)
         board(moment)
 
@@ -144,7 +144,7 @@ def _print_run(known: dict[str, Any]) -> None:
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
     """Draw the learning curves; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.curves import draw_curves
+    from forecaster.report.sections.learning_curves import draw_curves
 
     try:
         picture = draw_curves(epochs)

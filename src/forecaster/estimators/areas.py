@@ -19,7 +19,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import Changes, find_origin
@@ -224,7 +224,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
         panel,
         values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
         locations=Locations.of_ids(("area",)),
-        local_covariates=LocalCovariates((), np.empty((0, steps, 1), dtype=np.float32)),
+        local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,
     )
 

@@ -24,7 +24,8 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators import forecast_inputs
 from forecaster.estimators.forecast_inputs import At, Changes, ForecastInputs, prepare_inputs
@@ -118,7 +119,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: Watch | None = None,
+        watch: ProgressCallback | None = None,
     ) -> E:
         """Fit to the training windows; choices are made on the validation windows.
 

@@ -11,11 +11,10 @@ from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 MONTH_HOURS = 12 * 24
@@ -123,14 +122,7 @@ def look_back(
     # A season that is shorter than the horizon is looked for further back, and clocks change.
     first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
     end = int(origins.max()) + 1
-    known, own = slice(first, end + lags.horizon), panel.local_covariates
-    part = replace(
-        panel,
-        values=panel.values[first:end],
-        start=panel.start + first * panel.clock.step,
-        covariates=Covariates(panel.covariates.names, panel.covariates.values[known]),
-        local_covariates=LocalCovariates(own.names, own.values[:, known]),
-    )
+    part = panel.steps(first, end, end + lags.horizon)
     return part, origins - first
 
 
@@ -261,20 +253,6 @@ def warn_of_recent(run: Run, panel: Panel, origin: int) -> None:
         ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
         what = count_of(int(far.sum()), "location")
         log.warning("outside training range: recent values of %s (%s)", what, ids)
-
-
-def select_covariates(panel: Panel, names: tuple[str, ...], local: tuple[str, ...]) -> Panel:
-    """Return the panel with exactly these covariates and local covariates, in this order."""
-    world, own = panel.covariates, panel.local_covariates
-    if (world.names, own.names) == (names, local):
-        return panel
-    order, own_order = [world.names.index(n) for n in names], [own.names.index(n) for n in local]
-    return replace(
-        panel,
-        covariates=Covariates(names, world.values[:, order]),
-        local_covariates=LocalCovariates(local, own.values[own_order]),
-        digest=None,
-    )
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

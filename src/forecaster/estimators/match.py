@@ -123,7 +123,7 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
     chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
-    return select_covariates(panel.select(ids), *chosen)
+    return panel.select(ids).select_covariates(*chosen)
 
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:

@@ -1,7 +1,7 @@
 """What an estimator is fitted to, with the test steps hidden; and the result of fitting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import Any

@@ -22,7 +22,7 @@ from forecaster.errors import ConfigError, DataError, Faults, name_some
 from forecaster.estimators.forecast_inputs import HOLIDAY, RANGES, Changes
 from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
-from forecaster.panel.axis import resolve
+from forecaster.panel.axis import resolve_local_times
 from forecaster.panel.columns import Table, load
 from forecaster.panel.panel import Panel
 from forecaster.panel.tables import read_wide
@@ -204,7 +204,7 @@ def _refuse_impossible(name: str, values: Float[np.ndarray, " K"], faults: Fault
 def _read_table(source: Table, panel: Panel, times: Shaped[np.ndarray, " K"]) -> Changes:
     """Return what a table of `ds` and covariates says of the coming steps."""
     config = PanelConfig(timezone=panel.clock.zone, step_minutes=panel.clock.step_minutes)
-    rows = resolve(read_wide(source, None, "ds", layer="covariates"), config)
+    rows = resolve_local_times(read_wide(source, None, "ds", layer="covariates"), config)
     faults = Faults(load(source)[1])
     names = _find_names(rows.ids, panel, faults)
     known = np.isin(times.astype(np.int64), rows.seconds)

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from forecaster.evaluation.paired import Difference, Interval
+from forecaster.evaluation.bootstrap import Difference, Interval
 
 NEAR = 0.02  # a simpler model within 2 % of the best, by both metrics, is the one to use
 SIMPLE = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")  # the simplest first

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forecaster.choices import EngineName
 from forecaster.errors import ConfigError, DataError, name_some
-from forecaster.ingest.candidates import read_candidates
-from forecaster.ingest.engine import EngineName, open_engine
-from forecaster.ingest.files import SUFFIXES, open_inputs, read_through
+from forecaster.ingest.demand.engine import open_engine
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
+from forecaster.ingest.files import SUFFIXES, open_inputs, verify_file
+from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import Progress
@@ -22,7 +23,7 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Sources:
-    """The files that a recipe speaks of."""
+    """The input files of a recipe."""
 
     values: Sequence[Path]  # trips, or one table
     places: Path | None = None  # candidates, or locations
@@ -40,18 +41,19 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     weather = recipe.weather.file if recipe.weather is not None else None
     beside = [name for name in (places, weather) if name is not None]
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *beside)):
-        given = ", ".join(map(repr, (*names, *beside))) or "none"
-        raise ConfigError(f"files of the recipe: {given}; give names in the data folder")
+        listed = ", ".join(map(repr, (*names, *beside))) or "none"
+        raise ConfigError(f"files of the recipe: {listed}; give names in the data folder")
     matches = {name: _expand(data, name) for name in names}
     lacking = [name for name in names if not matches[name]]
     lacking += [name for name in beside if not (data / name).is_file()]
     if lacking:
-        what = ", ".join(lacking)
-        raise DataError(f"{data}: no {what}; give the folder with --data or FORECASTER_DATA")
-    found = [path for name in names for path in matches[name]]
-    if recipe.table is not None and len(found) > 1:
-        raise DataError(f"{names[0]!r} fits {name_some(found)}; a table is one file")
-    return Sources(found, data / places if places else None, data / weather if weather else None)
+        raise DataError(
+            f"{data}: no {', '.join(lacking)}; give the folder with --data or FORECASTER_DATA"
+        )
+    files = [path for name in names for path in matches[name]]
+    if recipe.table is not None and len(files) > 1:
+        raise DataError(f"{names[0]!r} fits {name_some(files)}; a table is one file")
+    return Sources(files, data / places if places else None, data / weather if weather else None)
 
 
 def _expand(data: Path, name: str) -> list[Path]:
@@ -71,14 +73,16 @@ def build_panel(
     """Return the panel that a recipe describes."""
     for path in (*(() if recipe.trips else sources.values), sources.places, sources.weather):
         if path is not None and path.name.endswith(SUFFIXES):
-            read_through(path)
+            verify_file(path)
     if recipe.trips is not None:
         rules = recipe.trips
         places = (
             read_candidates(sources.places, rules.candidate_columns) if sources.places else None
         )
         inputs = open_inputs(sources.values, rules.covers, progress)
-        panel = ingest_trips(Trips(inputs, places, recipe.panel, rules, open_engine(engine)), say)
+        panel = ingest_trips(
+            TripIngest(inputs, places, recipe.panel, rules, open_engine(engine)), say
+        )
     elif recipe.table is not None:
         columns = recipe.table.location_columns
         places = read_candidates(sources.places, columns) if sources.places else None
@@ -97,6 +101,6 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     if rules is None:
         raise ConfigError("the recipe has no [weather]")
     if path.name.endswith(SUFFIXES):
-        read_through(path)
+        verify_file(path)
     mapping = parse_mapping(rules.columns)
     return add_weather(panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap)

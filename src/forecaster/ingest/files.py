@@ -1,4 +1,4 @@
-"""Input files: whole, each only once, and which hours they cover."""
+"""Input files: verified as complete, given once, with the hours they cover."""
 
 import hashlib
 import re
@@ -22,7 +22,7 @@ _EMPTY_LINE = re.compile(rb"(?<=\n)\r?\n")
 
 
 @dataclass(frozen=True)
-class Covered:
+class TimeSpan:
     """A span of local time that a file holds completely: zero means none, not unknown."""
 
     first: np.datetime64
@@ -30,12 +30,12 @@ class Covered:
 
 
 @dataclass(frozen=True)
-class Input:
+class InputFile:
     """One input file, read once from end to end."""
 
     path: Path
     sha256: str
-    covered: Covered
+    covered: TimeSpan
     lines: int | None = None  # of a CSV file, without its header and empty ones
 
     @property
@@ -46,8 +46,8 @@ class Input:
 
 def open_inputs(
     paths: Sequence[Path], covers: str | None, progress: Progress | None = None
-) -> list[Input]:
-    """Return the inputs in an order of their own, refusing damaged, doubled and undated ones."""
+) -> list[InputFile]:
+    """Return the inputs ordered by content; damaged, repeated and undated files are refused."""
     faults, inputs = Faults("input files"), []
     if not paths:
         faults.add("none given; give .parquet, .csv or .csv.gz files")
@@ -55,32 +55,32 @@ def open_inputs(
         try:
             named = _TLC_NAME.search(path.name)
             covered = parse_span(covers) if covers and not named else covered_by_name(path)
-            sha256, lines = read_through(path, progress)
-            inputs.append(Input(path, sha256, covered, lines))
+            sha256, lines = verify_file(path, progress)
+            inputs.append(InputFile(path, sha256, covered, lines))
         except DataError as fault:
             faults.add(str(fault))
-    first: dict[str, Input] = {}
+    first: dict[str, InputFile] = {}
     for item in inputs:
         month = _TLC_NAME.search(item.path.name)  # as CSV and as Parquet, say
-        for what, key in (("content", item.sha256), ("month", month and month[0])):
-            if key and (other := first.setdefault(key, item)) is not item:
-                faults.add(f"{item.path}: the same {what} as {other.path}; give it once")
+        for kind, key in (("content", item.sha256), ("month", month and month[0])):
+            if key and (earlier := first.setdefault(key, item)) is not item:
+                faults.add(f"{item.path}: the same {kind} as {earlier.path}; give it once")
                 break
     faults.raise_any(DataError)
     return sorted(inputs, key=lambda item: item.sha256)
 
 
-def covered_by_name(path: Path) -> Covered:
+def covered_by_name(path: Path) -> TimeSpan:
     """Return the month in a TLC file's name."""
-    found = _TLC_NAME.search(path.name)
-    if not found:
+    match = _TLC_NAME.search(path.name)
+    if not match:
         message = f"{path}: which hours it covers is not in its name"
         raise DataError(f"{message}; give --covers FROM:TO (dates, both included)")
-    month = np.datetime64(f"{found[1]}-{found[2]}", "M")
-    return Covered(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
+    month = np.datetime64(f"{match[1]}-{match[2]}", "M")
+    return TimeSpan(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
 
 
-def parse_span(text: str) -> Covered:
+def parse_span(text: str) -> TimeSpan:
     """Return the span of `2014-04-01:2014-06-30`, both days included."""
     try:
         days = (date.fromisoformat(part) for part in text.split(":"))  # a month is not a day
@@ -89,11 +89,11 @@ def parse_span(text: str) -> Covered:
         raise ConfigError(f"{text!r} is not a span; as in 2014-04-01:2014-06-30") from error
     if last < first:
         raise ConfigError(f"{text!r} ends before it begins; as in 2014-04-01:2014-06-30")
-    return Covered(first.astype("datetime64[s]"), (last + 1).astype("datetime64[s]"))
+    return TimeSpan(first.astype("datetime64[s]"), (last + 1).astype("datetime64[s]"))
 
 
-def read_through(path: Path, progress: Progress | None = None) -> tuple[str, int | None]:
-    """Return a file's hash and its number of lines, having seen that it is whole."""
+def verify_file(path: Path, progress: Progress | None = None) -> tuple[str, int | None]:
+    """Return a file's hash and number of lines, having checked that it is complete."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if not path.name.endswith(SUFFIXES):
@@ -113,7 +113,7 @@ def read_through(path: Path, progress: Progress | None = None) -> tuple[str, int
 
 
 class _Reader:
-    """Watches the bytes of a file go by, and knows at the end whether any are missing."""
+    """Checks a stream of bytes for a complete Parquet, CSV or gzip file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -160,25 +160,25 @@ class _Reader:
         self.tail = (self.tail + content)[-16:]
 
     def finish(self) -> None:
-        what = ""
+        fault = ""
         if self.gzip is not None and not self.gzip.eof:
-            what = "its gzip stream has no end"
+            fault = "its gzip stream has no end"
         elif self.path.suffix == ".parquet":
             footer = int.from_bytes(self.tail[-8:-4], "little")
             whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
             whole = whole and self.size >= footer + 12  # its length and both marks
-            what = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
+            fault = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
         elif not self.tail.endswith((b"\n", b"\r")):
-            what = "its last line has no end (add a line break if it is complete)"
-        if what:
+            fault = "its last line has no end (add a line break if it is complete)"
+        if fault:
             raise DataError(
-                f"{self.path}: truncated, have {self.size:,} bytes: {what}; fetch it again"
+                f"{self.path}: truncated, have {self.size:,} bytes: {fault}; fetch it again"
             )
 
 
 def _count_empty(before: bytes, content: bytes) -> int:
-    """Return how many empty lines end in the content, given what came before it."""
+    """Return the number of empty lines that end in the content."""
     joined = before + content
     if b"\n\n" not in joined and b"\n\r\n" not in joined:  # nearly always, and five times as fast
         return 0
-    return sum(found.end() > len(before) for found in _EMPTY_LINE.finditer(joined))
+    return sum(match.end() > len(before) for match in _EMPTY_LINE.finditer(joined))

@@ -1,4 +1,4 @@
-"""A recipe for a table that nobody has described: columns, kind, step, lags and cut guessed."""
+"""A recipe inferred from a table: columns, kind, step, lags and MAPE cut."""
 
 import math
 from pathlib import Path
@@ -9,8 +9,8 @@ from jaxtyping import Float32
 
 from forecaster.config import LagConfig, MetricConfig
 from forecaster.errors import DataError, count_of
-from forecaster.ingest.tables import Layout, read_rows
-from forecaster.panel.axis import VALUES, Rows
+from forecaster.ingest.tables import TableLayout, read_rows
+from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.recipe import CLOCK_CHANGE_MINUTES, Recipe, check_stage
 
 DAY_MINUTES = 24 * 60
@@ -19,7 +19,7 @@ LEARNED_SHARE = 0.7  # of the steps, the first: what splits by share leave to le
 
 
 def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
-    """Return a recipe for a long or wide table; what it says is all that was guessed.
+    """Return the inferred recipe of a long or wide table.
 
     Args:
         path: a CSV or Parquet file.
@@ -52,15 +52,15 @@ def guess_step(path: Path, columns: str | None = None) -> int:
     return _step_minutes(read_rows(path, "measurement", columns)[0], path.name)
 
 
-def _step_minutes(rows: Rows, name: str) -> int:
+def _step_minutes(rows: SeriesTable, name: str) -> int:
     """Return the commonest distance of two times."""
     gaps = np.diff(rows.seconds)
     if not len(gaps):
         raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; a series is needed")
     sizes, counts = np.unique(gaps, return_counts=True)
     seconds = int(sizes[np.argmax(counts)])
-    minutes, rest = divmod(seconds, 60)
-    if rest or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+    minutes, remainder = divmod(seconds, 60)
+    if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
         message = f"{name}: most times are {seconds} s apart; steps must divide a day"
         raise DataError(f"{message} or be whole days: sum the values up to such steps first")
     return minutes
@@ -71,7 +71,7 @@ def _is_count(values: Float32[np.ndarray, "U N"]) -> bool:
     return bool((seen >= 0).all() and (seen == np.round(seen)).all())
 
 
-def _columns(layout: Layout) -> str:
+def _columns(layout: TableLayout) -> str:
     named = {"time": layout.time, "id": layout.id, "value": layout.value}
     return ",".join(f"{name}={column}" for name, column in named.items() if column is not None)
 

@@ -32,8 +32,8 @@ def decode_flags(column: pa.ChunkedArray, name: str, faults: Faults) -> Float64[
     decoded = [_read_codes(text) for text in texts]
     wrong = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
     if wrong:
-        what = f"column {name!r}: {count_of(len(wrong), 'text')} not of METAR-style codes"
-        faults.add(f"{what}: {name_some(wrong)}; -RA, +TSRA BR, FG are, and null is none")
+        fault = f"column {name!r}: {count_of(len(wrong), 'text')} not of METAR-style codes"
+        faults.add(f"{fault}: {name_some(wrong)}; -RA, +TSRA BR, FG are, and null is none")
     kinds = [_CODES_OF[flag] for flag in FLAGS]
     flags = [[bool(pairs and pairs & kind) for kind in kinds] for pairs in decoded]
     return np.asarray(np.array(flags, dtype=np.float64)[encoded.indices.to_numpy()])
@@ -41,12 +41,12 @@ def decode_flags(column: pa.ChunkedArray, name: str, faults: Faults) -> Float64[
 
 def _read_codes(text: str) -> set[str] | None:
     """Return the pairs of letters that tell of the sky here, or None if these are no codes."""
-    here: set[str] = set()
+    present: set[str] = set()
     for token in re.split(r"[\s|]+", text.strip(" |")):
-        found = _CODE.fullmatch(token)
-        pairs = set(re.findall("..", found["pairs"])) if found else {token} - {""}
+        match = _CODE.fullmatch(token)
+        pairs = set(re.findall("..", match["pairs"])) if match else {token} - {""}
         if not pairs <= _KNOWN:
             return None
         if not pairs & _NOT_HERE:
-            here |= pairs
-    return here
+            present |= pairs
+    return present

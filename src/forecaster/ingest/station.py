@@ -42,7 +42,7 @@ class Quantity:
         return raw * factor + offset
 
     def is_impossible(self, values: Float64[np.ndarray, " R"]) -> Bool[np.ndarray, " R"]:
-        """Tell which values, in the unit of the covariate, no weather has."""
+        """Mark the values, in the covariate's unit, that are physically impossible."""
         return np.asarray((values < self.low) | (values > self.high))
 
 
@@ -64,7 +64,7 @@ _OFFSET = re.compile(r"(?:UTC)?(?P<sign>[+-])(?P<hours>0?\d|1[0-5])(?::?(?P<minu
 
 
 @dataclass(frozen=True)
-class Measured:
+class MeasuredColumn:
     """A column of the table and the unit that it is in."""
 
     column: str
@@ -76,13 +76,13 @@ class WeatherMapping:
     """Where the table has what."""
 
     time: str
-    measured: Mapping[str, Measured]  # by field, as in `QUANTITIES`
+    measured: Mapping[str, MeasuredColumn]  # by field, as in `QUANTITIES`
     codes: str | None = None  # METAR-style
 
     @property
     def columns(self) -> tuple[str, ...]:
         """The columns that a table must have."""
-        measured = (given.column for given in self.measured.values())
+        measured = (measurement.column for measurement in self.measured.values())
         return (self.time, *measured, *((self.codes,) if self.codes else ()))
 
 
@@ -95,7 +95,7 @@ class Outlier(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Reports:
+class StationReports:
     """What a station reported and what was dropped on the way."""
 
     source: str
@@ -107,9 +107,9 @@ class Reports:
 
 
 def parse_mapping(text: str) -> WeatherMapping:
-    """Return what a text such as `time=date,temperature=temp_f:F,…` maps; all faults at once."""
+    """Return the mapping of a text such as `time=date,temperature=temp_f:F,…`."""
     faults = Faults("columns")
-    given: dict[str, str] = {}
+    columns: dict[str, str] = {}
     for part in text.split(","):
         field, _, column = (piece.strip() for piece in part.partition("="))
         if not column:
@@ -117,19 +117,19 @@ def parse_mapping(text: str) -> WeatherMapping:
         elif field not in _FIELDS:
             hint = nearest_name(field, _FIELDS) or f"; known: {', '.join(_FIELDS)}"
             faults.add(f"{field}: unknown field{hint}")
-        elif field in given:
-            faults.add(f"{field}: given twice, as {given[field]!r} and {column!r}")
+        elif field in columns:
+            faults.add(f"{field}: given twice, as {columns[field]!r} and {column!r}")
         else:
-            given[field] = column
+            columns[field] = column
     for field in ("time", *QUANTITIES):
-        if field not in given:
+        if field not in columns:
             faults.add(f"{field}: no column given; all but codes are needed")
-    measured = {f: _parse_measured(f, given[f], faults) for f in QUANTITIES if f in given}
+    measured = {f: _parse_measured(f, columns[f], faults) for f in QUANTITIES if f in columns}
     faults.raise_any(ConfigError)
-    return WeatherMapping(given["time"], measured, given.get("codes"))
+    return WeatherMapping(columns["time"], measured, columns.get("codes"))
 
 
-def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> Reports:
+def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> StationReports:
     """Return the reports of a table, or name what is wrong with it."""
     table, name = load(source)
     need_columns(table, mapping.columns, name)
@@ -146,13 +146,15 @@ def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -
     values = np.column_stack([_convert(f, mapping.measured[f], raw[f], faults) for f in raw])
     if coded is not None and (raw["precipitation"] > 0.0).any() and not coded.any():
         hint = "leave it out, and rain, snow and fog follow from the other fields"
-        what = f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
-        faults.add(f"{what}; {hint}")
+        fault = (
+            f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
+        )
+        faults.add(f"{fault}; {hint}")
     faults.raise_any(DataError)
     outliers = _drop_impossible(values, seconds)
     temperature, _, precipitation, visibility = values.T
     flags = flags_by_rule(temperature, precipitation, visibility) if coded is None else coded
-    return Reports(
+    return StationReports(
         source=name,
         seconds=seconds[certain],
         values=np.column_stack([values, flags])[certain],
@@ -192,11 +194,11 @@ def to_instants(
 
 def fixed_offset(timezone: str) -> int | None:
     """Return the seconds east of UTC that `-05:00` or `UTC-5` says, or None for a name."""
-    found = _OFFSET.fullmatch(timezone)
-    if found is None:
+    match = _OFFSET.fullmatch(timezone)
+    if match is None:
         return None
-    seconds = int(found["hours"]) * 3600 + int(found["minutes"] or 0) * 60
-    return -seconds if found["sign"] == "-" else seconds
+    seconds = int(match["hours"]) * 3600 + int(match["minutes"] or 0) * 60
+    return -seconds if match["sign"] == "-" else seconds
 
 
 def flags_by_rule(
@@ -212,15 +214,15 @@ def flags_by_rule(
     return np.where(lacking, np.nan, flags)
 
 
-def _parse_measured(field: str, text: str, faults: Faults) -> Measured:
+def _parse_measured(field: str, text: str, faults: Faults) -> MeasuredColumn:
     column, _, unit = (piece.strip() for piece in text.rpartition(":"))
     unit, units = unit.removeprefix("°"), QUANTITIES[field].units
     if not column:
-        choice = " or ".join(f"{text}:{known}" for known in units)
+        choice = " or ".join(f"{text}:{unit_name}" for unit_name in units)
         faults.add(f"{field}: column {text!r} has no unit; write {choice}")
     elif unit not in units:
         faults.add(f"{field}: unknown unit {unit!r}; known: {', '.join(units)}")
-    return Measured(column, unit)
+    return MeasuredColumn(column, unit)
 
 
 def _by_wall_clock(
@@ -247,36 +249,38 @@ def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> Non
 
 
 def _convert(
-    field: str, given: Measured, raw: Float64[np.ndarray, " R"], faults: Faults
+    field: str, measured: MeasuredColumn, raw: Float64[np.ndarray, " R"], faults: Faults
 ) -> Float64[np.ndarray, " R"]:
     """Return a column in the covariate's unit; many impossible values are a fault."""
     quantity = QUANTITIES[field]
     telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # a dry hour is dry in any unit
     few = max(1, int(_FEW * telling))
     wrong = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
-    beyond = raw[wrong[given.unit]]
+    beyond = raw[wrong[measured.unit]]
     if len(beyond) > few:
         fitting = [unit for unit in wrong if wrong[unit].sum() <= few]
         hint = "no known unit fits: is it another column, or a placeholder for missing?"
         if fitting:
             hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
-        what = f"column {given.column!r}: {len(beyond):,} of {len(raw):,} values in {given.unit}"
-        bounds = f"outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
-        faults.add(f"{what} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
-    return quantity.convert(raw, given.unit)
+        fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values"
+        bounds = (
+            f"in {measured.unit} outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
+        )
+        faults.add(f"{fault} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
+    return quantity.convert(raw, measured.unit)
 
 
 def _drop_impossible(
     values: Float64[np.ndarray, "R 4"], seconds: Int64[np.ndarray, " R"]
 ) -> tuple[Outlier, ...]:
     """Make impossible values missing, in place, and return them."""
-    found = []
+    outliers = []
     for quantity, column in zip(QUANTITIES.values(), values.T, strict=True):
         for row in np.flatnonzero(quantity.is_impossible(column)):
             time = seconds[row].astype("datetime64[s]")
-            found.append(Outlier(quantity.name, f"{time}Z", float(column[row])))
+            outliers.append(Outlier(quantity.name, f"{time}Z", float(column[row])))
             column[row] = np.nan
-    return tuple(found)
+    return tuple(outliers)
 
 
 def _offset_text(seconds: int) -> str:

@@ -1,4 +1,4 @@
-"""Long or wide tables from anywhere → a panel: columns guessed and said, gaps completed."""
+"""Long or wide tables to a panel: columns recognised by name, gaps completed."""
 
 from dataclasses import dataclass, replace
 
@@ -6,12 +6,13 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forecaster.config import Kind, PanelConfig, TableConfig
+from forecaster.choices import Kind
+from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs
-from forecaster.panel.assemble import Beside, assemble
-from forecaster.panel.axis import Rows
+from forecaster.panel.assemble import SideTables
+from forecaster.panel.axis import SeriesTable
 from forecaster.panel.columns import Table, load, need_columns
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -25,7 +26,7 @@ VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "loa
 
 
 @dataclass(frozen=True)
-class Layout:
+class TableLayout:
     """Which columns a table has: an id and a value make it long, else it is wide."""
 
     time: str
@@ -36,34 +37,36 @@ class Layout:
     def __str__(self) -> str:
         if self.id is None:
             return f"wide: time = {self.time}, every other column a location"
-        rest = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
-        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{rest}"
+        ignored = f"; ignored: {name_some(self.ignored)}" if self.ignored else ""
+        return f"long: time = {self.time}, id = {self.id}, value = {self.value}{ignored}"
 
 
 def ingest_table(
     source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
-) -> tuple[Panel, Layout]:
+) -> tuple[Panel, TableLayout]:
     """Return the panel of a table, and the layout it was read by."""
     rows, layout = read_rows(source, config.kind, rules.columns)
-    panel = Panel(**vars(assemble(rows, config, Beside(locations))))
+    panel = Panel.from_series(rows, config, SideTables(locations))
     return _keep_busy(panel, rules), layout
 
 
-def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Rows, Layout]:
+def read_rows(
+    source: Table, kind: Kind, columns: str | None = None
+) -> tuple[SeriesTable, TableLayout]:
     """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
-    given = parse_layout(columns) if columns else None
-    table, name = load(source, texts=ID_NAMES if given is None else [given.id or given.time])
+    mapped = parse_layout(columns) if columns else None
+    table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])
     need_columns(table, (), name)  # refuses columns given twice
     if not table.num_rows:
         raise DataError(f"{name}: no rows; at least one time is needed")
-    layout = given or guess_layout(table, name)
+    layout = mapped or guess_layout(table, name)
     lacking = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
     ]
     if lacking:
         hint = nearest_name(lacking[0], table.column_names)
-        found = name_some(table.column_names, 20)
-        raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {found}")
+        columns_present = name_some(table.column_names, 20)
+        raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {columns_present}")
     if layout.id is None:
         return read_wide(table, kind, layout.time), layout
     named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
@@ -73,40 +76,40 @@ def read_rows(source: Table, kind: Kind, columns: str | None = None) -> tuple[Ro
     return read_long(plain, kind), replace(layout, ignored=ignored)
 
 
-def parse_layout(text: str) -> Layout:
+def parse_layout(text: str) -> TableLayout:
     """Return the layout of `time=when` (wide) or `time=when,id=sensor,value=flow` (long)."""
     faults = Faults(f"columns {text!r}")
-    given = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
-    if set(given) not in ({"time"}, set(FIELDS)):
+    columns = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
+    if set(columns) not in ({"time"}, set(FIELDS)):
         faults.add("time is needed; a long table has id and value too")
     faults.raise_any(ConfigError)
-    return Layout(given["time"], given.get("id"), given.get("value"))
+    return TableLayout(columns["time"], columns.get("id"), columns.get("value"))
 
 
-def guess_layout(table: pa.Table, name: str) -> Layout:
-    """Return the layout that the column names suggest; what stays unclear is asked for."""
+def guess_layout(table: pa.Table, name: str) -> TableLayout:
+    """Return the layout that the column names suggest; an unclear one is refused."""
     lower = {column.strip().lower(): column for column in table.column_names}
     time = _first(lower, TIME_NAMES) or _only(
         [c for c in table.column_names if _is_time(table, c)]
     )
-    found = name_some(table.column_names, 20)
+    columns_present = name_some(table.column_names, 20)
     ask = "say which: --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
     if time is None:
-        raise DataError(f"{name}: which column is the time? found: {found}; {ask}")
-    others = [c for c in table.column_names if c != time]
+        raise DataError(f"{name}: which column is the time? found: {columns_present}; {ask}")
+    candidates = [c for c in table.column_names if c != time]
     identity, why = _first(lower, ID_NAMES), "an id is named"  # were it of one location alone
-    value = _first({c.strip().lower(): c for c in others}, VALUE_NAMES)  # text or not
+    value = _first({c.strip().lower(): c for c in candidates}, VALUE_NAMES)  # text or not
     if pc.count_distinct(table[time], mode="all").as_py() < table.num_rows:
-        identity = identity or _only([c for c in others if c != value and _is_text(table, c)])
+        identity = identity or _only([c for c in candidates if c != value and _is_text(table, c)])
         why = "times repeat"
     elif identity is None:
-        return Layout(time)
-    rest = [c for c in others if c != identity]
-    value = value or _only([c for c in rest if _is_number(table, c)]) or _only(rest)
+        return TableLayout(time)
+    remaining = [c for c in candidates if c != identity]
+    value = value or _only([c for c in remaining if _is_number(table, c)]) or _only(remaining)
     if identity is None or value is None:
         which = f"{why}, so it is long, but which are id and value?"
-        raise DataError(f"{name}: {which} found: {found}; {ask}")
-    return Layout(time, identity, value)
+        raise DataError(f"{name}: {which} found: {columns_present}; {ask}")
+    return TableLayout(time, identity, value)
 
 
 def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
@@ -123,11 +126,11 @@ def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
     seen = np.isfinite(panel.values[inside])
     total = np.where(seen, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
     mean = total / np.maximum(seen.sum(axis=0), 1)
-    kept = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
-    if not kept:
-        what = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"
-        raise DataError(f"{what}; the largest is {mean.max():g}: lower min_demand")
-    return panel.select(tuple(kept))
+    busy = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
+    if not busy:
+        message = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"
+        raise DataError(f"{message}; the largest is {mean.max():g}: lower min_demand")
+    return panel.select(tuple(busy))
 
 
 def _first(present: dict[str, str], names: tuple[str, ...]) -> str | None:

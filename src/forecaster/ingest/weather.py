@@ -17,7 +17,6 @@ begins, precipitation in mm of that whole hour.
 Differs: the paper took the seven fields from Weather Underground and does not say how.
 """
 
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -31,7 +30,7 @@ from forecaster.ingest.station import (
     QUANTITIES,
     FlagsFrom,
     Outlier,
-    Reports,
+    StationReports,
     WeatherMapping,
     read_reports,
 )
@@ -43,14 +42,14 @@ from forecaster.panel.parts import Covariates, LocalCovariates
 WEATHER_NAMES = (*(quantity.name for quantity in QUANTITIES.values()), *FLAGS)
 MAX_GAP = 3  # hours
 _HOUR = 3600  # seconds
-_MEANS, _AMOUNT, _FLAGS = [0, 1, 3], 2, slice(4, 7)  # columns of WEATHER_NAMES
+_MEANS, _AMOUNT = [0, 1, 3], 2  # columns of WEATHER_NAMES
 
 Span = tuple[str, int]  # the first hour, UTC, and how many
 
 
 @dataclass(frozen=True)
 class WeatherReport:
-    """What became of every row: rows_in = used + outside_span + ambiguous."""
+    """Counts of a station's rows: rows_in = used + outside_span + ambiguous."""
 
     rows_in: int
     used: int
@@ -64,18 +63,12 @@ class WeatherReport:
     flags_from: FlagsFrom  # where rain, snow and fog come from
 
     @property
-    def out_of_range(self) -> dict[str, int]:
-        """How many values of each covariate were impossible."""
-        found = Counter(outlier.name for outlier in self.outliers)
-        return {name: found[name] for name in WEATHER_NAMES}
-
-    @property
     def filled(self) -> dict[str, int]:
         """How many hours of each covariate were filled."""
         return {n: sum(hours for _, hours in spans) for n, spans in self.filled_spans.items()}
 
     def counts(self) -> dict[str, Any]:
-        """Return what the panel records, the mask of what was filled included, as JSON has it."""
+        """Return the counts and the filled spans as the panel's manifest records them."""
         mask = {name: [list(span) for span in s] for name, s in self.filled_spans.items() if s}
         return {
             "weather_rows_in": self.rows_in,
@@ -98,7 +91,7 @@ class _Grid:
     per_step: Int64[np.ndarray, " S"]  # how many hours each step has; short steps share one
 
     def end(self, steps: int) -> int:
-        """Return how many hours the first `steps` steps need."""
+        """Return the number of hours that the first `steps` steps need."""
         return int(self.first[steps - 1] + self.per_step[steps - 1])
 
 
@@ -156,9 +149,9 @@ def average_hours(
     averaged = np.full((hours, len(WEATHER_NAMES)), np.nan)
     np.fmax.at(averaged, index, values)  # fmax: NaN loses against any number
     for column in _MEANS:
-        known = ~np.isnan(values[:, column])
-        sums = np.bincount(index[known], values[known, column], minlength=hours)
-        reports = np.bincount(index[known], minlength=hours)
+        observed = ~np.isnan(values[:, column])
+        sums = np.bincount(index[observed], values[observed, column], minlength=hours)
+        reports = np.bincount(index[observed], minlength=hours)
         np.divide(sums, reports, out=averaged[:, column], where=reports > 0)
     return averaged
 
@@ -167,12 +160,12 @@ def fill_holes(hours: Float64[np.ndarray, "H 7"]) -> Float64[np.ndarray, "H 7"]:
     """Return hours without holes: measured fields on a line, flags as in the hour before."""
     filled, at = hours.copy(), np.arange(len(hours))
     for column, name in enumerate(WEATHER_NAMES):
-        known = np.flatnonzero(~np.isnan(hours[:, column]))
+        observed = np.flatnonzero(~np.isnan(hours[:, column]))
         if name in FLAGS:
-            last = np.searchsorted(known, at, side="right") - 1
-            filled[:, column] = hours[known[np.maximum(last, 0)], column]
+            last = np.searchsorted(observed, at, side="right") - 1
+            filled[:, column] = hours[observed[np.maximum(last, 0)], column]
         else:
-            filled[:, column] = np.interp(at, known, hours[known, column])
+            filled[:, column] = np.interp(at, observed, hours[observed, column])
     return filled
 
 
@@ -209,7 +202,7 @@ def _lay_grid(panel: Panel) -> _Grid:
 
 
 def _refuse_long(
-    holes: Bool[np.ndarray, "H 7"], max_gap: int, begin: int, reports: Reports
+    holes: Bool[np.ndarray, "H 7"], max_gap: int, begin: int, reports: StationReports
 ) -> None:
     """Refuse holes that are too long to fill, naming once what several covariates lack."""
     lacking: dict[tuple[Span, ...], list[str]] = {}
@@ -220,42 +213,42 @@ def _refuse_long(
     faults = Faults(f"{reports.source} ({_reach(reports)})")
     for spans, names in lacking.items():
         total = count_of(sum(hours for _, hours in spans), "hour")
-        what = f"{count_of(len(spans), 'gap')} over {max_gap} h, {total} in all"
+        gaps = f"{count_of(len(spans), 'gap')} over {max_gap} h, {total} in all"
         first = name_some(f"{time} ({hours} h)" for time, hours in spans)
         remedy = "give a table that covers the panel, check its zone, or raise max_gap"
         if names[0] == WEATHER_NAMES[_AMOUNT]:
             remedy = "if a blank means dry, write 0; else give a fuller table, or raise max_gap"
-        faults.add(f"{', '.join(names)}: {what}: {first}; {remedy}")
+        faults.add(f"{', '.join(names)}: {gaps}: {first}; {remedy}")
     faults.raise_any(DataError)
 
 
-def _reach(reports: Reports) -> str:
+def _reach(reports: StationReports) -> str:
     if not len(reports.seconds):
         return "no report at a certain time"
     return f"{_stamp(reports.seconds.min())} to {_stamp(reports.seconds.max())}"
 
 
 def _count_known(steps: Float64[np.ndarray, "S 7"]) -> int:
-    """Return how many steps pass before the first that is not wholly known."""
-    known = ~np.isnan(steps).any(axis=1)
-    return int(np.argmin(np.append(known, False)))
+    """Return the number of leading steps at which every covariate is known."""
+    complete = ~np.isnan(steps).any(axis=1)
+    return int(np.argmin(np.append(complete, False)))
 
 
 def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, Any]) -> Panel:
     """Return the panel with this weather beside its other covariates, as long as the longest."""
     names, local = panel.covariates.names, panel.local_covariates
-    kept = [column for column, name in enumerate(names) if name not in WEATHER_NAMES]
-    known = len(panel.covariates.values) if kept or local.names else len(panel.values)
-    S = max(known, len(weather))
-    others = _lengthen(panel.covariates.values[:known, kept], S, axis=0)
+    other_columns = [column for column, name in enumerate(names) if name not in WEATHER_NAMES]
+    length = len(panel.covariates.values) if other_columns or local.names else len(panel.values)
+    S = max(length, len(weather))
+    other_values = _lengthen(panel.covariates.values[:length, other_columns], S, axis=0)
     return replace(
         panel,
         covariates=Covariates(
-            names=(*(names[column] for column in kept), *WEATHER_NAMES),
-            values=np.concatenate([others, _lengthen(weather, S, axis=0)], axis=1),
+            names=(*(names[column] for column in other_columns), *WEATHER_NAMES),
+            values=np.concatenate([other_values, _lengthen(weather, S, axis=0)], axis=1),
         ),
         local_covariates=LocalCovariates(
-            local.names, _lengthen(local.values[:, :known], S, axis=1)
+            local.names, _lengthen(local.values[:, :length], S, axis=1)
         ),
         counts={**panel.counts, **counts},
         digest=None,  # of another panel than the one it was opened from

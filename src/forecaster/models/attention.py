@@ -9,7 +9,13 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State, answer_together, split_heads
+from forecaster.models.neurons import (
+    LinearFactory,
+    NeuronLayout,
+    State,
+    apply_jointly,
+    split_heads,
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,7 +44,7 @@ class Attention(nn.Module):
     Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
     """
 
-    def __init__(self, layout: NeuronLayout, linear: MakeLinear, *, own: bool = False) -> None:
+    def __init__(self, layout: NeuronLayout, linear: LinearFactory, *, own: bool = False) -> None:
         """Make the layers.
 
         Args:
@@ -57,7 +63,7 @@ class Attention(nn.Module):
     def remember(self, source: State) -> Memory:
         """Return what later calls can attend to."""
         layers = [self.key, self.value, self.query] if self.own else [self.key, self.value]
-        return Memory(*answer_together(layers, source))
+        return Memory(*apply_jointly(layers, source))
 
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
         query = self.query(x) if memory.query is None else memory.query

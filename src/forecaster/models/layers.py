@@ -10,7 +10,7 @@ from torch.autograd import Function
 
 from forecaster.kernels.norm import add_norm, norm_is_fused
 from forecaster.models.attention import Attention, Memory
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State
+from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 
 EPSILON = 1e-5  # under the root of the variance
 
@@ -18,7 +18,7 @@ EPSILON = 1e-5  # under the root of the variance
 class EncoderLayer(nn.Module):
     """Every step of the history attends to all of them; then the feed-forward layer."""
 
-    def __init__(self, layout: NeuronLayout, linear: MakeLinear, dropout: float) -> None:
+    def __init__(self, layout: NeuronLayout, linear: LinearFactory, dropout: float) -> None:
         super().__init__()
         self.attention = Attention(layout, linear, own=True)
         self.feed_forward = FeedForward(layout, linear)
@@ -36,7 +36,7 @@ class EncoderLayer(nn.Module):
 class DecoderLayer(nn.Module):
     """Coming steps attend to those before them, then to the history; then the feed-forward."""
 
-    def __init__(self, layout: NeuronLayout, linear: MakeLinear, dropout: float) -> None:
+    def __init__(self, layout: NeuronLayout, linear: LinearFactory, dropout: float) -> None:
         super().__init__()
         self.own = Attention(layout, linear, own=True)
         self.history = Attention(layout, linear)
@@ -60,7 +60,7 @@ class DecoderLayer(nn.Module):
 class FeedForward(nn.Module):
     """W_2 max(W_1 x + b_1, 0) + b_2. Differs: the paper gives no inner width; here it is D."""
 
-    def __init__(self, layout: NeuronLayout, linear: MakeLinear) -> None:
+    def __init__(self, layout: NeuronLayout, linear: LinearFactory) -> None:
         super().__init__()
         self.inner = linear(layout, layout, relu=True)
         self.outer = linear(layout, layout)

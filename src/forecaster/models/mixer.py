@@ -11,23 +11,23 @@ from torch.nn.functional import gelu, linear
 from forecaster.clock.clock import WEEK_HOURS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.level import Level, Usual, hour_of_week
-from forecaster.models.network import CityWide, Network
+from forecaster.models.linear import SparseLinear, draw_dense
+from forecaster.models.network import CrossLocationModule, Network
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.quantiles import fan_out, nearest_middle
-from forecaster.models.sparse_linear import SparseLinear, draw_dense
+from forecaster.models.quantiles import median_index, stack_quantiles
+from forecaster.models.seasonal import Decomposition, SeasonalProfile, hour_of_week
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
+class MixerPrerequisites:
     """What was learned before the network: what is usual, and who depends on whom."""
 
-    level: Level
+    level: SeasonalProfile
     pattern: BlockPattern
 
 
 class Mixer(Network):
-    """x̂_{t+1…t+K}, all at once, from the deviations r of `Level`.
+    """x̂_{t+1…t+K}, all at once, from the deviations r of `SeasonalProfile`.
 
     z_i = W_r r_i + W_g Σ_{j ∈ N(i) ∪ {i}} w_ij r_j + W_c F r + W_a a_{t+1…t+K} + e_i + d_w
     z_i ← z_i + V gelu(U z_i), some times; r̂_i = O z_i, x̂_i = u_i + spread_i · r̂_i
@@ -42,7 +42,7 @@ class Mixer(Network):
         config: MixerConfig,
         lags: LagConfig,
         inputs: NeuronLayout,
-        ground: Ground,
+        ground: MixerPrerequisites,
         generator: Generator,
         levels: Sequence[float] = (),
     ) -> None:
@@ -56,16 +56,16 @@ class Mixer(Network):
         if config.edges:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
             self.neighbours = SparseLinear(*channels, ground.pattern, generator, bias=False)
-        self.city = Factors(N, config.factors, generator)
+        self.city = CityFactors(N, config.factors, generator)
         self.from_location = draw_dense(seen, H, False, generator)
         self.from_all = draw_dense(shared, H, False, generator)
         self.place = nn.Parameter(torch.zeros(N, 1, H))
         self.hour = nn.Parameter(torch.zeros(WEEK_HOURS, H))
-        self.blocks = nn.ModuleList(Block(H, generator) for _ in range(config.blocks))
+        self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
-        self.quantiles = SpreadHead(levels, H, K, generator) if levels else None
+        self.quantiles = MixerQuantileHead(levels, H, K, generator) if levels else None
 
     def forward(
         self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
@@ -103,7 +103,7 @@ class Mixer(Network):
 
     def _forecast(
         self, history: State, ahead: State
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N B H"], Usual]:
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N B H"], Decomposition]:
         """Return the forecasts, the last hidden state, and what was usual."""
         usual = self.level(history, ahead)
         z = self._mix(history, ahead, usual)
@@ -111,7 +111,7 @@ class Mixer(Network):
             z = self.dropout(block(z))
         return usual.take(linear(z, self.output)), z, usual
 
-    def _mix(self, history: State, ahead: State, usual: Usual) -> Float[Tensor, "N B H"]:
+    def _mix(self, history: State, ahead: State, usual: Decomposition) -> Float[Tensor, "N B H"]:
         """Return z of each location, before the blocks."""
         last = usual.past[:, :, -self.recent :].contiguous()
         B = last.shape[1]
@@ -132,7 +132,7 @@ class Mixer(Network):
         return linear(torch.cat(seen, dim=2), self.from_location) + everywhere + self.place
 
 
-class Factors(CityWide):
+class CityFactors(CrossLocationModule):
     """F r: weighted sums over all locations."""
 
     def __init__(self, n_locations: int, factors: int, generator: Generator) -> None:
@@ -143,7 +143,7 @@ class Factors(CityWide):
         return (self.weight @ last.flatten(1)).view(-1, *last.shape[1:])
 
 
-class Block(nn.Module):
+class ResidualBlock(nn.Module):
     """z + V gelu(U z + b) + c."""
 
     def __init__(self, hidden: int, generator: Generator) -> None:
@@ -158,7 +158,7 @@ class Block(nn.Module):
         return z + linear(inner, self.outer, self.outer_bias)
 
 
-class SpreadHead(nn.Module):
+class MixerQuantileHead(nn.Module):
     """q_α from the last hidden state and the forecast, in steps of what is usual to deviate."""
 
     def __init__(
@@ -166,18 +166,18 @@ class SpreadHead(nn.Module):
     ) -> None:
         super().__init__()
         self.levels, self.horizon = tuple(levels), horizon
-        self.middle = nearest_middle(levels)
+        self.middle = median_index(levels)
         self.inner = draw_dense(hidden, hidden, True, generator)
         # First the forecast and as wide as usual, not chance.
         self.outer = nn.Parameter(torch.zeros(len(levels) * horizon, hidden))
         self.bias = nn.Parameter(torch.zeros(hidden))
 
     def forward(
-        self, z: Float[Tensor, "N B H"], forecast: Float[Tensor, "N B K"], usual: Usual
+        self, z: Float[Tensor, "N B H"], forecast: Float[Tensor, "N B K"], usual: Decomposition
     ) -> Float[Tensor, "N Q B K"]:
         inner = gelu(linear(z.detach(), self.inner, self.bias))
         h = linear(inner, self.outer).view(*z.shape[:2], len(self.levels), self.horizon)
-        return fan_out(forecast.detach(), h.transpose(1, 2), self.middle, usual.spread)
+        return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, usual.spread)
 
 
 def count_weights(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int) -> int:

@@ -78,7 +78,7 @@ class Network(nn.Module, ABC):
         faults.raise_any(ConfigError)
 
 
-class CityWide(nn.Module):
+class CrossLocationModule(nn.Module):
     """A part of a network that sees every location at once; an explanation tells it apart."""
 
 

@@ -65,7 +65,7 @@ class State:
 
 
 @runtime_checkable
-class MakeLinear(Protocol):
+class LinearFactory(Protocol):
     """Makes the linear layers of a Transformer: sparse ones for Forecaster, dense ones else."""
 
     def __call__(
@@ -82,7 +82,7 @@ class JointLinear(Protocol):
         """Return what this layer and the others make of one state."""
 
 
-def answer_together(layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+def apply_jointly(layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
     """Return what each layer makes of one state, in one pass over it if they know how."""
     first, *others = layers
     if isinstance(first, JointLinear):

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn.functional import softplus
 
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State
+from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 
 MIDDLE = 0.5
 
@@ -23,11 +23,15 @@ class QuantileHead(nn.Module):
     """
 
     def __init__(
-        self, levels: Sequence[float], layout: NeuronLayout, n_locations: int, linear: MakeLinear
+        self,
+        levels: Sequence[float],
+        layout: NeuronLayout,
+        n_locations: int,
+        linear: LinearFactory,
     ) -> None:
         super().__init__()
         self.levels = tuple(levels)
-        self.middle = nearest_middle(levels)
+        self.middle = median_index(levels)
         # Where neurons belong to locations, those that do not would lead nowhere.
         hidden = replace(layout, auxiliary=0) if layout.n_locations else layout
         self.inner = linear(layout, hidden, relu=True)
@@ -37,10 +41,10 @@ class QuantileHead(nn.Module):
 
     def forward(self, x: State, forecast: Float[Tensor, "N B T"]) -> Float[Tensor, "N Q B T"]:
         h: State = self.outer(self.inner(x.each(Tensor.detach)))
-        return fan_out(forecast.detach(), h.signal, self.middle)
+        return stack_quantiles(forecast.detach(), h.signal, self.middle)
 
 
-def fan_out(
+def stack_quantiles(
     forecast: Float[Tensor, "N B T"],
     h: Float[Tensor, "N Q B T"],
     middle: int,
@@ -56,6 +60,6 @@ def fan_out(
     return torch.stack(quantiles, dim=1)
 
 
-def nearest_middle(levels: Sequence[float]) -> int:
+def median_index(levels: Sequence[float]) -> int:
     """Return which level is nearest to 0.5."""
     return min(range(len(levels)), key=lambda number: abs(levels[number] - MIDDLE))

@@ -1,24 +1,27 @@
-"""The Transformer of section 2.4, over whichever linear layers it is given."""
+"""The Transformer of section 2.4 over a linear layer of choice: pruned by the graph, or dense."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import cast
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 
 from forecaster.config import LagConfig, ModelConfig
+from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
+from forecaster.models.linear import DenseLinear, SparseLinear
 from forecaster.models.network import Network
-from forecaster.models.neurons import MakeLinear, NeuronLayout, State
+from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
 
 STATES = 20  # held per layer: 14 that the way back needs, and what it works on
 
 
-class Transformer(Network):
+class TransformerNetwork(Network):
     """x̂_{t+1…t+K} from a filtered history and what is known of the coming steps (Eq. 1).
 
     The encoder reads x_s and a_s of each step s of the history. Element k of the decoder's
@@ -33,7 +36,7 @@ class Transformer(Network):
         lags: LagConfig,
         inputs: NeuronLayout,
         layout: NeuronLayout,
-        linear: MakeLinear,
+        linear: LinearFactory,
         levels: Sequence[float] = (),
     ) -> None:
         super().__init__(inputs, lags)
@@ -148,3 +151,44 @@ class Transformer(Network):
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast(Iterable[DecoderLayer], self.decoder)
+
+
+def build_forecaster(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+    generator: Generator,
+    levels: Sequence[float] = (),
+) -> TransformerNetwork:
+    """Return the graph Transformer of section 2.4 with fresh weights.
+
+    Args:
+        config: neurons, heads and layers; as it comes, the paper's.
+        lags: how many steps are seen and forecast.
+        inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
+        pattern: which locations depend on each other.
+        generator: what the weights are drawn from.
+        levels: of the quantiles beside the forecast.
+    """
+    layout = NeuronLayout(inputs.n_locations, config.per_location, config.auxiliary, config.heads)
+    linear = partial(SparseLinear, pattern=pattern, generator=generator)
+    return TransformerNetwork(config, lags, inputs, layout, linear, levels)
+
+
+def build_dense_transformer(
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    generator: Generator,
+    levels: Sequence[float] = (),
+) -> TransformerNetwork:
+    """Return the dense Transformer with fresh weights, as wide as Forecaster if no width is given.
+
+    Differs from Forecaster in more than its weights: no neuron belongs to a location, so that
+    there are no queries to balance (Eq. 10).
+    """
+    same = inputs.n_locations * config.per_location + config.auxiliary
+    layout = NeuronLayout(0, 0, config.width or same, config.heads)
+    linear = partial(DenseLinear, generator=generator)
+    return TransformerNetwork(config, lags, inputs, layout, linear, levels)

@@ -22,7 +22,7 @@ Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
 
 @dataclass(frozen=True)
-class Rows:
+class SeriesTable:
     """What a table holds: one row per time, one column per location (or covariate)."""
 
     seconds: Int64[np.ndarray, " U"]  # since 1970; unique and sorted
@@ -32,18 +32,18 @@ class Rows:
     counts: dict[str, Any] = field(default_factory=dict)  # what became of them
 
 
-def place(rows: Rows, config: PanelConfig) -> Rows:
+def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     """Return the rows as a regular axis in UTC; gaps are refused, or completed if asked for."""
     if rows.naive:
         _refuse_changing_clock(rows, config)
-    placed = resolve(rows, config)
+    placed = resolve_local_times(rows, config)
     if config.gaps == "null":
         placed = _complete(placed, config.step_minutes * 60)
     check_axis(placed.seconds, config.step_minutes, "time axis")
     return placed
 
 
-def _refuse_changing_clock(rows: Rows, config: PanelConfig) -> None:
+def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
     """Refuse steps that are regular as the clock shows them, and only as it shows them."""
     meant = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
     instants = meant.first[~meant.nonexistent].astype(np.int64)
@@ -54,7 +54,7 @@ def _refuse_changing_clock(rows: Rows, config: PanelConfig) -> None:
         raise DataError(f"{what}; give timezone UTC, and they stay as they are written")
 
 
-def _complete(rows: Rows, step: int) -> Rows:
+def _complete(rows: SeriesTable, step: int) -> SeriesTable:
     """Return the rows with a null row for every missing step, and count and list those steps."""
     seconds = rows.seconds
     regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
@@ -73,15 +73,17 @@ def _complete(rows: Rows, step: int) -> Rows:
          int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
     ]  # fmt: skip
     counts = {**rows.counts, "completed_steps": len(whole) - len(seconds), "gaps": gaps}
-    return Rows(whole, False, rows.ids, layers, counts)
+    return SeriesTable(whole, False, rows.ids, layers, counts)
 
 
-def lay_on(rows: Rows, config: PanelConfig, start: np.datetime64, steps: int) -> Layers:
+def align_to_axis(
+    rows: SeriesTable, config: PanelConfig, start: np.datetime64, steps: int
+) -> Layers:
     """Return covariates on an axis that begins at `start`, `steps` long or as far as they reach.
 
     Rows before the axis are left out; steps without a row are missing.
     """
-    placed = resolve(rows, config)
+    placed = resolve_local_times(rows, config)
     step, begin = config.step_minutes * 60, int(start.astype(np.int64))
     index = (placed.seconds - begin) // step
     faults = Faults("covariates")
@@ -124,7 +126,7 @@ def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str)
     faults.raise_any(DataError)
 
 
-def resolve(rows: Rows, config: PanelConfig) -> Rows:
+def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     """Turn local times into UTC; what the clock shows twice or never follows the recipe's rule."""
     if not rows.naive:
         return rows
@@ -147,10 +149,10 @@ def resolve(rows: Rows, config: PanelConfig) -> Rows:
             stamps = _stamps(rows.seconds[never][~inside], zone="")
             raise DataError(f"time axis: no row past {stamps} to add its values to; give one")
         np.add.at(layers[VALUES], into[inside], moved[inside])
-    return Rows(instants[order], False, rows.ids, layers, counts)
+    return SeriesTable(instants[order], False, rows.ids, layers, counts)
 
 
-def _count_odd(rows: Rows, meant: Resolved, config: PanelConfig) -> dict[str, int]:
+def _count_odd(rows: SeriesTable, meant: Resolved, config: PanelConfig) -> dict[str, int]:
     """Count values at local times that stand for two hours or none, and refuse the latter."""
     values = rows.layers.get(VALUES)
     if values is None:

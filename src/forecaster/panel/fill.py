@@ -1,13 +1,13 @@
 """What stands for a missing value: the training mean of its hour of the week."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Bool, Float, Float32, Int64
 from scipy.sparse import csr_array
 
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
+from forecaster.panel.parts import stack_layers
 
 _BLOCK = 128  # columns at a time
 
@@ -38,16 +38,10 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
     slots = panel.clock.slot_of_week(panel.known_times)
     layers = panel.local_covariates.values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
-    return replace(
-        panel,
-        values=_filled(panel.values, fill.values, slots),
-        covariates=Covariates(
-            panel.covariates.names, _filled(panel.covariates.values, fill.covariates, slots)
-        ),
-        local_covariates=LocalCovariates(
-            panel.local_covariates.names, stack_layers(local, len(slots), len(panel.locations))
-        ),
-        digest=None,
+    return panel.with_data(
+        _filled(panel.values, fill.values, slots),
+        _filled(panel.covariates.values, fill.covariates, slots),
+        stack_layers(local, len(slots), len(panel.locations)),
     )
 
 

@@ -1,25 +1,39 @@
-"""The panel: hours × locations on a UTC axis, with what is known of places and hours."""
+"""The panel: values of steps × locations on a UTC axis, with their covariates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float32, Shaped
+from jaxtyping import Bool, Float32, Shaped
 
+from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
+from forecaster.clock.holidays import Holidays
 from forecaster.clock.zone import tz_version
-from forecaster.config import Kind, PanelConfig
+from forecaster.config import PanelConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel import storage
-from forecaster.panel.assemble import Beside, assemble
+from forecaster.panel.assemble import (
+    Axis,
+    SideTables,
+    join_covariates,
+    make_clock,
+    match_locations,
+)
+from forecaster.panel.axis import VALUES, SeriesTable, place_on_axis
 from forecaster.panel.columns import Table
-from forecaster.panel.folder import read_parts
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, read_only
+from forecaster.panel.parts import (
+    Covariates,
+    LocalCovariates,
+    Locations,
+    read_only,
+    stack_layers,
+)
 from forecaster.panel.tables import read_long, read_wide
-from forecaster.publish.manifest import Progress, file_path, read_manifest, verify_files
+from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
@@ -78,6 +92,27 @@ class Panel:
         """The same, on to the last step for which covariates are known."""
         return self.clock.axis(self.start, len(self.covariates.values))
 
+    # ------------------------------------------------------------------------------ parts
+
+    def steps(self, first: int, end: int, known_end: int | None = None) -> "Panel":
+        """Return steps first…end−1 without copying, and covariates up to known_end−1.
+
+        Args:
+            first: the first step.
+            end: the step after the last value.
+            known_end: the step after the last covariate; None keeps all that are known.
+        """
+        known = slice(first, known_end)
+        world, local = self.covariates, self.local_covariates
+        return replace(
+            self,
+            values=self.values[first:end],
+            start=self.start + first * self.clock.step,
+            covariates=replace(world, values=world.values[known]),
+            local_covariates=replace(local, values=local.values[:, known]),
+            digest=None,
+        )
+
     def select(self, ids: tuple[str, ...]) -> "Panel":
         """Return the panel with exactly these locations, in this order."""
         if self.locations.ids == ids:
@@ -88,13 +123,62 @@ class Panel:
             what = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
             raise DataError(f"panel: {what}; it has {name_some(self.locations.ids)}")
         order = [place[identity] for identity in ids]
-        own = self.local_covariates
+        local = self.local_covariates
         return replace(
             self,
             values=np.asfortranarray(self.values[:, order]),
             locations=self.locations.take(order),
-            local_covariates=LocalCovariates(own.names, own.values[:, :, order]),
+            local_covariates=replace(local, values=local.values[:, :, order]),
             digest=None,
+        )
+
+    def select_covariates(self, names: tuple[str, ...], local: tuple[str, ...]) -> "Panel":
+        """Return the panel with exactly these covariates and local ones, in this order."""
+        if (self.covariates.names, self.local_covariates.names) == (names, local):
+            return self
+        return replace(
+            self,
+            covariates=self.covariates.select(names),
+            local_covariates=self.local_covariates.select(local),
+            digest=None,
+        )
+
+    # ---------------------------------------------------------------------------- changed
+
+    def with_data(
+        self,
+        values: Float32[np.ndarray, "M N"] | None = None,
+        covariates: Float32[np.ndarray, "S P"] | None = None,
+        local_covariates: Float32[np.ndarray, "Q S N"] | None = None,
+    ) -> "Panel":
+        """Return the panel with other numbers under the same names; None keeps those it has."""
+        world, local = self.covariates, self.local_covariates
+        if covariates is not None:
+            world = replace(world, values=covariates)
+        if local_covariates is not None:
+            local = replace(local, values=local_covariates)
+        return replace(
+            self,
+            values=self.values if values is None else values,
+            covariates=world,
+            local_covariates=local,
+            digest=None,
+        )
+
+    def hide_steps(self, hidden: Bool[np.ndarray, " M"]) -> "Panel":
+        """Return the panel with values and covariates of some steps missing.
+
+        It keeps the digest, by which a run names the panel that it was trained on.
+        """
+        steps, world, local = np.flatnonzero(hidden), self.covariates, self.local_covariates
+        arrays = (self.values, world.values, local.values)
+        values, world_values, local_values = (array.copy(order="K") for array in arrays)
+        values[steps], world_values[steps], local_values[:, steps] = np.nan, np.nan, np.nan
+        return replace(
+            self,
+            values=values,
+            covariates=replace(world, values=world_values),
+            local_covariates=replace(local, values=local_values),
         )
 
     # ----------------------------------------------------------------------- from tables
@@ -136,8 +220,8 @@ class Panel:
             "ambiguous": ambiguous, "nonexistent": nonexistent,
         }  # fmt: skip
         config = check_stage(PanelConfig, given, source="Panel.from_long")
-        beside = Beside(locations, covariates, local_covariates)
-        return cls(**vars(assemble(read_long(table, config.kind), config, beside)))
+        tables = SideTables(locations, covariates, local_covariates)
+        return cls.from_series(read_long(table, config.kind), config, tables)
 
     @classmethod
     def from_wide(  # noqa: PLR0913 (as above)
@@ -161,8 +245,34 @@ class Panel:
             "ambiguous": ambiguous, "nonexistent": nonexistent,
         }  # fmt: skip
         config = check_stage(PanelConfig, given, source="Panel.from_wide")
-        beside = Beside(locations, covariates, local_covariates)
-        return cls(**vars(assemble(read_wide(table, config.kind, time), config, beside)))
+        tables = SideTables(locations, covariates, local_covariates)
+        return cls.from_series(read_wide(table, config.kind, time), config, tables)
+
+    @classmethod
+    def from_series(
+        cls, series: SeriesTable, config: PanelConfig, tables: SideTables | None = None
+    ) -> "Panel":
+        """Return the panel of parsed rows, put on a regular axis and joined with side tables."""
+        tables = tables or SideTables()
+        placed = place_on_axis(series, config)
+        values = placed.layers.pop(VALUES)
+        start = np.datetime64(int(placed.seconds[0]), "s")
+        locations = match_locations(series.ids, tables.locations)
+        column = {identity: n for n, identity in enumerate(series.ids)}
+        order = [column[identity] for identity in locations.ids]
+        layers = {name: layer[:, order] for name, layer in placed.layers.items()}
+        axis = Axis(config, start, len(values))
+        covariates, local_covariates = join_covariates(layers, tables, axis, locations)
+        return cls(
+            values=np.asfortranarray(values[:, order]),
+            start=start,
+            clock=make_clock(config, start, len(values)),
+            kind=config.kind,
+            locations=locations,
+            covariates=covariates,
+            local_covariates=local_covariates,
+            counts=placed.counts,
+        )
 
     # ------------------------------------------------------------------------- to tables
 
@@ -241,7 +351,7 @@ class Panel:
         if verify:
             verify_files(folder, manifest, progress)
         try:
-            return Panel(**vars(read_parts(folder, manifest)), digest=manifest.digest)
+            return _read(folder, manifest)
         except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
             raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
 
@@ -261,6 +371,53 @@ class Panel:
             "holidays": holidays.to_json() if holidays is not None else None,
             "counts": dict(self.counts),
         }
+
+
+def _read(folder: Path, manifest: Manifest) -> Panel:
+    """Return the panel of a folder; files that do not fit together raise one error or another."""
+    about = manifest.about
+    clock = _read_clock(folder, manifest)
+    start = np.datetime64(about["start"], "s")
+    steps, known_steps = int(about["steps"]), int(about["known_steps"])
+    local_names = tuple(map(str, about["local_covariates"]))
+    path = file_path(folder, manifest, "locations.parquet")
+    locations = storage.read_locations(path, int(about["locations"]))
+
+    def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
+        path = file_path(folder, manifest, file)
+        return storage.read_matrix(path, clock, start, length, columns)
+
+    _, values = matrix("values.parquet", locations.ids, steps)
+    names, covariates = matrix("covariates.parquet", None, known_steps)
+    layers = [
+        matrix(f"local_covariates_{i}.parquet", locations.ids, known_steps)[1]
+        for i in range(len(local_names))
+    ]
+    local = stack_layers(layers, known_steps, len(locations))
+    return Panel(
+        values=values,
+        start=start,
+        clock=clock,
+        kind=about["kind"],
+        locations=locations,
+        covariates=Covariates(names, covariates),
+        local_covariates=LocalCovariates(local_names, local),
+        counts=dict(about["counts"]),
+        digest=manifest.digest,
+    )
+
+
+def _read_clock(folder: Path, manifest: Manifest) -> Clock:
+    """Return the clock of a panel whose kind and lag rule this program knows."""
+    about = manifest.about
+    kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
+    clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
+    if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
+        message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program has"
+        raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
+    fields = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
+    check_stage(PanelConfig, fields, source="manifest")
+    return clock
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:

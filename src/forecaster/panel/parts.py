@@ -1,4 +1,4 @@
-"""The parts of a panel besides its values: places, and what is known of every step."""
+"""The parts of a panel besides its values: locations, covariates and local covariates."""
 
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
@@ -16,10 +16,10 @@ Scalar = str | int | float | bool | None
 
 @dataclass(frozen=True, eq=False)
 class Locations:
-    """Where things are measured; the order is that of the panel's columns."""
+    """The sites of a panel, in the order of its columns."""
 
     ids: tuple[str, ...]
-    names: tuple[str, ...]  # what people call it; the id where nothing else is known
+    names: tuple[str, ...]  # for people; the id where no name is known
     lat: Float64[np.ndarray, " N"]  # degrees; NaN where unknown
     lon: Float64[np.ndarray, " N"]
     extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Locations:
         return len(self.ids)
 
     def take(self, order: Sequence[int]) -> "Locations":
-        """Return the locations at these places, in this order."""
+        """Return the locations with these positions, in this order."""
         return Locations(
             ids=tuple(self.ids[n] for n in order),
             names=tuple(self.names[n] for n in order),
@@ -70,7 +70,7 @@ class Locations:
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """What is known of the whole city at every step; may reach past the last value (S ≥ M)."""
+    """Covariates of all locations together; they may reach past the last value (S ≥ M)."""
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "S P"]  # NaN = missing
@@ -79,10 +79,20 @@ class Covariates:
         check_covariates("covariates", self.names, self.values)
         object.__setattr__(self, "values", read_only(self.values))
 
+    @staticmethod
+    def empty(steps: int) -> "Covariates":
+        """Return no covariates, for so many steps."""
+        return Covariates((), np.empty((steps, 0), dtype=np.float32))
+
+    def select(self, names: tuple[str, ...]) -> "Covariates":
+        """Return exactly these covariates, in this order."""
+        order = [self.names.index(name) for name in names]
+        return Covariates(names, self.values[:, order])
+
 
 @dataclass(frozen=True, eq=False)
 class LocalCovariates:
-    """What is known of every location at every step (the paper's footnote 1)."""
+    """Covariates of each location (the paper's footnote 1)."""
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "Q S N"]  # NaN = missing
@@ -91,9 +101,18 @@ class LocalCovariates:
         check_covariates("local covariates", self.names, self.values)
         object.__setattr__(self, "values", read_only(self.values))
 
+    @staticmethod
+    def empty(steps: int, locations: int) -> "LocalCovariates":
+        """Return no local covariates, for so many steps and locations."""
+        return LocalCovariates((), stack_layers([], steps, locations))
+
+    def select(self, names: tuple[str, ...]) -> "LocalCovariates":
+        """Return exactly these covariates, in this order."""
+        return LocalCovariates(names, self.values[[self.names.index(name) for name in names]])
+
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """Return a view that cannot be written to; whoever made the array still can."""
+    """Return a read-only view; the array itself stays writable."""
     view = array.view()
     view.flags.writeable = False
     return view
@@ -102,7 +121,7 @@ def read_only(array: np.ndarray) -> np.ndarray:
 def stack_layers(
     layers: list[Float32[np.ndarray, "S N"]], steps: int, locations: int
 ) -> Float32[np.ndarray, "Q S N"]:
-    """Return layers as one array, which has its shape even when there are none."""
+    """Stack layers into one array; without any, an empty array of the right shape."""
     return np.stack(layers) if layers else np.empty((0, steps, locations), dtype=np.float32)
 
 

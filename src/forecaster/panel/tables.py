@@ -4,16 +4,16 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float32, Int64
 
-from forecaster.config import Kind
+from forecaster.choices import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some
-from forecaster.panel.axis import VALUES, Rows
+from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
 from forecaster.panel.parts import MAX_NAME_LENGTH, Locations, Scalar
 
 _LOCATION_COLUMNS = ("id", "name", "lat", "lon")
 
 
-def read_long(source: Table, kind: Kind | None) -> Rows:
+def read_long(source: Table, kind: Kind | None) -> SeriesTable:
     """Return a long table: `unique_id`, `ds`, then columns of numbers.
 
     A `kind` says that one of them is `y`, the values themselves; without it all are covariates.
@@ -39,10 +39,10 @@ def read_long(source: Table, kind: Kind | None) -> Rows:
         matrix[cell] = values
         return matrix.reshape(len(unique), len(known))
 
-    return Rows(unique, naive, tuple(known), {c: spread(v) for c, v in layers.items()})
+    return SeriesTable(unique, naive, tuple(known), {c: spread(v) for c, v in layers.items()})
 
 
-def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) -> Rows:
+def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) -> SeriesTable:
     """Return a wide table: a time column, then one column of numbers per location."""
     table, name = load(source)
     need_columns(table, (time,), name)
@@ -57,7 +57,7 @@ def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) 
         faults.add(f"{count_of(len(doubled), 'duplicate row')} of one {time}: {texts}")
     faults.raise_any(DataError)
     values = np.column_stack(columns) if columns else np.empty((len(seconds), 0), np.float32)
-    return Rows(seconds[order], naive, ids, {layer: values[order]})
+    return SeriesTable(seconds[order], naive, ids, {layer: values[order]})
 
 
 def read_locations(source: Table) -> Locations:

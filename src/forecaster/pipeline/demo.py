@@ -10,22 +10,22 @@ import pyarrow.parquet as pq
 
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
-from forecaster.evaluation.entries import list_entries
-from forecaster.ingest.engine import open_engine
+from forecaster.evaluation.model_specs import list_entries
+from forecaster.ingest.demand.engine import open_engine
+from forecaster.ingest.demand.plan import HourGrid
+from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs, parse_span
-from forecaster.ingest.plan import Grid
-from forecaster.ingest.trips import Trips, ingest_trips
 from forecaster.panel.panel import Panel
 from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.study import PANEL, Study
+from forecaster.pipeline.experiment import PANEL, Study
 from forecaster.pipeline.train import Say
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
-from forecaster.report.doctor import Checkup, examine
+from forecaster.report.doctor.checkup import Checkup, examine
 from forecaster.splits import Windows, cut_windows
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import describe_edges
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
@@ -47,7 +47,7 @@ class Demo:
     floor: np.ndarray  # RMSE per step that no forecast can be below
 
 
-def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
+def run_demo(folder: Path, say: Say, watch: ProgressCallback | None = None) -> Demo:
     """Generate a city, examine its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
@@ -58,7 +58,7 @@ def run_demo(folder: Path, say: Say, watch: Watch | None = None) -> Demo:
         training=DEMO_TRAINING,
         evaluation=EvaluationConfig(models=DEMO_MODELS, seeds=1),
     )
-    first, end = Grid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
+    first, end = HourGrid.of(recipe.panel.timezone, np.datetime64(DEMO_START, "s")).span(
         parse_span(f"{DEMO_START}:{last}")
     )
     city = make_city(DEMO_LOCATIONS, DEMO_START, end - first)
@@ -90,7 +90,7 @@ def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:
             for chunk in chain([first], chunks):
                 writer.write_table(chunk)
         inputs, engine = open_inputs([path], rules.covers), open_engine("duckdb")
-        panel = ingest_trips(Trips(inputs, city.locations, recipe.panel, rules, engine), say)
+        panel = ingest_trips(TripIngest(inputs, city.locations, recipe.panel, rules, engine), say)
     return replace(
         panel.select(city.locations.ids),
         clock=city.panel.clock,
@@ -104,4 +104,4 @@ def lose_feeds(panel: Panel) -> Panel:
     values = panel.values.copy()
     values[LOST_FEED] = np.nan
     values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan
-    return replace(panel, values=values)
+    return panel.with_data(values)

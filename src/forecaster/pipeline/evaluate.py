@@ -5,16 +5,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forecaster.errors import count_of
-from forecaster.evaluation.compare import describe_panel
-from forecaster.evaluation.comparison import Comparison, Row
-from forecaster.evaluation.entries import Entry
-from forecaster.pipeline.cells import Cell, explain, make_cell, result, validation_loss
-from forecaster.pipeline.study import Study
+from forecaster.evaluation.comparison import Comparison, Row, describe_panel
+from forecaster.evaluation.model_specs import Entry
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Say
+from forecaster.pipeline.trials import Cell, explain, make_cell, result, validation_loss
 from forecaster.pipeline.workers import Failures, run_cells
 from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.recipe import Recipe, change
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
 
@@ -39,7 +38,7 @@ def evaluate_entries(
     study: Study,
     jobs: int,
     say: Say,
-    watch: Watch | None = None,
+    watch: ProgressCallback | None = None,
 ) -> Comparison:
     """Train and test every row with every seed, and write the tables into the study's folder.
 
@@ -74,7 +73,7 @@ class _Runner:
     study: Study
     jobs: int
     say: Say
-    watch: Watch | None
+    watch: ProgressCallback | None
 
     def choose(self, contenders: Sequence[Contender]) -> list[Contender]:
         """Return the contenders with their next choice made by validation loss."""

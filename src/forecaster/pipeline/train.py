@@ -21,7 +21,7 @@ from forecaster.publish.manifest import MANIFEST
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 Say = Callable[[str], None]
 
@@ -44,7 +44,12 @@ class Trained:
 
 
 def train_run(
-    name: str, recipe: Recipe, folder: Path, ground: Ground, say: Say, watch: Watch | None = None
+    name: str,
+    recipe: Recipe,
+    folder: Path,
+    ground: Ground,
+    say: Say,
+    watch: ProgressCallback | None = None,
 ) -> Trained:
     """Train an estimator in a folder; the same call on the same folder goes on where it ended.
 

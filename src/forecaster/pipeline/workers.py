@@ -17,11 +17,11 @@ from pathlib import Path
 from threading import Thread
 
 from forecaster.errors import StoppedError
-from forecaster.pipeline.cells import Cell, explain, run_cell
-from forecaster.pipeline.study import Study
+from forecaster.pipeline.experiment import Study
 from forecaster.pipeline.train import Say
+from forecaster.pipeline.trials import Cell, explain, run_cell
 from forecaster.training.interrupts import interrupts
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
 INTERRUPTED = "interrupted"  # what a process says that was asked to stop
@@ -31,7 +31,7 @@ Failures = dict[Path, str]  # why, by the folder of the cell
 
 
 def run_cells(
-    cells: Sequence[Cell], study: Study, jobs: int, say: Say, watch: Watch | None = None
+    cells: Sequence[Cell], study: Study, jobs: int, say: Say, watch: ProgressCallback | None = None
 ) -> Failures:
     """Run cells that are not done yet, so many at a time; return why some of them failed."""
     several = {cell.folder: cell for cell in cells}  # two rows may share one
@@ -40,7 +40,9 @@ def run_cells(
     return _run_apart(list(several.values()), study, jobs, say)
 
 
-def _run_here(cells: Sequence[Cell], study: Study, say: Say, watch: Watch | None) -> Failures:
+def _run_here(
+    cells: Sequence[Cell], study: Study, say: Say, watch: ProgressCallback | None
+) -> Failures:
     failures: Failures = {}
     for number, cell in enumerate(cells, start=1):
         say(f"{number} of {len(cells)}: {cell}")

@@ -1,1 +1,1 @@
-"""What people look at: the state of a panel, in words, numbers and pictures."""
+"""Reports as HTML pages: the comparison of forecasts and the checkup of a panel."""

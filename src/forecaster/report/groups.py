@@ -37,6 +37,25 @@ class Grouping:
         return np.asarray(sums, dtype=np.float64)
 
 
+@dataclass(frozen=True, eq=False)
+class Breakdown:
+    """A figure of some models in groups of target steps; NaN where nothing was observed."""
+
+    labels: tuple[str, ...]
+    steps: Int64[np.ndarray, " G"]  # how many target steps there are in each group
+    values: Mapping[str, Float64[np.ndarray, " G"]]  # by model, the mean over its trainings
+
+    @property
+    def first(self) -> Float64[np.ndarray, " G"]:
+        """The figures of the first model: the one to use."""
+        return next(iter(self.values.values()))
+
+    @property
+    def contrast(self) -> float:
+        """How many times larger the largest figure of the first model is than its smallest."""
+        return float(np.nanmax(self.first) / max(np.nanmin(self.first), 1e-9))
+
+
 def target_times(found: Assessment, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     """Return the instant of every step that was forecast."""
     K = found.errors[found.weather].squares.shape[1]

@@ -6,10 +6,10 @@ from typing import Any
 
 from forecaster.evaluation.backtest import FORMS
 from forecaster.evaluation.comparison import Comparison, Row, Spread
-from forecaster.evaluation.entries import is_network
-from forecaster.evaluation.table import TITLES, label, show, show_mean
+from forecaster.evaluation.model_specs import is_network
+from forecaster.evaluation.tables import TITLES, label, show, show_mean
 from forecaster.evaluation.verdict import SIMPLE
-from forecaster.report.words import signed_percent
+from forecaster.report.formatting import signed_percent
 
 FIGURES = ("rmse", "mape")  # the paper's
 ALL_STEPS = 6  # more steps ahead are not all shown: the first, the middle and the last are

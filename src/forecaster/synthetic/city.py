@@ -17,13 +17,19 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.zone import to_utc
 from forecaster.errors import ConfigError, Faults, count_of
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.synthetic.demand import (
+    DAY_HOURS,
     SENSITIVITY,
+    Event,
+    add_events,
     draw_counts,
+    draw_events,
     draw_mean_demand,
     draw_noise,
+    draw_profiles,
     expect_demand,
+    find_slots,
     mean_ahead,
 )
 from forecaster.synthetic.dependencies import (
@@ -32,10 +38,8 @@ from forecaster.synthetic.dependencies import (
     draw_edges,
     to_precision,
 )
-from forecaster.synthetic.events import Event, add_events, draw_events
 from forecaster.synthetic.holidays import federal_holidays
-from forecaster.synthetic.places import Places, lay_out
-from forecaster.synthetic.profiles import DAY_HOURS, draw_profiles, find_slots
+from forecaster.synthetic.locations import Places, lay_out
 from forecaster.synthetic.streams import BLOCK_HOURS, Stream, open_stream
 from forecaster.synthetic.trips import draw_trips
 from forecaster.synthetic.weather import WEATHER_NAMES, effect_on_demand, simulate_weather
@@ -134,7 +138,7 @@ def make_city(
         kind="count",
         locations=places.to_locations(),
         covariates=Covariates(WEATHER_NAMES, weather[:known]),
-        local_covariates=LocalCovariates((), stack_layers([], known, locations)),
+        local_covariates=LocalCovariates.empty(known, locations),
     )
     events = tuple(event for event in events if event.start < hours)
     return City(panel, edges, precision, events, expected[:hours], noise[:hours], seed)

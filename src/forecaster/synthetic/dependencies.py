@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 from scipy.sparse.linalg import eigsh
 
 from forecaster.errors import count_of
-from forecaster.synthetic.places import LENGTH_KM
+from forecaster.synthetic.locations import LENGTH_KM
 
 AVERAGE_DEGREE = 2.5
 HUB_DEGREE = 16

@@ -3,6 +3,7 @@
 from enum import IntEnum
 
 import numpy as np
+from jaxtyping import Float
 
 # Hours are drawn in whole blocks and then cut to length, so that what a block holds does not
 # depend on how many hours were asked for.
@@ -26,3 +27,16 @@ def open_stream(seed: int, stream: Stream, *part: int) -> np.random.Generator:
     """Return the generator of a purpose, or of one numbered part of it."""
     sequence = np.random.SeedSequence(seed, spawn_key=(int(stream), *part))
     return np.random.Generator(np.random.PCG64(sequence))  # by name: NumPy's default may change
+
+
+def autoregress(
+    shocks: Float[np.ndarray, "T N"],
+    coefficient: float | Float[np.ndarray, " N"],
+    before: Float[np.ndarray, " N"],
+) -> Float[np.ndarray, "T N"]:
+    """Return u_t = c·u_{t−1} + √(1−c²)·shock_t, which has the variance of the shocks."""
+    noise = np.asarray(shocks * np.sqrt(1.0 - np.square(coefficient)).astype(shocks.dtype))
+    for step in range(len(noise)):
+        noise[step] += coefficient * before
+        before = noise[step]
+    return noise

@@ -8,7 +8,7 @@ from jaxtyping import Float64, Int64
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.synthetic.places import KM_PER_DEGREE
+from forecaster.synthetic.locations import KM_PER_DEGREE
 from forecaster.synthetic.streams import Stream, open_stream
 
 CHUNK_TRIPS = 1_000_000  # a chunk ends with the hour that reaches it

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from forecaster.clock.zone import Times
-from forecaster.synthetic.noise import autoregress
+from forecaster.synthetic.streams import autoregress
 
 WEATHER_NAMES = (
     "temperature_c",

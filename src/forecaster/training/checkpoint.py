@@ -41,7 +41,7 @@ class Checkpoint:
     machine: Mapping[str, str] = field(default_factory=dict)  # on this only the last bits depend
 
 
-class Shelf:
+class CheckpointStore:
     """Where the two checkpoints of a training lie."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:

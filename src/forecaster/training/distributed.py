@@ -20,7 +20,7 @@ from forecaster.errors import RunError, count_of
 
 
 @dataclass(frozen=True)
-class Team:
+class ProcessGroup:
     """The processes that train together; alone, nothing is exchanged."""
 
     device: torch.device
@@ -80,10 +80,10 @@ class Team:
 
 
 @contextmanager
-def join(device: torch.device, timeout_seconds: int) -> Iterator[Team]:
+def join_process_group(device: torch.device, timeout_seconds: int) -> Iterator[ProcessGroup]:
     """Join the processes that `torchrun` started, or be alone."""
     rank, size = int(os.environ.get("RANK", "0")), int(os.environ.get("WORLD_SIZE", "1"))
-    team = Team(device, rank, size, timeout_seconds)
+    team = ProcessGroup(device, rank, size, timeout_seconds)
     backend, own = ("nccl", device) if device.type == "cuda" else ("gloo", None)
     patience = timedelta(seconds=timeout_seconds)
     team.exchange(lambda: dist.init_process_group(backend, timeout=patience, device_id=own))

@@ -1,15 +1,21 @@
-"""How far training has come: a record of each epoch, and when to stop."""
+"""The progress of a training: its state, the metrics log, and TensorBoard events."""
 
+import json
+import logging
 import math
+import os
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 
 from forecaster.config import TrainingConfig
-from forecaster.errors import count_of
+from forecaster.errors import ConfigError, RunError, count_of
+from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.training.loss import join_terms
 
 SPIKE = 2.0  # times the lowest training loss so far
@@ -18,7 +24,7 @@ Sums = list[float]  # Σ squared errors, Σ relative errors, and how many terms 
 
 
 @dataclass(frozen=True)
-class Record:
+class EpochRecord:
     """One epoch."""
 
     epoch: int  # from 1
@@ -42,12 +48,12 @@ class Progress:
     sums: Sums = field(default_factory=lambda: [0.0] * 4)  # of this epoch
     empty_batches: int = 0  # of this epoch
     seconds: float = 0.0  # of this epoch
-    records: list[Record] = field(default_factory=list)
+    records: list[EpochRecord] = field(default_factory=list)
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Progress":
         """Return the progress that `to_json` described."""
-        records = [Record(**record) for record in content["records"]]
+        records = [EpochRecord(**record) for record in content["records"]]
         return Progress(**{**content, "records": records})
 
     def to_json(self) -> dict[str, Any]:
@@ -60,10 +66,10 @@ class Progress:
         self.sums = [old + new for old, new in zip(self.sums, sums, strict=True)]
         self.empty_batches += sums[-1] == 0
 
-    def close(self, validation: Sums, learning_rate: float, eta: float) -> Record:
+    def close(self, validation: Sums, learning_rate: float, eta: float) -> EpochRecord:
         """Record the epoch and begin the next."""
         squares, shares, values, terms = validation
-        record = Record(
+        record = EpochRecord(
             epoch=len(self.records) + 1,
             step=self.step,
             learning_rate=learning_rate,
@@ -81,7 +87,7 @@ class Progress:
         return record
 
     @property
-    def best(self) -> Record | None:
+    def best(self) -> EpochRecord | None:
         """Return the epoch of the lowest validation loss, the first of equals."""
         return min(self.records, key=lambda record: record.validation_loss, default=None)
 
@@ -103,7 +109,7 @@ class Progress:
 
 
 @dataclass(frozen=True)
-class Moment:
+class ProgressUpdate:
     """What there is to see at one moment of training."""
 
     epoch: int  # from 1
@@ -118,15 +124,15 @@ class Moment:
     message: str | None = None  # said once
 
 
-Watch = Callable[[Moment], None]
+ProgressCallback = Callable[[ProgressUpdate], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Outcome:
+class TrainingResult:
     """What training found."""
 
     weights: dict[str, np.ndarray]  # by name; the best on validation, averaged ones if asked
-    records: tuple[Record, ...]
+    records: tuple[EpochRecord, ...]
     why: str  # it stopped
 
 
@@ -134,3 +140,98 @@ def loss_of(sums: Sums, eta: float) -> float:
     """Return η · RMSE² + MAPE of sums (Eq. 7)."""
     errors, counts = torch.tensor(sums, dtype=torch.float64).view(2, 2)
     return join_terms(errors, counts, eta).item()
+
+
+EVERY = 1.0  # seconds that a line may wait for the disk
+
+log = logging.getLogger(__name__)
+
+
+class MetricsLog:
+    """A log that is written as training goes on, and cut where it is resumed."""
+
+    def __init__(self, path: Path | None) -> None:
+        self._path = path
+        self._lines: list[str] = []
+        self._flushed = time.monotonic()
+        self._begun = self._warned = False
+
+    def rewind(self, step: int, epochs: int) -> None:
+        """Forget what was written after so many steps and epochs: it will be done again."""
+        if self._path is None:
+            return
+        try:
+            lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(True)
+            kept = [line for line in lines if _is_within(line, step, epochs)]
+            if len(kept) < len(lines):
+                replace_file(self._path, bytes_writer("".join(kept).encode()))
+            self._begun = True
+        except FileNotFoundError:
+            if step:
+                self._warn("is gone")
+        except (OSError, RunError) as error:
+            self._warn(str(error))
+
+    def write(self, line: Mapping[str, Any]) -> None:
+        """Add a line of an `epoch` or a `step`."""
+        self._lines.append(json.dumps(line, allow_nan=False) + "\n")
+        if time.monotonic() - self._flushed >= EVERY:
+            self.flush()
+
+    def flush(self) -> None:
+        """Put all lines on disk, or lose them with one warning."""
+        text, self._lines, self._flushed = "".join(self._lines), [], time.monotonic()
+        if not text or self._path is None:
+            return
+        try:
+            if self._begun and not self._path.exists():
+                self._warn("is gone")
+            with self._path.open("a", encoding="utf-8") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            self._begun = True
+        except OSError as error:
+            self._warn(f"cannot be written ({error.strerror})")
+
+    def _warn(self, what: str) -> None:
+        if not self._warned:
+            log.warning("%s: %s; training goes on, the log has a gap", self._path, what)
+        self._warned = True
+
+
+def _is_within(line: str, step: int, epochs: int) -> bool:
+    """Tell whether a line is of the first steps or epochs; one that was cut short is of none."""
+    try:
+        content = json.loads(line)
+        return bool(content["epoch"] <= epochs if "epoch" in content else content["step"] <= step)
+    except (ValueError, KeyError, TypeError):
+        return False
+
+
+class TensorBoard:
+    """Writes what there is to see as TensorBoard events; close it when training is over."""
+
+    def __init__(self, folder: Path) -> None:
+        """Refuse, where it is not installed, before anything is trained."""
+        try:
+            from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (few have it)
+        except ImportError as error:
+            message = "TensorBoard is not installed: pip install tensorboard, or leave it out"
+            raise ConfigError(message) from error
+        self._make, self._folder = SummaryWriter, folder
+        self._writer: Any = None
+
+    def __call__(self, moment: ProgressUpdate) -> None:
+        """Write one moment; steps that a resumed run does again replace the old ones."""
+        if self._writer is None:
+            self._writer = self._make(str(self._folder), purge_step=moment.step)
+        for name in ("loss", "rmse", "mape"):
+            value = getattr(moment, name)
+            if value is not None:
+                self._writer.add_scalar(name, value, moment.step)
+
+    def close(self) -> None:
+        """Write what is left."""
+        if self._writer is not None:
+            self._writer.close()

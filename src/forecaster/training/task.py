@@ -13,7 +13,7 @@ from forecaster.errors import DataError
 from forecaster.models.network import Network
 from forecaster.models.neurons import State
 from forecaster.training.loss import count_terms, sum_errors
-from forecaster.training.sampling import draw_shown
+from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 
@@ -21,7 +21,7 @@ SAMPLE = 1_000  # windows that the balance of the loss is judged by
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
+class TrainingTask:
     """A network, what it learns from and what it is chosen on."""
 
     network: Network  # trained in place
@@ -101,7 +101,9 @@ class Task:
         """Tell which true values a training step is shown; None: always all."""
         if self.sampling_decay is None:
             return None
-        drawn = draw_shown(self.network.K - 1, self.sampling_decay, self.config.seed, step)
+        drawn = draw_teacher_forcing(
+            self.network.K - 1, self.sampling_decay, self.config.seed, step
+        )
         return torch.tensor(drawn, dtype=torch.bool).to(self.device)
 
     def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:

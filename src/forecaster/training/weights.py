@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from forecaster.config import Precision
+from forecaster.choices import Precision
 from forecaster.errors import name_some
 
 HEAD = "quantiles."  # in the names of its parameters, which are the last ones
@@ -18,7 +18,7 @@ LINE = 64  # bytes: every parameter begins at a multiple, as kernels like it
 
 
 @dataclass(frozen=True)
-class Place:
+class ParameterSlice:
     """Where a parameter lies in the vector."""
 
     start: int
@@ -99,10 +99,10 @@ class Weights:
         return {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
 
 
-def _lay_out(named: dict[str, nn.Parameter], line: int) -> tuple[dict[str, Place], int]:
+def _lay_out(named: dict[str, nn.Parameter], line: int) -> tuple[dict[str, ParameterSlice], int]:
     """Return where each parameter goes, and how long the vector is."""
     places, length = {}, 0
     for name, parameter in named.items():
-        places[name] = Place(length, parameter.shape)
+        places[name] = ParameterSlice(length, parameter.shape)
         length += -(-parameter.numel() // line) * line
     return places, length

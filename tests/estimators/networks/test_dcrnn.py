@@ -9,7 +9,8 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import Run
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig, Season, TrainingConfig
+from forecaster.choices import DiffusionInputs
+from forecaster.config import DCRNNConfig, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
@@ -24,7 +25,7 @@ from forecaster.panel.parts import Locations
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training import loop
-from forecaster.training.task import Task
+from forecaster.training.task import TrainingTask
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -167,7 +168,7 @@ def test_weather_ahead_is_for_those_who_see_it() -> None:
 
 
 def test_all_networks_learn_from_the_same_origins(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks: list[Task] = []
+    tasks: list[TrainingTask] = []
     monkeypatch.setattr(loop, "describe_task", lambda task, _: (tasks.append(task), {})[1])
     for inputs in ("recent", "lags"):
         DCRNN(with_dcrnn(inputs=inputs)).fit(PANEL, SPLITS)

@@ -24,7 +24,7 @@ from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
-from forecaster.training.progress import Moment
+from forecaster.training.progress import ProgressUpdate
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -284,8 +284,8 @@ class PowerCutError(Exception):
     """Stands for anything that may end a training."""
 
 
-def crash_at(step: int) -> Callable[[Moment], None]:
-    def watch(moment: Moment) -> None:
+def crash_at(step: int) -> Callable[[ProgressUpdate], None]:
+    def watch(moment: ProgressUpdate) -> None:
         if moment.step >= step:
             raise PowerCutError
 
@@ -300,7 +300,7 @@ def test_a_training_that_died_goes_on_to_the_same_bytes(
     recipe = STEPS.model_copy(update={"training": training})
     with pytest.raises(PowerCutError):
         kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=crash_at(5))
-    moments: list[Moment] = []
+    moments: list[ProgressUpdate] = []
     again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=moments.append)
     assert "resuming from step 4" in (moments[0].message or "")
     whole = kind(recipe=recipe).fit(panel, SPLITS)

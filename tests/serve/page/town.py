@@ -11,7 +11,7 @@ import numpy as np
 
 from forecaster.synthetic.city import City, make_city
 from forecaster.synthetic.dependencies import Edges
-from forecaster.synthetic.places import lay_out
+from forecaster.synthetic.locations import lay_out
 
 HORIZON, WEEK = 3, 168
 LEVELS = (0.1, 0.5, 0.9)
@@ -43,6 +43,14 @@ class Town:
         utc = self.start + timedelta(hours=step)
         local = utc.astimezone(ZoneInfo(self.zone))
         return {"ds": utc.strftime("%Y-%m-%dT%H:%M:%SZ"), "ds_local": local.isoformat()}
+
+    def week_before(self, step: int) -> int:
+        """Return the step with the same local time a week before."""
+        local = (self.start + timedelta(hours=step)).astimezone(ZoneInfo(self.zone))
+        before = (local - timedelta(days=7)).astimezone(
+            UTC
+        )  # local arithmetic: the clock may change
+        return round((before - self.start) / timedelta(hours=1))
 
     def common(self) -> dict[str, Any]:
         time = self.time(self.origin)
@@ -83,9 +91,10 @@ class Town:
     def forecast(self) -> dict[str, Any]:
         steps = np.arange(self.origin + 1, self.origin + HORIZON + 1)
         expected = self.expect(steps)
-        usual, last = self.values[steps - WEEK], self.values[self.origin]
+        week_before = self.values[[self.week_before(int(step)) for step in steps]]
+        last = self.values[self.origin]
         spread = np.sqrt(expected + 1.0) * (1.0 + 0.15 * np.arange(HORIZON))[:, None]
-        columns = {"y_hat": expected, "usual": usual} | {
+        columns = {"y_hat": expected, "usual": week_before} | {
             name: np.maximum(expected + width * spread, 0.0) for name, width in SPREAD.items()
         }
         forecasts = [

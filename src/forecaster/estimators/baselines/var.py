@@ -13,7 +13,7 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead, select_covariates
+from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
@@ -87,7 +87,7 @@ class VAR(Estimator):
 
 def _without_own(panel: Panel) -> Panel:
     """Return the panel without covariates of single locations."""
-    return select_covariates(panel, panel.covariates.names, ())
+    return panel.select_covariates(panel.covariates.names, ())
 
 
 def _columns(panel: Panel, order: int) -> list[str]:

@@ -1,13 +1,12 @@
 """Checks of how an estimator learns, and that what it has learned can be kept."""
 
 import tempfile
-from dataclasses import replace
 
 import numpy as np
 
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.checks.sample import RECIPE, small_city, until_step
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.checks.setup import Check, World, need, refused
 from forecaster.splits import Splits
 
@@ -18,7 +17,7 @@ def _test_steps_do_not_change_what_is_learned(world: World) -> None:
     values, weather = panel.values.copy(), panel.covariates.values.copy()
     values[held_out] = np.nan_to_num(values[held_out]) * 3 + 11
     weather[: len(values)][held_out] -= 7
-    changed = replace(panel, values=values, covariates=replace(panel.covariates, values=weather))
+    changed = panel.with_data(values, weather)
     other = world.make(RECIPE).fit(changed, world.splits)
     need(_same_memory(world.fitted, other), "test steps changed what was learned")
 
@@ -49,7 +48,7 @@ def _inputs_are_not_changed(world: World) -> None:
 def _what_cannot_be_learned_from_is_refused(world: World) -> None:
     def refuse(values: np.ndarray) -> None:
         with refused(DataError):
-            panel = replace(world.panel, values=values.astype(np.float32))
+            panel = world.panel.with_data(values.astype(np.float32))
             world.make(RECIPE).fit(panel, world.splits)
 
     nothing = np.full_like(world.panel.values, np.nan)
@@ -62,7 +61,7 @@ def _what_cannot_be_learned_from_is_refused(world: World) -> None:
     refuse(untaught)  # no training target
     refuse(world.panel.values[:0])  # empty
     with refused(DataError):  # too short for one window
-        short = until_step(world.panel, 40)
+        short = world.panel.steps(0, 40, 40)
         world.make(RECIPE).fit(short, Splits.by_share(short))
 
 

@@ -5,11 +5,11 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
 from forecaster.estimators.checks.setup import COLUMNS, Check, World, need, refused
-from forecaster.panel.parts import Covariates, Locations
+from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
@@ -30,7 +30,7 @@ def _forecasts_are_a_long_table(world: World) -> None:
 
 def _counts_are_never_negative_or_nan(world: World) -> None:
     for factor in (0.0, 1.0, 1e4):
-        panel = replace(world.panel, values=world.panel.values * np.float32(factor))
+        panel = world.panel.with_data(world.panel.values * np.float32(factor))
         y = world.fitted.forecast(panel, world.at)["y_hat"]
         need(bool(np.isfinite(y).all() and (y >= 0).all()), f"demand × {factor:g} gave {y.min()}")
 
@@ -66,9 +66,7 @@ def _nothing_after_the_origin_is_seen(world: World) -> None:
         values[origin + 1 :] = np.nan if number % 2 else 1e6
         covariates = world.panel.covariates.values.copy()
         covariates[origin + RECIPE.lags.horizon + 1 :] = 1e6
-        changed = replace(
-            world.panel, values=values, covariates=Covariates(("temperature", "rain"), covariates)
-        )
+        changed = world.panel.with_data(values, covariates)
         before, after = (world.fitted.predict(p, pair)[0] for p in (world.panel, changed))
         need(np.array_equal(after, before), f"later data changed origin {origin}")
 
@@ -86,7 +84,7 @@ def _many_origins_equal_one_at_a_time(world: World) -> None:
 def _missing_history_follows_the_rule(world: World) -> None:
     values = world.panel.values.copy()
     values[world.origin - 2 : world.origin + 1] = np.nan
-    panel = replace(world.panel, values=values)
+    panel = world.panel.with_data(values)
     with refused(DataError):
         world.fitted.forecast(panel, world.at)
     table = world.fitted.forecast(panel, world.at, allow_missing=True)
@@ -94,14 +92,14 @@ def _missing_history_follows_the_rule(world: World) -> None:
     need(bool(labelled), "a forecast on filled history is not labelled as degraded")
     values = world.panel.values.copy()
     values[world.origin - 24, 0] = np.nan  # one sensor, one hour
-    table = world.fitted.forecast(replace(world.panel, values=values), world.at)
+    table = world.fitted.forecast(world.panel.with_data(values), world.at)
     need("degraded" not in table, "one missing value silenced the city")
 
 
 def _an_unknown_future_is_refused_or_labelled(world: World) -> None:
     weather = world.panel.covariates.values.copy()
     weather[world.origin + 1 :] = np.nan
-    panel = replace(world.panel, covariates=Covariates(("temperature", "rain"), weather))
+    panel = world.panel.with_data(covariates=weather)
     with refused(DataError):
         world.fitted.forecast(panel, world.at)
     ways: tuple[Weather, ...] = ("persist", "climatology", "none")

@@ -30,11 +30,11 @@ def _quantiles_see_nothing_after_the_origin(world: World) -> None:
     origin = np.array([HOURS - 60])
     values = world.panel.values.copy()
     values[origin[0] + 1 :] = 1e6
-    changed = replace(world.panel, values=values)
+    changed = world.panel.with_data(values)
     before, after = (world.fitted.predict_quantiles(p, origin) for p in (world.panel, changed))
     need(np.array_equal(after, before), "later outcomes changed the quantiles of an origin")
     values[origin[0] - 48 : origin[0]] = 1e6
-    moved = world.fitted.predict_quantiles(replace(world.panel, values=values), origin)
+    moved = world.fitted.predict_quantiles(world.panel.with_data(values), origin)
     need(not np.array_equal(moved, before), "outcomes up to the origin change no quantile")
 
 

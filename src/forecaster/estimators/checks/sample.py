@@ -1,7 +1,5 @@
 """A few weeks of five places, small enough to fit any estimator to in a moment."""
 
-from dataclasses import replace
-
 import numpy as np
 
 from forecaster.clock.clock import Clock
@@ -53,17 +51,5 @@ def small_city(kind: str = "count", seed: int = 0) -> Panel:
         kind="count" if kind == "count" else "measurement",
         locations=Locations.of_ids(f"place {n}" for n in range(PLACES)),
         covariates=Covariates(("temperature", "rain"), weather.T.astype(np.float32)),
-        local_covariates=LocalCovariates(
-            (), np.empty((0, HOURS + KNOWN_AHEAD, PLACES), dtype=np.float32)
-        ),
-    )
-
-
-def until_step(panel: Panel, steps: int) -> Panel:
-    """Return the first steps of a panel."""
-    return replace(
-        panel,
-        values=panel.values[:steps],
-        covariates=Covariates(panel.covariates.names, panel.covariates.values[:steps]),
-        local_covariates=LocalCovariates((), panel.local_covariates.values[:, :steps]),
+        local_covariates=LocalCovariates.empty(HOURS + KNOWN_AHEAD, PLACES),
     )

@@ -26,8 +26,8 @@ from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
-from forecaster.training.progress import Outcome
-from forecaster.training.task import Task
+from forecaster.training.progress import TrainingResult
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -222,7 +222,7 @@ def _identity(data: TrainingData, recipe: Recipe, known: FitResult) -> dict[str,
     return {"recipe": recipe.digest(), "panel": data.panel.digest, **known.parents}
 
 
-def _describe(outcome: Outcome) -> dict[str, Any]:
+def _describe(outcome: TrainingResult) -> dict[str, Any]:
     """Return how training went; without its seconds, which no second training would repeat."""
     records = [asdict(record) for record in outcome.records]
     epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]

@@ -8,7 +8,7 @@ from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
-from forecaster.models.level import Level
+from forecaster.models.seasonal import SeasonalProfile
 from forecaster.windows.profile import fit_profile
 
 PROFILE, COUNTS = "level.profile", "level.counts"
@@ -25,7 +25,7 @@ def learn_level(data: TrainingData) -> Arrays:
     return {PROFILE: fit_profile(data.panel, data.train), COUNTS: counts}
 
 
-def level_of(known: Arrays) -> Level:
+def level_of(known: Arrays) -> SeasonalProfile:
     """Return what is usual in the scales of a run, if it can be that at all."""
     profile, counts = known[PROFILE], known[COUNTS]
     if profile.dtype != np.float32 or counts.dtype != np.bool_:
@@ -34,4 +34,4 @@ def level_of(known: Arrays) -> Level:
         raise ArtifactError("a level that no values can have: below zero, or not finite")
     scale = scaler_of(known).values
     parts = map(torch.from_numpy, (profile, scale.mean, scale.deviation))
-    return Level(*parts, counts=bool(counts))
+    return SeasonalProfile(*parts, counts=bool(counts))

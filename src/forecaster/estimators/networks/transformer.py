@@ -6,10 +6,10 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
 from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
-from forecaster.models.dense import build_dense
-from forecaster.models.level import Levelled
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import DeviationNetwork
+from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):

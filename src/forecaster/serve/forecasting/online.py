@@ -1,7 +1,7 @@
 """Online intervals of the service: forecasts of earlier origins are kept from call to call."""
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Bool, Float32
 
 from forecaster.config import Weather
 from forecaster.errors import RunError

@@ -1,0 +1,1 @@
+"""Explanations of a network's forecasts: the past steps and locations that carried them."""

@@ -1,0 +1,249 @@
+"""The trip plan, written once for every engine: classify each row, then two groupings.
+
+1. Round each pickup to the nearest 1e-4° (about 7 m at New York) and count rides per cell.
+2. Join trips with the cells' locations and count rides per location and hour.
+
+No function of ours runs inside an engine, and both passes use the same classification.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Int64, Shaped
+
+from forecaster.clock.zone import to_utc
+from forecaster.errors import DataError
+from forecaster.ingest.demand.row_counts import REASONS
+from forecaster.ingest.demand.schemas import Schema
+from forecaster.ingest.files import TimeSpan
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE
+
+HOUR = 3600
+_PLAIN = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}:\d{2}$"
+_ISO = r"^\d{4}-\d{2}-\d{2}[ T]\d{2}:\d{2}(:\d{2}(\.\d+)?)?(Z|[+-]\d{2}:?\d{2})?$"
+_US = r"^\d{1,2}/\d{1,2}/\d{4} \d{1,2}:\d{2}(:\d{2})?$"
+_CODES = {reason: code for code, reason in enumerate(REASONS, start=1)}  # 0: to be counted
+
+
+@dataclass(frozen=True)
+class BoundingBox:
+    """A box of coordinates, edges included."""
+
+    south: float
+    west: float
+    north: float
+    east: float
+
+
+@dataclass(frozen=True)
+class HourGrid:
+    """Hours of the panel's axis, counted from 1970; in zones such as India's they begin at :30."""
+
+    zone: str
+    phase: int  # seconds after the full hour of UTC
+
+    @staticmethod
+    def of(zone: str, first: np.datetime64) -> "HourGrid":
+        """Return the grid on which a local time falls."""
+        return HourGrid(
+            zone, int(to_utc(zone, np.array([first])).first.astype(np.int64)[0]) % HOUR
+        )
+
+    def hours(self, instants: Shaped[np.ndarray, "*shape"]) -> Int64[np.ndarray, "*shape"]:
+        """Return the hour that each instant lies in."""
+        seconds = instants.astype("datetime64[s]").astype(np.int64)
+        return np.asarray((seconds - self.phase) // HOUR)
+
+    def instants(self, hours: Int64[np.ndarray, "*shape"]) -> Shaped[np.ndarray, "*shape"]:
+        """Return the instant at which each hour begins."""
+        return (hours * HOUR + self.phase).astype("datetime64[s]")
+
+    def span(self, covered: TimeSpan) -> tuple[int, int]:
+        """Return the first hour of a span of local time, and the hour at which it is over."""
+        ends = self.hours(to_utc(self.zone, np.array([covered.first, covered.end])).first)
+        return int(ends[0]), int(ends[1])
+
+
+@dataclass(frozen=True)
+class HourRules:
+    """What the hours of one file mean."""
+
+    grid: HourGrid
+    covered: TimeSpan
+    demand: TimeSpan | None  # where rides count for the selection; None: everywhere
+    keep_ambiguous: bool
+    keep_nonexistent: bool
+
+    def bounds(self, span: TimeSpan, aware: bool) -> tuple[int, int]:
+        """Return the first hour of a span and the hour at which it is over, of UTC or local."""
+        if aware:
+            return self.grid.span(span)
+        ends = np.array([span.first, span.end]).astype("datetime64[s]").astype(np.int64) // HOUR
+        return int(ends[0]), int(ends[1])
+
+    def odd(self) -> tuple[list[int], list[int]]:
+        """Return the covered local hours that the clock shows twice, and those it never shows."""
+        first, end = self.bounds(self.covered, aware=False)
+        hours = np.arange(first, end)
+        meant = to_utc(self.grid.zone, (hours * HOUR).astype("datetime64[s]"))
+        return hours[meant.ambiguous].tolist(), hours[meant.nonexistent].tolist()
+
+
+def classify(
+    table: Any,
+    schema: Schema,
+    types: dict[str, pa.DataType] | None,
+    area: BoundingBox | None,
+    hours: HourRules,
+) -> Any:
+    """Return one row per trip: `code` (0 or why it is rejected), `a` and `b` (its cell or zone),
+    `hour`, `aware`, `chosen` (within the demand hours) and `text` (of rejected rows).
+    """  # noqa: D205 (one sentence does not fit a line)
+    import ibis  # noqa: PLC0415 (an extra)
+
+    stored = types[schema.time] if types else None
+    hour, aware = _hour(ibis, table[schema.time], stored, hours.grid.phase)
+    if schema.has_coordinates:
+        lat, lon = (_number(ibis, table[name]) for name in (schema.lat, schema.lon))
+        broken = (
+            lat.isnull() | lon.isnull() | lat.isnan() | lon.isnan() | lat.isinf() | lon.isinf()
+        )
+        inside, swapped = _inside(ibis, area, lat, lon), _inside(ibis, area, lon, lat)
+        a, b = ((ibis.ifelse(inside, x, 0.0) * CELLS_PER_DEGREE).round() for x in (lat, lon))
+        shown = [table[schema.time], table[schema.lat], table[schema.lon]]
+    else:
+        zone = table[schema.zone].cast("string").re_extract(r"^(\d{1,9})(\.0*)?$", 1)
+        a, b = zone.nullif("").try_cast("int64"), ibis.literal(0)
+        broken, inside, swapped = ibis.literal(False), a.notnull(), ibis.literal(False)
+        shown = [table[schema.time], table[schema.zone]]
+    flat = table.select(
+        hour=hour, aware=aware, broken=broken, inside=inside, swapped=swapped,
+        a=a.cast("int64"), b=b.cast("int64"),
+        **{f"shown_{n}": column for n, column in enumerate(shown)},
+    )  # fmt: skip
+    return _judge(ibis, flat, hours)
+
+
+def count_cells(rows: Any) -> Any:
+    """Pass 1: rows, rides in the demand hours and two examples, per reason and cell."""
+    return rows.group_by("code", "a", "b").agg(
+        rows=rows.count(), rides=rows.chosen.sum(), low=rows.text.min(), high=rows.text.max()
+    )
+
+
+def count_hours(rows: Any, lookup: pa.Table) -> Any:
+    """Pass 2: rides per location and hour; `lookup` gives a location for (a, b)."""
+    import ibis  # noqa: PLC0415 (an extra)
+
+    counted = rows.filter(rows.code == 0)
+    joined = counted.join(ibis.memtable(lookup), ["a", "b"])
+    return joined.group_by("location", "hour", "aware").agg(rides=joined.count())
+
+
+def reason_of(code: int) -> str:
+    """Return the word for a code."""
+    return REASONS[code - 1]
+
+
+def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
+    """Add the code of each row: the first reason that holds, in the order of checking."""
+    twice, never = hours.odd()
+    naive = ~flat.aware
+
+    def within(span: TimeSpan) -> Any:
+        local, utc = hours.bounds(span, aware=False), hours.bounds(span, aware=True)
+        return ibis.ifelse(
+            flat.aware,
+            flat.hour.between(utc[0], utc[1] - 1),
+            flat.hour.between(local[0], local[1] - 1),
+        )
+
+    def among(odd: list[int], is_kept: bool) -> Any:
+        return ibis.literal(False) if is_kept or not odd else naive & flat.hour.isin(odd)
+
+    code = ibis.cases(
+        (flat.hour.isnull(), _CODES["bad_timestamp"]),
+        (flat.broken, _CODES["non_finite"]),
+        (~flat.inside, _CODES["out_of_area"]),
+        (~within(hours.covered), _CODES["time_outside_file"]),
+        (among(twice, hours.keep_ambiguous), _CODES["ambiguous_local_time"]),
+        (among(never, hours.keep_nonexistent), _CODES["nonexistent_local_time"]),
+        else_=0,
+    )
+    judged = flat.mutate(code=code.cast("int64"))
+    chosen = ibis.literal(1) if hours.demand is None else within(hours.demand).cast("int64")
+    hint = ibis.ifelse(judged.swapped, ibis.literal("swapped? "), ibis.literal(""))
+    shown = _joined(ibis, [judged[c] for c in judged.columns if c.startswith("shown_")])
+    return judged.select(
+        code=judged.code,
+        a=ibis.ifelse(judged.code == 0, judged.a, 0),
+        b=ibis.ifelse(judged.code == 0, judged.b, 0),
+        hour=judged.hour,
+        aware=judged.aware,
+        chosen=ibis.ifelse(judged.code == 0, chosen, 0),
+        text=ibis.ifelse(judged.code == 0, ibis.null("string"), hint.concat(shown)),
+    )
+
+
+def _hour(ibis: Any, column: Any, stored: pa.DataType | None, phase: int) -> tuple[Any, Any]:
+    """Return the hour of each pickup since 1970, and whether it is of UTC or of the wall."""
+    if stored is not None and pa.types.is_timestamp(stored):
+        shift = phase if stored.tz is not None else 0
+        seconds = column.epoch_seconds().cast("int64") - shift
+        return (seconds // HOUR).cast("int64"), ibis.literal(stored.tz is not None)
+    if stored is not None and not (pa.types.is_string(stored) or pa.types.is_large_string(stored)):
+        raise DataError(f"the time column holds {stored}; times or text such as 2014-01-01 08:00")
+    plain = column.re_search(_PLAIN)  # nearly every row; the others cost ten patterns each
+    fast = column.replace("T", " ").try_cast("timestamp").epoch_seconds().cast("int64")
+    slow, zoned = _parse_slowly(ibis, column, phase)
+    seconds = ibis.ifelse(plain, fast, slow)
+    aware = ibis.ifelse(plain, ibis.literal(False), zoned)
+    return (seconds // HOUR).cast("int64"), aware.fill_null(False)
+
+
+def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
+    """Return the seconds of ISO times with fractions or offsets and of American ones."""
+    iso = column.re_search(_ISO)
+    clock = column.re_extract(r"^(\d{4}-\d{2}-\d{2})", 1)
+    clock = clock.concat(" ", column.re_extract(r"[ T](\d{2}:\d{2}(:\d{2})?)", 1))
+    day, month, year = (
+        column.re_extract(pattern, 1)
+        for pattern in (r"^\d{1,2}/(\d{1,2})/", r"^(\d{1,2})/", r"^\d{1,2}/\d{1,2}/(\d{4})")
+    )
+    hour, minutes_and_seconds = (
+        column.re_extract(r" (\d{1,2}):", 1),
+        column.re_extract(r" \d{1,2}(:.*)$", 1),
+    )
+    american = year.concat("-", month.lpad(2, "0"), "-", day.lpad(2, "0"))
+    american = american.concat(" ", hour.lpad(2, "0"), minutes_and_seconds)
+    text = ibis.cases((iso, clock), (column.re_search(_US), american), else_=ibis.null("string"))
+    offset = column.re_extract(r"([+-]\d{2}):?\d{2}$", 1).nullif("").try_cast("int64")
+    minutes = column.re_extract(r"[+-]\d{2}:?(\d{2})$", 1).nullif("").try_cast("int64")
+    west = column.re_search(r"-\d{2}:?\d{2}$")
+    shift = (offset * HOUR + ibis.ifelse(west, -minutes, minutes) * 60).fill_null(0)
+    aware = iso & column.re_search(r"(Z|[+-]\d{2}:?\d{2})$")
+    seconds = text.try_cast("timestamp").epoch_seconds().cast("int64")
+    return seconds - ibis.ifelse(aware, shift + phase, 0), aware
+
+
+def _number(ibis: Any, column: Any) -> Any:
+    del ibis
+    return column.cast("float64") if column.type().is_numeric() else column.try_cast("float64")
+
+
+def _inside(ibis: Any, area: BoundingBox | None, lat: Any, lon: Any) -> Any:
+    if area is None:
+        return ibis.literal(True)
+    north, east = lat.between(area.south, area.north), lon.between(area.west, area.east)
+    return (north & east).fill_null(False)
+
+
+def _joined(ibis: Any, columns: list[Any]) -> Any:
+    """Return a row's values as one text, to show where it was rejected."""
+    texts = [column.cast("string").fill_null("null") for column in columns]
+    joined = texts[0]
+    for text in texts[1:]:
+        joined = joined.concat(ibis.literal(", "), text)
+    return joined.substr(0, 120)

@@ -1,0 +1,296 @@
+"""Raw trips to hourly demand at the locations with enough of it (section 3.1.1)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+from jaxtyping import Float32, Int64
+
+from forecaster.clock.zone import to_local, to_utc
+from forecaster.config import PanelConfig, TripsConfig
+from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.ingest.demand.engine import Engine, stored_columns
+from forecaster.ingest.demand.plan import (
+    HOUR,
+    BoundingBox,
+    HourGrid,
+    HourRules,
+    classify,
+    count_cells,
+    count_hours,
+    reason_of,
+)
+from forecaster.ingest.demand.row_counts import RowCounts
+from forecaster.ingest.demand.schemas import Schema, parse_columns, recognise
+from forecaster.ingest.files import InputFile, parse_span
+from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
+from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
+from forecaster.panel.assemble import make_clock
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+
+METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
+Say = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class TripIngest:
+    """Input files, candidates, rules and engine of one ingestion."""
+
+    inputs: Sequence[InputFile]
+    candidates: Locations | None  # None: the centres of where trips begin
+    panel: PanelConfig
+    rules: TripsConfig
+    engine: Engine
+
+    @property
+    def mapped_schema(self) -> Schema | None:
+        """The schema that a user mapped by hand."""
+        return parse_columns(self.rules.columns) if self.rules.columns else None
+
+    @property
+    def zones(self) -> bool:
+        """Whether places are zone ids: asked for, or mapped."""
+        return self.rules.zones or (
+            self.mapped_schema is not None and not self.mapped_schema.has_coordinates
+        )
+
+    @property
+    def grid(self) -> HourGrid:
+        """The hours of the panel to be."""
+        return HourGrid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
+
+
+def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
+    """Return the panel of all trips, with the counts of accepted and rejected rows."""
+    if trips.panel.step_minutes * 60 != HOUR:
+        raise ConfigError("trips are counted by the hour; step_minutes must be 60")
+    if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
+        bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
+        raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
+    row_counts = RowCounts()
+    cells = _count_all_cells(trips, row_counts, say)
+    places, lookup = _choose(trips, cells, row_counts)
+    say(f"counting rides at {count_of(len(places), 'location')}")
+    rides = _count_all_hours(trips, lookup, say)
+    row_counts.counted = int(rides["rides"].sum())
+    row_counts.check_balance()
+    start, values = _place(trips, rides, len(places))
+    steps = len(values)
+    return Panel(
+        values=values,
+        start=start,
+        clock=make_clock(trips.panel, start, steps),
+        kind="count",
+        locations=places,
+        covariates=Covariates.empty(steps),
+        local_covariates=LocalCovariates.empty(steps, len(places)),
+        counts=row_counts.to_json(),
+    )
+
+
+# ------------------------------------------------------------------- pass 1: rides per cell
+
+
+def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict[str, np.ndarray]:
+    """Return a, b, rows and rides of every occupied cell, and enter rejected rows."""
+    parts = []
+    for number, item in enumerate(trips.inputs, start=1):
+        say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
+        with trips.engine.scan(item) as scan:
+            counts = scan.run(count_cells(_rows(trips, item, scan.table)))
+            malformed = scan.malformed()
+        read = sum(counts["rows"].to_pylist())
+        # A stray quote swallows the lines up to the next: what was not read is malformed too.
+        unread = max(malformed.rows, (item.lines or 0) - read)
+        row_counts.rows_in += unread + read
+        row_counts.reject("malformed", unread, malformed.examples)
+        for row in counts.filter(pa.compute.field("code") != 0).to_pylist():
+            texts = {text for text in (row["low"], row["high"]) if text}
+            row_counts.reject(reason_of(row["code"]), row["rows"], tuple(texts))
+        parts.append(counts.filter(pa.compute.field("code") == 0))
+    if trips.panel.nonexistent == "refuse" and row_counts.rejected["nonexistent_local_time"]:
+        count = count_of(row_counts.rejected["nonexistent_local_time"], "trip")
+        message = f"{count} at local times that no clock in {trips.panel.timezone} showed"
+        shown = "; ".join(sorted(row_counts.examples["nonexistent_local_time"]))
+        raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
+    row_counts.check_faulty(trips.rules.max_reject)  # before the second pass, not after
+    whole = (
+        pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
+    )
+    columns = {"a": "a", "b": "b", "rows": "rows_sum", "rides": "rides_sum"}
+    return {k: whole[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
+
+
+def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
+    """Return the classified rows of one file, alike in both passes."""
+    rules = trips.rules
+    types = stored_columns(item)
+    schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.mapped_schema)  # type: ignore[attr-defined]
+    stripped = {name.strip(): kind for name, kind in types.items()} if types else None
+    hours = HourRules(
+        grid=trips.grid,
+        covered=item.covered,
+        demand=parse_span(rules.demand_hours) if rules.demand_hours else None,
+        keep_ambiguous=trips.panel.ambiguous == "split",
+        keep_nonexistent=trips.panel.nonexistent == "next",
+    )
+    area = _area(trips) if schema.has_coordinates else None
+    return classify(table, schema, stripped, area, hours)
+
+
+def _area(trips: TripIngest) -> BoundingBox:
+    """Return the box that pickups must lie in: as given, or around the candidates."""
+    if trips.rules.bbox is not None:
+        south, west, north, east = trips.rules.bbox
+        if not (south < north and west < east):
+            raise ConfigError(f"bbox {trips.rules.bbox}: south, west, north, east are needed")
+        return BoundingBox(south, west, north, east)
+    if trips.candidates is None:
+        message = "candidates from trips need a bbox: many files hold places such as 0, 0"
+        raise ConfigError(f"{message}; give --bbox south,west,north,east")
+    lat, lon = trips.candidates.lat, trips.candidates.lon
+    margin = trips.rules.max_distance_m / METRES_PER_DEGREE + 1 / CELLS_PER_DEGREE
+    wider = margin / max(np.cos(np.radians(np.abs(lat).max())), 0.01)
+    return BoundingBox(
+        float(lat.min() - margin), float(lon.min() - wider),
+        float(lat.max() + margin), float(lon.max() + wider),
+    )  # fmt: skip
+
+
+# ------------------------------------------------------------------- choice of locations
+
+
+def _choose(
+    trips: TripIngest, cells: dict[str, np.ndarray], row_counts: RowCounts
+) -> tuple[Locations, pa.Table]:
+    """Return the chosen locations and the table that gives each cell its location."""
+    hours = _demand_hours(trips)
+    if trips.zones:
+        places, location = _choose_zones(trips, cells, hours)
+    else:
+        occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
+        candidates = trips.candidates or candidates_from_cells(occupied)
+        least = trips.rules.min_demand * hours
+        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
+        places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
+    outside = location < 0
+    reason = "out_of_area" if trips.zones else "too_far"
+    row_counts.reject(reason, int(cells["rows"][outside].sum()), _busiest(trips, cells, outside))
+    columns = {"a": cells["a"], "b": cells["b"], "location": location}
+    return places, pa.table({name: column[~outside] for name, column in columns.items()})
+
+
+def _busiest(
+    trips: TripIngest, cells: dict[str, np.ndarray], outside: np.ndarray
+) -> tuple[str, ...]:
+    """Return the busiest cell or zone without a location, as an example."""
+    if not outside.any():
+        return ()
+    where = np.flatnonzero(outside)
+    most = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
+    rides = count_of(int(cells["rows"][most]), "ride")
+    if trips.zones:
+        return (f"zone {cells['a'][most]}: {rides}",)
+    lat, lon = (cells[name][most] / CELLS_PER_DEGREE for name in "ab")
+    return (f"{lat:.4f}, {lon:.4f}: {rides}",)
+
+
+def _choose_zones(
+    trips: TripIngest, cells: dict[str, np.ndarray], hours: int
+) -> tuple[Locations, Int64[np.ndarray, " C"]]:
+    """Return the zones with enough demand; a trip elsewhere is out of the area."""
+    enough = cells["rides"] >= trips.rules.min_demand * hours
+    candidates = trips.candidates
+    ids = [str(zone) for zone in cells["a"].tolist()]
+    if candidates is not None:
+        enough &= np.isin(ids, candidates.ids)
+    if candidates is not None and not np.isin(ids, candidates.ids).any():
+        message = f"none of the zones {name_some(ids)} is among the candidates"
+        raise DataError(
+            f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
+        )
+    if not enough.any():
+        most = cells["rides"].max(initial=0) / max(hours, 1)
+        raise DataError(
+            f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
+        )
+    order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
+    selected = order[: int(enough.sum())]
+    location = np.full(len(ids), -1, dtype=np.int64)
+    location[selected] = np.arange(len(selected))
+    chosen = [ids[n] for n in selected]
+    if candidates is None:
+        return Locations.of_ids(chosen), location
+    return candidates.take([candidates.ids.index(identity) for identity in chosen]), location
+
+
+def _demand_hours(trips: TripIngest) -> int:
+    """Return the number of covered hours over which the mean demand is taken."""
+    covered = _covered_hours(trips)
+    if trips.rules.demand_hours:
+        first, end = trips.grid.span(parse_span(trips.rules.demand_hours))
+        covered = covered[(covered >= first) & (covered < end)]
+    if not len(covered):
+        raise ConfigError(f"demand hours {trips.rules.demand_hours}: no file covers any of them")
+    return len(covered)
+
+
+# ------------------------------------------------------- pass 2: rides per location and hour
+
+
+def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str, np.ndarray]:
+    """Return location, hour, aware and rides of all files."""
+    parts = []
+    for number, item in enumerate(trips.inputs, start=1):
+        say(f"pass 2 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
+        with trips.engine.scan(item) as scan:
+            parts.append(scan.run(count_hours(_rows(trips, item, scan.table), lookup)))
+    whole = pa.concat_tables(parts)
+    types = {"location": pa.int64(), "hour": pa.int64(), "aware": pa.bool_(), "rides": pa.int64()}
+    return {k: whole[k].cast(v).to_numpy() for k, v in types.items()}
+
+
+def _place(
+    trips: TripIngest, rides: dict[str, np.ndarray], places: int
+) -> tuple[np.datetime64, Float32[np.ndarray, "M N"]]:
+    """Return demand on the UTC axis: zero where a file covers the hour, else missing."""
+    covered = _covered_hours(trips)
+    first, steps = int(covered[0]), int(covered[-1] - covered[0]) + 1
+    counts = np.zeros((steps, places), dtype=np.int64)
+    early, late, twice = _instants(trips, rides)
+    later = np.where(twice, rides["rides"] // 2, 0)  # odd counts: the first hour has one more
+    np.add.at(counts, (early - first, rides["location"]), rides["rides"] - later)
+    np.add.at(counts, (late[twice] - first, rides["location"][twice]), later[twice])
+    values = np.full((places, steps), np.nan, dtype=np.float32).T
+    rows = covered - first
+    values[rows] = counts[rows]
+    if trips.panel.ambiguous == "null" and not rides["aware"].all():
+        values[_doubled_hours(trips, covered) - first] = np.nan
+    return trips.grid.instants(np.array([first]))[0], values
+
+
+def _instants(
+    trips: TripIngest, rides: dict[str, np.ndarray]
+) -> tuple[Int64[np.ndarray, " R"], Int64[np.ndarray, " R"], np.ndarray]:
+    """Return the UTC hour of each count, the second one behind a doubled local hour, and where."""
+    local = (rides["hour"] * HOUR).astype("datetime64[s]")
+    meant = to_utc(trips.panel.timezone, local)
+    first, second = (trips.grid.hours(instants) for instants in (meant.first, meant.second))
+    aware = rides["aware"]
+    early, late = np.where(aware, rides["hour"], first), np.where(aware, rides["hour"], second)
+    return early, late, meant.ambiguous & ~aware
+
+
+def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
+    """Return every UTC hour that some file covers, once."""
+    spans = {trips.grid.span(item.covered) for item in trips.inputs}
+    return np.unique(np.concatenate([np.arange(first, end) for first, end in spans]))
+
+
+def _doubled_hours(trips: TripIngest, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
+    """Return the covered UTC hours whose local time the clock shows twice."""
+    zone = trips.panel.timezone
+    doubled = to_utc(zone, to_local(zone, trips.grid.instants(covered))).ambiguous
+    return np.asarray(covered[doubled])

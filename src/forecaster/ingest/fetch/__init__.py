@@ -1,0 +1,1 @@
+"""Downloads of monthly trip files that can be resumed."""

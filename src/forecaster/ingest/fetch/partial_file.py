@@ -1,0 +1,104 @@
+"""A file that is still being fetched: its bytes so far, and the version that they belong to."""
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from io import BufferedWriter
+from pathlib import Path
+
+from forecaster.errors import RunError
+from forecaster.publish.writing import bytes_writer, replace_file, sync_folder
+
+
+@dataclass(frozen=True)
+class PartialFile:
+    """`NAME.partial` beside the file it is to become, with its ETag in `NAME.partial.etag`."""
+
+    target: Path
+    sink: BufferedWriter  # appends
+
+    @property
+    def path(self) -> Path:
+        """Where the bytes lie so far."""
+        return _partial_path(self.target)
+
+    @property
+    def size(self) -> int:
+        """The number of bytes so far."""
+        return self.sink.tell()
+
+    @property
+    def etag(self) -> str | None:
+        """The version that the bytes belong to, if it is known."""
+        with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
+            return self._note.read_text(encoding="ascii")
+        return None
+
+    @property
+    def _note(self) -> Path:
+        return self.target.with_name(f"{self.target.name}.partial.etag")
+
+    def begin(self, etag: str | None) -> None:
+        """Drop all bytes, and note which version is to come."""
+        self.sink.seek(0)
+        self.sink.truncate()
+        os.fsync(self.sink.fileno())  # a crash must not leave old bytes beside the new ETag
+        self._note.unlink(missing_ok=True)
+        if etag is not None:
+            replace_file(self._note, bytes_writer(etag.encode("ascii")))
+
+    def append(self, chunk: bytes) -> None:
+        """Add what came."""
+        self.sink.write(chunk)
+
+    def flush(self) -> None:
+        """Let readers of the file see every byte."""
+        self.sink.flush()
+
+    def discard(self) -> None:
+        """Take away what cannot become the file."""
+        self.path.unlink(missing_ok=True)
+        self._note.unlink(missing_ok=True)
+
+    def adopt(self) -> None:
+        """Give the file its name: it is there whole, or not at all, even after a crash."""
+        self.flush()
+        os.fsync(self.sink.fileno())
+        self.path.replace(self.target)
+        self._note.unlink(missing_ok=True)
+        sync_folder(self.target.parent)
+
+
+@contextlib.contextmanager
+def open_partial(target: Path) -> Iterator[PartialFile]:
+    """Yield the partial file to its only writer; its bytes are kept whatever ends the writing."""
+    path = _partial_path(target)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with path.open("ab") as sink:
+        _lock(path, sink)
+        try:
+            yield PartialFile(target, sink)
+        finally:
+            if sink.tell() == 0:
+                path.unlink(missing_ok=True)
+            sink.flush()
+            os.fsync(sink.fileno())
+
+
+def _partial_path(target: Path) -> Path:
+    return target.with_name(f"{target.name}.partial")
+
+
+def _lock(path: Path, sink: BufferedWriter) -> None:
+    """Hold the partial file; the lock dies with its process."""
+    try:
+        fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever had it may have renamed it meanwhile: writing on would harm the finished file.
+        ours = os.path.samestat(os.fstat(sink.fileno()), path.stat())
+    except (BlockingIOError, FileNotFoundError):
+        ours = False
+    if not ours:
+        message = f"{path}: another download is writing it"
+        raise RunError(f"{message}; wait until it ends, or choose another folder")

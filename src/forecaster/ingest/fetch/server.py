@@ -1,0 +1,176 @@
+"""A server of monthly files: the only code that opens network connections.
+
+Each address, first or redirected to, is checked before a connection is opened: its scheme, its
+host against the server's list, and the addresses that the name resolves to. Proxies are not used.
+Written by hand since neither pooch nor httpx resumes a file by its ETag or checks the resolved
+address before it connects.
+"""
+
+import contextlib
+import ipaddress
+import re
+import socket
+import ssl
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
+from urllib.parse import SplitResult, urljoin, urlsplit, urlunsplit
+
+from forecaster.errors import ConfigError, DataError, ForecasterError, RunError
+
+MAX_REDIRECTS = 5
+REDIRECTS = {301, 302, 303, 307, 308}
+PORTS = {"http": 80, "https": 443}
+HEADERS = {"User-Agent": "forecaster", "Accept-Encoding": "identity", "Connection": "close"}
+
+_HOST = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:[0-9]{1,5})?")
+
+
+@dataclass(frozen=True)
+class FileServer:
+    """Where monthly files lie, and what may be connected to on the way there."""
+
+    url: str  # {month} stands for 2009-01
+    hosts: frozenset[str]  # `name`, or `name:port` for a port that is not the scheme's own
+    schemes: frozenset[str] = frozenset({"https"})
+    timeout_seconds: float = 30.0  # to connect, and for each read
+
+    def at(self, host: str) -> "FileServer":
+        """Return the same files on another host, which then is the only allowed one."""
+        name = host.lower()
+        if not _HOST.fullmatch(name):
+            message = f"--host {host!r} is not a host; need a name such as mirror.example.org"
+            raise ConfigError(f"{message}, without https:// and without a path")
+        parts = urlsplit(self.url)
+        name = name.removesuffix(f":{PORTS[parts.scheme]}")
+        return replace(self, url=parts._replace(netloc=name).geturl(), hosts=frozenset({name}))
+
+
+class TransientError(Exception):
+    """A failure that a retry may overcome; `final` is raised when no retry is left."""
+
+    def __init__(self, kind: type[ForecasterError], message: str, remedy: str) -> None:
+        super().__init__(message)
+        self.final = kind(f"{message}; {remedy}")
+
+
+@contextlib.contextmanager
+def send_request(
+    source: FileServer, method: str, url: str, headers: Mapping[str, str]
+) -> Iterator[HTTPResponse]:
+    """Yield the response, after redirects that are checked like the first address."""
+    refusal: type[ForecasterError] = ConfigError  # the first address is the caller's own
+    target = url
+    for _ in range(MAX_REDIRECTS + 1):
+        with contextlib.closing(_connect(source, target, refusal)) as connection:
+            with connection_errors(source, target):
+                connection.request(method, _path_of(target), headers={**HEADERS, **headers})
+                response = connection.getresponse()
+            with response:
+                location = response.getheader("Location")
+                if response.status not in REDIRECTS or location is None:
+                    yield response
+                    return
+        target, refusal = _join(target, location), DataError
+    message = f"{url}: more than {MAX_REDIRECTS} redirects, need the file itself"
+    raise DataError(f"{message}; try later, or name another --host")
+
+
+@contextlib.contextmanager
+def connection_errors(source: FileServer, url: str) -> Iterator[None]:
+    """Raise connection failures as transient errors."""
+    remedy = "check the network and run the same again: what came is kept"
+    try:
+        yield
+    except TimeoutError as error:
+        failure = f"{url}: nothing came for {source.timeout_seconds:g} s"
+        raise TransientError(RunError, failure, remedy) from error
+    except (OSError, HTTPException) as error:
+        reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text
+        failure = f"{url}: the connection failed ({reason})"
+        raise TransientError(RunError, failure, remedy) from error
+
+
+def _connect(source: FileServer, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
+    """Return a connection to an address that was checked, and to no other."""
+    parts = _split_allowed(source, url, refusal)
+    host, port = str(parts.hostname), _port_of(parts)
+    addresses = _addresses(source, url, refusal)
+    with connection_errors(source, url):
+        plain = _open_first(addresses, port, source.timeout_seconds)
+        if parts.scheme == "https":
+            context = ssl.create_default_context()
+            connection: HTTPConnection = HTTPSConnection(host, port, context=context)
+            connection.sock = context.wrap_socket(plain, server_hostname=host)
+        else:
+            connection = HTTPConnection(host, port)
+            connection.sock = plain
+    connection.auto_open = 0  # it would look the name up again, and perhaps find another address
+    return connection
+
+
+def _open_first(addresses: list[str], port: int, wait: float) -> socket.socket:
+    """Return a socket to the first address that answers."""
+    for address in addresses[:-1]:
+        with contextlib.suppress(OSError):
+            return socket.create_connection((address, port), timeout=wait)
+    return socket.create_connection((addresses[-1], port), timeout=wait)
+
+
+def _split_allowed(source: FileServer, url: str, refusal: type[ForecasterError]) -> SplitResult:
+    """Return the parts of an address that the source allows; refuse any other."""
+    try:
+        parts = urlsplit(url)
+        port = _port_of(parts)
+    except ValueError as error:
+        raise refusal(f"refused host: not an address ({error}); check --host") from error
+    is_default_port = port == PORTS.get(parts.scheme)
+    name = str(parts.hostname) if is_default_port else f"{parts.hostname}:{port}"
+    if "@" in parts.netloc:
+        fault = "the address carries credentials"  # which a message must not show
+    elif parts.scheme not in source.schemes:
+        fault = f"asked for by {parts.scheme!r}, need {' or '.join(sorted(source.schemes))}"
+    elif name not in source.hosts:
+        fault = f"need {' or '.join(sorted(source.hosts))}"
+    elif not url.isascii() or not url.isprintable() or " " in url:
+        fault = f"{url!r} has characters that no address has"
+    else:
+        return parts
+    remedy = "it was not connected to. Name a host that you trust with --host"
+    raise refusal(f"refused host {name!r}: {fault}; {remedy}")
+
+
+def _port_of(parts: SplitResult) -> int:
+    return parts.port or PORTS.get(parts.scheme, 0)
+
+
+def _addresses(source: FileServer, url: str, refusal: type[ForecasterError]) -> list[str]:
+    """Resolve a host name; names that lead into a private network are refused."""
+    parts = urlsplit(url)
+    with connection_errors(source, url):
+        entries = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
+    addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
+    private = [address for address in addresses if not _is_public(address)]
+    if private and parts.hostname not in addresses:  # a number in the source's list is meant
+        message = f"refused host {parts.hostname!r}: it leads to the private {private[0]}"
+        raise refusal(f"{message}, which was not connected to; need a public address")
+    return addresses
+
+
+def _is_public(address: str) -> bool:
+    number = ipaddress.ip_address(address)
+    return number.is_global and not number.is_multicast
+
+
+def _path_of(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(("", "", parts.path or "/", parts.query, ""))
+
+
+def _join(url: str, location: str) -> str:
+    """Return the target of a redirect."""
+    try:
+        return urljoin(url, location)
+    except ValueError as error:
+        message = f"{url}: redirected to {location!r}, which is not an address"
+        raise DataError(f"{message}; try later, or name another --host") from error

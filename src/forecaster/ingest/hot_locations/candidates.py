@@ -1,0 +1,89 @@
+"""Candidate places for demand: road-map points or zones, from CSV, Parquet or GeoJSON."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
+from forecaster.ingest.mapping import parse_pairs
+from forecaster.panel.columns import load, need_columns
+from forecaster.panel.parts import Locations
+from forecaster.panel.tables import read_locations
+
+FIELDS = ("id", "name", "lat", "lon")
+
+
+def read_candidates(path: Path, columns: str | None = None) -> Locations:
+    """Return the places of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
+    table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path)[0]
+    need_columns(table, (), str(path))  # refuses columns given twice
+    named = {field: field for field in FIELDS if field in table.column_names} | _given(columns)
+    for field, column in {"id": "id", **named}.items():
+        if column not in table.column_names:
+            hint = nearest_name(column, table.column_names)
+            remedy = (
+                f"found: {name_some(table.column_names, 20)}; map it as in id=node,lat=y,lon=x"
+            )
+            raise DataError(f"{path}: no column {column!r} for {field}{hint}; {remedy}")
+    if not table.num_rows:
+        raise DataError(f"{path}: 0 places; at least one is needed")
+    return read_locations(table.select(list(named.values())).rename_columns(list(named)))
+
+
+def _given(columns: str | None) -> dict[str, str]:
+    faults = Faults(f"candidate columns {columns!r}")
+    mapping = (
+        {} if columns is None else parse_pairs(columns, FIELDS, "id=node,lat=y,lon=x", faults)
+    )
+    faults.raise_any(ConfigError)
+    return mapping
+
+
+def _read_geojson(path: Path) -> pa.Table:
+    """Return the points of a FeatureCollection; a polygon stands for the mean of its corners."""
+    try:
+        features = json.loads(path.read_text(encoding="utf-8"))["features"]
+        rows = [_row(feature) for feature in features]
+        names = dict.fromkeys(name for row in rows for name in row)
+        return pa.table({name: _column([row.get(name) for row in rows]) for name in names})
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError,
+            RecursionError, pa.ArrowException) as error:  # fmt: skip
+        message = f"{path}: not a GeoJSON FeatureCollection ({type(error).__name__}: {error})"
+        raise DataError(f"{message}; give points with an id") from error
+
+
+def _row(feature: dict[str, Any]) -> dict[str, Any]:
+    properties = {
+        k: v for k, v in (feature.get("properties") or {}).items() if k not in FIELDS[2:]
+    }
+    corners = np.array(list(_positions(feature["geometry"]["coordinates"])), dtype=float)
+    lon, lat = corners[:, :2].mean(axis=0).tolist()
+    identity = feature.get("id", properties.get("id"))
+    return {
+        **properties,
+        "id": None if identity is None else str(identity),
+        "lat": lat,
+        "lon": lon,
+    }
+
+
+def _column(values: list[Any]) -> pa.Array:
+    """Return numbers as they are and all else as text: properties may be of any kind."""
+    if all(value is None or type(value) in (int, float) for value in values):
+        return pa.array(values)
+    return pa.array([None if value is None else str(value) for value in values])
+
+
+def _positions(coordinates: Any) -> Any:
+    if isinstance(coordinates[0], (int, float)):
+        yield coordinates[:2]
+        return
+    if len(coordinates) > 1 and coordinates[0] == coordinates[-1]:
+        coordinates = coordinates[:-1]  # a ring ends where it began: one corner, not two
+    for part in coordinates:
+        yield from _positions(part)

@@ -1,0 +1,1 @@
+"""The checkup of a panel: what to know before it is used."""

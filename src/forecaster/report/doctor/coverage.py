@@ -1,0 +1,120 @@
+"""Pictures of a panel: what of it was observed, and where its locations are."""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Float32, Float64, Int64
+
+from forecaster.panel.panel import Panel
+from forecaster.report.draw.canvas import BUSY, FAINT, INK, MISSING, ZERO, new_figure, to_png
+from forecaster.report.draw.maps import map_places
+
+MAX_COLUMNS, MAX_ROWS = 900, 400  # cells of the heat map; more would not be seen
+MOSTLY = 0.5
+
+
+def draw_coverage(panel: Panel) -> bytes:
+    """Return a PNG: where values are missing or zero, and how much there is over time."""
+    figure = new_figure(11.0, 6.2)
+    upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
+    _draw_map(upper, panel)
+    _draw_total(lower, panel)
+    for axes in (upper, lower):
+        axes.tick_params(colors=INK, labelsize=8)
+        for side in axes.spines.values():
+            side.set_color(FAINT)
+    return to_png(figure)
+
+
+def draw_places(panel: Panel) -> bytes | None:
+    """Return a PNG map of the locations, sized by their mean; None if none has coordinates."""
+    figure = map_places(panel)
+    return None if figure is None else to_png(figure)
+
+
+def _draw_map(axes: Any, panel: Panel) -> None:
+    """Colour each cell by its shares of missing and zero steps; busy locations on top."""
+    from matplotlib.patches import Patch  # noqa: PLC0415 (an extra)
+
+    mean = np.nan_to_num(np.nansum(panel.values, axis=0) / len(panel.values))
+    order = np.argsort(-mean, kind="stable")
+    axes.imshow(
+        coverage_colours(panel.values[:, order]),
+        aspect="auto",
+        interpolation="nearest",
+        extent=(*_days(panel), len(order), 0),
+    )
+    axes.set_ylabel("locations, busiest first", color=INK, fontsize=9)
+    share = 100 * np.isnan(panel.values).mean(), 100 * (panel.values == 0).mean()
+    axes.set_title(
+        f"{len(order)} locations, {panel.clock.zone}: {share[0]:.2f} % missing, "
+        f"{share[1]:.2f} % zero",
+        color=INK, fontsize=11, loc="left",
+    )  # fmt: skip
+    patches = [
+        Patch(color=colour, label=label)
+        for colour, label in ((BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing"))
+    ]
+    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.01, 1.085), ncols=3,
+                frameon=False, fontsize=8, labelcolor=INK)  # fmt: skip
+
+
+def _draw_total(axes: Any, panel: Panel) -> None:
+    """Draw the sum of all locations, by the day where single steps would only make a smear."""
+    M, day = len(panel.values), max(24 * 60 // panel.clock.step_minutes, 1)
+    width = 1 if M <= MAX_COLUMNS else day * -(-M // (MAX_COLUMNS * day))
+    bins = np.arange(0, M, width)
+    seen = np.isfinite(panel.values)
+    total = np.where(seen, panel.values, 0).sum(axis=1, dtype=np.float64)
+    observed = np.add.reduceat(seen.mean(axis=1), bins) / _sizes(bins, M)
+    level = np.add.reduceat(total, bins) / _sizes(bins, M) / np.maximum(observed, 1e-9)
+    level[observed < MOSTLY] = np.nan  # a gap in the line, not a dip
+    first, last = _days(panel)
+    middle = first + (last - first) * (bins + _sizes(bins, M) / 2) / M
+    axes.plot(middle, level, color=BUSY, linewidth=1)
+    axes.set_ylim(bottom=0 if panel.kind == "count" else None)
+    by = "day" if width == day else f"{width} steps" if width > 1 else "step"
+    axes.set_ylabel(f"sum of all per step,\nmean of each {by}", color=INK, fontsize=8)
+    axes.xaxis_date()
+    axes.grid(axis="y", color=FAINT, alpha=0.25)
+
+
+def coverage_colours(values: Float32[np.ndarray, "M N"]) -> Float[np.ndarray, "rows columns 3"]:
+    """Return one colour per cell of steps × locations: a mix of observed, zero and missing."""
+    missing = _cell_shares(np.isnan(values))
+    zero = _cell_shares(values == 0)
+    parts = np.stack([1 - missing - zero, zero, missing], axis=-1)
+    palette = np.array(
+        [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING)]
+    )
+    # Any missing step must be seen, however wide the cell: a floor keeps it from fading away.
+    parts[..., 2] = np.where(missing > 0, np.maximum(missing, 0.35), 0)
+    parts /= parts.sum(axis=-1, keepdims=True)
+    return np.asarray(np.clip(parts @ palette, 0, 1))
+
+
+def _cell_shares(where: np.ndarray) -> Float64[np.ndarray, "rows columns"]:
+    """Return the share of true in each cell, locations down and time across."""
+    steps, places = (
+        _bins(n, most) for n, most in zip(where.shape, (MAX_COLUMNS, MAX_ROWS), strict=True)
+    )
+    sums = np.add.reduceat(
+        np.add.reduceat(where.astype(np.float64), steps, axis=0), places, axis=1
+    )
+    sizes = np.outer(_sizes(steps, where.shape[0]), _sizes(places, where.shape[1]))
+    return np.asarray((sums / sizes).T)
+
+
+def _bins(count: int, most: int) -> Int64[np.ndarray, " K"]:
+    return np.unique(np.linspace(0, count, min(count, most), endpoint=False).astype(np.int64))
+
+
+def _sizes(bins: Int64[np.ndarray, " K"], count: int) -> Int64[np.ndarray, " K"]:
+    return np.diff(np.append(bins, count))
+
+
+def _days(panel: Panel) -> tuple[float, float]:
+    """Return the first and last local time as days since 1970, as matplotlib counts them."""
+    local = panel.clock.local(panel.clock.axis(panel.start, len(panel.values) + 1)[[0, -1]])
+    first, last = local.astype(np.int64) / 86400
+    return float(first), float(last)

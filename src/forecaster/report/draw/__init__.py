@@ -1,0 +1,1 @@
+"""What all figures share: canvas, charts, maps and their form inside a page."""

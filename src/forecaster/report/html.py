@@ -1,0 +1,17 @@
+"""Pages of one HTML file each that needs nothing else."""
+
+from importlib.resources import files
+from typing import Any
+
+from forecaster.errors import need_extra
+
+
+def render_template(package: str, name: str, **content: Any) -> str:
+    """Return a page made from a template of a package; all values are escaped."""
+    jinja2 = need_extra("jinja2", extra="report")
+    template = files(package).joinpath(name).read_text(encoding="utf-8")
+    environment = jinja2.Environment(
+        autoescape=True, undefined=jinja2.StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    page: str = environment.from_string(template).render(**content)
+    return page

@@ -1,0 +1,1 @@
+"""The sections of a comparison report, each with its numbers, figures and sentences."""

@@ -1,0 +1,119 @@
+"""Deterministic operations, and a check that a resumed training is the one begun."""
+
+import hashlib
+import json
+import os
+import platform
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import numpy as np
+import torch
+
+from forecaster.config import PACE
+from forecaster.kernels import gpu
+from forecaster.kernels.choice import choose_backend
+from forecaster.training.distributed import ProcessGroup
+from forecaster.training.task import TrainingTask
+
+CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may sum in another order each time
+MEMORY: Any = torch.utils.deterministic
+
+
+@contextmanager
+def reproducible(device: torch.device) -> Iterator[None]:
+    """Allow operations that repeat their bits and no others, and leave torch as it was found.
+
+    Those on a CPU repeat them anyway. On a GPU torch names an operation that cannot, and raises.
+    """
+    if device.type != "cuda":
+        with torch.random.fork_rng(devices=[]):
+            yield
+        return
+    strict, fill = torch.get_deterministic_debug_mode(), MEMORY.fill_uninitialized_memory
+    config = os.environ.get(CUBLAS)
+    with torch.random.fork_rng(devices=[device]):
+        try:
+            os.environ[CUBLAS] = config or ":4096:8"
+            torch.use_deterministic_algorithms(True)
+            MEMORY.fill_uninitialized_memory = False  # a pass over memory that nobody reads
+            yield
+        finally:
+            torch.set_deterministic_debug_mode(strict)
+            MEMORY.fill_uninitialized_memory = fill
+            if config is None:
+                del os.environ[CUBLAS]
+
+
+def seed_dropout(device: torch.device, *key: int) -> None:
+    """Make what torch draws next on a device a pure function of the key.
+
+    Seeded anew at each step, generators hold nothing that a checkpoint would have to keep.
+    """
+    seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
+    if device.type == "cuda":
+        torch.cuda.default_generators[device.index].manual_seed(seed)
+    else:
+        torch.default_generator.manual_seed(seed)
+
+
+def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, str]:
+    """Return everything on which the result depends, large things by their hash."""
+    decisive = task.config.model_dump(exclude=PACE)
+    config = {f"training.{name}": str(value) for name, value in decisive.items()}
+    sampling = {} if task.sampling_decay is None else {"sampling_decay": str(task.sampling_decay)}
+    levels = {} if not task.network.levels else {"quantiles": str(task.network.levels)}
+    layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
+    return {
+        **identity,
+        **config,
+        **sampling,
+        **levels,
+        "steps of a window": f"{task.network.L} past, {task.network.K} ahead",
+        "network": _hash(json.dumps(layout).encode()),
+        "training windows": _hash(task.train.tobytes()),
+        "validation windows": _hash(task.validation.tobytes()),
+        "scale": _hash(np.stack([task.scale.mean, task.scale.deviation]).tobytes()),
+        "mape_cut": str(task.mape_cut),
+        "forecaster": _release(),
+    }
+
+
+def describe_machine(team: ProcessGroup) -> dict[str, str]:
+    """Return what the last bits of the result depend on, beside the task."""
+    cuda = team.device.type == "cuda"
+    return {
+        "device": torch.cuda.get_device_name(team.device) if cuda else platform.machine(),
+        "torch": torch.__version__,
+        "sparse layers": _backend(team.device),
+        "threads": str(torch.get_num_threads()),
+        "processes": str(team.size),
+    }
+
+
+def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
+    """Return a line for everything that is not as it was."""
+    return [
+        f"{name}: was {then.get(name, 'nothing')}, is {now.get(name, 'nothing')}"
+        for name in sorted({*then, *now})
+        if then.get(name) != now.get(name)
+    ]
+
+
+def _backend(device: torch.device) -> str:
+    """Return what computes the sparse layers, with its version where that is not torch's."""
+    name = choose_backend(device, torch.float32)
+    return gpu.version() if name == "triton" else name
+
+
+def _release() -> str:
+    try:
+        return version("forecaster")
+    except PackageNotFoundError:  # run from a source tree that was never installed
+        return "0+source"
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()

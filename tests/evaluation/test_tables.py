@@ -1,0 +1,177 @@
+import csv
+import io
+from collections.abc import Callable
+
+import pytest
+
+from forecaster.evaluation.backtest import Assessment, Sureness
+from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.tables import interval_name, label, show
+from forecaster.metrics import Errors
+
+ABOUT = {"covariates": ["rain"]}
+MakeAssessment = Callable[..., Assessment]
+
+
+@pytest.fixture
+def comparison(make_assessment: MakeAssessment, make_errors: Callable[..., Errors]) -> Comparison:
+    errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
+    several = {seed: make_assessment(2.0, errors=errors) for seed in range(2)}
+    rows = [
+        Row("Ridge", "Ridge", {0: make_assessment(4.0, errors=errors)}),
+        Row("Forecaster", "Forecaster", several, {"seed 2": "lost"}, {"width": "64"}),
+        Row("VAR", "VAR", {}, {"seed 0": "it is, and stays, singular"}),
+    ]
+    return Comparison(rows, 10.0, ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("mean", "deviation", "figure", "text"),
+    [
+        (5.18791, 0.00823, "rmse", "5.188 ± 0.008"),
+        (0.201362, 0.000316, "mape", "20.14 ± 0.03"),
+        (123.456, None, "rmse", "123.5"),
+        (12345.6, 3.21, "mae", "12346 ± 3"),
+        (0.0321, None, "rmse", "0.03210"),
+        (1.5e-5, 2e-6, "rmse", "1.500e-05 ± 2.000e-06"),
+        (1e30, None, "rmse", "1.000e+30"),
+        (0.0, None, "rmse", "0.000"),
+        (None, None, "mape", "n/a (0 terms)"),
+    ],
+)
+def test_figures_have_four_digits(
+    mean: float | None, deviation: float | None, figure: str, text: str
+) -> None:
+    assert show({"mean": mean, "deviation": deviation}, figure) == text
+
+
+def test_a_label_says_what_was_chosen() -> None:
+    row = {"model": "Transformer-best", "chosen": {"width": "256", "training": "dropout 0"}}
+    assert label(row) == "Transformer-best (width 256; dropout 0)"
+
+
+def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None:
+    text = comparison.to_markdown()
+    heads = [line for line in text.splitlines() if line.startswith("| ") and "average" in line]
+    assert heads == ["| RMSE | average | +1 | +2 | +3 |", "| MAPE % | average | +1 | +2 | +3 |"]
+    assert "| VAR | failed | failed | failed | failed |" in text
+    assert "- Forecaster, seed 2: lost" in text
+    assert "48 test windows on 8 days; coming weather: observed; MAPE over targets ≥ 10" in text
+    assert "| coming weather | observed: RMSE | observed: MAPE % | persist: RMSE |" in text
+    assert "against Forecaster" in text
+    widths = {line.count("|") for line in text.splitlines() if line.startswith("| RMSE")}
+    assert widths == {6}
+
+
+def test_the_caption_says_when_there_is_no_weather(make_assessment: MakeAssessment) -> None:
+    row = Row("Ridge", "Ridge", {0: make_assessment(1.0)})
+    assert (
+        "no covariates but the calendar"
+        in Comparison([row], 10.0, {"covariates": []}).to_markdown()
+    )
+
+
+def test_csv_has_a_line_for_each_model_and_weather(comparison: Comparison) -> None:
+    lines = list(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert [(line["model"], line["weather"]) for line in lines] == [
+        ("Ridge", "observed"),
+        ("Ridge", "persist"),
+        ("Forecaster", "observed"),
+        ("Forecaster", "persist"),
+        ("VAR", ""),
+    ]
+    first = comparison.rows[0].first.errors["observed"].report()
+    assert float(lines[0]["rmse"]) == first.average.rmse.value
+    assert float(lines[0]["rmse_2"]) == first.steps[1].rmse.value
+    assert float(lines[0]["mape_3"]) == pytest.approx(100 * (first.steps[2].mape.value or 0))
+    assert lines[0]["rmse_deviation"] == ""
+    assert float(lines[2]["rmse_deviation"]) == 0.0  # both trainings are alike here
+    assert lines[2]["chosen"] == "width 64"
+    assert lines[4]["failures"] == "seed 0: it is, and stays, singular"
+
+
+# ---------------------------------------------------------------------------- the intervals
+
+
+@pytest.fixture
+def sure(make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]) -> Comparison:
+    several = {seed: make_assessment(2.0, sureness=make_sureness(4.0, 6.0)) for seed in range(2)}
+    rows = [
+        Row("Ridge", "Ridge", {0: make_assessment(4.0, sureness=make_sureness(3.0, 7.0))}),
+        Row("Forecaster", "Forecaster", several),
+        Row("Old", "Ridge", {0: make_assessment(5.0)}),
+        Row("VAR", "VAR", {}, {"seed 0": "singular"}),
+    ]
+    return Comparison(rows, 10.0, ABOUT)
+
+
+@pytest.mark.parametrize(
+    ("levels", "name"),
+    [
+        ((0.1, 0.5, 0.9), "80 % interval"),
+        ((0.05, 0.95), "90 % interval"),
+        ((0.025, 0.5, 0.975), "95 % interval"),
+        ((0.3,), "30 % quantile"),
+    ],
+)
+def test_an_interval_is_called_by_its_outermost_levels(
+    levels: tuple[float, ...], name: str
+) -> None:
+    assert interval_name(levels) == name
+
+
+def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
+    lines = sure.to_markdown().splitlines()
+    head = lines.index("| 80 % interval | coverage % | +1 | +2 | +3 | width | pinball |")
+    cells = [part.strip() for part in lines[head + 2].split("|")[1:-1]]
+    known = sure.rows[0].first.sureness
+    assert known is not None
+    for cell, scores in zip(
+        cells[1:5],
+        zip(known.windows["static"].report(), known.windows["online"].report(), strict=True),
+        strict=True,
+    ):
+        shares = [100 * (one.coverage.value or 0) for one in scores]
+        assert cell == f"{shares[0]:.1f} / {shares[1]:.1f}"
+    assert cells[0] == "Ridge"
+    assert cells[5] == "6.000 / 14.00"
+    assert lines[head + 4] == "| Old | – | – | – | – | – | – |"
+    assert lines[head + 5] == "| VAR | – | – | – | – | – | – |"
+    text = "\n".join(lines)
+    assert "Coverage is the share of values within the interval: 80 % is wanted" in text
+    assert "should lie within the 80 % interval of Forecaster" in text
+    assert text.index("| MAPE %") < text.index("| 80 % interval") < text.index("| MAE |")
+
+
+def test_one_quantile_is_no_interval(
+    make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]
+) -> None:
+    known = make_sureness(4.0, 6.0, levels=(0.3,))
+    row = Row("Ridge", "Ridge", {0: make_assessment(4.0, sureness=known)})
+    text = Comparison([row], 10.0, ABOUT).to_markdown()
+    assert "| Ridge | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | " in text
+    assert "is wanted" not in text
+    assert "should lie within" not in text
+
+
+def test_without_intervals_the_table_is_as_before(comparison: Comparison) -> None:
+    assert "interval |" not in comparison.to_markdown()
+    assert "coverage" not in comparison.to_csv()
+
+
+def test_csv_has_the_intervals_of_the_first_weather(
+    make_assessment: MakeAssessment,
+    make_errors: Callable[..., Errors],
+    make_sureness: Callable[..., Sureness],
+) -> None:
+    errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
+    found = make_assessment(4.0, errors=errors, sureness=make_sureness(3.0, 7.0))
+    table = Comparison([Row("Ridge", "Ridge", {0: found})], 10.0, ABOUT).to_csv()
+    observed, persist = csv.DictReader(io.StringIO(table))
+    assert found.sureness is not None
+    online = found.sureness.windows["online"].report()
+    assert float(observed["online_coverage"]) == 100 * (online[0].coverage.value or 0)
+    assert float(observed["online_pinball_3"]) == online[3].pinball.value
+    assert float(observed["static_width"]) == 6.0
+    assert observed["static_width_deviation"] == ""
+    assert persist["online_coverage"] == ""

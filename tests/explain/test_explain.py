@@ -1,0 +1,181 @@
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cache
+
+import numpy as np
+import pytest
+from scipy.stats import rankdata
+
+from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
+from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
+from forecaster.explain.attribution import ablate
+from forecaster.explain.case import Case, open_case
+from forecaster.explain.explain import explain
+from forecaster.graph.dependency import DependencyGraph
+from forecaster.panel.panel import Panel
+from forecaster.recipe import Recipe
+from forecaster.splits import Splits
+from forecaster.synthetic.city import City, make_city
+from tests.explain.fitted import AT, PANEL, fitted
+
+
+def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> None:
+    found = explain(fitted(DCRNN), PANEL, AT, "place 3")
+    known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert (known["estimator"], known["shares_by"]) == ("DCRNN", "ablation")
+    size = np.abs([hour["ablation"] for hour in known["hours"]])
+    assert len(size) == RECIPE.dcrnn.recent  # the steps that it sees, not the recipe's lags
+    assert known["hours"][-1]["ds"] == known["origin"]
+    assert sum(hour["share"] for hour in known["hours"]) == pytest.approx(1)
+    assert np.argmax(size) == np.argmax([hour["share"] for hour in known["hours"]])
+    assert all(hour["rolled"] is None for hour in known["hours"])
+    assert [one["methods"] for one in known["agreement"]] == [["gradient", "ablation"]] * 2
+    assert (known["city_wide"]["share"], known["city_wide"]["places"]) == (0, [])
+    assert (known["reach"], known["reached"]) == (None, 5)
+    said = " ".join(known["notes"])
+    assert "no attention: shares of hours are of the sizes of their ablation" in said
+    assert "nothing is city-wide" in said
+
+
+def test_steps_that_are_no_hours_are_not_called_so() -> None:
+    hourly = explain(fitted(Forecaster), PANEL, AT, "place 3")
+    assert hourly.step == "hour"
+    assert hourly.notes[1].startswith("Shares of hours are those of the decoder's attention")
+    half = halved(PANEL)
+    network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
+    found = explain(network, half, "2021-03-18T10:30+01:00", "place 3")
+    assert found.step == "step"
+    words = " ".join((found.sentence, *found.notes))
+    assert "Steps: attention and ablation" in words
+    assert "hour" not in words
+
+
+def halved(panel: Panel) -> Panel:
+    """Return the same values every half hour."""
+    return replace(panel, clock=replace(panel.clock, step_minutes=30))
+
+
+@pytest.mark.parametrize("kind", [Forecaster, Transformer])
+def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
+    found = explain(fitted(kind), PANEL, AT, "place 3")
+    known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+    assert known["estimator"] == kind.__name__
+    assert (known["location"], known["name"]) == ("place 3", "place 3")
+    assert known["origin"] == "2021-04-07T08:00:00Z"
+    assert known["origin_local"] == "2021-04-07T10:00:00+02:00"
+    first = known["forecast"][0]
+    assert (first["ds"], first["ds_local"]) == (
+        "2021-04-07T09:00:00Z",
+        "2021-04-07T11:00:00+02:00",
+    )
+    assert len(known["hours"]) == 9
+    assert {"ds", "ds_local", "lag", "share"} <= set(known["hours"][0])
+    assert {"id", "name", "gradient", "ablation", "share"} <= set(known["neighbours"][0])
+    assert known["sentence"].startswith("Hours: attention and ablation ")
+    assert " Neighbours: gradient and ablation " in known["sentence"]
+
+
+def test_the_same_question_has_the_same_answer() -> None:
+    one, other = (explain(fitted(Forecaster), PANEL, AT, "place 1") for _ in range(2))
+    assert one == other
+
+
+def test_an_explanation_leaves_the_forecast_alone() -> None:
+    before = fitted(Forecaster).forecast(PANEL, AT)
+    explain(fitted(Forecaster), PANEL, AT, "place 1")
+    assert fitted(Forecaster).forecast(PANEL, AT).equals(before)
+
+
+# ------------------------------------------------------------------------------ faithfulness
+
+PLACES, DAYS, REMOVED, DRAWS = 11, 60, 3, 5
+
+
+@dataclass(frozen=True)
+class Told:
+    """Explained forecasts of a city whose true neighbours are known."""
+
+    city: City
+    cases: list[Case]
+
+
+@cache
+def told() -> Told:
+    """Return a city's last days, explained by a network that a short training gave."""
+    city = make_city(PLACES, "2014-01-01", 24 * DAYS, seed=0)
+    panel, ids = city.panel, city.locations.ids
+    edges = zip(city.edges.first.tolist(), city.edges.second.tolist(), strict=True)
+    graph = DependencyGraph.from_edges([(ids[a], ids[b]) for a, b in edges], panel)
+    recipe = Recipe(
+        lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=1, after=2),), horizon=2),
+        model=ModelConfig(per_location=4, auxiliary=8, heads=2),
+        training=TrainingConfig(epochs=4, batch=64, learning_rate=3e-3),
+    )
+    splits = Splits.by_share(panel, validation=0.15, test=0.2)
+    model = Forecaster(graph, recipe).fit(panel, splits)
+    origins = range(24 * (DAYS - 9), 24 * DAYS - 5, 31)
+    times = [f"{panel.times[origin]}Z" for origin in origins]
+    return Told(city, [open_case(model, panel, at, place) for at in times for place in ids])
+
+
+def removal(case: Case, chosen: list[np.ndarray]) -> np.ndarray:
+    """Return how far a forecast moves, in deviations, with each of the choices as usual."""
+    effect = ablate(case.window, case.window.free.roll_out, np.array(chosen))
+    return np.asarray(np.abs(effect).mean(axis=1) / case.window.unit)
+
+
+def compare_with_chance(choose: Callable[[Case], np.ndarray], axis: int) -> tuple[float, float]:
+    """Return the mean move without the top-ranked locations (axis 0) or hours, and at random."""
+    generator, found = np.random.default_rng(0), []
+    for case in told().cases:
+        shape = case.held.shape[1:]
+        may = np.flatnonzero(np.arange(shape[axis]) != (case.window.place if axis == 0 else -1))
+        top = may[np.argsort(-choose(case)[may])[:REMOVED]]
+        drawn = [generator.choice(may, REMOVED, replace=False) for _ in range(DRAWS)]
+        masks = [np.zeros(shape, dtype=np.bool_) for _ in (top, *drawn)]
+        for mask, rows in zip(masks, (top, *drawn), strict=True):
+            np.moveaxis(mask, axis, 0)[rows] = True
+        found.append(removal(case, masks))
+    moves = np.array(found)
+    return float(moves[:, 0].mean()), float(moves[:, 1:].mean())
+
+
+def by_location(case: Case) -> np.ndarray:
+    return np.asarray(np.abs(case.held.sum(axis=2).mean(axis=0)))
+
+
+def by_hour(case: Case) -> np.ndarray:
+    return np.asarray(np.abs(case.free.sum(axis=1).mean(axis=0)))
+
+
+@pytest.mark.slow  # it trains
+def test_true_neighbours_are_ranked_above_chance() -> None:
+    truth = told().city.precision != 0
+    areas = []
+    for case in told().cases:
+        others = np.arange(PLACES) != case.window.place
+        true = truth[case.window.place][others]
+        rank = rankdata(by_location(case)[others])
+        wins = rank[true].sum() - true.sum() * (true.sum() + 1) / 2
+        if 0 < true.sum() < len(true):
+            areas.append(wins / (true.sum() * (~true).sum()))  # of pairs in the right order
+    error = np.std(areas) / np.sqrt(len(areas))
+    assert np.mean(areas) > 0.5 + 2 * error
+
+
+@pytest.mark.slow
+def test_the_top_ranked_neighbours_matter_more_than_others() -> None:
+    top, others = compare_with_chance(by_location, axis=0)
+    assert top > 1.25 * others
+
+
+@pytest.mark.slow
+def test_the_top_ranked_hours_matter_more_than_others() -> None:
+    # By gradient: after so short a training attention does not find them (see `agreement`).
+    top, others = compare_with_chance(by_hour, axis=1)
+    assert top > 1.25 * others

@@ -1,0 +1,83 @@
+import numpy as np
+import pytest
+
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
+from forecaster.explain import neighbours
+from forecaster.explain.case import Case, open_case
+from forecaster.explain.neighbours import find_reach, measure_neighbours
+from tests.explain.fitted import AT, PANEL, fitted
+
+
+@pytest.fixture(scope="module")
+def case() -> Case:
+    return open_case(fitted(Forecaster), PANEL, AT, "place 3")
+
+
+@pytest.fixture(scope="module")
+def dense() -> Case:
+    return open_case(fitted(Transformer), PANEL, AT, "place 3")
+
+
+def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
+    found = measure_neighbours(case).others()
+    assert {place.id: (place.hops, place.strength) for place in found} == {
+        "place 0": (1, 0.25),
+        "place 1": (1, 0.5),
+    }
+    assert sum(place.share for place in found) == pytest.approx(1)
+    assert abs(found[0].gradient) >= abs(found[1].gradient)
+    assert find_reach(case) == (16, 3)  # one layer, two steps ahead; itself and two others
+
+
+def test_the_dense_network_has_no_graph_and_all_are_neighbours(dense: Case) -> None:
+    found = measure_neighbours(dense)
+    assert {place.id for place in found.others()} == {f"place {n}" for n in (0, 1, 2, 4)}
+    assert all((place.hops, place.strength) == (None, None) for place in found.others())
+    assert find_reach(dense) == (None, 5)
+
+
+def test_free_less_held_is_city_wide(case: Case) -> None:
+    found = measure_neighbours(case)
+    city_wide = found.city_wide()
+    parts = (case.free - case.held).sum(axis=2).mean(axis=0)
+    assert city_wide.gradient == pytest.approx(np.delete(parts, 3).sum())
+    assert {place.id for place in city_wide.places} == {f"place {n}" for n in (0, 1, 2, 4)}
+    sizes = [abs(place.gradient) for place in city_wide.places]
+    assert sizes == sorted(sizes, reverse=True)
+    assert 0 < city_wide.share < 1
+    assert found.own.city_wide == pytest.approx(parts[3])
+
+
+def test_the_location_itself_has_no_share_among_others(case: Case) -> None:
+    own = measure_neighbours(case).own
+    assert (own.id, own.hops, own.share, own.strength) == ("place 3", 0, 0.0, None)
+    assert own.gradient == pytest.approx(case.held[:, 3].sum(axis=1).mean())
+    assert own.gradients == pytest.approx(case.held[:, 3].sum(axis=1))
+
+
+def test_of_many_locations_the_joined_and_the_largest_are_ablated(
+    case: Case, dense: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(neighbours, "MOST", 1)
+    for one in (case, dense):
+        (only,) = measure_neighbours(one).others()
+        sizes = np.abs(np.delete(one.held.sum(axis=2).mean(axis=0), 3))
+        assert abs(only.gradient) == pytest.approx(sizes.max())
+
+
+def test_gradient_and_ablation_are_compared_held_and_free(dense: Case) -> None:
+    found = measure_neighbours(dense).agreement()
+    assert [one.methods for one in found] == [
+        ("gradient", "ablation"),
+        ("free gradient", "free ablation"),
+        ("gradient", "free ablation"),
+    ]
+    assert all(one.correlation is not None for one in found)
+
+
+def test_a_location_without_neighbours_has_nothing_to_compare() -> None:
+    found = measure_neighbours(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
+    assert found.others() == ()
+    assert all(one.correlation is None for one in found.agreement())
+    assert found.city_wide().share == 1.0

@@ -1,0 +1,167 @@
+from collections.abc import Callable
+from functools import partial
+
+import pytest
+import torch
+
+from forecaster.config import LagConfig, ModelConfig
+from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.attention import Attention
+from forecaster.models.frozen import FrozenAttention, FrozenNorm, freeze, without_gradients
+from forecaster.models.layers import AddNorm
+from forecaster.models.linear import SparseLinear
+from forecaster.models.network import CrossLocationModule, Network
+from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.transformer import (
+    TransformerNetwork,
+    build_dense_transformer,
+    build_forecaster,
+)
+
+Question = tuple[State, State]
+States = Callable[[NeuronLayout, int], State]
+LAYOUT = NeuronLayout(7, 4, 6, heads=2)
+
+
+@pytest.fixture(params=["forecaster", "dense", "two layers"])
+def network(
+    request: pytest.FixtureRequest,
+    config: ModelConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    pattern: BlockPattern,
+    generator: torch.Generator,
+) -> TransformerNetwork:
+    if request.param == "dense":
+        return build_dense_transformer(config, lags, inputs, generator).double()
+    layers = 2 if request.param == "two layers" else 1
+    config = config.model_copy(update={"n_layers": layers})
+    return build_forecaster(config, lags, inputs, pattern, generator).double()
+
+
+def window(state: State, b: int) -> State:
+    """Return one window of a state, alone."""
+    signal, auxiliary = state.signal[:, :, b, None], state.auxiliary[:, b, None]
+    return State(signal.contiguous(), auxiliary.contiguous())
+
+
+def test_its_own_window_is_forecast_as_ever(
+    network: TransformerNetwork, question: Question
+) -> None:
+    one = [window(part, 3) for part in question]
+    held = freeze(network, *one)
+    for _ in range(2):  # the calls begin anew
+        torch.testing.assert_close(held.roll_out(*one), network.roll_out(*one))
+
+
+def test_the_network_is_left_as_it_was(network: TransformerNetwork, question: Question) -> None:
+    before = network.roll_out(*question)
+    names = [name for name, _ in network.named_modules()]
+    asks = [parameter.requires_grad for parameter in network.parameters()]
+    held = freeze(network, *(window(part, 0) for part in question))
+    held.roll_out(*question)
+    assert torch.equal(network.roll_out(*question), before)
+    assert [name for name, _ in network.named_modules()] == names
+    assert [parameter.requires_grad for parameter in network.parameters()] == asks
+
+
+def test_a_copy_computes_with_the_same_weights(
+    network: TransformerNetwork, question: Question
+) -> None:
+    copy = without_gradients(network)
+    pairs = list(zip(copy.parameters(), network.parameters(), strict=True))
+    assert all(own.data_ptr() == other.data_ptr() for own, other in pairs)
+    assert not any(own.requires_grad for own, _ in pairs)
+    assert torch.equal(copy.roll_out(*question), network.roll_out(*question))
+
+
+def test_gradients_are_those_of_constant_weights_and_norms(
+    network: TransformerNetwork, question: Question, request: pytest.FixtureRequest
+) -> None:
+    history, ahead = (window(part, 2) for part in question)
+    x = history.signal.clone().requires_grad_()
+    forecast = freeze(network, history, ahead).roll_out(State(x, history.auxiliary), ahead)
+    (found,) = torch.autograd.grad(forecast[4].sum(), x)
+    (free,) = torch.autograd.grad(network.roll_out(State(x, history.auxiliary), ahead)[4].sum(), x)
+    request.getfixturevalue("hold_constant")  # the same in another way, without ε
+    forecast = network.roll_out(State(x, history.auxiliary), ahead)
+    (expected,) = torch.autograd.grad(forecast[4].sum(), x)
+    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
+    assert not torch.allclose(found, free, rtol=1e-3, atol=1e-5)
+
+
+def test_many_windows_are_forecast_as_one_by_one(
+    network: TransformerNetwork, question: Question
+) -> None:
+    held = freeze(network, *(window(part, 0) for part in question))
+    together = held.roll_out(*question)
+    alone = [held.roll_out(*(window(part, b) for part in question)) for b in range(5)]
+    torch.testing.assert_close(together, torch.cat(alone, dim=1))
+    assert not torch.allclose(together[:, 1:], network.roll_out(*question)[:, 1:])
+
+
+def test_held_attention_mixes_new_values_by_the_weights_of_before(
+    pattern: BlockPattern, generator: torch.Generator, states: States
+) -> None:
+    linear = partial(SparseLinear, pattern=pattern, generator=generator)
+    attention = FrozenAttention(Attention(LAYOUT, linear).double())
+    x, source = states(LAYOUT, 2), states(LAYOUT, 13)
+    first = attention(x, attention.remember(source))
+    attention.tape.start()
+    twice = attention(states(LAYOUT, 2), attention.remember(source.each(lambda part: 2 * part)))
+    torch.testing.assert_close(twice.join(), 2 * first.join())
+    (asked,) = attention.asked
+    assert asked.weights.shape == (2, 5, 2, 13)
+
+
+def test_a_held_norm_is_torchs_at_first_and_linear_later(states: States) -> None:
+    norm = AddNorm(LAYOUT).double()
+    held = FrozenNorm(norm)
+    x, y = states(LAYOUT, 3), states(LAYOUT, 3)
+    first = held(x, y)
+    torch.testing.assert_close(first.join(), norm(x, y).join())
+    held.tape.start()
+    nothing = x.each(torch.zeros_like)
+    zero, half = held(nothing, nothing), held(x.each(lambda p: p / 2), y.each(lambda p: p / 2))
+    torch.testing.assert_close(half.join(), (zero.join() + first.join()) / 2)
+
+
+class Mean(CrossLocationModule):
+    """The mean over locations."""
+
+    def forward(self, signal: torch.Tensor) -> torch.Tensor:
+        return signal.mean(dim=0, keepdim=True)
+
+
+class Plain(Network):
+    """Forecasts the last value, and twice the mean of the city if it looks at that."""
+
+    def __init__(self, inputs: NeuronLayout, lags: LagConfig, *, city: bool) -> None:
+        super().__init__(inputs, lags)
+        self.city = Mean() if city else None
+
+    def roll_out(self, history: State, ahead: State) -> torch.Tensor:
+        del ahead
+        last = history.signal[:, 0, :, -1:]
+        return (last + 2 * self.city(last) if self.city is not None else last).expand(-1, -1, 3)
+
+
+@pytest.mark.parametrize("city", [True, False])
+def test_any_network_is_held_by_its_city_wide_parts(
+    inputs: NeuronLayout, lags: LagConfig, question: Question, city: bool
+) -> None:
+    network = Plain(inputs, lags, city=city)
+    held = freeze(network, *(window(part, 0) for part in question))
+    assert (held.parts, held.attends) == (int(city), False)
+    last = question[0].signal[:, 0, :, -1]
+    of_city = 2 * last[:, :1].mean() if city else torch.tensor(0.0)
+    for _ in range(2):
+        torch.testing.assert_close(held.roll_out(*question)[..., 2], last + of_city)
+
+
+def test_a_transformer_attends(network: TransformerNetwork, question: Question) -> None:
+    held = freeze(network, *(window(part, 0) for part in question))
+    assert held.attends
+    layers = len(network.encoder)
+    assert held.parts == layers * (1 + 2 + 2 + 3)  # attention and norms of encoder and decoder
+    assert (len(held.encoder), len(held.histories)) == (layers, layers)

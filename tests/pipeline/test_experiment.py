@@ -1,0 +1,120 @@
+import os
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from forecaster.config import GraphConfig, PanelConfig, TableConfig
+from forecaster.errors import ArtifactError, ConfigError
+from forecaster.estimators.checks.sample import small_city
+from forecaster.panel.panel import Panel
+from forecaster.pipeline.experiment import Study, make_panel
+from forecaster.recipe import Recipe, change
+from forecaster.splits import cut_windows
+
+
+def quiet(_: str) -> None:
+    """Say nothing."""
+
+
+def test_the_windows_are_the_test_windows_of_the_recipe(study: Study, recipe: Recipe) -> None:
+    expected = cut_windows(study.panel, study.splits, recipe.lags).test
+    assert np.array_equal(study.origins, expected)
+    assert study.usable_weathers == ["observed", "persist"]
+
+
+def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(
+    study: Study, recipe: Recipe, tmp_path: Path
+) -> None:
+    first = study.cell_folder("Ridge", recipe)
+    assert study.cell_folder("Ridge", recipe) == first
+    seed = change(recipe, {"training": {"seed": 1}}, source="")
+    seeds = change(recipe, {"evaluation": {"seeds": 6}}, source="")
+    assert study.cell_folder("Ridge", seeds) == first
+    small_city(seed=1).save(tmp_path / "other")
+    other = Study(study.folder, tmp_path / "other", recipe, ("observed",))
+    places = {
+        first,
+        study.cell_folder("VAR", recipe),
+        study.cell_folder("Ridge", seed),
+        other.cell_folder("Ridge", recipe),
+    }
+    assert len(places) == 4
+    assert all(place.parent == study.folder / "cells" for place in places)
+
+
+def test_a_graph_is_learned_once_for_all_that_ask_for_it(study: Study, recipe: Recipe) -> None:
+    said: list[str] = []
+    first = study.graph(recipe, said.append)
+    again = study.graph(change(recipe, {"training": {"seed": 3}}, source=""), said.append)
+    assert again.digest == first.digest
+    assert said == ["learning the graph (inverse)"]
+    other = recipe.model_copy(update={"graph": GraphConfig(kind="complete")})
+    assert len(study.graph(other, said.append)) == 10
+    assert len(said) == 2
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> tuple[Recipe, Path]:
+    times = pd.date_range("2021-03-01", periods=24 * 31, freq="h", tz="UTC")
+    counts = np.random.default_rng(0).poisson(13, (len(times), 3))
+    (tmp_path / "data").mkdir()
+    path = tmp_path / "data" / "counts.csv"
+    pd.DataFrame(counts, columns=["a", "b", "c"]).assign(time=times).to_csv(path, index=False)
+    return Recipe(table=TableConfig(file="counts.csv")), path
+
+
+def test_a_panel_is_built_once_from_the_same_files(
+    table: tuple[Recipe, Path], tmp_path: Path
+) -> None:
+    recipe, path = table
+    said: list[str] = []
+    folder = make_panel(tmp_path / "out", recipe, path.parent, said.append)
+    first = Panel.open(folder).digest
+    assert make_panel(tmp_path / "out", recipe, path.parent, said.append) == folder
+    assert said.count("building the panel") == 1
+    assert said[-1] == "the panel is there already"
+    trained = change(recipe, {"training": {"epochs": 3}}, source="")
+    make_panel(tmp_path / "out", trained, path.parent, said.append)
+    assert said[-1] == "the panel is there already"  # training decides nothing of it
+    assert Panel.open(folder).digest == first
+
+
+@pytest.mark.parametrize("what", ["file", "panel", "rule", "gone", "note"])
+def test_a_panel_of_other_files_or_rules_is_built_again(
+    table: tuple[Recipe, Path], tmp_path: Path, what: str
+) -> None:
+    recipe, path = table
+    folder = make_panel(tmp_path / "out", recipe, path.parent, quiet)
+    before = Panel.open(folder).digest
+    if what == "file":  # of the same size and age
+        age, text = path.stat(), path.read_text()
+        path.write_text(text.replace("a,b,c,time", "b,a,c,time"))
+        os.utime(path, ns=(age.st_atime_ns, age.st_mtime_ns))
+    elif what == "panel":
+        Panel.open(folder).select(("c", "b", "a")).save(folder)
+    elif what == "rule":
+        recipe = recipe.model_copy(update={"panel": PanelConfig(timezone="Europe/Berlin")})
+    elif what == "gone":
+        (folder / "manifest.json").unlink()
+    else:
+        (tmp_path / "out" / "panel.json").write_text("{")
+    said: list[str] = []
+    make_panel(tmp_path / "out", recipe, path.parent, said.append)
+    assert said[1] == "building the panel"
+    assert (Panel.open(folder).digest == before) == (what in ("panel", "gone", "note"))
+
+
+def test_a_panel_that_was_replaced_meanwhile_is_refused(study: Study, tmp_path: Path) -> None:
+    begun = replace(study, panel_hash=study.panel.digest)
+    assert begun.panel.digest == study.panel.digest
+    small_city(seed=1).save(tmp_path / "panel")
+    with pytest.raises(ArtifactError, match="replaced by another panel meanwhile"):
+        _ = replace(begun).panel
+
+
+def test_without_a_folder_of_data_one_is_asked_for(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="which panel"):
+        make_panel(tmp_path, Recipe(), None, quiet)

@@ -1,0 +1,122 @@
+import json
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from forecaster.errors import ArtifactError, ConfigError
+from forecaster.graph.storage import open_graph
+from forecaster.report.data import Material, mean_rmse, read_material
+from tests.report.comparisons import bare_panel, compare, daily_cycle
+
+
+@pytest.fixture
+def copied(folder: Path, tmp_path: Path) -> Path:
+    """Return the comparison, to be damaged."""
+    return Path(shutil.copytree(folder, tmp_path / "copy"))
+
+
+def change_table(folder: Path, **values: Any) -> None:
+    table = json.loads((folder / "table.json").read_text())
+    (folder / "table.json").write_text(json.dumps({**table, **values}))
+
+
+def test_what_is_read_is_the_comparison_that_was_written(folder: Path, material: Material) -> None:
+    written = json.loads((folder / "table.json").read_text())
+    assert json.loads(material.comparison.to_json()) == written
+
+
+def test_the_panel_may_lie_elsewhere(copied: Path, tmp_path: Path) -> None:
+    shutil.move(copied / "panel", tmp_path / "panel")
+    with pytest.raises(ConfigError, match="name the folder with --panel"):
+        read_material(copied)
+    assert read_material(copied, tmp_path / "panel").panel.digest is not None
+
+
+def test_the_graph_is_the_one_that_was_learned(folder: Path, material: Material) -> None:
+    graph = material.graph
+    assert graph is not None
+    saved = [open_graph(place) for place in sorted((folder / "graphs").iterdir())]
+    same = next(one for one in saved if one.digest == graph.digest)
+    assert np.array_equal(graph.pairs, same.pairs)
+    assert graph.about == same.about
+    assert graph.locations.names == material.panel.locations.names
+
+
+def test_at_most_four_models_are_drawn_the_one_to_use_first(material: Material) -> None:
+    names = [row.name for row in material.drawn]
+    assert material.best is not None
+    assert names[0] == material.best.name
+    assert set(names) == {"Ridge", "Forecaster", "SeasonalNaive"}
+    rmse = [mean_rmse(row, material.comparison) for row in material.comparison.tested]
+    assert mean_rmse(material.best, material.comparison) <= 1.02 * min(rmse)
+
+
+def test_without_forecaster_there_is_no_graph(tmp_path: Path) -> None:
+    compare(tmp_path, bare_panel(daily_cycle()), ["Ridge"])
+    found = read_material(tmp_path)
+    assert found.graph is None
+    assert found.naive is None
+    assert [row.name for row in found.drawn] == ["Ridge"]
+
+
+def test_a_folder_without_a_table_says_what_to_run_first(tmp_path: Path) -> None:
+    with pytest.raises(
+        ConfigError, match=r"table.json is not there\); `forecaster evaluate RECIPE"
+    ):
+        read_material(tmp_path)
+    with pytest.raises(ConfigError, match=r"table-2020.json is not there"):
+        read_material(tmp_path / "table-2020.json")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"", b"[]", b"{", b"\xff", b"[" * 100_000],
+    ids=["empty", "list", "cut", "bytes", "deep"],
+)
+def test_a_damaged_table_is_refused(copied: Path, content: bytes) -> None:
+    (copied / "table.json").write_bytes(content)
+    with pytest.raises(ArtifactError, match="run `forecaster evaluate` again"):
+        read_material(copied)
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"rows": None}, {"rows": [{}]}, {"rows": [{"runs": {"x": "panel"}}]}, {"mape_cut": "much"},
+        {"panel": "0" * 64}, {"recipe": "0" * 64},
+    ],
+    ids=["no rows", "no runs", "no run", "no number", "another panel", "another recipe"],
+)  # fmt: skip
+def test_a_table_that_does_not_fit_is_refused(copied: Path, values: dict[str, Any]) -> None:
+    change_table(copied, **values)
+    with pytest.raises(ArtifactError):
+        read_material(copied)
+
+
+def test_a_run_that_was_not_tested_is_refused(copied: Path, material: Material) -> None:
+    place = next(iter(material.comparison.rows[0].runs.values()))
+    shutil.rmtree(copied / place / "test")
+    with pytest.raises(ArtifactError, match="not tested since it was trained"):
+        read_material(copied)
+
+
+@pytest.mark.parametrize("part", ["", "test"])
+def test_a_damaged_run_is_refused(copied: Path, material: Material, part: str) -> None:
+    row = material.best
+    assert row is not None
+    (arrays,) = (copied / row.runs[0] / part).glob("arrays-*.safetensors")
+    arrays.write_bytes(arrays.read_bytes()[:-1] + b"x")
+    with pytest.raises(ArtifactError, match="damaged"):
+        read_material(copied).estimator_of(row)
+
+
+def test_a_comparison_on_other_days_has_its_own_table(copied: Path) -> None:
+    for test in copied.glob("cells/*/test"):
+        test.rename(test.with_name("test-2020"))
+    (copied / "table.json").rename(copied / "table-2020.json")
+    (copied / "command-2020.txt").write_text("forecaster evaluate …\n")
+    found = read_material(copied / "table-2020.json")
+    assert (found.suffix, found.command) == ("-2020", "forecaster evaluate …")

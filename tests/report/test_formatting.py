@@ -1,0 +1,55 @@
+import pytest
+
+from forecaster.evaluation.bootstrap import Interval
+from forecaster.report.formatting import (
+    duration,
+    less_or_more,
+    list_names,
+    number,
+    percent,
+    signed_percent,
+    span_of,
+    tenth_percent,
+    with_minus,
+)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(5.187, "5.19"), (0.01234, "0.0123"), (99.96, "100"), (1234.5, "1,234"), (-7.0, "-7")],
+)
+def test_numbers_have_three_digits(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+def test_shares_are_per_cent() -> None:
+    assert [percent(0.0521), percent(0.383), percent(12.0)] == ["5.2 %", "38 %", "1,200 %"]
+
+
+def test_shares_near_each_other_are_told_to_a_tenth() -> None:
+    assert tenth_percent(0.80061) == "80.1 %"
+    assert span_of([0.8049, 0.7981, 0.8]) == "79.8 … 80.5 %"
+    assert span_of([0.80061, 0.80102]) == "80.1 %"
+
+
+def test_a_difference_is_told_on_its_own_side() -> None:
+    assert less_or_more(Interval(-0.05, -0.07, -0.03)) == "5.0 % lower (interval 3.0 … 7.0 %)"
+    assert less_or_more(Interval(0.05, 0.03, 0.07)) == "5.0 % higher (interval 3.0 … 7.0 %)"
+    assert less_or_more(Interval(-0.02, -0.05, 0.01)) == "2.0 % lower (interval −1.0 … 5.0 %)"
+    assert signed_percent(Interval(-0.02, -0.05, 0.01)) == "−2.0 % (−5.0 … +1.0)"
+
+
+def test_only_negative_numbers_get_a_minus() -> None:
+    given = "2020-01-06 at -3.5, (-2 … 1), A-1, --2"
+    assert with_minus(given) == "2020-01-06 at −3.5, (−2 … 1), A-1, --2"
+
+
+def test_durations_have_their_largest_unit() -> None:
+    texts = [duration(minutes) for minutes in (5, 60, 90, 180, 1440, 2880)]
+    assert texts == ["5 min", "1 hour", "90 min", "3 hours", "1 day", "2 days"]
+
+
+def test_names_make_a_sentence() -> None:
+    assert list_names(["a"]) == "a"
+    assert list_names(["a", "b"]) == "a and b"
+    assert list_names(["a", "b", "c"]) == "a, b and c"

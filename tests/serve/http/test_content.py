@@ -1,0 +1,81 @@
+"""What the endpoints answer with."""
+
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+from forecaster.panel.panel import Panel
+from forecaster.serve.data.live import Freshness
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.predictor import SnapshotPredictor
+from forecaster.serve.http import content
+from forecaster.serve.service import load_model
+from tests.serve.conftest import HOURS
+
+
+@pytest.fixture
+def model(run: Path) -> ServedModel:
+    return load_model(run)
+
+
+@pytest.fixture
+def answer(model: ServedModel, panel: Panel) -> Forecast:
+    found = SnapshotPredictor().predict_provisional(model, Snapshot(panel, version=7), HOURS - 1)
+    assert found is not None
+    return found
+
+
+def test_every_forecast_carries_what_it_rests_on(answer: Forecast, model: ServedModel) -> None:
+    told = content.forecast_basis(answer, Freshness(HOURS - 1, 61, False, None))
+    assert told.pop("degraded") == answer.degraded
+    assert told == {
+        "model": model.digest,
+        "data_version": 7,
+        "origin": "2015-11-01T04:00:00Z",
+        "origin_local": "2015-11-01T00:00:00-04:00",
+        "data_age_seconds": 61,
+        "stale": False,
+    }
+
+
+def test_all_that_degrades_a_forecast_is_told(answer: Forecast) -> None:
+    calm, stale = Freshness(HOURS - 1, 61, False, None), Freshness(HOURS - 1, 9_999, True, None)
+    good = replace(answer, degraded=None)
+    assert content.forecast_basis(good, calm)["degraded"] is None
+    assert content.forecast_basis(good, stale)["degraded"] == "data: the last steps have not come"
+    assert str(content.forecast_basis(answer, stale)["degraded"]).count(":") == 2
+
+
+def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: Panel) -> None:
+    lat, values = panel.locations.lat.copy(), panel.values.copy()
+    lat[3], values[:, 1], values[:5, 2] = np.nan, np.nan, np.nan
+    base = replace(panel, locations=replace(panel.locations, lat=lat), values=values)
+    told = content.location_list(model, base)
+    rows = told["locations"]
+    assert (told["horizon"], told["step_minutes"], len(rows)) == (3, 60, 5)
+    assert [row["lat"] is None for row in rows] == [False, False, False, True, False]
+    assert rows[1]["mean"] is None
+    assert rows[2]["mean"] == pytest.approx(float(np.nanmean(values[:, 2])), rel=1e-5)
+
+
+def test_a_graph_is_told_by_the_ids_of_its_edges(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert content.dependency_graph(model) == {"edges": []}  # a Ridge has learned none
+    arrays = {"graph.pairs": np.array([[0, 2]]), "graph.strengths": np.array([0.123456789])}
+    run = SimpleNamespace(arrays=arrays, about={"ids": ["a", "b", "c"]})
+    monkeypatch.setattr(model.estimator, "run", run)
+    assert content.dependency_graph(model) == {
+        "edges": [{"a": "a", "b": "c", "strength": 0.123457}]
+    }
+
+
+def test_history_begins_with_the_panel_at_the_earliest(panel: Panel) -> None:
+    told = content.history(Snapshot(panel), 2, -5, 3)
+    assert told["values"] == panel.values[:3, 2].tolist()
+    assert [step["ds"] for step in told["steps"]] == [f"{time}Z" for time in panel.times[:3]]
+    assert content.history(Snapshot(panel), 2, 9, 4)["values"] == []
