@@ -8,7 +8,7 @@ import pytest
 from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
-from forecaster.estimators.training_data import hide_steps, hide_test
+from forecaster.estimators.training_data import hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe

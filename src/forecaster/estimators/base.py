@@ -47,7 +47,7 @@ from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, war
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 from forecaster.windows.scaling import fit_scaler
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker

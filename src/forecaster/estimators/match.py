@@ -11,7 +11,7 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
-from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES, select_covariates
+from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe

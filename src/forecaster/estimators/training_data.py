@@ -15,7 +15,7 @@ from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits, Windows
-from forecaster.training.progress import Watch
+from forecaster.training.progress import ProgressCallback
 
 Arrays = Mapping[str, np.ndarray]
 
@@ -33,7 +33,7 @@ class TrainingData:
     train: Bool[np.ndarray, " M"]  # the training steps
     fill: Fill  # what stands for a missing value
     folder: Path | None = None  # where a long training keeps its checkpoints
-    watch: Watch | None = None  # told the progress of a long training
+    watch: ProgressCallback | None = None  # told the progress of a long training
 
     @cached_property
     def filled(self) -> Panel:

@@ -20,7 +20,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.errors import RunError, name_some
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
 from forecaster.estimators.intervals.calibration import Base, Calibration

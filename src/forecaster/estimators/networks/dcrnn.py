@@ -65,12 +65,14 @@ class DCRNN(NetworkEstimator):
         kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
         return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
 
-    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> dcrnn.DCRNN:
+    def build(
+        self, layout: NeuronLayout, known: Arrays, generator: Generator
+    ) -> dcrnn.DCRNNNetwork:
         """Return the network with fresh weights."""
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
         kernel = torch.from_numpy(_kernel(known))
-        return dcrnn.DCRNN(self.recipe.dcrnn, self.lags, layout, kernel, generator)
+        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator)
 
     def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the network has."""

@@ -27,7 +27,6 @@ from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
 from forecaster.training.progress import TrainingResult
-from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 

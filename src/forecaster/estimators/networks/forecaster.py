@@ -14,10 +14,9 @@ from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.mixer import Mixer, MixerPrerequisites, count_weights
+from forecaster.models.mixer import Mixer, count_weights
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
-from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
 from forecaster.recipe import PRESETS, Preset, Recipe
 

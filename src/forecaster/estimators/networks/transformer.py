@@ -8,8 +8,6 @@ from forecaster.estimators.networks.level import learn_level, level_of, level_sh
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
-from forecaster.models.seasonal import DeviationNetwork
-from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):

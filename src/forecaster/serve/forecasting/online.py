@@ -1,9 +1,9 @@
 """Online intervals of the service: forecasts of earlier origins are kept from call to call."""
 
 import numpy as np
-from jaxtyping import Bool, Float32
+from jaxtyping import Float32
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import RunError
 from forecaster.estimators.intervals.calibration import Calibration
 from forecaster.estimators.intervals.online import OnlineCalibration

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from forecaster.config import Weather
-from forecaster.estimators.forecast_inputs import refuse_missing
+from forecaster.choices import Weather
 from forecaster.estimators.match import location_order
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
