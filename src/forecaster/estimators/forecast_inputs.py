@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
+from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some

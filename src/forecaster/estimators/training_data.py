@@ -1,7 +1,7 @@
 """What an estimator is fitted to, with the test steps hidden; and the result of fitting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,6 @@ from forecaster.estimators.forecast_inputs import fit_climatology
 from forecaster.estimators.what_if import training_ranges
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits, Windows
 from forecaster.training.progress import ProgressCallback
 
@@ -71,21 +70,7 @@ def hide_test(panel: Panel, splits: Splits, windows: Windows) -> TrainingData:
     Windows of training and validation have no test step in their history or targets
     (`cut_windows`), so hiding those steps changes none of them.
     """
-    hidden = hide_steps(panel, splits.mask("test", panel.clock, panel.times))
+    hidden = panel.hide_steps(splits.mask("test", panel.clock, panel.times))
     train = splits.mask("train", panel.clock, panel.times)
     windows = replace(windows, test=windows.test[:0])
     return TrainingData(hidden, splits, windows, train, fit_fill(hidden, train))
-
-
-def hide_steps(panel: Panel, hidden: Bool[np.ndarray, " M"]) -> Panel:
-    """The panel with the values and covariates of some steps missing."""
-    steps = np.flatnonzero(hidden)
-    values, covariates = panel.values.copy(order="K"), panel.covariates.values.copy(order="K")
-    local = panel.local_covariates.values.copy(order="K")
-    values[steps], covariates[steps], local[:, steps] = np.nan, np.nan, np.nan
-    return replace(
-        panel,
-        values=values,
-        covariates=Covariates(panel.covariates.names, covariates),
-        local_covariates=LocalCovariates(panel.local_covariates.names, local),
-    )

@@ -27,6 +27,7 @@ from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
 from forecaster.training.progress import TrainingResult
+from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -124,7 +125,7 @@ class NetworkEstimator(Estimator):
         arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
-        task = Task(
+        task = TrainingTask(
             network=self.build(_layout(scaler), arrays, generator).to(device),
             batches=Batches(data.panel, scaler, data.fill, self.lags, device),
             scale=scaler.values,

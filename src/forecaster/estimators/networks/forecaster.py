@@ -14,9 +14,10 @@ from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.mixer import Mixer, count_weights
+from forecaster.models.mixer import Mixer, MixerPrerequisites, count_weights
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
 from forecaster.recipe import PRESETS, Preset, Recipe
 
@@ -73,10 +74,10 @@ class Forecaster(NetworkEstimator):
         pattern = BlockPattern.from_pairs(layout.n_locations, _pairs(known))
         recipe, levels = self.recipe, levels_of(known)
         if recipe.preset == "best":
-            ground = Ground(level_of(known), pattern)
-            return Mixer(recipe.mixer, recipe.lags, layout, ground, generator, levels)
+            prerequisites = MixerPrerequisites(level_of(known), pattern)
+            return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, levels)
         network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, levels)
-        return Levelled(network, level_of(known)) if recipe.model.level else network
+        return DeviationNetwork(network, level_of(known)) if recipe.model.level else network
 
     def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: E·C² + A² each."""

@@ -8,6 +8,8 @@ from forecaster.estimators.networks.level import learn_level, level_of, level_sh
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
+from forecaster.models.seasonal import DeviationNetwork
+from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):
@@ -27,8 +29,8 @@ class Transformer(NetworkEstimator):
     def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
         model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
-        network = build_dense(model, lags, layout, generator, levels)
-        return Levelled(network, level_of(known)) if model.level else network
+        network = build_dense_transformer(model, lags, layout, generator, levels)
+        return DeviationNetwork(network, level_of(known)) if model.level else network
 
     def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: D² each."""
