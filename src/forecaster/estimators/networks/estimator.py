@@ -226,7 +226,7 @@ def _describe(outcome: TrainingResult) -> dict[str, Any]:
     """Return how training went; without its seconds, which no second training would repeat."""
     records = [asdict(record) for record in outcome.records]
     epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]
-    return {"why": outcome.why, "epochs": epochs}
+    return {"why": outcome.stop_reason, "epochs": epochs}
 
 
 def _load(network: Network, weights: Arrays) -> None:
