@@ -57,7 +57,7 @@ class LoadedNetwork:
         self, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the same with the network's quantiles."""
-        forecast, quantiles = self.network.spread_out(*self.states(inputs))
+        forecast, quantiles = self.network(*self.states(inputs))
         undo = self.scaler.values.undo
         return (
             undo(forecast.permute(1, 2, 0).cpu().numpy()),
@@ -139,7 +139,7 @@ class NetworkEstimator(Estimator):
             task,
             folder=data.folder,
             identity=_identity(data, recipe, known),
-            watch=data.watch,
+            on_progress=data.watch,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
