@@ -10,11 +10,11 @@ from jaxtyping import Float64, Int64
 from forecaster.artifact import Run
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
-from forecaster.estimators.asking import fill_of
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    fill_of,
     find_origin,
     look_ahead,
     look_back,

@@ -150,9 +150,9 @@ def test_no_origin_is_asked_twice(
 
     def note(run: Run, panel: Panel, origins: np.ndarray, *rest: Any) -> ForecastInputs:
         asked.extend(origins.tolist())
-        return ask(run, panel, origins, *rest)
+        return prepare_inputs(run, panel, origins, *rest)
 
-    monkeypatch.setattr("forecaster.estimators.asking.ask", note)
+    monkeypatch.setattr("forecaster.estimators.base.prepare_inputs", note)
     span, _ = normal_span(best.first, material.panel)
     take_excerpt(material.estimator_of(best), material.panel, best.first, span, [3])
     assert len(asked) > 7 * 24 - 2
