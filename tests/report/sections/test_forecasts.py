@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import Run
-from forecaster.estimators.asking import ask
-from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.metrics import sum_errors
 from forecaster.panel.panel import Panel
