@@ -72,7 +72,7 @@ def test_validation_chooses_and_the_chosen_is_not_trained_twice(
     found = evaluate(experiment, ModelSpec("Transformer", "Transformer", recipe, choices))
     row = found.rows[0]
     assert row.chosen["rate"] == "0.003"
-    runs = list((experiment.folder / "trials").iterdir())
+    runs = list((experiment.folder / "cells").iterdir())
     assert len(runs) == 2 + 1 + 1  # both rates, the other dropout, the other seed
     losses = {}
     for name, values in dropouts.items():
@@ -130,7 +130,7 @@ def test_days_that_cannot_be_tested_are_refused_before_anything_is_trained(
     )
     with pytest.raises(DataError, match="in both train and test"):
         evaluate(learned, *list_models(recipe, ["Ridge"]))
-    assert not (experiment.folder / "trials").exists()
+    assert not (experiment.folder / "cells").exists()
 
 
 def test_ablations_are_tested_on_the_windows_of_their_row(

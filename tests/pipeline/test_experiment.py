@@ -44,7 +44,7 @@ def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(
         other.trial_folder("Ridge", recipe),
     }
     assert len(places) == 4
-    assert all(place.parent == experiment.folder / "trials" for place in places)
+    assert all(place.parent == experiment.folder / "cells" for place in places)
 
 
 def test_a_graph_is_learned_once_for_all_that_ask_for_it(
@@ -79,10 +79,10 @@ def test_a_panel_is_built_once_from_the_same_files(
     first = Panel.open(folder).digest
     assert make_panel(tmp_path / "out", recipe, path.parent, said.append) == folder
     assert said.count("building the panel") == 1
-    assert said[-1] == "the panel is there already"
+    assert said[-1] == "the panel exists already"
     trained = change(recipe, {"training": {"epochs": 3}}, source="")
     make_panel(tmp_path / "out", trained, path.parent, said.append)
-    assert said[-1] == "the panel is there already"  # training decides nothing of it
+    assert said[-1] == "the panel exists already"  # training decides nothing of it
     assert Panel.open(folder).digest == first
 
 
@@ -117,10 +117,10 @@ def test_a_panel_that_was_replaced_meanwhile_is_refused(
     begun = replace(experiment, panel_hash=experiment.panel.digest)
     assert begun.panel.digest == experiment.panel.digest
     small_city(seed=1).save(tmp_path / "panel")
-    with pytest.raises(ArtifactError, match="replaced by another panel meanwhile"):
+    with pytest.raises(ArtifactError, match="the panel was replaced while"):
         _ = replace(begun).panel
 
 
 def test_without_a_folder_of_data_one_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="which panel"):
+    with pytest.raises(ConfigError, match="no panel given"):
         make_panel(tmp_path, Recipe(), None, quiet)

@@ -153,7 +153,7 @@ def test_a_run_of_another_panel_is_never_taken(
     )
     run_trial(replace(trial), other, quiet)  # into the folder that is meant for the first
     assert load_result(trial, experiment) is None
-    with pytest.raises(ArtifactError, match="a run of another panel"):
+    with pytest.raises(ArtifactError, match="trained on another panel"):
         run_trial(trial, experiment, quiet)
 
 

@@ -82,9 +82,9 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
     forecast, baseline_forecast = (
         estimator.predict(p, origins)[0, :, index].astype(np.float64) for p in panels
     )
-    ready = estimator.ready(run.arrays)
+    ready = estimator.load_network(run.arrays)
     (history, ahead), (baseline, _) = (
-        ready.inputs(_forecast_inputs(run, p, origin)) for p in panels
+        ready.states(_forecast_inputs(run, p, origin)) for p in panels
     )
     scale = float(ready.scaler.values.deviation[index])
     window = Window(ready.network, history, ahead, baseline, index, scale)
