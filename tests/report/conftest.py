@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from forecaster.evaluation.model_specs import Ablations
-from forecaster.report.data import Material, read_material
+from forecaster.evaluation.entries import Ablations
+from forecaster.report.data import ReportData, read_report_data
 from tests.report.comparisons import compare, placed_city
 
 
@@ -24,6 +24,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def material(folder: Path) -> Material:
+def data(folder: Path) -> ReportData:
     """Return the same, read."""
-    return read_material(folder)
+    return read_report_data(folder)
