@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from forecaster.evaluation.entries import Ablations
+from forecaster.evaluation.model_specs import Ablations
 from forecaster.report.data import ReportData, read_report_data
 from tests.report.comparisons import compare, placed_city
 

@@ -1,9 +1,9 @@
 import numpy as np
 import pytest
 
-from forecaster.graph.alternatives import complete, own_only, random_edges
-from forecaster.graph.dependency import About, Beside, DependencyGraph, PathStep
-from forecaster.graph.edges import Edges
+from forecaster.graph.alternatives import complete, no_edges, random_edges
+from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, PathStep
+from forecaster.graph.edges import EdgeList
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import to_png, to_svg
@@ -23,7 +23,7 @@ from tests.report.comparisons import bare_panel
 LEARNED = About(kind="lasso", threshold=0.1)
 
 
-def graph_of(edges: Edges, count: int, *, placed: bool = True) -> DependencyGraph:
+def graph_of(edges: EdgeList, count: int, *, placed: bool = True) -> DependencyGraph:
     """Return a graph with both signs, in New York, one of its locations nowhere."""
     generator = np.random.default_rng(3)
     lat, lon = generator.uniform(40.7, 40.8, count), generator.uniform(-74.0, -73.9, count)
@@ -94,7 +94,7 @@ def test_the_penalty_that_was_chosen_is_marked() -> None:
 
 
 def test_how_a_graph_was_chosen_is_told_by_topic() -> None:
-    beside = Beside(edges=9, average_degree=2.57, overlap=0.78)
+    beside = InverseComparison(edges=9, average_degree=2.57, overlap=0.78)
     about = About(
         kind="lasso", penalty=0.03, chosen_by="likelihood", gap=2e-5, converged=False, steps=1_176,
         subtracted="hour_of_week", threshold=0.12, degree=2.5, beside=beside, notes=("odd",),
@@ -106,7 +106,8 @@ def test_how_a_graph_was_chosen_is_told_by_topic() -> None:
         "penalty λ": "0.03 (likelihood)",
         "accuracy": "duality gap 2e-05 per location: NOT CONVERGED",
         "threshold": "0.12, for an average degree of 2.5",
-        "plain inverse for comparison": "9 edges, average degree 2.57, 78 % of all edges in common",
+        "plain inverse for comparison": "9 edges, average degree 2.57, 78 % of all "
+        "edges in common",
         "notes": "odd",
     }
     assert describe_selection(About(kind="own")) == {"kind": "own"}
@@ -139,7 +140,7 @@ def test_of_many_dependencies_the_400_strongest_are_on_the_map() -> None:
 
 def test_a_graph_without_edges_has_a_matrix_alone() -> None:
     places = Locations.of_ids("abc")
-    graph = DependencyGraph(places, *own_only(), About(kind="own"))
+    graph = DependencyGraph(places, *no_edges(), About(kind="own"))
     assert [picture.name for picture in graph_pictures(graph)] == ["09-dependency-matrix"]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import Assessment

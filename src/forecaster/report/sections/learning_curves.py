@@ -5,7 +5,7 @@ from typing import Any
 
 from forecaster.artifact import FOREIGN
 from forecaster.errors import ArtifactError, count_of
-from forecaster.evaluation.entries import is_network
+from forecaster.evaluation.model_specs import is_network
 from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import (
     BLUE,
