@@ -15,8 +15,9 @@ from benchmarks.gpu_clock import free_memory, peak_gib
 from benchmarks.gpu_linear import Found, random_pattern
 from benchmarks.measure import Result, at_least, at_most
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
+from forecaster.choices import Precision
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, MixerConfig, ModelConfig, Precision, TrainingConfig
+from forecaster.config import LagConfig, MixerConfig, ModelConfig, TrainingConfig
 from forecaster.kernels import norm, product
 from forecaster.models.mixer import Mixer, MixerPrerequisites
 from forecaster.models.network import Network

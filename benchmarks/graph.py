@@ -16,7 +16,7 @@ OPTIONS = read_options(__doc__, threads=1)
 import numpy as np  # noqa: E402 (after the threads are set)
 from sklearn.covariance import graphical_lasso as scikit_lasso  # noqa: E402
 
-from forecaster.config import Subtract  # noqa: E402
+from forecaster.choices import Subtract  # noqa: E402
 from forecaster.graph.certificate import log_determinant  # noqa: E402
 from forecaster.graph.covariance import (  # noqa: E402
     correlate,

@@ -10,7 +10,7 @@ import numpy as np  # noqa: E402 (after the threads are set)
 
 from forecaster.config import GraphConfig  # noqa: E402
 from forecaster.graph.dependency import DependencyGraph  # noqa: E402
-from forecaster.graph.edges import keep_above, threshold_for_degree  # noqa: E402
+from forecaster.graph.edges import edges_above, threshold_for_degree  # noqa: E402
 from forecaster.graph.learn import learn_graph  # noqa: E402
 from forecaster.splits import Splits  # noqa: E402
 from forecaster.synthetic.city import City, make_city  # noqa: E402
@@ -72,7 +72,7 @@ def _with_fewer_hours(hours: int) -> str:
 
 def _describe(city: City, graph: DependencyGraph) -> str:
     penalty = "" if graph.about.penalty is None else f", λ = {graph.about.penalty:.3g}"
-    degree = 2 * len(keep_above(graph.matrix(), PAPER_THRESHOLD).pairs) / len(graph.locations)
+    degree = 2 * len(edges_above(graph.matrix(), PAPER_THRESHOLD).pairs) / len(graph.locations)
     at_degree, at_value = _f1(city, graph, AVERAGE_DEGREE), _f1(city, graph, None)
     text = f"F1 {at_degree:.3f} at degree {AVERAGE_DEGREE:g}, {at_value:.3f} at"
     return f"{text} {PAPER_THRESHOLD:g} (degree {degree:.1f}){penalty}"
@@ -83,7 +83,7 @@ def _f1(city: City, graph: DependencyGraph, degree: float | None) -> float:
     strengths, N = graph.matrix(), len(graph.locations)
     cut = PAPER_THRESHOLD if degree is None else threshold_for_degree(strengths, degree)
     found, (first, second) = (
-        keep_above(strengths, cut).pairs,
+        edges_above(strengths, cut).pairs,
         (city.edges.first, city.edges.second),
     )
     shared = np.intersect1d(found[:, 0] * N + found[:, 1], first * N + second)

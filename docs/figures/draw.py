@@ -251,6 +251,116 @@ def explanations() -> None:
     figure.write()
 
 
+def request() -> None:
+    """The journey of a trip: into the panel, through the service, to the page."""
+    figure = Figure("request", 1000, 540)
+    rows = [
+        ("Prepare: trips become a panel", 40, [
+            (("trips, tables", "raw files"), "plain"),
+            (("ingest/", "counts per location", "and step"), "accent"),
+            (("panel/", "values, covariates;", "Parquet, manifest"), "accent"),
+            (("serve/service", "opens run, panel", "and store"), "accent"),
+        ]),
+        ("Write: an observation becomes part of a new snapshot", 180, [
+            (("client", "POST", "/v1/observations"), "plain"),
+            (("http/write", "checks every value"), "accent"),
+            (("data/store", "SQLite: on disk", "before the answer"), "accent"),
+            (("data/snapshot", "a new immutable", "state"), "accent"),
+        ]),
+        ("Read: a snapshot becomes a forecast", 320, [
+            (("page", "GET /v1/forecast"), "warm"),
+            (("http/read", "parameters, ETag,", "encoding"), "accent"),
+            (("forecasting/engine", "cache by model,", "data, origin"), "accent"),
+            (("forecasting/predictor", "cuts the panel that", "an origin may see"), "accent"),
+        ]),
+    ]  # fmt: skip
+    for title, y, boxes in rows:
+        figure.text((10, y - 13), title, bold=True, anchor="start")
+        for number, (lines, kind) in enumerate(boxes):
+            x = 10 + number * 255
+            figure.box((x, y), (205, 80), lines, kind)
+            if number:
+                figure.line([(x - 48, y + 40), (x - 3, y + 40)], arrow=True)
+    figure.line([(877, 121), (877, 177)], arrow=True)
+    figure.line([(877, 261), (877, 317)], arrow=True)
+    figure.text((868, 294), "read once per request", small=True, anchor="end")
+    bottom = [
+        (("models/", "the network:", "x̂ of K steps"), "plain"),
+        (("estimators/networks", "scaled inputs", "of the window"), "plain"),
+        (("estimators/", "match locations, fill", "missing, quantiles"), "plain"),
+    ]
+    for number, (lines, kind) in enumerate(bottom):
+        x = 265 + number * 255
+        figure.box((x, 450), (205, 80), lines, kind)
+        if number:
+            figure.line([(x - 2, 490), (x - 47, 490)], arrow=True)
+    figure.line([(877, 401), (877, 447)], arrow=True)
+    figure.line([(367, 449), (367, 403)], arrow=True)
+    figure.text((357, 430), "forecast, quantiles", small=True, anchor="end")
+    figure.write()
+
+
+def training() -> None:
+    """The journey of a window into a gradient."""
+    figure = Figure("training", 1000, 250)
+    top = [
+        (("panel, splits", "fit(panel, splits)", "estimators/base"), "plain"),
+        (("training data", "test steps hidden,", "windows cut once"), "accent"),
+        (("batches", "origins → index", "windows/batches"), "accent"),
+        (("network", "history + ahead → x̂", "models/"), "accent"),
+    ]
+    bottom = [
+        (("run", "weights with the lowest", "validation loss"), "warm"),
+        (("validation", "roll out, early stop,", "checkpoint"), "plain"),
+        (("optimiser", "clip, AdamW, EMA", "training/loop"), "accent"),
+        (("loss (Eq. 7)", "η RMSE² + MAPE, and", "pinball of quantiles"), "accent"),
+    ]
+    for y, boxes in ((20, top), (150, bottom)):
+        for number, (lines, kind) in enumerate(boxes):
+            figure.box((10 + number * 250, y), (195, 80), lines, kind)
+    for number in range(1, 4):
+        x = 10 + number * 250
+        figure.line([(x - 53, 60), (x - 3, 60)], arrow=True)
+        figure.line([(x - 2, 190), (x - 52, 190)], arrow=True)
+    figure.line([(857, 101), (857, 147)], arrow=True)
+    figure.line([(607, 149), (607, 103)], arrow=True)
+    figure.text((617, 130), "next batch", small=True, anchor="start")
+    figure.write()
+
+
+def layers() -> None:
+    """The layers of the package: each imports only those below it."""
+    figure = Figure("layers", 960, 560)
+    rows = [
+        (("cli",), "the command", "warm"),
+        (("pipeline",), "whole runs: panel, graph, training, comparison", "warm"),
+        (("report", "serve"), "pages about comparisons; the HTTP service", "warm"),
+        (("explain", "evaluation"), "explanations; backtests, comparisons", "accent"),
+        (("estimators",), "fit, forecast, save, load; intervals", "accent"),
+        (("training",), "the training loop, checkpoints", "accent"),
+        (("artifact", "models"), "saved runs; networks as torch modules", "accent"),
+        (("kernels", "graph", "windows", "ingest"), "products, graph, batches, raw data", "plain"),
+        (("synthetic", "metrics", "splits"), "generated city, scores, splits", "plain"),
+        (("panel",), "the central type: values, covariates, locations", "plain"),
+        (("clock", "recipe", "config"), "time zones and lags; settings", "plain"),
+        (("publish", "errors", "compiled"), "atomic writes, typed errors, numba", "plain"),
+    ]
+    for number, (names, text, kind) in enumerate(rows):
+        y = 14 + number * 44
+        width = (540 - 10 * (len(names) - 1)) / len(names)
+        for column, name in enumerate(names):
+            figure.box((14 + column * (width + 10), y), (width, 34), (name,), kind)
+        figure.text((574, y + 22), text, small=True, anchor="start")
+    figure.line([(4, 14), (4, 532)], width=2, arrow=True)
+    figure.text(
+        (14, 552),
+        "imports run downwards only (checked by lint-imports)",
+        small=True,
+        anchor="start",
+    )
+    figure.write()
+
+
 def intervals() -> None:
     """A week of forecasts of a generated city with their 80 % interval, as computed."""
     import numpy as np  # noqa: PLC0415
@@ -295,5 +405,7 @@ def intervals() -> None:
 
 
 if __name__ == "__main__":
-    for draw in (overview, lags, sparse_layer, level, explanations, intervals):
+    for draw in (
+        overview, lags, sparse_layer, level, explanations, request, training, layers, intervals,
+    ):  # fmt: skip
         draw()

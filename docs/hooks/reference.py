@@ -103,7 +103,7 @@ def http() -> str:
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of the service; no model or data is needed for it."""
-    from forecaster.serve.app import create_app  # noqa: PLC0415
+    from forecaster.serve.http.app import create_app  # noqa: PLC0415
 
     app: Any = create_app(None)  # type: ignore[arg-type]
     while not hasattr(app, "openapi_schema"):  # inside what limits requests

@@ -5,15 +5,19 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from forecaster.estimators.base import Estimator as Estimator
     from forecaster.estimators.baselines.boosting import Boosting as Boosting
     from forecaster.estimators.baselines.naive import HistoricalMean as HistoricalMean
     from forecaster.estimators.baselines.naive import SeasonalNaive as SeasonalNaive
     from forecaster.estimators.baselines.ridge import Ridge as Ridge
     from forecaster.estimators.baselines.var import VAR as VAR
     from forecaster.estimators.checks.suite import check_forecaster as check_forecaster
+    from forecaster.estimators.forecast_inputs import ForecastInputs as ForecastInputs
     from forecaster.estimators.networks.dcrnn import DCRNN as DCRNN
     from forecaster.estimators.networks.forecaster import Forecaster as Forecaster
     from forecaster.estimators.networks.transformer import Transformer as Transformer
+    from forecaster.estimators.training_data import FitResult as FitResult
+    from forecaster.estimators.training_data import TrainingData as TrainingData
     from forecaster.evaluation.comparison import evaluate as evaluate
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
@@ -32,6 +36,9 @@ _HOME = {
     "Boosting": "forecaster.estimators.baselines.boosting",
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
+    "Estimator": "forecaster.estimators.base",
+    "FitResult": "forecaster.estimators.training_data",
+    "ForecastInputs": "forecaster.estimators.forecast_inputs",
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "HistoricalMean": "forecaster.estimators.baselines.naive",
     "Panel": "forecaster.panel.panel",
@@ -39,6 +46,7 @@ _HOME = {
     "Ridge": "forecaster.estimators.baselines.ridge",
     "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "Splits": "forecaster.splits",
+    "TrainingData": "forecaster.estimators.training_data",
     "Transformer": "forecaster.estimators.networks.transformer",
     "VAR": "forecaster.estimators.baselines.var",
     "check_forecaster": "forecaster.estimators.checks.suite",
@@ -51,6 +59,9 @@ __all__ = [
     "VAR",
     "Boosting",
     "DependencyGraph",
+    "Estimator",
+    "FitResult",
+    "ForecastInputs",
     "Forecaster",
     "HistoricalMean",
     "Panel",
@@ -58,6 +69,7 @@ __all__ = [
     "Ridge",
     "SeasonalNaive",
     "Splits",
+    "TrainingData",
     "Transformer",
     "check_forecaster",
     "evaluate",

@@ -1,21 +1,24 @@
-"""The stages: a frozen model of every section of a recipe."""
+"""The sections of a recipe, each a frozen model with the default and range of every field."""
 
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
 
-Kind = Literal["count", "measurement"]
-Ambiguous = Literal["null", "split"]
-Nonexistent = Literal["refuse", "null", "next"]
-Gaps = Literal["refuse", "null"]
-GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
-Subtract = Literal["hour_of_week", "nothing"]
-Choose = Literal["likelihood", "ebic"]
-PositionKind = Literal["location", "literal"]
-Precision = Literal["float32", "bf16"]
-DiffusionInputs = Literal["recent", "lags"]
-Weather = Literal["observed", "persist", "climatology", "none"]
+from forecaster.choices import (
+    Ambiguous,
+    Choose,
+    DiffusionInputs,
+    Gaps,
+    GraphKind,
+    Kind,
+    Nonexistent,
+    PositionKind,
+    Precision,
+    Subtract,
+    Weather,
+)
+
 Eta = Annotated[float, Field(ge=0.0)] | Literal["balanced"]
 Range = tuple[str, str]
 
@@ -29,13 +32,34 @@ class Stage(BaseModel):
 class PanelConfig(Stage):
     """What the panel's numbers and times mean."""
 
-    timezone: str = "UTC"  # IANA name; lags and calendar follow its wall clock
-    kind: Kind = "count"  # counts are ≥ 0; measurements have any sign
-    step_minutes: int = Field(default=60, ge=1, le=366 * 24 * 60)
-    country: str | None = None  # whose holidays, as in "US" or "US-NY"
-    ambiguous: Ambiguous = "null"  # local times shown twice: both unknown, or half each
-    nonexistent: Nonexistent = "refuse"  # local times never shown that hold a value
-    gaps: Gaps = "refuse"  # steps without any row: refused, or completed as missing
+    timezone: str = Field(
+        default="UTC",
+        description="IANA time zone; lags and calendar columns follow its wall clock",
+    )
+    kind: Kind = Field(
+        default="count", description="`count` (never negative) or `measurement` (any sign)"
+    )
+    step_minutes: int = Field(
+        default=60,
+        ge=1,
+        le=366 * 24 * 60,
+        description="length of a time step in minutes; it divides a day or is whole days",
+    )
+    country: str | None = Field(
+        default=None, description="country whose holidays are recorded, such as `US` or `US-NY`"
+    )
+    ambiguous: Ambiguous = Field(
+        default="null",
+        description="local times that occur twice: both missing (`null`), or half each (`split`)",
+    )
+    nonexistent: Nonexistent = Field(
+        default="refuse",
+        description="values at local times that never occur: `refuse`, `null` or add to `next`",
+    )
+    gaps: Gaps = Field(
+        default="refuse",
+        description="steps without any row: `refuse`, or `null` to add them as missing",
+    )
 
     @field_validator("step_minutes")
     @classmethod
@@ -54,54 +78,117 @@ class PanelConfig(Stage):
 class TripsConfig(Stage):
     """How raw trips become demand at locations (section 3.1.1 and its footnote)."""
 
-    files: tuple[str, ...] = ()  # in the data folder; patterns such as yellow_*.parquet
-    candidates: str | None = None  # a file of places; None: where trips begin
-    candidate_columns: str | None = None  # id=…,name=…,lat=…,lon=…
-    columns: str | None = None  # time=…,lat=…,lon=… or time=…,zone=…; None: a known schema
-    zones: bool = False  # places are zone ids, not coordinates
-    min_demand: float = Field(default=10.0, ge=0.0)  # mean rides per step at a chosen location
-    demand_hours: str | None = None  # FROM:TO, whose mean that is; None: all covered hours
-    max_distance_m: float = Field(default=200.0, gt=0.0)  # from every candidate: rejected
-    bbox: tuple[float, float, float, float] | None = None  # south, west, north, east
-    covers: str | None = None  # FROM:TO that the files hold; None: the month in a TLC name
-    max_reject: float = Field(default=0.05, ge=0.0, le=1.0)  # share of faulty rows
+    files: tuple[str, ...] = Field(
+        default=(), description="files in the data folder; patterns such as `yellow_*.parquet`"
+    )
+    candidates: str | None = Field(
+        default=None,
+        description="table of candidate locations; without it, they are found where trips begin",
+    )
+    candidate_columns: str | None = Field(
+        default=None, description="columns of that table: `id=…,name=…,lat=…,lon=…`"
+    )
+    columns: str | None = Field(
+        default=None,
+        description="`time=…,lat=…,lon=…` or `time=…,zone=…`; without it, a known schema",
+    )
+    zones: bool = Field(
+        default=False, description="whether trips carry zone ids in place of coordinates"
+    )
+    min_demand: float = Field(
+        default=10.0,
+        ge=0.0,
+        description="smallest mean number of rides per step at a selected location",
+    )
+    demand_hours: str | None = Field(
+        default=None,
+        description="period `FROM:TO` of that mean; without it, all covered hours",
+    )
+    max_distance_m: float = Field(
+        default=200.0,
+        gt=0.0,
+        description="trips farther from every candidate than this are rejected, in metres",
+    )
+    bbox: tuple[float, float, float, float] | None = Field(
+        default=None, description="bounding box: south, west, north, east, in degrees"
+    )
+    covers: str | None = Field(
+        default=None,
+        description="period `FROM:TO` of the files; without it, the month in a TLC file name",
+    )
+    max_reject: float = Field(
+        default=0.05, ge=0.0, le=1.0, description="largest share of faulty rows that is accepted"
+    )
 
 
 class TableConfig(Stage):
     """How a long or wide table becomes a panel."""
 
-    file: str = ""  # in the data folder
-    locations: str | None = None  # a file of id, name, lat, lon
-    location_columns: str | None = None  # id=…,name=…,lat=…,lon=…
-    columns: str | None = None  # time=… (wide) or time=…,id=…,value=… (long); None: by name
-    min_demand: float | None = Field(default=None, ge=0.0)  # mean of a location that is kept
-    demand_hours: str | None = None  # FROM:TO, whose mean that is; None: all
+    file: str = Field(default="", description="the table, in the data folder")
+    locations: str | None = Field(
+        default=None, description="table of locations: `id`, `name`, `lat`, `lon`"
+    )
+    location_columns: str | None = Field(
+        default=None, description="columns of that table: `id=…,name=…,lat=…,lon=…`"
+    )
+    columns: str | None = Field(
+        default=None,
+        description="`time=…` (wide) or `time=…,id=…,value=…` (long); without it, by name",
+    )
+    min_demand: float | None = Field(
+        default=None, ge=0.0, description="smallest mean value of a location that is kept"
+    )
+    demand_hours: str | None = Field(
+        default=None,
+        description="period `FROM:TO` of that mean; without it, the whole table",
+    )
 
 
 class WeatherConfig(Stage):
     """How a station's reports become the seven weather covariates."""
 
-    file: str = ""  # in the data folder
-    columns: str  # time=…,temperature=…:F,wind=…:mph,precipitation=…:in,visibility=…:mi
-    timezone: str | None = None  # of the station: an IANA name, or an offset such as -05:00
-    max_gap: int = Field(default=3, ge=0)  # hours that may be filled
+    file: str = Field(default="", description="the station's reports, in the data folder")
+    columns: str = Field(
+        description="`time=…,temperature=…:F,wind=…:mph,precipitation=…:in,visibility=…:mi`"
+    )
+    timezone: str | None = Field(
+        default=None,
+        description="time zone of the station: an IANA name, or an offset such as `-05:00`",
+    )
+    max_gap: int = Field(default=3, ge=0, description="longest gap that is filled, in hours")
 
 
 class Season(Stage):
     """Similar steps of past days: x_{t+i−j·days}, i = −before…after, j = 1…count."""
 
-    days: int = Field(ge=1, le=3_660)
-    count: int = Field(ge=1, le=1_000)
-    before: int = Field(default=1, ge=0, le=10_000)
-    after: int = Field(default=5, ge=0, le=10_000)
+    days: int = Field(
+        ge=1, le=3_660, description="length of the season in days: 1 for a day, 7 for a week"
+    )
+    count: int = Field(ge=1, le=1_000, description="number of past seasons: j = 1…count")
+    before: int = Field(
+        default=1, ge=0, le=10_000, description="steps before the same time of day: i = −before…"
+    )
+    after: int = Field(
+        default=5, ge=0, le=10_000, description="steps after the same time of day: i = …after"
+    )
 
 
 class LagConfig(Stage):
     """Which past steps a forecast sees (section 3.1.2): 6 + 7·6 + 7·4 = 76."""
 
-    recent: int = Field(default=6, ge=1, le=100_000)  # x_{t−i}, i = 0…5
-    seasons: tuple[Season, ...] = (Season(days=1, count=6), Season(days=7, count=4))
-    horizon: int = Field(default=3, ge=1, le=10_000)  # T′
+    recent: int = Field(
+        default=6,
+        ge=1,
+        le=100_000,
+        description="number of most recent steps: x_{t−i}, i = 0…recent−1",
+    )
+    seasons: tuple[Season, ...] = Field(
+        default=(Season(days=1, count=6), Season(days=7, count=4)),
+        description="similar steps of past days and weeks",
+    )
+    horizon: int = Field(
+        default=3, ge=1, le=10_000, description="number of steps to forecast: K (T′ in the paper)"
+    )
 
     @property
     def length(self) -> int:
@@ -113,9 +200,13 @@ class LagConfig(Stage):
 class SplitsConfig(Stage):
     """Which days are learned from, chosen on and tested on (section 3.1); none: by share."""
 
-    train: tuple[Range, ...] = ()  # [first, last] day or time, both included; several may be given
-    validation: tuple[Range, ...] = ()
-    test: tuple[Range, ...] = ()
+    train: tuple[Range, ...] = Field(
+        default=(), description="training periods `[first, last]`, days or times, both included"
+    )
+    validation: tuple[Range, ...] = Field(
+        default=(), description="validation periods, in the same form"
+    )
+    test: tuple[Range, ...] = Field(default=(), description="test periods, in the same form")
 
     @model_validator(mode="after")
     def _all_or_none(self) -> "SplitsConfig":
@@ -130,16 +221,44 @@ class SplitsConfig(Stage):
 class GraphConfig(Stage):
     """How the dependency graph is learned (section 2.2)."""
 
-    kind: GraphKind = "lasso"  # the others are for comparison
-    subtract: Subtract = "hour_of_week"  # training mean removed first; the paper: nothing
-    penalty: float | None = Field(default=None, gt=0.0)  # λ of Eq. 4 on correlations; None: chosen
-    choose: Choose = "likelihood"  # of held-out weeks, or by the extended BIC
-    threshold: float | None = Field(default=0.1, ge=0.0, lt=1.0)  # on |Eq. 3|; section 3.3
-    degree: float | None = Field(default=None, ge=0.0)  # wanted average degree, in its place
-    penalise_diagonal: bool = True  # as Eq. 4 is printed
-    gap_tolerance: float = Field(default=1e-4, gt=0.0)  # duality gap per location
-    max_iterations: int = Field(default=100, ge=1)
-    seed: int = Field(default=0, ge=0)  # of the random graph
+    kind: GraphKind = Field(
+        default="lasso",
+        description="`lasso` is the paper's graph; the other kinds are for comparison",
+    )
+    subtract: Subtract = Field(
+        default="hour_of_week",
+        description="mean to remove first: of each `hour_of_week`, or `nothing` (the paper)",
+    )
+    penalty: float | None = Field(
+        default=None,
+        gt=0.0,
+        description="λ of Eq. 4 for correlations; without it, the best of a path is chosen",
+    )
+    choose: Choose = Field(
+        default="likelihood",
+        description="how λ is chosen: `likelihood` of held-out weeks, or extended BIC (`ebic`)",
+    )
+    threshold: float | None = Field(
+        default=0.1,
+        ge=0.0,
+        lt=1.0,
+        description="smallest absolute conditional correlation of an edge (Eq. 3; section 3.3)",
+    )
+    degree: float | None = Field(
+        default=None,
+        ge=0.0,
+        description="wanted average degree; the threshold is derived from it",
+    )
+    penalise_diagonal: bool = Field(
+        default=True, description="whether λ applies to the diagonal too, as Eq. 4 is printed"
+    )
+    gap_tolerance: float = Field(
+        default=1e-4, gt=0.0, description="duality gap per location at which the solver stops"
+    )
+    max_iterations: int = Field(
+        default=100, ge=1, description="largest number of sweeps of the solver"
+    )
+    seed: int = Field(default=0, ge=0, description="seed of the random graph")
 
     @model_validator(mode="before")
     @classmethod
@@ -156,20 +275,38 @@ class GraphConfig(Stage):
 class MetricConfig(Stage):
     """How forecasts are scored (section 3.1.3)."""
 
-    mape_cut: float = Field(default=10.0, gt=0.0)  # targets below it do not count for MAPE
+    mape_cut: float = Field(
+        default=10.0, gt=0.0, description="targets below this value are left out of MAPE"
+    )
 
 
 class ModelConfig(Stage):
     """How large the networks are (section 3.2.1): the defaults are the paper's Forecaster."""
 
-    per_location: int = Field(default=4, ge=1)  # neurons for the data at each location
-    auxiliary: int = Field(default=64, ge=1)  # neurons for the auxiliary information
-    heads: int = Field(default=4, ge=1)  # H; not given in the paper
-    n_layers: int = Field(default=1, ge=1)  # encoder layers, and decoder layers
-    dropout: float = Field(default=0.0, ge=0.0, lt=1.0)  # not given in the paper
-    positions: PositionKind = "location"  # "literal": one sinusoid over all neurons
-    width: int | None = Field(default=None, ge=1)  # of the dense Transformer; None: the same
-    level: bool = False  # whether deviations from what is usual are forecast, as `best` does
+    per_location: int = Field(default=4, ge=1, description="neurons for the data of each location")
+    auxiliary: int = Field(default=64, ge=1, description="neurons for the auxiliary information")
+    heads: int = Field(
+        default=4, ge=1, description="number of attention heads H; not given in the paper"
+    )
+    n_layers: int = Field(
+        default=1, ge=1, description="number of encoder layers and of decoder layers"
+    )
+    dropout: float = Field(
+        default=0.0, ge=0.0, lt=1.0, description="dropout rate; not given in the paper"
+    )
+    positions: PositionKind = Field(
+        default="location",
+        description="positional encoding: per `location`, or one sinusoid over all (`literal`)",
+    )
+    width: int | None = Field(
+        default=None,
+        ge=1,
+        description="state width of the dense Transformer; without it, that of the Forecaster",
+    )
+    level: bool = Field(
+        default=False,
+        description="whether deviations from the seasonal profile are forecast, as `best` does",
+    )
 
     @model_validator(mode="after")
     def _heads_share_alike(self) -> "ModelConfig":
@@ -184,23 +321,42 @@ class ModelConfig(Stage):
 class MixerConfig(Stage):
     """How large the network of the preset `best` is."""
 
-    hidden: int = Field(default=96, ge=1)  # neurons of each location
-    blocks: int = Field(default=2, ge=0)  # of two layers each
-    edges: int = Field(default=2, ge=0)  # strengths of each edge; 0: no neighbour is looked at
-    factors: int = Field(default=4, ge=0)  # of the whole city; 0: none
-    dropout: float = Field(default=0.1, ge=0.0, lt=1.0)  # after each block
+    hidden: int = Field(default=96, ge=1, description="neurons of each location")
+    blocks: int = Field(default=2, ge=0, description="number of blocks of two layers")
+    edges: int = Field(
+        default=2, ge=0, description="learned strengths per edge; 0 leaves neighbours out"
+    )
+    factors: int = Field(
+        default=4, ge=0, description="number of factors for the whole city; 0 leaves them out"
+    )
+    dropout: float = Field(
+        default=0.1, ge=0.0, lt=1.0, description="dropout rate after each block"
+    )
 
 
 class DCRNNConfig(Stage):
     """How large DCRNN is and what it sees: the defaults are its authors'."""
 
-    inputs: DiffusionInputs = "recent"  # "lags": the same lags and auxiliary information as others
-    recent: int = Field(default=12, ge=1, le=100_000)  # past steps, with inputs = "recent"
-    units: int = Field(default=64, ge=1)  # of each location in each layer
-    n_layers: int = Field(default=2, ge=1)  # of the encoder, and of the decoder
-    diffusion_steps: int = Field(default=2, ge=1)  # in each direction
-    kernel_threshold: float = Field(default=0.1, gt=0.0, lt=1.0)  # weaker neighbours are none
-    sampling_decay: float = Field(default=2_000.0, gt=0.0)  # of scheduled sampling, in steps
+    inputs: DiffusionInputs = Field(
+        default="recent", description="`recent` steps, or `lags`: the inputs of the other models"
+    )
+    recent: int = Field(
+        default=12, ge=1, le=100_000, description="number of past steps with inputs = `recent`"
+    )
+    units: int = Field(default=64, ge=1, description="units of each location in each layer")
+    n_layers: int = Field(
+        default=2, ge=1, description="number of encoder layers and of decoder layers"
+    )
+    diffusion_steps: int = Field(default=2, ge=1, description="diffusion steps in each direction")
+    kernel_threshold: float = Field(
+        default=0.1,
+        gt=0.0,
+        lt=1.0,
+        description="weights of the distance kernel below this value become zero",
+    )
+    sampling_decay: float = Field(
+        default=2_000.0, gt=0.0, description="decay of scheduled sampling, in training steps"
+    )
 
 
 # Of TrainingConfig: they change how long a training takes, and no bit of what it learns.
@@ -210,18 +366,45 @@ PACE = {"checkpoint_steps", "timeout_seconds"}
 class TrainingConfig(Stage):
     """How the networks learn; but for η the paper says nothing of it (docs/deviations.md)."""
 
-    eta: Eta = 8e-3  # η of Eq. 7, RMSE² against MAPE; "balanced": both alike for the last value
-    learning_rate: float = Field(default=3e-3, gt=0.0)  # the highest of the one-cycle schedule
-    batch: int = Field(default=64, ge=1)  # windows per step, over all devices together
-    epochs: int = Field(default=60, ge=1)  # at most
-    patience: int = Field(default=10, ge=1)  # epochs without a better validation loss
-    clip: float = Field(default=1.0, gt=0.0)  # of the gradient's norm
-    weight_decay: float = Field(default=0.01, ge=0.0)  # of AdamW
-    ema: float = Field(default=0.0, ge=0.0, lt=1.0)  # decay of averaged weights; 0: the last ones
-    precision: Precision = "float32"  # of the network; weights and loss are never below float32
-    seed: int = Field(default=0, ge=0, lt=2**63)  # of first weights, sample order and dropout
-    checkpoint_steps: int = Field(default=200, ge=1)  # the most that a killed run loses
-    timeout_seconds: int = Field(default=30, ge=1)  # a process silent for so long ends all
+    eta: Eta = Field(
+        default=8e-3,
+        description="η of Eq. 7, RMSE² against MAPE; `balanced`: both alike for the last value",
+    )
+    learning_rate: float = Field(
+        default=3e-3, gt=0.0, description="highest learning rate of the one-cycle schedule"
+    )
+    batch: int = Field(
+        default=64, ge=1, description="windows per training step, over all devices together"
+    )
+    epochs: int = Field(default=60, ge=1, description="largest number of epochs")
+    patience: int = Field(
+        default=10,
+        ge=1,
+        description="epochs without a better validation loss after which training stops",
+    )
+    clip: float = Field(default=1.0, gt=0.0, description="largest norm of the gradient")
+    weight_decay: float = Field(default=0.01, ge=0.0, description="weight decay of AdamW")
+    ema: float = Field(
+        default=0.0,
+        ge=0.0,
+        lt=1.0,
+        description="decay of the moving average of the weights; 0 takes the last weights",
+    )
+    precision: Precision = Field(
+        default="float32",
+        description="number format of the network; weights and loss are never below float32",
+    )
+    seed: int = Field(
+        default=0, ge=0, lt=2**63, description="seed of initial weights, sample order and dropout"
+    )
+    checkpoint_steps: int = Field(
+        default=200, ge=1, description="training steps between two checkpoints"
+    )
+    timeout_seconds: int = Field(
+        default=30,
+        ge=1,
+        description="seconds without a sign of life after which a process ends the training",
+    )
 
     @field_validator("ema", mode="before")
     @classmethod
@@ -232,7 +415,12 @@ class TrainingConfig(Stage):
 class IntervalConfig(Stage):
     """Which quantiles are forecast beside the point."""
 
-    quantiles: tuple[float, ...] = Field(default=(0.1, 0.5, 0.9), min_length=1, max_length=99)
+    quantiles: tuple[float, ...] = Field(
+        default=(0.1, 0.5, 0.9),
+        min_length=1,
+        max_length=99,
+        description="quantile levels that are forecast besides the point forecast, rising",
+    )
 
     @field_validator("quantiles")
     @classmethod
@@ -249,7 +437,20 @@ class IntervalConfig(Stage):
 class EvaluationConfig(Stage):
     """Which models are compared, and how often each is trained (section 3.3)."""
 
-    models: tuple[str, ...] = ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster")
-    seeds: int = Field(default=6, ge=1, le=1_000)  # trainings of a model that begins by chance
-    weather: tuple[Weather, ...] = ("observed", "persist")  # what tests take for coming weather
-    widths: tuple[int, ...] = (64, 128, 256, 512, 1024, 2048, 4096)  # of Transformer-best
+    models: tuple[str, ...] = Field(
+        default=("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"),
+        description="models that are compared",
+    )
+    seeds: int = Field(
+        default=6,
+        ge=1,
+        le=1_000,
+        description="trainings of each model that has random initial weights",
+    )
+    weather: tuple[Weather, ...] = Field(
+        default=("observed", "persist"), description="source of future weather in tests"
+    )
+    widths: tuple[int, ...] = Field(
+        default=(64, 128, 256, 512, 1024, 2048, 4096),
+        description="state widths that Transformer-best is chosen from",
+    )

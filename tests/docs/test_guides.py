@@ -57,7 +57,9 @@ def _command(line: str) -> None:
     assert not left.value.code, line
 
 
-@pytest.mark.parametrize("page", ["start.md", "guides/table.md", "guides/trips.md"])
+@pytest.mark.parametrize(
+    "page", ["start.md", "guides/table.md", "guides/trips.md", "guides/estimator.md"]
+)
 def test_the_code_of_a_page_runs(page: str, follow: Callable[..., None]) -> None:
     follow(page)
 

@@ -6,7 +6,7 @@ import pandas as pd
 import pytest
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.areas import (
     Areas,

@@ -11,7 +11,7 @@ from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.table import (
     check_form,
     forecast_table,
-    name_quantile,
+    quantile_name,
     to_geojson,
     write_forecast,
 )
@@ -98,4 +98,4 @@ def test_each_quantile_has_a_column_after_the_forecast(panel: Panel) -> None:
     ("level", "name"), [(0.1, "q10"), (0.07, "q7"), (0.29, "q29"), (0.999, "q99.9"), (0.5, "q50")]
 )
 def test_a_quantile_is_named_in_per_cent(level: float, name: str) -> None:
-    assert name_quantile(level) == name
+    assert quantile_name(level) == name

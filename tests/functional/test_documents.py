@@ -1,4 +1,4 @@
-"""What the documents tell a user to do works as it stands there."""
+"""The examples, links and names of README and docs are right as they are printed."""
 
 import json
 import os
@@ -48,24 +48,34 @@ def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert {path.name for path in tmp_path.iterdir()} == {"quickstart-run"}
 
 
-def test_the_readme_stays_short() -> None:
-    assert len(README.splitlines()) <= 150
+def test_the_readme_stays_short_and_narrow() -> None:
+    lines = README.splitlines()
+    assert len(lines) <= 150
+    assert max(len(line) for line in lines) <= 100
 
 
 def test_every_link_of_a_document_leads_somewhere() -> None:
-    for document in (ROOT / "README.md", ROOT / "CONTRIBUTING.md", *(ROOT / "docs").glob("*.md")):
+    for document in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")):
         for target in re.findall(r"\]\(([^)#]+)\)", document.read_text(encoding="utf-8")):
             if not target.startswith(("http", "mailto")):
                 assert os.path.exists(document.parent / target), f"{document.name}: {target}"  # noqa: PTH110
 
 
-def test_every_module_of_the_tree_is_in_the_readme() -> None:
-    tree = README.split("## The tree")[1]
+def test_every_package_is_in_the_architecture() -> None:
+    page = (ROOT / "docs" / "understand" / "architecture.md").read_text(encoding="utf-8")
     for path in (ROOT / "src" / "forecaster").iterdir():
         if path.name.startswith("_") or path.name == "py.typed":
             continue
         name = path.name + "/" if path.is_dir() else path.name
-        assert f"  {name} " in tree, f"{name} is not in the README's tree"
+        assert f"`{name}`" in page, f"{name} is not in docs/understand/architecture.md"
+
+
+def test_every_file_that_the_docs_name_exists() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        text = page.read_text(encoding="utf-8")
+        for name in re.findall(r"`((?:[a-z_]+/)+[a-z_]+\.(?:py|js|toml))`", text):
+            places = (ROOT, ROOT / "src" / "forecaster", ROOT / "docs")
+            assert any((place / name).exists() for place in places), f"{page.name}: {name}"
 
 
 def test_every_symbol_of_the_paper_map_exists() -> None:

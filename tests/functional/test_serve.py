@@ -17,7 +17,7 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.live import identify
+from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.synthetic.city import make_city
 from tests.serve.asking import TOKEN, Asking
@@ -108,7 +108,7 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
                 perhaps.setdefault((name, step), set()).add(value)
             acknowledged |= {(name, step): v for step, v in writer.acknowledged.items()}
         assert nursery.wait(child) == -signal.SIGKILL
-    found = Store(store, identify(panel))
+    found = Store(store, panel_digest(panel))
     start = int(panel.start.astype(np.int64))
     rows = [((name, (t - start) // 3600), v) for (name, t, v), _ in found.read("observations")]
     assert len(dict(rows)) == len(rows)  # none twice

@@ -6,7 +6,7 @@ from forecaster.graph.alternatives import (
     complete,
     distance_kernel,
     invert,
-    own_only,
+    no_edges,
     random_edges,
 )
 from forecaster.panel.parts import Locations
@@ -16,7 +16,7 @@ NOWHERE = np.full(3, np.nan)
 
 
 def test_own_only_has_no_edges() -> None:
-    assert own_only().pairs.shape == (0, 2)
+    assert no_edges().pairs.shape == (0, 2)
 
 
 def test_complete_has_every_edge() -> None:

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from forecaster.graph.certificate import (
-    Block,
+    Component,
     certify,
     diagonal_pair,
     into_box,
@@ -10,7 +10,7 @@ from forecaster.graph.certificate import (
 )
 
 S = np.array([[1.0, 0.6, 0.25], [0.6, 1.0, 0.5], [0.25, 0.5, 1.0]])
-BLOCK = Block(S, np.ones(3), np.full((3, 3), 0.1))
+BLOCK = Component(S, np.ones(3), np.full((3, 3), 0.1))
 # By hand, with 0.1 on the diagonal too: w₁₂ = 0.5, w₂₃ = 0.4, w₁₃ = w₁₂ w₂₃ / w₂₂
 OPTIMUM = np.array([[1.1, 0.5, 0.2 / 1.1], [0.5, 1.1, 0.4], [0.2 / 1.1, 0.4, 1.1]])
 
@@ -45,7 +45,7 @@ def test_a_point_outside_the_box_is_put_on_its_edge():
 
 def test_what_is_not_positive_definite_certifies_nothing():
     wrong = np.array([[1.0, 2.0], [2.0, 1.0]])
-    block = Block(np.eye(2), np.ones(2), np.full((2, 2), 0.1))
+    block = Component(np.eye(2), np.ones(2), np.full((2, 2), 0.1))
     assert log_determinant(wrong) == -np.inf
     assert certify(block, wrong, np.array([[0.0, 2.0], [2.0, 0.0]])).gap == np.inf
 

@@ -7,7 +7,7 @@ from hypothesis.extra.numpy import arrays
 from forecaster.graph.edges import (
     conditional_correlation,
     distance_km,
-    keep_above,
+    edges_above,
     threshold_for_degree,
 )
 from forecaster.panel.parts import Locations
@@ -32,14 +32,14 @@ def test_conditional_correlation_follows_equation_3() -> None:
 
 def test_locations_depend_on_each_other_above_the_threshold_whatever_the_sign() -> None:
     correlation = symmetric(np.array([[0, 0.3, -0.2], [0, 0, 0.1], [0, 0, 0]]))
-    edges = keep_above(correlation, 0.1)
+    edges = edges_above(correlation, 0.1)
     assert edges.pairs.tolist() == [[0, 1], [0, 2]]
     assert edges.strengths.tolist() == [0.3, -0.2]
 
 
 @given(matrices, st.floats(0, 1.01))
 def test_edges_are_sorted_pairs_above_any_threshold(matrix: np.ndarray, threshold: float) -> None:
-    edges = keep_above(matrix, threshold)
+    edges = edges_above(matrix, threshold)
     expected = [
         [i, j]
         for i in range(len(matrix))
@@ -53,7 +53,7 @@ def test_edges_are_sorted_pairs_above_any_threshold(matrix: np.ndarray, threshol
 def test_the_threshold_gives_the_wanted_degree(matrix: np.ndarray, degree: float) -> None:
     N = len(matrix)
     strengths = np.sort(np.abs(matrix[np.triu_indices(N, 1)]))[::-1]
-    kept = len(keep_above(matrix, threshold_for_degree(matrix, degree)).pairs)
+    kept = len(edges_above(matrix, threshold_for_degree(matrix, degree)).pairs)
     wanted = min(round(degree * N / 2), int(np.count_nonzero(strengths)))
     ties = int((strengths == strengths[wanted - 1]).sum()) if wanted else 1
     assert wanted <= kept < wanted + ties or (wanted == kept == 0)

@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from threadpoolctl import threadpool_limits
 
-from forecaster.config import GraphConfig, GraphKind
+from forecaster.choices import GraphKind
+from forecaster.config import GraphConfig
 from forecaster.errors import DataError, ForecasterError, RunError
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import estimate, learn_graph

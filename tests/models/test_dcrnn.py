@@ -6,8 +6,9 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
+from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig
+from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.errors import ConfigError
 from forecaster.models import dcrnn
 from forecaster.models.dcrnn import DCRNNNetwork, DiffusionCell, Hidden, count_weights, look_at

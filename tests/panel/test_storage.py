@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError
-from forecaster.panel import storage
+from forecaster.panel import parquet, storage
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import RESERVED, Locations
 from forecaster.publish.manifest import MANIFEST, MAX_MANIFEST_BYTES, Manifest, Stored
@@ -68,10 +68,10 @@ class Saved:
         return pq.read_table(io.BytesIO(self.files[logical]))
 
     def forge_table(self, table: pa.Table, logical: str = "values.parquet", **about: Any) -> None:
-        self.forge({logical: parquet(table)}, **about)
+        self.forge({logical: parquet_bytes(table)}, **about)
 
 
-def parquet(table: pa.Table, **options: Any) -> bytes:
+def parquet_bytes(table: pa.Table, **options: Any) -> bytes:
     sink = io.BytesIO()
     pq.write_table(table, sink, **{"compression": "zstd", **options})
     return sink.getvalue()
@@ -288,7 +288,7 @@ def test_S5_a_missing_time_is_refused(saved: Saved) -> None:
 
 def test_S5_covariates_that_end_before_the_values_are_refused(saved: Saved) -> None:
     files = {
-        name: parquet(saved.table(name).slice(0, 23))
+        name: parquet_bytes(saved.table(name).slice(0, 23))
         for name in ("covariates.parquet", "local_covariates_0.parquet")
     }
     saved.forge(files, known_steps=23)
@@ -401,7 +401,7 @@ def rows_repeated(saved: Saved, copies: int) -> bytes:
     names = saved.table().column_names
     columns = [pa.array(np.zeros(rows, np.int64)).cast(storage.TIME)]
     columns += [pa.array(np.zeros(rows, np.float32))] * PLACES
-    content = parquet(pa.table(columns, names=names), row_group_size=rows)
+    content = parquet_bytes(pa.table(columns, names=names), row_group_size=rows)
     metadata, one = (pq.read_metadata(io.BytesIO(content)) for _ in range(2))
     for _ in range(copies - 1):
         metadata.append_row_groups(one)
@@ -442,7 +442,7 @@ def long_names(saved: Saved, count: int = 499) -> None:
     )
     unknown = pa.nulls(count, pa.float64())
     table = pa.table({"id": ids, "name": name, "lat": unknown, "lon": unknown})
-    saved.forge({"locations.parquet": parquet(table, store_schema=False)}, locations=count)
+    saved.forge({"locations.parquet": parquet_bytes(table, store_schema=False)}, locations=count)
 
 
 FLOATS = np.arange(STEPS, dtype=np.float32)
@@ -606,8 +606,8 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
     ),
     "a location without an id": (lambda s: relocate(s, id=["7", None, "z"]), "without an id"),
     "a location without a name": (lambda s: relocate(s, name=["7", None, "z"]), "without an id"),
-    "ids that are numbers": (lambda s: relocate(s, id=[7, 8, 9]), "location columns are not ours"),
-    "no coordinates": (lambda s: relocate(s, lat=None), "location columns are not ours"),
+    "ids that are numbers": (lambda s: relocate(s, id=[7, 8, 9]), "columns are not ours"),
+    "no coordinates": (lambda s: relocate(s, lat=None), "columns are not ours"),
     "coordinates beyond the pole": (lambda s: relocate(s, lat=[91.0, 0.0, 0.0]), "beyond ±90"),
     "a nested extra column": (lambda s: relocate(s, zone=[[1], [2], [3]]), "columns are not ours"),
     "a location row less": (
@@ -664,9 +664,9 @@ def test_S9_a_manifest_that_is_a_folder_is_refused(saved: Saved) -> None:
 def test_S9_more_columns_than_any_panel_has_are_refused(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "MAX_COLUMNS", PLACES)  # 10⁶ of them take seconds to write
+    monkeypatch.setattr(parquet, "MAX_COLUMNS", PLACES)  # 10⁶ of them take seconds to write
     refuse(saved.folder, "too large: 6 columns, at most 3")
-    monkeypatch.setattr(storage, "MAX_COLUMNS", 6)
+    monkeypatch.setattr(parquet, "MAX_COLUMNS", 6)
     Panel.open(saved.folder)
 
 
@@ -696,7 +696,7 @@ def test_S9_altered_bytes_with_a_fitting_manifest_do_no_harm(saved: Saved, round
 
 
 def test_a_constant_panel_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(storage, "_SMALL_BYTES", 0)  # as if it were far larger
+    monkeypatch.setattr(parquet, "SMALL_BYTES", 0)  # as if it were far larger
     steps = 100_003
     values = np.zeros((steps, PLACES), np.float32)
     clock, names = Clock("UTC", 1), ("a", "b", "c")

@@ -16,8 +16,7 @@ from forecaster.config import LagConfig, Season
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.serve.data.live import Live, identify
-from forecaster.serve.data.present import Present
+from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.server import Address, Server, make_server
@@ -89,23 +88,17 @@ def clock(panel: Panel) -> Hands:
 
 
 @pytest.fixture
-def live(panel: Panel, tmp_path: Path) -> Iterator[Live]:
-    """Return the panel with an empty store."""
-    made = Live(panel, Store(tmp_path / "store.sqlite", identify(panel)))
-    yield made
-    made.close()
+def live(panel: Panel, tmp_path: Path, clock: Hands) -> Iterator[LiveData]:
+    """Return the panel with an empty store, at the time of that clock."""
+    data = LiveData(panel, Store(tmp_path / "store.sqlite", panel_digest(panel)), clock)
+    yield data
+    data.close()
 
 
 @pytest.fixture
-def present(live: Live, clock: Hands) -> Present:
-    """Return the data as that clock shows it."""
-    return Present(live, clock)
-
-
-@pytest.fixture
-def engine(run: Path, present: Present) -> Iterator[Engine]:
+def engine(run: Path, live: LiveData) -> Iterator[Engine]:
     """Return what answers."""
-    made = Engine(partial(load_model, run), present)
+    made = Engine(partial(load_model, run), live)
     yield made
     made.worker.close()
     made.explainer.close()

@@ -140,9 +140,9 @@ class Generator:
 async def measure(child: Child, panel: Panel, seconds: float) -> dict[str, float]:
     """Return the figures of one service."""
     generator = Generator(child, panel)
-    await generator.closed(1, 3 * seconds)  # everything is loaded, earlier origins are known
-    single = await generator.closed(1, seconds)
-    full = await generator.closed(8, seconds)
+    await generator.closed_steps(1, 3 * seconds)  # everything is loaded, earlier origins are known
+    single = await generator.closed_steps(1, seconds)
+    full = await generator.closed_steps(8, seconds)
     C = full.statuses[200] / seconds
     calm = await generator.open(0.8 * C, seconds)
     before = resident(child.pid)

@@ -22,10 +22,10 @@ from tests.serve.asking import TOKEN, Asking
 def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
     """Serve until the end, as the command does."""
     engine = open_engine(Path(run), Panel.open(panel), Path(store))
-    overlay = engine.present.overlay
+    snapshot = engine.data.snapshot
     # The clock stands a minute after the panel's end, so that the data is always fresh.
-    end = overlay.start_seconds + len(overlay.base.values) * 3600.0 + 60
-    engine.present.now = lambda: end
+    end = snapshot.start_seconds + len(snapshot.base.values) * 3600.0 + 60
+    engine.data.now = lambda: end
     ready = Path(port_file)
 
     def tell(url: str) -> None:

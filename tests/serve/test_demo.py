@@ -13,15 +13,15 @@ def test_the_demo_keeps_its_model_in_a_folder_of_the_users_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo.tempfile, "gettempdir", lambda: str(tmp_path))
-    folder = demo.own_folder("demo")
+    folder = demo.private_folder("demo")
     assert folder.stat().st_mode & 0o777 == 0o700
-    assert demo.own_folder("demo") == folder
+    assert demo.private_folder("demo") == folder
     folder.chmod(0o777)
-    with pytest.raises(RunError, match="not a folder of yours"):
-        demo.own_folder("demo")
+    with pytest.raises(RunError, match="others may write"):
+        demo.private_folder("demo")
     (tmp_path / f"link-{os.getuid()}").symlink_to(tmp_path)
-    with pytest.raises(RunError, match="not a folder of yours"):
-        demo.own_folder("link")
+    with pytest.raises(RunError, match="others may write"):
+        demo.private_folder("link")
 
 
 @pytest.mark.slow
@@ -32,7 +32,7 @@ def test_the_demo_learns_a_small_city_once(
     monkeypatch.setattr(demo.tempfile, "gettempdir", lambda: str(tmp_path))
     monkeypatch.setattr(demo, "LOCATIONS", 3)
     monkeypatch.setattr(demo, "DAYS", 60)
-    monkeypatch.setattr(demo, "LEARNED_DAYS", 35)
+    monkeypatch.setattr(demo, "TRAINING_DAYS", 35)
     monkeypatch.setattr(demo, "TRAINING", demo.TRAINING.model_copy(update={"epochs": 1}))
     said: list[str] = []
     folder, panel, shown = demo.prepare_demo(said.append)

@@ -6,7 +6,7 @@ import pytest
 
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.live import identify
+from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.service import open_engine, open_replay, read_token
@@ -16,11 +16,11 @@ from tests.serve.conftest import HOURS
 
 def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_path: Path) -> None:
     engine = open_engine(run, panel, tmp_path / "s.sqlite")
-    assert engine.present.feed().fault  # that was in 2015
+    assert engine.data.freshness().fault  # that was in 2015
     engine.close()
     replayed = open_replay(run, Replay(whole, HOURS, 1e9))
-    assert replayed.present.feed().newest == HOURS - 1
-    assert replayed.feeder is not None
+    assert replayed.data.freshness().newest == HOURS - 1
+    assert replayed.feed is not None
     assert (engine.replay_step_seconds, replayed.replay_step_seconds) == (None, 1e9)
     replayed.close()
 
@@ -31,7 +31,7 @@ def test_a_service_that_is_refused_lets_go_of_its_store(
     few, store = panel.select(panel.locations.ids[:3]), tmp_path / "s.sqlite"
     with pytest.raises(ArtifactError, match="does not fit the run"):
         open_engine(run, few, store)
-    Store(store, identify(few)).close()  # a file that somebody holds would be refused
+    Store(store, panel_digest(few)).close()  # a file that somebody holds would be refused
 
 
 def test_a_token_is_read_from_a_file_of_its_owner(tmp_path: Path) -> None:

@@ -71,7 +71,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows; stopped, the same command goes on."""
-    from forecaster.config import GraphKind, PositionKind
+    from forecaster.choices import GraphKind, PositionKind
     from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
     from forecaster.recipe import read_recipe
 

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forecaster.choices import Weather
 from forecaster.cli import terminal
-from forecaster.cli.options import At, Json, Weather, open_panel, tell_last_step
+from forecaster.cli.options import At, Json, open_panel, tell_last_step
 from forecaster.errors import ConfigError, count_of, need_extra
 
 if TYPE_CHECKING:

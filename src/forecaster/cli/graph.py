@@ -4,10 +4,11 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forecaster.choices import Choose, GraphKind, Subtract
 from forecaster.cli import terminal
 from forecaster.cli.options import Json, open_panel
 from forecaster.errors import ConfigError, count_of
@@ -15,10 +16,6 @@ from forecaster.errors import ConfigError, count_of
 if TYPE_CHECKING:
     from forecaster.graph.dependency import DependencyGraph
     from forecaster.recipe import Recipe
-
-Kind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
-Subtract = Literal["hour_of_week", "nothing"]
-Choose = Literal["likelihood", "ebic"]
 
 
 def graph(  # noqa: PLR0913, PLR0917 (one option each)
@@ -28,7 +25,7 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None, typer.Option(help="Recipe with splits and graph; else the panel's.")
     ] = None,
     kind: Annotated[
-        Kind | None, typer.Option(help="The graphical lasso, or a graph to compare it with.")
+        GraphKind | None, typer.Option(help="The graphical lasso, or a graph to compare it with.")
     ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="λ on the correlation scale; else chosen.")

@@ -7,13 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from forecaster.choices import EngineName, Kind
 from forecaster.cli import terminal
 from forecaster.cli.options import (
     Country,
     Data,
-    Engine,
     Json,
-    Kind,
     Never,
     Out,
     Twice,
@@ -68,7 +67,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     country: Country = None,
     ambiguous: Twice = "null",
     nonexistent: Never = "refuse",
-    engine: Annotated[Engine, typer.Option(help="What runs the plan.")] = "duckdb",
+    engine: Annotated[EngineName, typer.Option(help="What runs the plan.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
     """Count trips by the hour at the places where there are many."""
@@ -184,7 +183,7 @@ def from_recipe(
     file: Annotated[Path, typer.Argument(help="A recipe with a section trips or table.")],
     out: Out,
     data: Data,
-    engine: Annotated[Engine, typer.Option(help="What runs the plan for trips.")] = "duckdb",
+    engine: Annotated[EngineName, typer.Option(help="What runs the plan for trips.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
     """Build the panel that a recipe describes from the files of a data folder."""
@@ -228,7 +227,9 @@ def _parse_bbox(text: str | None) -> list[float] | None:
     return [south, west, north, east]
 
 
-def _build(recipe: "Recipe", sources: "Sources", out: Path, engine: Engine, as_json: bool) -> None:
+def _build(
+    recipe: "Recipe", sources: "Sources", out: Path, engine: EngineName, as_json: bool
+) -> None:
     from forecaster.ingest.build import build_panel
 
     size = sum(path.stat().st_size for path in sources.values if path.is_file())

@@ -1,21 +1,17 @@
 """Options that several commands share."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from forecaster.choices import Ambiguous, Nonexistent
 from forecaster.cli import terminal
 
 if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 Json = Annotated[bool, typer.Option("--json", help="Print data instead of words.")]
-Weather = Literal["observed", "persist", "climatology", "none"]
-Engine = Literal["duckdb", "spark"]
-Kind = Literal["count", "measurement"]
-Ambiguous = Literal["null", "split"]
-Nonexistent = Literal["refuse", "null", "next"]
 
 Out = Annotated[Path, typer.Option(help="Folder of the panel to write.")]
 Zone = Annotated[str, typer.Option(help="IANA time zone of the place, as in America/New_York.")]

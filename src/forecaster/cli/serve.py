@@ -66,7 +66,7 @@ def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engin
     if store is None and (writes or beside.exists()):
         store = beside
     engine = open_engine(run, open_panel(panel), store)
-    fault = engine.present.feed().fault
+    fault = engine.data.freshness().fault
     if fault is not None:
         ways = "--replay 5 shows the panel's last tenth as if it were now, a step in 5 seconds"
         feed = "send newer observations" if writes else "--token-file allows newer observations"

@@ -19,7 +19,7 @@ import pyarrow as pa
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.asking import find_places
 from forecaster.estimators.base import Estimator
@@ -36,7 +36,7 @@ from forecaster.estimators.intervals.calibration import (
 )
 from forecaster.estimators.intervals.residuals import count_needed
 from forecaster.estimators.predictor import Give, Given, Predictor
-from forecaster.estimators.table import name_quantile
+from forecaster.estimators.table import quantile_name
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
 from forecaster.panel.panel import Panel
@@ -180,7 +180,7 @@ def _quantile_columns(
     if changes is not None:
         ends[CHANGED] = area.suppose(found, origin, changes)
     return {
-        f"{name_quantile(level)}{end}": q[:, 0]
+        f"{quantile_name(level)}{end}": q[:, 0]
         for end, one in ends.items()
         for level, q in zip(area.calibration.levels, one.online[0], strict=True)
     }

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import (
     ArtifactError,
     ConfigError,

@@ -17,7 +17,8 @@ import pandas as pd
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run, load_run, save_run
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
 from forecaster.estimators.asking import (
     ask_in_blocks,

@@ -8,8 +8,9 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import LagConfig, Weather
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.splits import MAX_FILLED, history_steps, is_poor

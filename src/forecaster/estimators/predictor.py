@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.asking import ask_in_blocks, finish, learned_steps, refuse_non_finite
 from forecaster.estimators.forecast_inputs import Changes, ForecastInputs
 from forecaster.estimators.intervals.calibration import (

@@ -36,13 +36,13 @@ def forecast_table(
             "ds_local": np.tile(np.array(local_texts(panel, times[1:]), dtype=object), N),
             "cutoff": pd.DatetimeIndex(np.repeat(times[:1], N * K)).tz_localize("UTC"),
             "y_hat": forecast.T.reshape(-1),
-            **{name_quantile(level): q.T.reshape(-1) for level, q in quantiles.items()},
+            **{quantile_name(level): q.T.reshape(-1) for level, q in quantiles.items()},
         }
     )
     return table.assign(degraded=degraded) if degraded else table
 
 
-def name_quantile(level: float) -> str:
+def quantile_name(level: float) -> str:
     """Return the column of a quantile: q10, q50, q2.5."""
     return f"q{100 * level:.10g}"
 

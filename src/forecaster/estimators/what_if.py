@@ -20,7 +20,7 @@ from forecaster.artifact import Run
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError, Faults, name_some
 from forecaster.estimators.forecast_inputs import HOLIDAY, RANGES, Changes
-from forecaster.estimators.table import name_quantile
+from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import resolve_local_times
 from forecaster.panel.columns import Table, load
@@ -109,7 +109,7 @@ def add_changed(
 
     `y_hat_what_if`, and `q10_what_if` of each quantile.
     """
-    columns = {"y_hat": changed, **{name_quantile(level): q for level, q in quantiles.items()}}
+    columns = {"y_hat": changed, **{quantile_name(level): q for level, q in quantiles.items()}}
     wider = table.assign(**{f"{name}{CHANGED}": y.T.reshape(-1) for name, y in columns.items()})
     wider["difference"] = wider[f"y_hat{CHANGED}"] - wider["y_hat"]
     if not wider["difference"].any():

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.predictor import Prediction
 from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import FORMS, Assessment, Form, assess

@@ -5,7 +5,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Any, Literal
 
-from forecaster.config import GraphKind, LagConfig, PositionKind
+from forecaster.choices import GraphKind, PositionKind
+from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, nearest_name
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.recipe import Recipe, change

@@ -7,7 +7,7 @@ from typing import Any, get_args
 import numpy as np
 
 from forecaster.artifact import ARRAYS, FOREIGN, pack, unpack
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ArtifactError
 from forecaster.evaluation.backtest import FORMS, Assessment, Sureness
 from forecaster.metrics import Errors, Intervals

@@ -8,7 +8,7 @@ from jaxtyping import Float64
 from scipy.linalg.lapack import dpotrf, dpotri
 
 from forecaster.errors import DataError, name_some
-from forecaster.graph.edges import Edges, distance_km
+from forecaster.graph.edges import EdgeList, distance_km
 from forecaster.panel.parts import Locations, Scalar
 
 LEAST_VARIANCE = 1e-10  # of a location given others, as a share of its own: below, all is rounding
@@ -22,22 +22,22 @@ class Inverse(NamedTuple):
     reason: str = ""
 
 
-def own_only() -> Edges:
+def no_edges() -> EdgeList:
     """Return no edges: every location depends on itself alone."""
-    return Edges(np.empty((0, 2), dtype=np.int64), np.empty(0))
+    return EdgeList(np.empty((0, 2), dtype=np.int64), np.empty(0))
 
 
-def complete(count: int) -> Edges:
+def complete(count: int) -> EdgeList:
     """Return an edge between any two locations, all of strength 1."""
     pairs = np.column_stack(np.triu_indices(count, k=1))
-    return Edges(pairs, np.ones(len(pairs)))
+    return EdgeList(pairs, np.ones(len(pairs)))
 
 
-def random_edges(count: int, edges: int, generator: np.random.Generator) -> Edges:
+def random_edges(count: int, edges: int, generator: np.random.Generator) -> EdgeList:
     """Return so many different pairs of locations, all equally likely, of strength 1."""
     pairs = count * (count - 1) // 2
     drawn = np.sort(generator.choice(pairs, min(edges, pairs), replace=False))
-    return Edges(complete(count).pairs[drawn], np.ones(len(drawn)))
+    return EdgeList(complete(count).pairs[drawn], np.ones(len(drawn)))
 
 
 def invert(correlation: Float64[np.ndarray, "N N"]) -> Inverse:

@@ -15,7 +15,7 @@ from scipy.linalg.lapack import dpotrf
 LEAST_PIVOT = 1e-9  # of a variance: below it, all may be rounding
 
 
-class Pair(NamedTuple):
+class PrimalDual(NamedTuple):
     """A solution and what proves it."""
 
     precision: Float64[np.ndarray, "n n"]  # Q
@@ -23,7 +23,7 @@ class Pair(NamedTuple):
     gap: float  # not divided by N
 
 
-class Block(NamedTuple):
+class Component(NamedTuple):
     """One connected component, on the scale of correlations."""
 
     correlation: Float64[np.ndarray, "n n"]  # S
@@ -31,7 +31,7 @@ class Block(NamedTuple):
     limits: Float64[np.ndarray, "n n"]  # those λ_ij; the diagonal is 0 where it is free
 
 
-def into_box(block: Block, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
+def into_box(block: Component, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
     """Return the point of |W_ij − S_ij| ≤ λ_ij nearest to a guess; W_ii = S_ii + λ_ii."""
     W = np.clip(guess - block.correlation, -block.limits, block.limits)
     np.fill_diagonal(W, np.diag(block.limits))
@@ -39,15 +39,15 @@ def into_box(block: Block, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndar
     return np.asarray(W)
 
 
-def diagonal_pair(block: Block, W: Float64[np.ndarray, "n n"]) -> Pair:
+def diagonal_pair(block: Component, W: Float64[np.ndarray, "n n"]) -> PrimalDual:
     """Return the pair that is there before any sweep."""
     precision = np.diag(1.0 / np.diag(W))
-    return Pair(precision, W.copy(), _gap(block, precision, W))
+    return PrimalDual(precision, W.copy(), _gap(block, precision, W))
 
 
 def certify(
-    block: Block, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
-) -> Pair:
+    block: Component, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
+) -> PrimalDual:
     """Return Q of the regressions and W put into the box, with the gap between them.
 
     q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
@@ -60,10 +60,10 @@ def certify(
     Q[~kept] = 0.0
     np.fill_diagonal(Q, diagonal)
     dual = into_box(block, W)
-    return Pair(Q, dual, _gap(block, Q, dual))
+    return PrimalDual(Q, dual, _gap(block, Q, dual))
 
 
-def _gap(block: Block, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
+def _gap(block: Component, Q: Float64[np.ndarray, "n n"], W: Float64[np.ndarray, "n n"]) -> float:
     """Return primal minus dual objective; infinite where Q or W is not positive definite."""
     fit = float(np.vdot(block.correlation, Q)) + float(np.vdot(block.limits, np.abs(Q)))
     gap = fit - log_determinant(Q) - log_determinant(W) - len(Q)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from forecaster.config import Subtract
+from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
@@ -62,7 +62,7 @@ class Moments:
 
 
 @dataclass(frozen=True, eq=False)
-class Scale:
+class Deviations:
     """By what every location is divided; constant ones have nothing to divide by."""
 
     deviation: Float64[np.ndarray, " N"]
@@ -103,14 +103,16 @@ def measure(sample: Sample, steps: Int64[np.ndarray, " T"]) -> Moments:
     return Moments(len(steps), sums, squares)
 
 
-def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Scale:
+def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Deviations:
     """Return the deviations, and which locations have none beyond the rounding of their values."""
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     level = np.abs(sample.usual).max(axis=0).astype(np.float64)
-    return Scale(deviation, np.asarray(deviation <= ROUNDING * level))
+    return Deviations(deviation, np.asarray(deviation <= ROUNDING * level))
 
 
-def correlate(covariance: Float64[np.ndarray, "N N"], scale: Scale) -> Float64[np.ndarray, "N N"]:
+def correlate(
+    covariance: Float64[np.ndarray, "N N"], scale: Deviations
+) -> Float64[np.ndarray, "N N"]:
     """Return the correlation matrix; a constant location is correlated with itself only."""
     unit = np.where(scale.constant, np.inf, scale.deviation)
     correlation = np.clip(covariance / np.outer(unit, unit), -1.0, 1.0)

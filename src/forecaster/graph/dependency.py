@@ -32,7 +32,7 @@ class PathStep(Stage):
     converged: bool
 
 
-class Beside(Stage):
+class InverseComparison(Stage):
     """The thresholded inverse covariance, computed beside a graphical lasso."""
 
     edges: int | None  # None: there is no inverse
@@ -61,7 +61,7 @@ class About(Stage):
     filled_values: int = 0
     hours: tuple[tuple[str, str], ...] = ()  # the training ranges: first and last step, UTC
     panel: str | None = None  # hash of the panel, if it was saved
-    beside: Beside | None = None
+    beside: InverseComparison | None = None
     notes: tuple[str, ...] = ()
 
     @field_validator("hours")

@@ -19,7 +19,7 @@ Pairs = Int64[np.ndarray, "E 2"]
 Strengths = Float64[np.ndarray, " E"]
 
 
-class Edges(NamedTuple):
+class EdgeList(NamedTuple):
     """Undirected edges, each once."""
 
     pairs: Pairs  # first < second, sorted
@@ -36,10 +36,10 @@ def conditional_correlation(
     return correlation
 
 
-def keep_above(correlation: Float64[np.ndarray, "N N"], threshold: float) -> Edges:
+def edges_above(correlation: Float64[np.ndarray, "N N"], threshold: float) -> EdgeList:
     """Return the pairs whose correlation is above a threshold, whatever its sign (section 2.2)."""
     pairs = np.argwhere(np.triu(np.abs(correlation) > threshold, k=1))
-    return Edges(pairs, correlation[pairs[:, 0], pairs[:, 1]])
+    return EdgeList(pairs, correlation[pairs[:, 0], pairs[:, 1]])
 
 
 def threshold_for_degree(correlation: Float64[np.ndarray, "N N"], degree: float) -> float:
@@ -86,7 +86,7 @@ def as_table(given: Table | Sequence[tuple[Any, ...]]) -> Table:
     return pa.table([*ends, *rest], names=names[: len(columns)])
 
 
-def read_edges(source: Table, locations: Locations) -> Edges:
+def read_edges(source: Table, locations: Locations) -> EdgeList:
     """Return the edges of a table, or name all that is wrong with it."""
     table, name = load(source, texts=ENDS)
     need_columns(table, ENDS, name)
@@ -123,7 +123,7 @@ def _merge(
     strengths: Float64[np.ndarray, " rows"],
     locations: Locations,
     faults: Faults,
-) -> Edges:
+) -> EdgeList:
     """Return each edge once; given both ways, it must have one strength."""
     N = len(locations)
     loops = np.flatnonzero(source == target)
@@ -141,7 +141,7 @@ def _merge(
         named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in unlike)
         what = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
         faults.add(f"{what}; the graph has no direction: give one")
-    return Edges(np.stack([code // N, code % N], axis=1), strengths[at])
+    return EdgeList(np.stack([code // N, code % N], axis=1), strengths[at])
 
 
 def _rows(at: Int64[np.ndarray, " K"]) -> str:

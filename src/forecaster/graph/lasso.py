@@ -14,8 +14,8 @@ from scipy.sparse.csgraph import connected_components
 
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.graph.certificate import (
-    Block,
-    Pair,
+    Component,
+    PrimalDual,
     certify,
     diagonal_pair,
     into_box,
@@ -180,14 +180,14 @@ def _cut(
     members: Int64[np.ndarray, " n"],
     scale: Float64[np.ndarray, " n"],
     penalise_diagonal: bool,
-) -> Block:
+) -> Component:
     correlation = S[np.ix_(members, members)]
     correlation *= scale[:, None]
     correlation *= scale
     limits = penalty * np.outer(scale, scale)
     if not penalise_diagonal:
         np.fill_diagonal(limits, 0.0)
-    return Block(correlation, scale, limits)
+    return Component(correlation, scale, limits)
 
 
 def _describe_constant(
@@ -200,7 +200,7 @@ def _describe_constant(
     return (f"zero variance at {names}: kept isolated{treated}",)
 
 
-def _describe_collinear(block: Block, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
+def _describe_collinear(block: Component, members: Int64[np.ndarray, " n"]) -> tuple[str, ...]:
     pairs = np.argwhere(np.triu(np.abs(block.correlation) >= 1 - _COLLINEAR, 1))
     if not len(pairs):
         return ()
@@ -210,14 +210,14 @@ def _describe_collinear(block: Block, members: Int64[np.ndarray, " n"]) -> tuple
 
 def _restrict(
     start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
-) -> Pair:
+) -> PrimalDual:
     """Return the part of an earlier result that concerns one component, on its scale."""
     place, units = np.ix_(members, members), np.outer(scale, scale)
-    return Pair(start.precision[place] / units, start.covariance[place] * units, np.inf)
+    return PrimalDual(start.precision[place] / units, start.covariance[place] * units, np.inf)
 
 
 def _begin(
-    block: Block, members: Int64[np.ndarray, " n"], first: Pair | None
+    block: Component, members: Int64[np.ndarray, " n"], first: PrimalDual | None
 ) -> tuple[Float64[np.ndarray, "n n"], tuple[str, ...]]:
     """Return a positive definite W inside the box, and what had to be done to find one.
 
@@ -243,7 +243,7 @@ def _begin(
     return _shrunk(block), (f"{note}: their variances were raised by {raised:.1g} of them",)
 
 
-def _shrunk(block: Block) -> Float64[np.ndarray, "n n"]:
+def _shrunk(block: Component) -> Float64[np.ndarray, "n n"]:
     """Return S moved towards its diagonal as far as the box allows."""
     off = np.abs(block.correlation)
     np.fill_diagonal(off, 0.0)
@@ -254,12 +254,12 @@ def _shrunk(block: Block) -> Float64[np.ndarray, "n n"]:
 
 
 def _solve(
-    block: Block,
+    block: Component,
     W: Float64[np.ndarray, "n n"],
-    first: Pair | None,
+    first: PrimalDual | None,
     gap_tolerance: float,
     max_iterations: int,
-) -> tuple[Pair, int]:
+) -> tuple[PrimalDual, int]:
     """Return the best pair found, and after how many sweeps over the columns."""
     N = len(W)
     best = diagonal_pair(block, W)

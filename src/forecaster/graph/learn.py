@@ -11,22 +11,26 @@ from forecaster.graph.alternatives import (
     complete,
     distance_kernel,
     invert,
-    own_only,
+    no_edges,
     random_edges,
 )
+from forecaster.graph.correlations import (
+    TrainingCorrelations,
+    correlate_training_steps,
+    describe_steps,
+)
 from forecaster.graph.covariance import BLOCK_STEPS
-from forecaster.graph.dependency import About, Beside, DependencyGraph, bare
+from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, bare
 from forecaster.graph.edges import (
-    Edges,
+    EdgeList,
     conditional_correlation,
-    keep_above,
+    edges_above,
     threshold_for_degree,
 )
-from forecaster.graph.evidence import Evidence, describe, gather
 from forecaster.graph.lasso import LassoResult, graphical_lasso
 from forecaster.graph.selection import (
-    Choice,
-    Tell,
+    MessageCallback,
+    SelectedPenalty,
     choose_by_ebic,
     choose_by_likelihood,
 )
@@ -46,7 +50,7 @@ class Estimate(NamedTuple):
     seconds: float
 
 
-class Found(NamedTuple):
+class PairStrengths(NamedTuple):
     """Strengths of all pairs, before the threshold, and what is to be known of them."""
 
     strengths: Float64[np.ndarray, "N N"]
@@ -68,7 +72,7 @@ def learn_graph(
     config: GraphConfig = GraphConfig(),  # noqa: B008 (frozen)
     *,
     allow_unconverged: bool = False,
-    progress: Tell | None = None,
+    progress: MessageCallback | None = None,
 ) -> DependencyGraph:
     """Return the dependency graph of a panel's training steps; no other step is looked at.
 
@@ -83,31 +87,37 @@ def learn_graph(
     N = len(panel.locations)
     match config.kind:
         case "own":
-            return _graph(panel, config, own_only())
+            return _graph(panel, config, no_edges())
         case "complete":
             return _graph(panel, config, complete(N))
         case "random":
             edges = _random(panel, splits, config, allow_unconverged, tell)
             return _graph(panel, config, edges, degree=config.degree)
         case "distance":
-            return _threshold(panel, config, Found(distance_kernel(panel.locations), {}))
+            return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
-    evidence = gather(panel, train, config)
+    evidence = correlate_training_steps(panel, train, config)
     match config.kind:
         case "pearson":
-            found = Found(evidence.correlation, {})
+            found = PairStrengths(evidence.correlation, {})
         case "inverse":
             found = _inverse(evidence)
         case _:
             found = _lasso(evidence, config, allow_unconverged, tell)
-    facts = {**describe(evidence, train), **found.facts}
-    return _threshold(panel, config, Found(found.strengths, facts, evidence.notes + found.notes))
+    facts = {**describe_steps(evidence, train), **found.facts}
+    return _threshold(
+        panel, config, PairStrengths(found.strengths, facts, evidence.notes + found.notes)
+    )
 
 
 def _random(
-    panel: Panel, splits: Splits, config: GraphConfig, allow_unconverged: bool, tell: Tell
-) -> Edges:
+    panel: Panel,
+    splits: Splits,
+    config: GraphConfig,
+    allow_unconverged: bool,
+    tell: MessageCallback,
+) -> EdgeList:
     """Return as many edges as the wanted degree asks for, or else as the learned graph has."""
     N, degree = len(panel.locations), config.degree
     if degree is None:
@@ -118,7 +128,12 @@ def _random(
     return random_edges(N, round(degree * N / 2), np.random.default_rng(config.seed))
 
 
-def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tell: Tell) -> Found:
+def _lasso(
+    evidence: TrainingCorrelations,
+    config: GraphConfig,
+    allow_unconverged: bool,
+    tell: MessageCallback,
+) -> PairStrengths:
     """Return the conditional correlations of the graphical lasso (Eq. 3 and 4)."""
     choice = _choose(evidence, config, tell)
     result = choice.result
@@ -140,10 +155,10 @@ def _lasso(evidence: Evidence, config: GraphConfig, allow_unconverged: bool, tel
         "converged": result.converged,
         "beside": _beside(evidence, strengths, config),
     }
-    return Found(strengths, facts, _solver_notes(choice))
+    return PairStrengths(strengths, facts, _solver_notes(choice))
 
 
-def _solver_notes(choice: Choice) -> tuple[str, ...]:
+def _solver_notes(choice: SelectedPenalty) -> tuple[str, ...]:
     notes = [f"solver, locations by number from 0: {note}" for note in choice.result.notes]
     last = choice.path[-1] if choice.path else None
     if last and choice.penalty == last.penalty:
@@ -153,7 +168,9 @@ def _solver_notes(choice: Choice) -> tuple[str, ...]:
     return tuple(notes)
 
 
-def _choose(evidence: Evidence, config: GraphConfig, tell: Tell) -> Choice:
+def _choose(
+    evidence: TrainingCorrelations, config: GraphConfig, tell: MessageCallback
+) -> SelectedPenalty:
     """Return the penalty of the recipe, or the best one, with its solution for all steps."""
     correlation = evidence.correlation
 
@@ -169,44 +186,44 @@ def _choose(evidence: Evidence, config: GraphConfig, tell: Tell) -> Choice:
         )
 
     if config.penalty is not None:
-        return Choice(config.penalty, solve(config.penalty), ())
+        return SelectedPenalty(config.penalty, solve(config.penalty), ())
     if config.choose == "ebic":
         return choose_by_ebic(correlation, len(evidence.sample.steps), config, tell)
     fit, held_out = evidence.parts
     chosen = choose_by_likelihood(fit, held_out, config, tell)
-    return Choice(chosen.penalty, solve(chosen.penalty, chosen.result), chosen.path)
+    return SelectedPenalty(chosen.penalty, solve(chosen.penalty, chosen.result), chosen.path)
 
 
-def _inverse(evidence: Evidence) -> Found:
+def _inverse(evidence: TrainingCorrelations) -> PairStrengths:
     precision, reason = invert(evidence.correlation)
     if precision is None:
         size = f"{count_of(len(evidence.correlation), 'location')}"
         steps = count_of(len(evidence.sample.steps), "step")
         raise DataError(f"graph: {reason} ({size}, {steps}); use the graphical lasso")
-    return Found(conditional_correlation(precision), {})
+    return PairStrengths(conditional_correlation(precision), {})
 
 
 def _beside(
-    evidence: Evidence, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
-) -> Beside:
+    evidence: TrainingCorrelations, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
+) -> InverseComparison:
     """Return how the thresholded inverse compares with the lasso, cut by the same rule."""
     precision, reason = invert(evidence.correlation)
     if precision is None:
-        return Beside(edges=None, average_degree=None, overlap=None, note=reason)
+        return InverseComparison(edges=None, average_degree=None, overlap=None, note=reason)
     panel, inverse = evidence.sample.panel, conditional_correlation(precision)
-    own = _threshold(panel, config, Found(strengths, {}))
-    other = _threshold(panel, config, Found(inverse, {}))
-    return Beside(
+    own = _threshold(panel, config, PairStrengths(strengths, {}))
+    other = _threshold(panel, config, PairStrengths(inverse, {}))
+    return InverseComparison(
         edges=len(other), average_degree=other.average_degree, overlap=own.overlap(other)
     )
 
 
-def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGraph:
+def _threshold(panel: Panel, config: GraphConfig, found: PairStrengths) -> DependencyGraph:
     """Return the graph of the pairs above the threshold, given or by the wanted degree."""
     threshold = config.threshold
     if threshold is None:
         threshold = threshold_for_degree(found.strengths, config.degree or 0.0)
-    edges = keep_above(found.strengths, threshold)
+    edges = edges_above(found.strengths, threshold)
     N = len(found.strengths)
     notes = found.notes
     if N > 1 and len(edges.pairs) in (0, N * (N - 1) // 2):
@@ -225,6 +242,6 @@ def _threshold(panel: Panel, config: GraphConfig, found: Found) -> DependencyGra
     return _graph(panel, config, edges, **facts)
 
 
-def _graph(panel: Panel, config: GraphConfig, edges: Edges, **facts: Any) -> DependencyGraph:
+def _graph(panel: Panel, config: GraphConfig, edges: EdgeList, **facts: Any) -> DependencyGraph:
     about = About(kind=config.kind, panel=panel.digest, **facts)
     return DependencyGraph(bare(panel.locations), edges.pairs, edges.strengths, about)

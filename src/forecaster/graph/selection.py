@@ -23,11 +23,11 @@ FALLS = 2  # penalties in a row that are worse than the best, after which none i
 EBIC_GAMMA = 0.5  # weight of the number of possible edges
 
 Score = Callable[[LassoResult], float]  # the larger, the better
-Tell = Callable[[str], None]
+MessageCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Choice:
+class SelectedPenalty:
     """The best penalty of a path, its solution, and all that were tried."""
 
     penalty: float
@@ -55,8 +55,8 @@ def choose_by_likelihood(
     fit: Float64[np.ndarray, "N N"],
     held_out: Float64[np.ndarray, "N N"],
     config: GraphConfig,
-    tell: Tell,
-) -> Choice:
+    tell: MessageCallback,
+) -> SelectedPenalty:
     """Return the penalty at which what was fitted makes the held-out steps likeliest (Eq. 2)."""
 
     def score(result: LassoResult) -> float:
@@ -66,8 +66,11 @@ def choose_by_likelihood(
 
 
 def choose_by_ebic(
-    correlation: Float64[np.ndarray, "N N"], steps: int, config: GraphConfig, tell: Tell
-) -> Choice:
+    correlation: Float64[np.ndarray, "N N"],
+    steps: int,
+    config: GraphConfig,
+    tell: MessageCallback,
+) -> SelectedPenalty:
     """Return the penalty with the lowest extended BIC (Foygel & Drton 2010).
 
     −2 ℓ + E log M + 4 γ E log N. It counts M steps as independent, which hours are not, and so
@@ -105,8 +108,11 @@ def penalty_path(covariance: Float64[np.ndarray, "N N"]) -> list[float]:
 
 
 def _walk(
-    covariance: Float64[np.ndarray, "N N"], score: Score, config: GraphConfig, tell: Tell
-) -> Choice:
+    covariance: Float64[np.ndarray, "N N"],
+    score: Score,
+    config: GraphConfig,
+    tell: MessageCallback,
+) -> SelectedPenalty:
     """Return the best penalty of a path that ends where scores keep falling or solving fails."""
     penalties = penalty_path(covariance)
     results = graphical_lasso_path(
@@ -133,7 +139,7 @@ def _walk(
             best, at = result, len(path) - 1
         elif len(path) - 1 - at >= FALLS:
             break
-    return Choice(path[at].penalty, best, tuple(path))
+    return SelectedPenalty(path[at].penalty, best, tuple(path))
 
 
 def _count_edges(result: LassoResult) -> int:

@@ -12,6 +12,7 @@ from jaxtyping import Int64
 
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.graph.dependency import About, DependencyGraph
+from forecaster.panel.parquet import read_table
 from forecaster.panel.parts import Locations
 from forecaster.publish.manifest import file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish
@@ -28,8 +29,6 @@ PLACES = pa.schema(
         ("degree", pa.int64()),
     ]
 )
-MAX_EXPANSION = 1_000  # bytes in memory per byte on disk; edges of one strength reach about 100
-_SMALL_BYTES = 1 << 26  # below this no expansion is worth a question
 
 
 def save_graph(
@@ -135,31 +134,8 @@ def _writer(table: pa.Table) -> Writer:
 
 
 def _read(path: Path, schema: pa.Schema, rows: int) -> pa.Table:
-    """Return a table that is what we would have written; its texts are read once each.
-
-    A few bytes can say "the same long text in every row": that must not fill the memory.
-    """
-    texts = [field.name for field in schema if field.type == pa.string()]
-    try:
-        with pq.ParquetFile(path, memory_map=True) as file:
-            if not file.schema_arrow.equals(schema, check_metadata=True):
-                raise ValueError(f"the columns of {path.name} are not ours")
-            _check_size(path, file.metadata, rows)
-        with pq.ParquetFile(path, memory_map=True, read_dictionary=texts) as file:
-            table = file.read()
-            table.validate(full=True)
-    except (pa.ArrowException, OSError) as error:
-        raise ArtifactError(f"{path}: damaged ({str(error).splitlines()[0][:200]})") from error
+    """Return a table of exactly our columns; only coordinates may be null."""
+    table = read_table(path, "graph", rows, lambda s: s.equals(schema, check_metadata=True))
     if any(table[name].null_count for name in schema.names if name not in ("lat", "lon")):
         raise ValueError(f"{path.name} holds null")
     return table
-
-
-def _check_size(path: Path, metadata: pq.FileMetaData, rows: int) -> None:
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    claimed = sum(group.num_rows for group in groups)
-    if {metadata.num_rows, claimed} != {rows}:
-        raise ValueError(f"{path.name} has {claimed:,} rows; its manifest says {rows!r}")
-    need = max(rows * metadata.num_columns * 8, sum(group.total_byte_size for group in groups))
-    if need > max(_SMALL_BYTES, path.stat().st_size * MAX_EXPANSION):
-        raise ValueError(f"too large: {path.name} claims {need:,} bytes in memory")

@@ -5,8 +5,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from forecaster.choices import EngineName
 from forecaster.errors import ConfigError, DataError, name_some
-from forecaster.ingest.demand.engine import EngineName, open_engine
+from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import SUFFIXES, open_inputs, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates

@@ -6,7 +6,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from forecaster.config import Kind, PanelConfig, TableConfig
+from forecaster.choices import Kind
+from forecaster.config import PanelConfig, TableConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.ingest.files import parse_span
 from forecaster.ingest.mapping import parse_pairs

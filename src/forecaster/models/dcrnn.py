@@ -12,8 +12,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
+from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig
+from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout, State

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from forecaster.config import PositionKind
+from forecaster.choices import PositionKind
 from forecaster.models.neurons import NeuronLayout, State
 
 

@@ -9,10 +9,11 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float32, Shaped
 
+from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.holidays import Holidays
 from forecaster.clock.zone import tz_version
-from forecaster.config import Kind, PanelConfig
+from forecaster.config import PanelConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel import storage
 from forecaster.panel.assemble import (

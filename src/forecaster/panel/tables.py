@@ -4,7 +4,7 @@ import numpy as np
 import pyarrow as pa
 from jaxtyping import Float32, Int64
 
-from forecaster.config import Kind
+from forecaster.choices import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times

@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64
 
-from forecaster.config import Range, Weather
+from forecaster.choices import Weather
+from forecaster.config import Range
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.match import with_meaning
 from forecaster.evaluation.comparison import common_windows, given_weather

@@ -1,4 +1,4 @@
-"""What can be wrong with a request, as problem+json tells it (RFC 9457)."""
+"""Errors of requests as problem+json (RFC 9457)."""
 
 import json
 import random
@@ -9,12 +9,12 @@ from fastapi import HTTPException
 from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
-IDS = random.Random()  # noqa: S311 (asking the system each time takes longer than all the rest)
+IDS = random.Random()  # noqa: S311 (an id need not be secret, and the system's source is slow)
 RETRY_SECONDS = 1  # after which a refused request may well be accepted
 
 
 class Problem(HTTPException):
-    """A request that is answered with an error; `code` is stable, `detail` is for people."""
+    """An error that a request is answered with; `code` is stable, `detail` is for people."""
 
     def __init__(self, status: int, code: str, detail: str, **headers: str) -> None:
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -27,8 +27,8 @@ class Problem(HTTPException):
         return f"{self.status_code} {self.code}: {self.detail}"
 
 
-def describe_problem(problem: Problem, identity: str) -> dict[str, Any]:
-    """Return what a client is told: nothing of the inside, and an id to ask for it."""
+def problem_fields(problem: Problem, identity: str) -> dict[str, Any]:
+    """Return the fields of problem+json; nothing internal but the request's id."""
     return {
         "type": f"urn:forecaster:problem:{problem.code}",
         "title": HTTPStatus(problem.status_code).phrase,
@@ -40,16 +40,16 @@ def describe_problem(problem: Problem, identity: str) -> dict[str, Any]:
 
 
 def to_response(problem: Problem, identity: str) -> Response:
-    """Return the answer to a request that went wrong."""
-    body = json.dumps(describe_problem(problem, identity)).encode()
+    """Return the response to a failed request."""
+    body = json.dumps(problem_fields(problem, identity)).encode()
     return Response(body, problem.status_code, problem.headers, MEDIA_TYPE)
 
 
-def fault() -> Problem:
-    """Return what is told of a fault of the service itself."""
-    return Problem(500, "fault", "a fault of the service; its log knows the id")
+def internal_error() -> Problem:
+    """Return the error of a fault of the service itself."""
+    return Problem(500, "fault", "an internal error; the service's log has this id")
 
 
 def new_id() -> str:
-    """Return an id that finds a request again in the log; it need not be hard to guess."""
+    """Return the id of a request, by which the log names it."""
     return f"{IDS.getrandbits(64):016x}"

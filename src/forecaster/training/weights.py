@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from forecaster.config import Precision
+from forecaster.choices import Precision
 from forecaster.errors import name_some
 
 HEAD = "quantiles."  # in the names of its parameters, which are the last ones

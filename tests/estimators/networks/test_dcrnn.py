@@ -9,7 +9,8 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import Run
-from forecaster.config import DCRNNConfig, DiffusionInputs, LagConfig, Season, TrainingConfig
+from forecaster.choices import DiffusionInputs
+from forecaster.config import DCRNNConfig, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster

@@ -15,9 +15,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from forecaster.choices import EngineName
 from forecaster.config import PanelConfig, TripsConfig
 from forecaster.errors import ConfigError, DataError
-from forecaster.ingest.demand.engine import EngineName, open_engine
+from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs
 from forecaster.panel.panel import Panel

@@ -1,16 +1,25 @@
 """What is safe on disk is what is seen."""
 
 import asyncio
+import re
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.live import MAX_WRITES, Live, identify
-from forecaster.serve.data.moment import AHEAD_SECONDS
+from forecaster.serve.data.live import (
+    AHEAD_SECONDS,
+    DEAD_STEPS,
+    MAX_WRITES,
+    STALE_STEPS,
+    LiveData,
+    panel_digest,
+)
 from forecaster.serve.data.store import Entry, Store
 from forecaster.serve.problems import Problem
+from tests.serve.conftest import HOURS, Hands, Running
 
 
 def entry(panel: Panel, step: int, value: float | None) -> Entry:
@@ -19,13 +28,13 @@ def entry(panel: Panel, step: int, value: float | None) -> Entry:
 
 def test_a_new_start_sees_what_was_written(panel: Panel, tmp_path: Path) -> None:
     path = tmp_path / "s.sqlite"
-    first = Live(panel, Store(path, identify(panel)))
+    first = LiveData(panel, Store(path, panel_digest(panel)))
     asyncio.run(first.write("observations", [entry(panel, 5, 77.0)], 0, None))
     asyncio.run(first.write("observations", [entry(panel, 6, None)], 0, None))
     first.close()
-    again = Live(panel, Store(path, identify(panel)))
-    assert again.overlay.version == first.overlay.version == 2
-    assert np.array_equal(again.overlay.values(0, 9), first.overlay.values(0, 9), equal_nan=True)
+    again = LiveData(panel, Store(path, panel_digest(panel)))
+    assert again.snapshot.version == first.snapshot.version == 2
+    assert np.array_equal(again.snapshot.values(0, 9), first.snapshot.values(0, 9), equal_nan=True)
     again.close()
 
 
@@ -35,22 +44,22 @@ def test_V3_what_came_in_an_open_hour_is_a_part_after_a_new_start_too(
     path, step = tmp_path / "s.sqlite", len(panel.values) - 2
     _, begins, _ = one = entry(panel, step, 7.0)
     for received, final in ((begins + 60, False), (begins + 3600, True)):  # the same value again
-        live = Live(panel, Store(path, identify(panel)))
+        live = LiveData(panel, Store(path, panel_digest(panel)))
         asyncio.run(live.write("observations", [one], received, None))
         live.close()
-        again = Live(panel, Store(path, identify(panel)))
-        found = again.overlay.final(step, step + 1)[0, 0]
+        again = LiveData(panel, Store(path, panel_digest(panel)))
+        found = again.snapshot.final_values(step, step + 1)[0, 0]
         assert found == 7.0 if final else np.isnan(found)
         again.close()
 
 
-def test_an_unchanged_value_is_no_new_state(live: Live, panel: Panel) -> None:
+def test_an_unchanged_value_is_no_new_state(live: LiveData, panel: Panel) -> None:
     for _ in range(2):
         asyncio.run(live.write("observations", [entry(panel, 5, 77.0)], 0, None))
-    assert live.overlay.version == 1
+    assert live.snapshot.version == 1
 
 
-def test_too_many_writes_are_refused(live: Live, panel: Panel) -> None:
+def test_too_many_writes_are_refused(live: LiveData, panel: Panel) -> None:
     async def send() -> list[object]:
         writes = [
             live.write("observations", [entry(panel, 5, float(n))], 0, None)
@@ -62,7 +71,7 @@ def test_too_many_writes_are_refused(live: Live, panel: Panel) -> None:
     assert [problem.status_code for problem in refused] == [503] * 5
 
 
-def test_whoever_leaves_does_not_stop_a_write(live: Live, panel: Panel) -> None:
+def test_whoever_leaves_does_not_stop_a_write(live: LiveData, panel: Panel) -> None:
     async def leave() -> None:
         task = asyncio.create_task(live.write("observations", [entry(panel, 5, 3.0)], 0, None))
         await asyncio.sleep(0)
@@ -72,30 +81,88 @@ def test_whoever_leaves_does_not_stop_a_write(live: Live, panel: Panel) -> None:
 
     asyncio.run(leave())
     live._writer.submit(lambda: None).result()
-    assert live.overlay.version == 1
+    assert live.snapshot.version == 1
 
 
 def test_panels_are_told_apart(panel: Panel) -> None:
     other = panel.select(tuple(reversed(panel.locations.ids)))
-    assert identify(panel) != identify(other)
+    assert panel_digest(panel) != panel_digest(other)
 
 
 def test_a_partial_hour_is_final_once_it_comes_again_even_unchanged(
-    live: Live, panel: Panel
+    live: LiveData, panel: Panel
 ) -> None:
     end = len(panel.values)
-    begin = live.overlay.start_seconds + end * 3600
+    begin = live.snapshot.start_seconds + end * 3600
     entries: list[Entry] = [(name, begin, 0.0) for name in panel.locations.ids]
     asyncio.run(live.write("observations", entries, begin + 1800, None))
-    assert live.overlay.newest(end + 1) == end - 1
+    assert live.snapshot.newest_origin(end + 1) == end - 1
     asyncio.run(live.write("observations", entries, begin + 3600, None))
-    assert live.overlay.newest(end + 1) == end
-    assert live.overlay.version == 1  # no value is another
+    assert live.snapshot.newest_origin(end + 1) == end
+    assert live.snapshot.version == 1  # no value is another
 
 
-def test_a_clock_that_is_a_little_ahead_sends_final_values(live: Live, panel: Panel) -> None:
+def test_a_clock_that_is_a_little_ahead_sends_final_values(live: LiveData, panel: Panel) -> None:
     end = len(panel.values)
-    begin = live.overlay.start_seconds + end * 3600
+    begin = live.snapshot.start_seconds + end * 3600
     entries: list[Entry] = [(name, begin, 0.0) for name in panel.locations.ids]
     asyncio.run(live.write("observations", entries, begin + 3600 - AHEAD_SECONDS, None))
-    assert live.overlay.newest(end + 1) == end
+    assert live.snapshot.newest_origin(end + 1) == end
+
+
+def test_data_grows_stale_and_then_too_old(live: LiveData, clock: Hands) -> None:
+    found = []
+    for hours in (0, STALE_STEPS - 1, 1, DEAD_STEPS - STALE_STEPS - 1, 1):
+        clock.pass_hours(hours)
+        freshness = live.freshness()
+        found.append((freshness.stale, freshness.fault is not None))
+    assert found == [(False, False), (False, False), (True, False), (True, False), (True, True)]
+    assert f"{live.snapshot.time_of(HOURS - 1)}Z" in str(live.freshness().fault)
+
+
+def test_a_past_that_is_over_is_told_how_it_can_be_asked_for(
+    service: Running, clock: Hands
+) -> None:
+    clock.pass_hours(24 * 365)
+    reply = service.get("/v1/forecast")
+    assert (reply.status, reply.json["code"]) == (503, "no_data")
+    way = re.search(r"/v1/forecast\?at=\S+", reply.json["detail"])
+    assert way is not None
+    assert service.get(way[0]).status == 200
+
+
+def test_the_age_of_data_is_that_of_the_state_asked_for(live: LiveData) -> None:
+    before = live.snapshot
+    cells = [(HOURS - 1, n, None) for n in range(5)]
+    live.snapshot = before.with_observations(cells, 1)
+    assert live.freshness().newest == HOURS - 2
+    assert live.freshness(before).newest == HOURS - 1
+    assert (live.freshness().age_seconds, live.freshness(before).age_seconds) == (3660, 60)
+
+
+def test_V9_before_any_data_nothing_is_forecast(service: Running) -> None:
+    cells = [(step, n, None) for step in range(HOURS) for n in range(5)]
+    data = service.engine.data
+    data.snapshot = data.snapshot.with_observations(cells, 1)
+    reply = service.get("/v1/forecast")
+    assert (reply.status, reply.json["code"]) == (503, "no_data")
+    assert service.get("/readyz").status == 503
+
+
+def test_hours_have_as_many_steps_as_fit(panel: Panel, clock: Hands) -> None:
+    for minutes, steps in ((5, 36), (60, 3), (180, 1), (24 * 60, 1)):
+        other = replace(panel, clock=replace(panel.clock, step_minutes=minutes))
+        live = LiveData(other, Store(None, panel_digest(other)), clock)
+        assert live.count_steps(3) == steps
+        live.close()
+
+
+def test_an_origin_is_a_step_that_is_over(live: LiveData, clock: Hands) -> None:
+    begins = live.snapshot.start_seconds
+    assert live.find_origin(begins + 3600 * (HOURS - 1)) == HOURS - 1
+    for seconds, code in ((1, "off_step"), (-3600, "too_old"), (3600 * HOURS, "in_future")):
+        with pytest.raises(Problem) as refusal:
+            live.find_origin(begins + seconds)
+        assert (refusal.value.status_code, refusal.value.code) == (422, code)
+    clock.pass_hours(1)
+    assert live.find_origin(begins + 3600 * HOURS) == HOURS

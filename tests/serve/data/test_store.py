@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ArtifactError, RunError
-from forecaster.serve.data.store import Entry, FullError, KeyReusedError, Receipt, Store, Ticket
+from forecaster.serve.data.store import (
+    DiskFullError,
+    Entry,
+    IdempotencyKey,
+    KeyReusedError,
+    Receipt,
+    Store,
+)
 
 ENTRIES: list[Entry] = [("a", 3600, 5.0), ("b", 3600, None), ("a", 7200, 0.0)]
 
@@ -45,28 +52,28 @@ def test_a_later_value_is_a_revision(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite", "panel")
     for value in (5.0, 5.0, 7.0, 5.0):
         store.write("observations", [("a", 0, value)], 0)
-    (row,) = store._base.execute("SELECT value, revision FROM observations")
+    (row,) = store._connection.execute("SELECT value, revision FROM observations")
     assert row == (5.0, 3)
     assert store.version == 3
 
 
 def test_V2_the_same_key_gives_the_same_answer(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite", "panel")
-    ticket = Ticket("k-1", "digest")
+    ticket = IdempotencyKey("k-1", "digest")
     first, repeated = store.write("observations", ENTRIES, 0, ticket)
     store.write("observations", [("a", 3600, 8.0)], 0)
     again, known = store.write("observations", ENTRIES, 0, ticket)
     assert (first, repeated, known) == (again, False, True)
     assert ("a", 3600, 8.0) in content(store)  # the retry has not taken it back
     with pytest.raises(KeyReusedError):
-        store.write("observations", ENTRIES, 0, Ticket("k-1", "another"))
+        store.write("observations", ENTRIES, 0, IdempotencyKey("k-1", "another"))
 
 
 def test_keys_are_forgotten_after_a_week(tmp_path: Path) -> None:
     store = Store(tmp_path / "s.sqlite", "panel")
-    store.write("observations", ENTRIES, 0, Ticket("old", "digest"))
-    store.write("observations", ENTRIES, 8 * 24 * 3600, Ticket("new", "digest"))
-    assert [key for (key,) in store._base.execute("SELECT key FROM keys")] == ["new"]
+    store.write("observations", ENTRIES, 0, IdempotencyKey("old", "digest"))
+    store.write("observations", ENTRIES, 8 * 24 * 3600, IdempotencyKey("new", "digest"))
+    assert [key for (key,) in store._connection.execute("SELECT key FROM keys")] == ["new"]
 
 
 @given(st.permutations([(name, 3600 * step, float(step)) for name in "abc" for step in range(5)]))
@@ -82,13 +89,13 @@ def test_V15_a_full_disk_is_told_and_nothing_is_half_written(tmp_path: Path) -> 
     store = Store(tmp_path / "s.sqlite", "panel")
     store.write("observations", ENTRIES, 0)
     pages = store._pragma("page_count")
-    store._base.execute(f"PRAGMA max_page_count = {pages}")
+    store._connection.execute(f"PRAGMA max_page_count = {pages}")
     many: list[Entry] = [(f"location {i}", 0, 1.0) for i in range(5_000)]
-    with pytest.raises(FullError):
+    with pytest.raises(DiskFullError):
         store.write("observations", many, 0)
     assert len(content(store)) == 3
     assert store.version == 1
-    store._base.execute("PRAGMA max_page_count = 100000")
+    store._connection.execute("PRAGMA max_page_count = 100000")
     receipt, _ = store.write("observations", many, 0)
     assert receipt.accepted == 5_000
 

@@ -4,26 +4,30 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.snapshot import Overlay
-from forecaster.serve.forecasting.accuracy import Ledger, Record, assess
-from forecaster.serve.forecasting.forecast import Model
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
+from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.service import load_model
 from tests.serve.conftest import HOURS
 
 
 @pytest.fixture
-def model(run) -> Model:  # type: ignore[no-untyped-def]
+def model(run) -> ServedModel:  # type: ignore[no-untyped-def]
     return load_model(run)
 
 
-def record(y_hat: float, low: float, high: float) -> Record:
-    return Record(*(np.full((3, 5), value, dtype=np.float32) for value in (y_hat, low, high)))
+def record(y_hat: float, low: float, high: float) -> PastForecast:
+    return PastForecast(
+        *(np.full((3, 5), value, dtype=np.float32) for value in (y_hat, low, high))
+    )
 
 
-def test_a_constant_forecast_has_the_errors_of_a_constant(model: Model, panel: Panel) -> None:
+def test_a_constant_forecast_has_the_errors_of_a_constant(
+    model: ServedModel, panel: Panel
+) -> None:
     origins = range(HOURS - 20, HOURS - 3)
     records = {o: record(7.0, 0.0, 1e6) for o in origins}
-    figures = assess(model, Overlay(panel), records, HOURS)
+    figures = measure_accuracy(model, Snapshot(panel), records, HOURS)
     truth = panel.values[np.array(origins)[:, None] + np.arange(1, 4)]
     assert figures["rmse"] == pytest.approx(np.sqrt(np.mean((truth - 7) ** 2)), rel=1e-5)
     assert figures["coverage"] == 1.0
@@ -32,43 +36,47 @@ def test_a_constant_forecast_has_the_errors_of_a_constant(model: Model, panel: P
     assert figures["by_step"][0]["rmse"] == pytest.approx(first, rel=1e-5)
 
 
-def test_what_has_not_come_yet_does_not_count(model: Model, panel: Panel) -> None:
-    figures = assess(model, Overlay(panel), {HOURS - 2: record(7.0, 0.0, 1e6)}, HOURS)
+def test_what_has_not_come_yet_does_not_count(model: ServedModel, panel: Panel) -> None:
+    figures = measure_accuracy(model, Snapshot(panel), {HOURS - 2: record(7.0, 0.0, 1e6)}, HOURS)
     assert figures["terms"] == 5  # one of three hours is over
     assert figures["by_step"][2]["rmse"] is None
 
 
-def test_an_hour_that_is_not_over_does_not_count(model: Model, panel: Panel) -> None:
-    figures = assess(model, Overlay(panel), {HOURS - 4: record(7.0, 0.0, 1e6)}, HOURS - 1)
+def test_an_hour_that_is_not_over_does_not_count(model: ServedModel, panel: Panel) -> None:
+    figures = measure_accuracy(
+        model, Snapshot(panel), {HOURS - 4: record(7.0, 0.0, 1e6)}, HOURS - 1
+    )
     assert figures["terms"] == 2 * 5
     assert figures["by_step"][2]["coverage"] is None
 
 
-def test_what_came_before_its_hour_was_over_does_not_count(model: Model, panel: Panel) -> None:
-    overlay = Overlay(panel).with_cells([(HOURS - 1, 3, 1.0)], 1, {(HOURS - 1, 3)})
-    figures = assess(model, overlay, {HOURS - 4: record(7.0, 0.0, 1e6)}, HOURS)
+def test_what_came_before_its_hour_was_over_does_not_count(
+    model: ServedModel, panel: Panel
+) -> None:
+    snapshot = Snapshot(panel).with_observations([(HOURS - 1, 3, 1.0)], 1, {(HOURS - 1, 3)})
+    figures = measure_accuracy(model, snapshot, {HOURS - 4: record(7.0, 0.0, 1e6)}, HOURS)
     assert figures["terms"] == 3 * 5 - 1
 
 
-def test_without_forecasts_there_are_no_figures(model: Model, panel: Panel) -> None:
-    figures = assess(model, Overlay(panel), {}, HOURS)
+def test_without_forecasts_there_are_no_figures(model: ServedModel, panel: Panel) -> None:
+    figures = measure_accuracy(model, Snapshot(panel), {}, HOURS)
     assert (figures["rmse"], figures["coverage"], figures["terms"]) == (None, None, 0)
 
 
-def test_a_ledger_keeps_the_first_word_and_not_too_many(model: Model) -> None:
-    ledger = Ledger(kept=23)
+def test_a_ledger_keeps_the_first_word_and_not_too_many(model: ServedModel) -> None:
+    ledger = PastForecasts(limit=23)
     for origin in range(3 * 23):
         ledger._keep((model.digest, origin), record(1.0, 0.0, 2.0))
         ledger._keep((model.digest, origin), record(9.0, 0.0, 2.0))
-    found = ledger.find(model, 3 * 23, 10)
+    found = ledger.recent(model, 3 * 23, 10)
     assert sorted(found) == list(range(3 * 23 - 10, 3 * 23))
     assert found[3 * 23 - 1].y_hat[0, 0] == 1.0
-    assert len(ledger._records) == 2 * 23
+    assert len(ledger._forecasts) == 2 * 23
 
 
-def test_a_ledger_knows_what_it_lacks(model: Model) -> None:
-    ledger = Ledger(kept=23)
+def test_a_ledger_knows_what_it_lacks(model: ServedModel) -> None:
+    ledger = PastForecasts(limit=23)
     ledger.skip(model, 7)
     ledger._keep((model.digest, 8), record(1.0, 0.0, 2.0))
-    assert ledger.lacking(model, 10, 5) == [5, 6, 9]
-    assert ledger.find(model, 10, 5).keys() == {8}
+    assert ledger.missing_origins(model, 10, 5) == [5, 6, 9]
+    assert ledger.recent(model, 10, 5).keys() == {8}

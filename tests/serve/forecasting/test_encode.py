@@ -11,34 +11,34 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
+from forecaster.estimators.table import forecast_table
 from forecaster.panel.parts import Locations
 from forecaster.serve.forecasting.encode import (
-    CARRIED,
-    harmless,
-    numbers,
-    quantile_name,
+    BASIS_COLUMNS,
+    escape_formula,
     to_csv,
     to_geojson,
     to_json,
+    to_numbers,
 )
-from forecaster.serve.forecasting.forecast import Answer, Key
+from forecaster.serve.forecasting.forecast import Forecast, ForecastKey
 from forecaster.synthetic.city import make_city
 
 NAMES = ("=cmd()", "+1", "-2+3", "@SUM(A1)", "<script>", "plain, quoted", "'")
-SHARED = {"model": "0123456789ab", "data_version": 3, "stale": False, "degraded": None}
+BASIS = {"model": "0123456789ab", "data_version": 3, "stale": False, "degraded": None}
 
 
 @pytest.fixture
-def answer() -> Answer:
+def forecast() -> Forecast:
     """Return a forecast of seven locations with names that would do harm."""
     panel = make_city(7, "2015-03-01", 5).panel
     odd = replace(panel.locations, ids=NAMES, names=NAMES)
     generator = np.random.default_rng(0)
-    return Answer(
-        key=Key("0123456789ab", 3, 4),
+    return Forecast(
+        key=ForecastKey("0123456789ab", 3, 4),
         panel=replace(panel, locations=odd),
         origin=panel.times[-1],
-        levels=(0.025, 0.9),
+        quantile_levels=(0.025, 0.9),
         y_hat=generator.random((3, 7), dtype=np.float32),
         quantiles=generator.random((2, 3, 7), dtype=np.float32),
         last=np.full(7, np.nan, dtype=np.float32),
@@ -47,8 +47,8 @@ def answer() -> Answer:
     )
 
 
-def test_W5_no_cell_begins_a_formula(answer: Answer) -> None:
-    rows = list(csv.reader(io.StringIO(to_csv(answer, SHARED).decode())))
+def test_W5_no_cell_begins_a_formula(forecast: Forecast) -> None:
+    rows = list(csv.reader(io.StringIO(to_csv(forecast, BASIS).decode())))
     assert rows[0][:1] == ["unique_id"]
     assert {row[0] for row in rows[1:]} == {
         "'=cmd()", "'+1", "'-2+3", "'@SUM(A1)", "<script>", "plain, quoted", "'",
@@ -58,49 +58,58 @@ def test_W5_no_cell_begins_a_formula(answer: Answer) -> None:
 
 @given(st.text(max_size=9))
 def test_W5_text_stays_readable(text: str) -> None:
-    assert harmless(text).removeprefix("'") == text.removeprefix("'")
-    assert not harmless(text).startswith(("=", "+", "-", "@", "\t", "\r"))
+    assert escape_formula(text).removeprefix("'") == text.removeprefix("'")
+    assert not escape_formula(text).startswith(("=", "+", "-", "@", "\t", "\r"))
 
 
-def test_W5_negative_numbers_stay_numbers(answer: Answer) -> None:
-    below = replace(answer, y_hat=-answer.y_hat)
-    rows = list(csv.DictReader(io.StringIO(to_csv(below, SHARED).decode())))
-    assert float(rows[0]["y_hat"]) == pytest.approx(-answer.y_hat[0, 0], rel=1e-5)
+def test_W5_negative_numbers_stay_numbers(forecast: Forecast) -> None:
+    below = replace(forecast, y_hat=-forecast.y_hat)
+    rows = list(csv.DictReader(io.StringIO(to_csv(below, BASIS).decode())))
+    assert float(rows[0]["y_hat"]) == pytest.approx(-forecast.y_hat[0, 0], rel=1e-5)
 
 
-def test_a_csv_tells_in_every_row_what_it_rests_on(answer: Answer) -> None:
-    for shared, cells in (
-        (SHARED, {"0123456789ab", "3", "false", ""}),
-        ({**SHARED, "stale": True, "degraded": "=late"}, {"0123456789ab", "3", "true", "'=late"}),
+def test_a_csv_tells_in_every_row_what_it_rests_on(forecast: Forecast) -> None:
+    for basis, cells in (
+        (BASIS, {"0123456789ab", "3", "false", ""}),
+        ({**BASIS, "stale": True, "degraded": "=late"}, {"0123456789ab", "3", "true", "'=late"}),
     ):
-        rows = list(csv.DictReader(io.StringIO(to_csv(answer, shared, [2]).decode())))
+        rows = list(csv.DictReader(io.StringIO(to_csv(forecast, basis, [2]).decode())))
         assert len(rows) == 3
         for row in rows:
-            assert {row[name] for name in CARRIED} == cells
+            assert {row[name] for name in BASIS_COLUMNS} == cells
 
 
-def test_json_has_null_for_what_is_missing(answer: Answer) -> None:
-    told = json.loads(b"{" + to_json(answer, [2, 5]) + b"}", parse_constant=pytest.fail)
+def test_json_has_null_for_what_is_missing(forecast: Forecast) -> None:
+    told = json.loads(b"{" + to_json(forecast, [2, 5]) + b"}", parse_constant=pytest.fail)
     assert [row["id"] for row in told["forecasts"]] == ["-2+3", "plain, quoted"]
     assert told["forecasts"][0]["last"] is None
     assert told["forecasts"][0]["usual"] == [None, None, None]
-    assert np.allclose(told["forecasts"][1]["q2.5"], answer.quantiles[0, :, 5], rtol=1e-5)
+    assert np.allclose(told["forecasts"][1]["q2.5"], forecast.quantiles[0, :, 5], rtol=1e-5)
 
 
-def test_a_place_that_is_nowhere_has_no_point(answer: Answer) -> None:
+def test_a_place_that_is_nowhere_has_no_point(forecast: Forecast) -> None:
     nowhere = Locations.of_ids(NAMES)
-    lost = replace(answer, panel=replace(answer.panel, locations=nowhere))
+    lost = replace(forecast, panel=replace(forecast.panel, locations=nowhere))
     assert {feature["geometry"] for feature in to_geojson(lost)["features"]} == {None}
 
 
-def test_quantiles_are_named_by_per_cent() -> None:
-    names = [quantile_name(level) for level in (0.025, 0.1, 0.5, 0.999)]
-    assert names == ["q2.5", "q10", "q50", "q99.9"]
+def test_quantiles_have_one_name_with_all_their_digits_in_every_format(forecast: Forecast) -> None:
+    names = ["q2.5", "q15.86553"]
+    odd = replace(forecast, quantile_levels=(0.025, 0.1586553))
+    rows = csv.reader(io.StringIO(to_csv(odd, BASIS).decode()))
+    assert next(rows)[5:7] == names
+    row = json.loads(b"{" + to_json(odd, [0]) + b"}")["forecasts"][0]
+    assert [name for name in row if name.startswith("q")] == names
+    properties = to_geojson(odd)["features"][0]["properties"]
+    assert [name for name in properties if name.startswith("q")] == names
+    quantiles = dict(zip(odd.quantile_levels, odd.quantiles, strict=True))
+    table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, "")
+    assert list(table.columns[5:]) == names
 
 
 @given(
     arrays(np.float32, (2, 3), elements=st.floats(-1e9, 1e9, width=32, allow_subnormal=False))
 )  # subnormal numbers have fewer digits themselves
 def test_numbers_keep_six_digits(values: np.ndarray) -> None:
-    assert np.allclose(numbers(values), values, rtol=1e-5, atol=0)
-    assert all(len(repr(n)) < 24 for row in numbers(values) for n in row)
+    assert np.allclose(to_numbers(values), values, rtol=1e-5, atol=0)
+    assert all(len(repr(n)) < 24 for row in to_numbers(values) for n in row)

@@ -1,4 +1,4 @@
-"""Forecasts are computed once each, and belong to one model and one state of the data."""
+"""SnapshotPredictor are computed once each, and belong to one model and one state of the data."""
 
 import asyncio
 import threading
@@ -15,9 +15,8 @@ import pytest
 
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.live import Live, identify
-from forecaster.serve.data.present import Present
-from forecaster.serve.data.snapshot import Overlay
+from forecaster.serve.data.live import LiveData, panel_digest
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.predictor import UNADJUSTED
@@ -44,7 +43,7 @@ def test_final_and_provisional_forecasts_share_one_deadline(
         return await run(job, ends)
 
     monkeypatch.setattr("forecaster.serve.forecasting.engine.PREPARE_SECONDS", -1.0)
-    monkeypatch.setattr(engine.forecasts, "answer", lambda *_: None)
+    monkeypatch.setattr(engine.predictor, "predict", lambda *_: None)
     monkeypatch.setattr(engine.worker, "run", noted)
     answer, _ = asyncio.run(engine.forecast())
     assert answer.provisional
@@ -55,12 +54,12 @@ def test_final_and_provisional_forecasts_share_one_deadline(
 def test_data_that_has_changed_meanwhile_is_forecast_from_provisionally(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began = engine.present.overlay
+    began = engine.data.snapshot
 
     def unfinished(*_: object) -> None:
-        engine.present.live.overlay = began.with_cells([(HOURS - 2, 0, 7.0)], 1)
+        engine.data.snapshot = began.with_observations([(HOURS - 2, 0, 7.0)], 1)
 
-    monkeypatch.setattr(engine.forecasts, "answer", unfinished)
+    monkeypatch.setattr(engine.predictor, "predict", unfinished)
     answer, _ = asyncio.run(engine.forecast())
     assert (answer.provisional, answer.key.version) == (True, 0)
 
@@ -70,8 +69,8 @@ def test_V9_a_short_history_is_not_ready(
 ) -> None:
     short = replace(panel, values=panel.values[-50:], start=panel.times[-50])
     short = replace(short, covariates=panel.covariates)
-    live = Live(short, Store(None, identify(short)))
-    service = start(Engine(partial(load_model, run), Present(live, clock)))
+    live = LiveData(short, Store(None, panel_digest(short)), clock)
+    service = start(Engine(partial(load_model, run), live))
     reply = service.get("/v1/forecast")
     assert (reply.status, reply.json["code"]) == (503, "history_incomplete")
     for _ in range(100):
@@ -90,7 +89,7 @@ def test_V14_a_model_that_fails_is_told_by_an_id(
         raise RuntimeError("CUDA error: out of everything")
 
     service.get("/v1/forecast")
-    monkeypatch.setattr(service.engine.forecasts, "answer", fail)
+    monkeypatch.setattr(service.engine.predictor, "predict", fail)
     reply = service.get(f"/v1/forecast?at={panel.times[-9]}Z")
     assert (reply.status, reply.json["code"]) == (503, "model_failed")
     assert b"CUDA" not in reply.body
@@ -105,7 +104,7 @@ def test_V14_a_model_that_hangs_is_left_behind(
     gate = threading.Event()
     service.get("/v1/forecast")
     service.engine.worker.seconds = 1.0
-    monkeypatch.setattr(service.engine.forecasts, "answer", lambda *_: gate.wait(20))
+    monkeypatch.setattr(service.engine.predictor, "predict", lambda *_: gate.wait(20))
     reply = service.get(f"/v1/forecast?at={panel.times[-9]}Z")
     monkeypatch.undo()
     service.engine.worker.seconds = 10.0
@@ -123,7 +122,7 @@ class Crowd:
 
     def __init__(self, service: Running, panel: Panel, runs: tuple[Path, Path]) -> None:
         self.service, self.panel, self.runs = service, panel, runs
-        self.states = {0: service.engine.present.overlay}  # by version
+        self.states = {0: service.engine.data.snapshot}  # by version
         self.replies: list[dict[str, Any]] = []
         self.pause, self.disturbed = 0.1, 0  # seconds between two disturbances, how many
         self.ended = threading.Event()
@@ -148,7 +147,7 @@ class Crowd:
             ds = f"{self.panel.times[HOURS - 1 - number % 45]}Z"
             row = {"location": self.panel.locations.ids[0], "ds": ds, "value": 7 + number % 97}
             version = self.service.post("/v1/observations", {"observations": [row]}).json
-            self.states[version["data_version"]] = engine.present.overlay
+            self.states[version["data_version"]] = engine.data.snapshot
             self.disturbed = number
 
 
@@ -190,7 +189,7 @@ def test_a_past_that_needs_long_is_told_without_adjusted_intervals_first(
     engine: Engine, panel: Panel, run: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(
-        "forecaster.serve.forecasting.online.VALUES_AT_ONCE", 5 * 7
+        "forecaster.serve.forecasting.predictor.VALUES_AT_ONCE", 5 * 7
     )  # seven origins
     monkeypatch.setattr("forecaster.serve.forecasting.engine.PREPARE_SECONDS", -1.0)
     answers = [asyncio.run(engine.forecast(HOURS - 2))[0] for _ in range(150)]
@@ -206,17 +205,17 @@ def test_a_past_that_needs_long_is_told_without_adjusted_intervals_first(
 def test_an_explanation_is_of_the_data_it_began_with(
     engine: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    began, explained = engine.present.overlay, list[Overlay]()
+    began, explained = engine.data.snapshot, list[Snapshot]()
 
     async def change(*_: object) -> Any:
-        engine.present.live.overlay = began.with_cells([(HOURS - 1, 0, 500.0)], 1)
+        engine.data.snapshot = began.with_observations([(HOURS - 1, 0, 500.0)], 1)
         return await forecast(*_)
 
     forecast = engine._forecast
     monkeypatch.setattr(engine, "_forecast", change)
     monkeypatch.setattr(
-        "forecaster.serve.forecasting.engine.tell_why",
-        lambda _, overlay, *__: explained.append(overlay) or {},
+        "forecaster.serve.forecasting.engine.explain_forecast",
+        lambda _, snapshot, *__: explained.append(snapshot) or {},
     )
     answer, _, _ = asyncio.run(engine.explain("any", None))
     assert (answer.key.version, explained) == (0, [began])
@@ -225,14 +224,17 @@ def test_an_explanation_is_of_the_data_it_began_with(
 def test_the_ledger_holds_all_origins_of_short_steps(
     run: Path, panel: Panel, clock: Hands, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for check in ("_refuse_unfit", "_find_fault"):  # the run is of hours; none is forecast here
+    for check in (
+        "_refuse_incompatible",
+        "_find_fault",
+    ):  # the run is of hours; none is forecast here
         monkeypatch.setattr(f"forecaster.serve.forecasting.loader.{check}", lambda *_: None)
     short = replace(panel, clock=replace(panel.clock, step_minutes=5))
-    live = Live(short, Store(None, identify(short)))
-    engine = Engine(partial(load_model, run), Present(live, clock))
-    steps = engine.present.count_steps(ACCURACY_HOURS)
-    for origin in engine.ledger.lacking(engine.model, 5_000, steps):
-        engine.ledger.skip(engine.model, origin)
+    live = LiveData(short, Store(None, panel_digest(short)), clock)
+    engine = Engine(partial(load_model, run), live)
+    steps = engine.data.count_steps(ACCURACY_HOURS)
+    for origin in engine.past_forecasts.missing_origins(engine.model, 5_000, steps):
+        engine.past_forecasts.skip(engine.model, origin)
     assert steps == 2_016
-    assert engine.ledger.lacking(engine.model, 5_000, steps) == []
+    assert engine.past_forecasts.missing_origins(engine.model, 5_000, steps) == []
     engine.close()

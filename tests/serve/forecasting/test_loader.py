@@ -15,11 +15,10 @@ import pytest
 from forecaster.errors import ArtifactError, DataError
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates
-from forecaster.serve.data.live import Live, identify
-from forecaster.serve.data.present import Present
+from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine
-from forecaster.serve.forecasting.forecast import Model
+from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.service import load_model
 from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS, Hands, Running, fit
@@ -39,15 +38,15 @@ def spoil(run: Path, number: int, folder: Path) -> Path:
 
 def test_V9_a_service_without_a_run_is_alive_and_says_what_is_wrong(
     run: Path,
-    present: Present,
+    live: LiveData,
     tmp_path: Path,
     start: Callable[..., Running],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bad = spoil(run, 0, tmp_path)
-    service = start(Engine(partial(load_model, bad), present))
+    service = start(Engine(partial(load_model, bad), live))
     assert (service.get("/livez").status, service.get("/readyz").status) == (200, 503)
-    assert service.get("/readyz").json["detail"] == "no run is loaded; the log says why"
+    assert service.get("/readyz").json["detail"] == "no run is loaded; see the service's log"
     assert str(bad) in caplog.text
     for path in ("forecast", "locations", "graph", "accuracy"):
         reply = service.get(f"/v1/{path}")
@@ -58,9 +57,9 @@ def test_V9_a_service_without_a_run_is_alive_and_says_what_is_wrong(
 
 
 def test_V9_a_run_that_was_mended_is_loaded(
-    run: Path, present: Present, tmp_path: Path, start: Callable[..., Running]
+    run: Path, live: LiveData, tmp_path: Path, start: Callable[..., Running]
 ) -> None:
-    service = start(Engine(partial(load_model, spoil(run, 0, tmp_path)), present))
+    service = start(Engine(partial(load_model, spoil(run, 0, tmp_path)), live))
     service.engine.loader.load = partial(load_model, run)
     asyncio.run(service.engine.loader.reload())
     assert service.get("/v1/forecast").status == 200
@@ -87,9 +86,9 @@ def test_a_run_of_another_panel_is_refused_at_the_start(
     run: Path, panel: Panel, clock: Hands, other: Callable[[Panel], Panel], why: str
 ) -> None:
     unlike = other(panel)
-    live = Live(unlike, Store(None, identify(unlike)))
+    live = LiveData(unlike, Store(None, panel_digest(unlike)), clock)
     with pytest.raises(ArtifactError, match=f"(?s){why}.*serve the panel that it was trained on"):
-        Engine(partial(load_model, run), Present(live, clock))
+        Engine(partial(load_model, run), live)
     live.close()
 
 
@@ -133,7 +132,7 @@ def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
     def refuse(*_: object) -> None:
         raise DataError("history too short")
 
-    def load() -> Model:
+    def load() -> ServedModel:
         model = load_model(run)
         monkeypatch.setattr(model.estimator, "answers", refuse)
         return model
@@ -143,14 +142,14 @@ def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
     asyncio.run(loader.reload())
     assert (engine.model, loader.reloads) == (before, {"done": 0, "failed": 1})
     monkeypatch.setattr(before.estimator, "answers", refuse)
-    asyncio.run(loader.reload())  # the present one cannot forecast either
+    asyncio.run(loader.reload())  # the live one cannot forecast either
     assert loader.reloads == {"done": 1, "failed": 1}
 
 
 def test_V13_whatever_a_run_raises_is_counted_and_one_is_loaded_at_a_time(engine: Engine) -> None:
     loading: list[int] = []
 
-    def load() -> Model:
+    def load() -> ServedModel:
         loading.append(1)
         assert len(loading) == 1
         time.sleep(0.01)

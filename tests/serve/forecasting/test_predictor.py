@@ -1,35 +1,46 @@
 """Answers from the data of a moment: final, provisional and in hindsight."""
 
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
 
 from forecaster.errors import DataError
-from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.snapshot import Overlay
-from forecaster.serve.forecasting.forecast import Key, Model
-from forecaster.serve.forecasting.predictor import UNADJUSTED, Forecasts, _tell_missing
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
+from forecaster.serve.forecasting.predictor import (
+    UNADJUSTED,
+    SnapshotPredictor,
+    choose_weather,
+    cut_panel,
+    explain_forecast,
+    missing_at_origin,
+    view_origin,
+)
 from forecaster.serve.service import load_model
 from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS
 
 
 @pytest.fixture
-def model(run: Path) -> Model:
+def model(run: Path) -> ServedModel:
     return load_model(run)
 
 
 def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
-    model: Model, panel: Panel
+    model: ServedModel, panel: Panel
 ) -> None:
-    forecasts, overlay = Forecasts(), Overlay(panel)
-    first = forecasts.provisional(model, overlay, HOURS - 1)
-    while (final := forecasts.answer(model, overlay, HOURS - 1)) is None:
+    forecasts, snapshot = SnapshotPredictor(), Snapshot(panel)
+    first = forecasts.predict_provisional(model, snapshot, HOURS - 1)
+    while (final := forecasts.predict(model, snapshot, HOURS - 1)) is None:
         pass
     assert first is not None
     assert (first.provisional, first.degraded) == (True, UNADJUSTED)
@@ -39,61 +50,67 @@ def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
 
 
 def test_a_provisional_answer_asks_the_model_once(
-    model: Model, panel: Panel, monkeypatch: pytest.MonkeyPatch
+    model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    asked: list[int] = []
-    answer = model.estimator.predict_windows
+    batches: list[int] = []
+    predict = model.estimator.predict_windows
 
-    def count(arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        asked.append(len(question.origins))
-        return answer(arrays, question)
+    def count(arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        batches.append(len(inputs.origins))
+        return predict(arrays, inputs)
 
     monkeypatch.setattr(model.estimator, "predict_windows", count)
-    assert Forecasts().provisional(model, Overlay(panel), HOURS - 1) is not None
-    assert asked == [1]
+    SnapshotPredictor().predict_provisional(model, Snapshot(panel), HOURS - 1)
+    assert batches == [1]
 
 
-def test_an_answer_says_what_it_belongs_to(model: Model, panel: Panel) -> None:
-    overlay = Overlay(panel).with_cells([(HOURS - 3, 2, 7.0)], 11)
-    answer = Forecasts().provisional(model, overlay, HOURS - 2)
+def test_an_answer_says_what_it_belongs_to(model: ServedModel, panel: Panel) -> None:
+    snapshot = Snapshot(panel).with_observations([(HOURS - 3, 2, 7.0)], 11)
+    answer = SnapshotPredictor().predict_provisional(model, snapshot, HOURS - 2)
     assert answer is not None
-    assert answer.key == Key(model.digest, 11, HOURS - 2)
+    assert answer.key == ForecastKey(model.digest, 11, HOURS - 2)
     assert answer.origin == panel.times[HOURS - 2]
     assert answer.y_hat.shape == (3, 5)
     assert answer.quantiles.shape == (3, 3, 5)
     assert np.array_equal(answer.last, panel.values[HOURS - 2])
 
 
-def test_a_history_with_holes_is_refused(model: Model, panel: Panel) -> None:
+def test_a_history_with_holes_is_refused(model: ServedModel, panel: Panel) -> None:
     cells = [(HOURS - back, n, None) for back in (23, 24, 25) for n in range(5)]
-    overlay = Overlay(panel).with_cells(cells, 1)
-    for how in (Forecasts().answer, Forecasts().provisional, Forecasts().in_hindsight):
+    snapshot = Snapshot(panel).with_observations(cells, 1)
+    for how in (
+        SnapshotPredictor().predict,
+        SnapshotPredictor().predict_provisional,
+        SnapshotPredictor().predict_past,
+    ):
         with pytest.raises(DataError, match="history"):
-            how(model, overlay, HOURS - 1)
+            how(model, snapshot, HOURS - 1)
 
 
-def test_without_weather_ahead_that_of_the_origin_stays(model: Model, panel: Panel) -> None:
+def test_without_weather_ahead_that_of_the_origin_stays(model: ServedModel, panel: Panel) -> None:
     values = panel.covariates.values.copy()
     values[HOURS:] = np.nan
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
-    answer = Forecasts().provisional(model, Overlay(blind), HOURS - 1)
+    answer = SnapshotPredictor().predict_provisional(model, Snapshot(blind), HOURS - 1)
     assert answer is not None
     assert str(answer.degraded).startswith("weather:")
     persisting = model.estimator.predict(panel, np.array([HOURS - 1]), "persist")[0]
     assert np.allclose(answer.y_hat, persisting, rtol=1e-5)
 
 
-def test_every_thread_has_tracks_of_its_own(model: Model) -> None:
-    forecasts = Forecasts()
+def test_every_thread_has_online_quantiles_of_its_own(model: ServedModel, panel: Panel) -> None:
+    forecasts, view = SnapshotPredictor(), view_origin(model, Snapshot(panel), HOURS - 1)
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(forecasts._track, model, "observed").result()
-        assert other.submit(forecasts._track, model, "observed").result() is theirs
-    assert forecasts._track(model, "observed") is not theirs
+        theirs = other.submit(forecasts._online, view, "observed").result()
+        assert other.submit(forecasts._online, view, "observed").result() is theirs
+    assert forecasts._online(view, "observed") is not theirs
 
 
-def test_a_past_is_forecast_without_the_weather_that_came(model: Model, panel: Panel) -> None:
-    forecasts, overlay, origin = Forecasts(), Overlay(panel), HOURS - 9
-    while (answer := forecasts.in_hindsight(model, overlay, origin)) is None:
+def test_a_past_is_forecast_without_the_weather_that_came(
+    model: ServedModel, panel: Panel
+) -> None:
+    forecasts, snapshot, origin = SnapshotPredictor(), Snapshot(panel), HOURS - 9
+    while (answer := forecasts.predict_past(model, snapshot, origin)) is None:
         pass
     knowing, persisting = (
         model.estimator.predict(panel, np.array([origin]), weather)[0]
@@ -104,7 +121,72 @@ def test_a_past_is_forecast_without_the_weather_that_came(model: Model, panel: P
 
 
 def test_locations_that_are_missing_at_the_origin_are_told() -> None:
-    overlay = Overlay(make_city(11, "2015-09-25", 53).panel)
-    assert _tell_missing(overlay, 52) is None
-    found = _tell_missing(overlay.with_cells([(52, 3, None)], 1), 52)
+    snapshot = Snapshot(make_city(11, "2015-09-25", 53).panel)
+    assert missing_at_origin(snapshot, 52) is None
+    found = missing_at_origin(snapshot.with_observations([(52, 3, None)], 1), 52)
     assert found == "data: 1 of 11 locations missing or not final at the origin"
+
+
+def without_weather_ahead(panel: Panel) -> Panel:
+    """Return the panel with covariates that are unknown from two hours before its end."""
+    own, world = panel.local_covariates, panel.covariates.values[:HOURS].copy()
+    world[-2:] = np.nan
+    return replace(
+        panel,
+        covariates=replace(panel.covariates, values=world),
+        local_covariates=replace(own, values=own.values[:, :HOURS]),
+    )
+
+
+def test_an_explanation_needs_no_weather_ahead(
+    run: Path, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[Panel] = []
+
+    def explain(_: object, part: Panel, *__: object) -> Any:
+        seen.append(part)
+        return SimpleNamespace(to_dict=dict)
+
+    module = SimpleNamespace(explain=explain)  # whose import takes seconds
+    monkeypatch.setitem(sys.modules, "forecaster.explain.explain", module)
+    blind = without_weather_ahead(panel)
+    model, snapshot = load_model(run), Snapshot(blind)
+    explain_forecast(model, snapshot, HOURS - 1, panel.locations.ids[0])
+    refuse_unknown_future(seen[0], len(seen[0].values) - 1, 3)  # nothing is unknown any more
+    part, own = cut_panel(model, snapshot, HOURS - 1)
+    origins = np.array([own])
+    told = model.estimator.predict(part, origins, "persist")
+    assert np.array_equal(model.estimator.predict(seen[0], origins, "observed"), told)
+
+
+def test_a_model_tells_its_horizon_and_levels(model: ServedModel) -> None:
+    assert (model.horizon, model.quantile_levels) == (3, (0.1, 0.5, 0.9))
+
+
+def test_what_is_cut_out_gives_the_forecast_of_the_whole(model: ServedModel, panel: Panel) -> None:
+    for origin in (HOURS - 1, HOURS - 7, 400):
+        part, own = cut_panel(model, Snapshot(panel), origin)
+        assert part.times[own] == panel.times[origin]
+        assert len(part.values) == own + 1 < origin  # nothing later, and not all before
+        whole = model.estimator.predict(panel, np.array([origin]))
+        assert np.allclose(model.estimator.predict(part, np.array([own])), whole, rtol=1e-5)
+
+
+def test_what_is_cut_out_for_several_origins_serves_the_oldest_too(
+    model: ServedModel, panel: Panel
+) -> None:
+    part, own = cut_panel(model, Snapshot(panel), HOURS - 1, oldest=HOURS - 54)
+    asked = np.array([own - 53, own])
+    whole = model.estimator.predict(panel, np.array([HOURS - 54, HOURS - 1]))
+    assert np.allclose(model.estimator.predict(part, asked), whole, rtol=1e-5)
+
+
+def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> None:
+    known, origin = panel.covariates.values, HOURS - 1
+    assert choose_weather(panel, origin, 3) == ("observed", None)
+    values = known.copy()
+    values[HOURS + 2, 0] = np.nan
+    blind = replace(panel, covariates=replace(panel.covariates, values=values))
+    weather, worse = choose_weather(blind, origin, 3)
+    assert (weather, str(worse).partition(":")[0]) == ("persist", "weather")
+    assert choose_weather(blind, origin, 2) == ("observed", None)

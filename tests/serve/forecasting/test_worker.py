@@ -106,7 +106,7 @@ def test_V14_threads_that_hang_are_replaced_up_to_a_limit(
             found.append(worker.replaced)
         gate.set()
         await asyncio.gather(*tasks)
-        for thread in worker._left:
+        for thread in worker._stuck:
             thread.join()
         worker._busy_since = 0.0
         worker._replace_stuck()  # those that came back make room again

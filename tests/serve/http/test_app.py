@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from pathlib import Path
 from urllib.parse import quote
 
 import pytest
@@ -20,9 +21,9 @@ from schemathesis.specs.openapi.checks import (
     unsupported_method,
 )
 
+import forecaster
 from forecaster.serve.forecasting.engine import Engine
-from forecaster.serve.http.app import _live
-from forecaster.serve.http.assets import load_assets
+from forecaster.serve.http.app import _lifespan
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import Hands, Running
 
@@ -95,15 +96,28 @@ def test_problems_have_one_form(service: Running) -> None:
         assert reply.json["id"] == reply.headers["x-request-id"]
 
 
+PAGE = Path(forecaster.__file__).parent / "serve" / "page"
+MEDIA_TYPES = {
+    ".html": "text/html",
+    ".css": "text/css",
+    ".js": "text/javascript",
+    ".svg": "image/svg+xml",
+}
+
+
 def test_the_page_is_served_by_name_alone(service: Running) -> None:
-    assets = load_assets()
-    assert service.get("/").body == assets["index.html"].body
-    for name, asset in assets.items():
-        reply = service.get(f"/page/{name}")
-        assert (reply.status, reply.body) == (200, asset.body)
-        assert reply.headers["content-type"].startswith(asset.media_type)
-        again = service.get(f"/page/{name}", If_None_Match=reply.headers["etag"])
-        assert again.status == 304
+    files = [path for path in PAGE.rglob("*") if path.is_file()]
+    assert {path.suffix for path in files} <= set(MEDIA_TYPES)  # no program of Python
+    assert service.get("/").body == (PAGE / "index.html").read_bytes()
+    for path in files:
+        url = f"/page/{path.relative_to(PAGE).as_posix()}"
+        reply = service.get(url)
+        assert (reply.status, reply.body) == (200, path.read_bytes())
+        assert reply.headers["content-type"].startswith(MEDIA_TYPES[path.suffix])
+        assert reply.headers["cache-control"] == "no-cache"
+        assert "content-security-policy" in reply.headers
+        again = service.get(url, If_None_Match=reply.headers["etag"])
+        assert (again.status, again.body) == (304, b"")
 
 
 def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands) -> None:
@@ -144,11 +158,11 @@ def test_a_feed_that_failed_does_not_keep_the_service_from_ending(
     async def live() -> None:
         app = FastAPI()
         app.state.engine = engine
-        async with _live(app):
+        async with _lifespan(app):
             await asyncio.sleep(0.01)
 
     closed: list[bool] = []
-    monkeypatch.setattr(engine, "feeder", fail)
+    monkeypatch.setattr(engine, "feed", fail)
     monkeypatch.setattr(engine, "close", lambda: closed.append(True))
     asyncio.run(live())
     assert closed == [True]

@@ -10,7 +10,7 @@ import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.serve.http import connection
-from forecaster.serve.http.connection import ADMITTED
+from forecaster.serve.http.connection import MAX_COSTLY
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import Running
 
@@ -97,26 +97,26 @@ def test_a_silent_connection_makes_room_for_a_new_one(
 
 
 def test_V7_a_full_queue_refuses_at_once_and_recovers(service: Running, panel: Panel) -> None:
-    service.server.protocol.limit = 0
+    service.server.connection.limit = 0
     at = f"/v1/forecast?at={panel.times[-30]}Z"
     reply = service.get(at)
     assert (reply.status, reply.headers["retry-after"]) == (503, "1")
     assert reply.json["code"] == "busy"
     assert service.get("/v1/forecast").status in (200, 503)
     assert service.get("/livez").status == 200
-    service.server.protocol.limit = ADMITTED
+    service.server.connection.limit = MAX_COSTLY
     assert service.get(at).status == 200
     assert "forecaster_refused_total 1" in service.get("/metrics").body.decode()
 
 
 def test_a_refused_connection_goes_on(service: Running, panel: Panel) -> None:
-    service.server.protocol.limit = 0
+    service.server.connection.limit = 0
     ask = f"GET /v1/forecast?at={panel.times[-31]}Z HTTP/1.1\r\nHost: x\r\n\r\n".encode()
     with socket.create_connection(("127.0.0.1", int(service.port)), 20) as peer:
         for _ in range(3):
             peer.sendall(ask)
             assert peer.recv(4096).startswith(b"HTTP/1.1 503")
-        service.server.protocol.limit = ADMITTED
+        service.server.connection.limit = MAX_COSTLY
         peer.sendall(ask)
         assert peer.recv(65536).startswith(b"HTTP/1.1 200")
 
@@ -137,7 +137,7 @@ class Hour:
 
 def test_a_refused_connection_is_kept_for_as_long_as_it_asks(service: Running) -> None:
     server, hour = service.server, Hour()
-    peer = server.protocol(server.config, server.server_state, {}, hour)  # type: ignore[arg-type]
+    peer = server.connection(server.config, server.server_state, {}, hour)  # type: ignore[arg-type]
     peer.transport = MagicMock()
     peer.transport.is_closing.return_value = False
     for hour.now in (0.0, 1.0, 4.0):
@@ -158,7 +158,7 @@ COSTLY = b"GET /v1/forecast?at= HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n
 
 
 def test_V19_a_refusal_answers_no_half_of_a_request(service: Running) -> None:
-    service.server.protocol.limit = 0
+    service.server.connection.limit = 0
     with socket.create_connection(("127.0.0.1", int(service.port)), 5) as peer:
         peer.sendall(HALF)
         time.sleep(0.2)  # for two packets
@@ -169,7 +169,7 @@ def test_V19_a_refusal_answers_no_half_of_a_request(service: Running) -> None:
 
 
 def test_V19_lines_that_end_otherwise_hide_no_request(service: Running) -> None:
-    service.server.protocol.limit = 0
+    service.server.connection.limit = 0
     first = b"GET /v1/forecast?at= HTTP/1.1\nHost: x\n\n"
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
     assert service.raw(first + last, 5.0).count(b"HTTP/1.1 ") == 2

@@ -105,7 +105,7 @@ def test_V11_ids_are_looked_up_and_nothing_else(service: Running) -> None:
 def test_V20_answers_tell_nothing_of_the_inside(
     service: Running, panel: Panel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.engine.present.find_origin = lambda _: 1 // 0  # type: ignore[method-assign]
+    service.engine.data.find_origin = lambda _: 1 // 0  # type: ignore[method-assign]
     reply = service.get(f"/v1/forecast?at={panel.times[-1]}Z")
     assert (reply.status, reply.json["code"]) == (500, "fault")
     assert reply.json["id"] in caplog.text  # where the stack is
@@ -117,7 +117,7 @@ def test_V20_answers_tell_nothing_of_the_inside(
 def test_V20_logs_hold_no_token_and_no_line_of_a_client(
     service: Running, caplog: pytest.LogCaptureFixture
 ) -> None:
-    service.engine.present.closed = lambda: 1 // 0  # type: ignore[method-assign]
+    service.engine.data.closed_steps = lambda: 1 // 0  # type: ignore[method-assign]
     for path in ("/readyz%0aINFO%20forged", "/readyz?x=%0d%0aforged", "/readyz"):
         service.get(path, Authorization=f"Bearer {TOKEN}", X_Odd="forged")
     service.raw(b"GET /\nforged HTTP/1.1\r\nHost: forged\r\n\r\n", 2.0)

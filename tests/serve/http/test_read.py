@@ -16,12 +16,12 @@ import pytest
 
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.present import Feed
+from forecaster.serve.data.live import Freshness
 from forecaster.serve.forecasting import background, encode
-from forecaster.serve.forecasting.background import Watch
+from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
-from forecaster.serve.forecasting.forecast import Answer
-from forecaster.serve.http import read, views
+from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.http import content, read
 from tests.serve.conftest import HOURS, Hands, Running
 
 
@@ -150,15 +150,15 @@ def test_what_takes_long_to_write_holds_up_nobody_else(
     service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     threads: list[str] = []
-    describe = encode.describe_steps
+    describe = encode.step_times
 
     def noted(*args: Any) -> Any:
         threads.append(threading.current_thread().name)
         return describe(*args)
 
     service.get("/v1/forecast")  # from now on it is computed no more
-    monkeypatch.setattr(encode, "describe_steps", noted)
-    monkeypatch.setattr(views, "describe_steps", noted)
+    monkeypatch.setattr(encode, "step_times", noted)
+    monkeypatch.setattr(content, "step_times", noted)
     assert service.get(f"/v1/{path}&location={panel.locations.ids[1]}").status == 200
     assert set(threads) == {"forecasts"}
 
@@ -201,7 +201,7 @@ def test_W7_a_provisional_forecast_is_not_taken_for_the_final_one(
 ) -> None:
     final = service.engine.forecast
 
-    async def provisional(origin: int | None = None) -> tuple[Answer, Feed]:
+    async def provisional(origin: int | None = None) -> tuple[Forecast, Freshness]:
         answer, feed = await final(origin)
         return replace(answer, degraded="intervals: not yet adjusted"), feed
 
@@ -251,7 +251,7 @@ def test_accuracy_stands_beside_the_value_a_week_before(
 ) -> None:
     monkeypatch.setattr(background, "ACCURACY_HOURS", 48)
     monkeypatch.setattr(background, "QUIET_SECONDS", 0.0)
-    made_up = Watch(engine)._make_up(engine.model, engine.present.overlay, HOURS - 1)
+    made_up = BackgroundForecasts(engine)._fill_past(engine.model, engine.data.snapshot, HOURS - 1)
     asyncio.run(made_up)
     told = start(engine).get("/v1/accuracy?hours=48").json
     assert told["terms"] == 5 * (48 * 3 - 3)  # of the last two hours not all is known yet

@@ -10,8 +10,8 @@ from forecaster.serve.http.server import (
     MAX_CONNECTIONS,
     PAUSE_SECONDS,
     SPARE_FILES,
-    PatientSelector,
-    make_room,
+    ThrottledSelector,
+    allow_connections,
 )
 
 WANTED = MAX_CONNECTIONS + SPARE_FILES
@@ -46,7 +46,7 @@ def test_connections_never_need_more_files_than_there_are(
     files: Callable[[int, int], list[int]], soft: int, hard: int, asked: list[int], room: int
 ) -> None:
     found = files(soft, hard)
-    assert make_room() == room
+    assert allow_connections() == room
     assert found == asked
 
 
@@ -58,7 +58,7 @@ def test_a_limit_that_cannot_be_raised_is_kept_to(
 
     files(1021, ENDLESS)
     monkeypatch.setattr(resource, "setrlimit", refuse)
-    assert make_room() == 1021 - 510
+    assert allow_connections() == 1021 - 510
 
 
 def test_V7_requests_are_looked_for_less_often_while_they_must_be_refused(
@@ -67,7 +67,7 @@ def test_V7_requests_are_looked_for_less_often_while_they_must_be_refused(
     pauses: list[float] = []
     monkeypatch.setattr(server.time, "sleep", pauses.append)
     states = iter([False, True, True, False])
-    with PatientSelector(lambda: next(states)) as selector:
+    with ThrottledSelector(lambda: next(states)) as selector:
         for _ in range(4):
             assert selector.select(0.0) == []
     assert pauses == [PAUSE_SECONDS] * 2

@@ -3,6 +3,7 @@
 import json
 import threading
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,12 @@ import pytest
 
 from forecaster.estimators.registry import load_estimator
 from forecaster.panel.panel import Panel
+from forecaster.serve.data.live import AHEAD_SECONDS
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.http.schemas import Covariate, Observation
+from forecaster.serve.http.write import covariate_entries, observation_entries
+from forecaster.serve.problems import Problem
 from tests.serve.asking import TOKEN
 from tests.serve.conftest import HOURS, Hands, Running
 
@@ -97,7 +103,7 @@ def test_V3_random_orders_come_to_one_state(
     for batch in batches:
         generator.shuffle(batch["observations"])
         assert service.post("/v1/observations", batch).status == 200
-    values = service.engine.present.overlay.values(HOURS, HOURS + 7)
+    values = service.engine.data.snapshot.values(HOURS, HOURS + 7)
     assert np.array_equal(values, whole.values[HOURS : HOURS + 7])
 
 
@@ -118,7 +124,7 @@ def test_V2_a_retry_writes_nothing_twice(
         earlier = str(generator.choice(list(answers)))  # a retry that comes late, out of order
         old = dict(sent)[earlier]
         assert service.post("/v1/observations", old, Idempotency_Key=earlier).status == 200
-    values = {ds: service.engine.present.overlay.values(HOURS - 1 - n, HOURS - n)[0, 0]
+    values = {ds: service.engine.data.snapshot.values(HOURS - 1 - n, HOURS - n)[0, 0]
               for n in range(3) for ds in [hour(panel, HOURS - 1 - n)]}  # fmt: skip
     assert values == expected
 
@@ -202,7 +208,7 @@ def test_V10_nobody_writes_without_the_token(service: Running, panel: Panel) -> 
             assert reply.headers["www-authenticate"] == "Bearer"
     basic = service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
     assert basic.status == 401
-    assert service.engine.present.overlay.version == 0
+    assert service.engine.data.snapshot.version == 0
 
 
 def test_V10_without_a_token_writing_is_off(
@@ -222,18 +228,18 @@ def test_V10_a_wrong_token_is_refused_before_the_body_is_read(service: Running) 
 def test_V15_a_full_disk_is_told_and_questions_go_on(
     service: Running, panel: Panel, whole: Panel
 ) -> None:
-    store = service.engine.present.live._store
-    store._base.execute("PRAGMA max_page_count = 1")
+    store = service.engine.data._store
+    store._connection.execute("PRAGMA max_page_count = 1")
     rows = [row for step in range(300) for row in observed(panel, whole, step)["observations"]]
     reply = service.post("/v1/observations", {"observations": rows})
     assert (reply.status, reply.json["code"]) == (507, "disk_full")
     assert service.get("/v1/forecast").json["data_version"] == 0
-    store._base.execute("PRAGMA max_page_count = 100000")
+    store._connection.execute("PRAGMA max_page_count = 100000")
     assert service.post("/v1/observations", {"observations": rows}).status == 200
 
 
 def test_V9_a_store_that_breaks_is_told(service: Running, panel: Panel) -> None:
-    service.engine.present.live._store._base.execute("DROP TABLE observations")
+    service.engine.data._store._connection.execute("DROP TABLE observations")
     reply = service.post("/v1/observations", one(panel, 1.0))
     assert (reply.status, reply.json["code"]) == (503, "store_broken")
     ready = service.get("/readyz")
@@ -252,8 +258,8 @@ def test_many_writers_lose_nothing(service: Running, panel: Panel) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert service.engine.present.overlay.version == 55
-    assert np.array_equal(service.engine.present.overlay.values(0, 11)[:, 3], np.arange(11.0))
+    assert service.engine.data.snapshot.version == 55
+    assert np.array_equal(service.engine.data.snapshot.values(0, 11)[:, 3], np.arange(11.0))
 
 
 def test_covariates_change_the_forecast(service: Running, panel: Panel) -> None:
@@ -273,3 +279,48 @@ def test_unknown_covariates_are_refused(service: Running, panel: Panel) -> None:
     row = {"ds": hour(panel, HOURS), "values": {"moon": 1.0}}
     reply = service.post("/v1/covariates", {"covariates": [row]})
     assert (reply.status, reply.json["code"]) == (422, "unknown_covariate")
+
+
+def seen(panel: Panel, step: int, value: float | None, place: str | None = None) -> Observation:
+    ds = f"{panel.start + np.timedelta64(step, 'h')}Z"
+    return Observation(location=place or panel.locations.ids[0], ds=ds, value=value)
+
+
+def test_a_batch_becomes_entries(panel: Panel, clock: Hands) -> None:
+    batch = [seen(panel, 3, 5.0), seen(panel, 4, None)]
+    entries = observation_entries(batch, Snapshot(panel), clock())
+    start = int(panel.start.astype(np.int64))
+    name = panel.locations.ids[0]
+    assert entries == [(name, start + 3 * 3600, 5.0), (name, start + 4 * 3600, None)]
+
+
+def test_every_fault_is_named(panel: Panel, clock: Hands) -> None:
+    batch = [seen(panel, 3, -5.0), seen(panel, -9, 1.0), seen(panel, 4, 1.0, "nowhere")]
+    with pytest.raises(Problem) as refusal:
+        observation_entries(batch, Snapshot(panel), clock())
+    assert refusal.value.code == "negative"  # the first
+    for words in ("observations.0", "observations.1", "observations.2"):
+        assert words in str(refusal.value.detail)
+
+
+def test_V3_the_future_begins_after_five_minutes(panel: Panel) -> None:
+    begin = float(int(panel.start.astype(np.int64)) + HOURS * 3600)
+    snapshot = Snapshot(panel)
+    assert observation_entries([seen(panel, HOURS, 1.0)], snapshot, begin - AHEAD_SECONDS)
+    with pytest.raises(Problem, match="in_future"):
+        observation_entries([seen(panel, HOURS, 1.0)], snapshot, begin - AHEAD_SECONDS - 1)
+
+
+def test_weather_may_be_told_ahead_but_not_for_ever(panel: Panel, clock: Hands) -> None:
+    name = panel.covariates.names[0]
+    near = f"{panel.times[-1] + np.timedelta64(30, 'D')}Z"
+    far = f"{panel.times[-1] + np.timedelta64(40, 'D')}Z"
+    snapshot = Snapshot(panel)
+    assert covariate_entries([Covariate(ds=near, values={name: 1.0})], snapshot, clock())
+    with pytest.raises(Problem, match="in_future"):
+        covariate_entries([Covariate(ds=far, values={name: 1.0})], snapshot, clock())
+
+
+def test_measurements_may_be_negative(panel: Panel, clock: Hands) -> None:
+    measured = Snapshot(replace(panel, kind="measurement"))
+    assert observation_entries([seen(panel, 3, -5.0)], measured, clock())

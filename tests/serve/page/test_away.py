@@ -13,7 +13,7 @@ from tests.serve.page.town import Town
 
 pytestmark = pytest.mark.browser
 
-OLD = "body[data-state='old']"
+OLD = "body[data-state='outdated']"
 NONE = "#banner:not([hidden])"
 ONLINE = "dispatchEvent(new Event('online'))"  # the page asks at once when the network is back
 IMPATIENT = """
@@ -67,10 +67,10 @@ def test_W2_trouble_marks_the_forecast_as_old_until_it_is_over(
             page.evaluate("document.body.dataset.impatient = 'yes'")
         page.evaluate(ONLINE)
         page.wait_for_selector(OLD)
-        said = page.text_content("#trouble")
+        said = page.text_content("#problem")
         assert said.startswith("No current forecast, last from 14:00 (2 h old): "), trouble
         assert reason in said, trouble
-        assert page.text_content("#age") == "old: from 14:00 (2 h old)", trouble
+        assert page.text_content("#age") == "outdated: from 14:00 (2 h old)", trouble
         faded = "nodes => nodes.every((node) => getComputedStyle(node).opacity < 1)"
         assert page.eval_on_selector_all("#totals, #rows, #dots", faded), trouble
         stub.routes["/v1/forecast"] = fine
@@ -96,7 +96,7 @@ def test_W2_half_an_answer_is_none(
 ) -> None:
     stub.routes["/v1/forecast"] = lambda _: Answer(stub.town.forecast() | changes)
     page = tab(ready=NONE)
-    assert page.text_content("#trouble").startswith("No forecast: the answer has no usable")
+    assert page.text_content("#problem").startswith("No forecast: the answer has no usable")
     assert page.text_content("#totals") == ""
 
 
@@ -106,7 +106,7 @@ def test_W2_a_service_that_was_never_there_is_said_to_be_away(
     stub.routes["/v1/forecast"] = lambda _: problem(503, "the model is being loaded")
     page = tab(ready=NONE)
     said = "No forecast: the service answered 503: the model is being loaded."
-    assert page.text_content("#trouble") == said
+    assert page.text_content("#problem") == said
     assert page.locator("#rows li").count() == 0
 
 
@@ -115,15 +115,15 @@ def test_W2_a_connection_that_breaks_is_said_to_be_away(tab: Callable[..., Any])
     page.route("**/v1/forecast", lambda route: route.abort("connectionrefused"))
     page.evaluate(ONLINE)
     page.wait_for_selector(OLD)
-    assert "the service does not answer" in page.text_content("#trouble")
+    assert "the service does not answer" in page.text_content("#problem")
 
 
 def test_W2_stale_data_is_said_to_be_stale(tab: Callable[..., Any], town: Town) -> None:
     town.stale, town.age_seconds = True, 10_800
     town.degraded = "data: the last steps have not come"
     page = tab(ready=OLD)
-    assert page.text_content("#trouble") == (
-        "No current forecast, last from 14:00 (3 h old): no newer observations have come in "
+    assert page.text_content("#problem") == (
+        "No current forecast, last from 14:00 (3 h old): no newer observations have arrived "
         "(data: the last steps have not come)."
     )
 
@@ -132,8 +132,8 @@ def test_W2_a_degraded_forecast_is_shown_with_its_reason(
     tab: Callable[..., Any], town: Town
 ) -> None:
     town.degraded = "the weather forecast is missing"
-    page = tab(ready="body[data-state='noted']")
-    assert "the weather forecast is missing" in page.text_content("#trouble")
+    page = tab(ready="body[data-state='degraded']")
+    assert "the weather forecast is missing" in page.text_content("#problem")
     assert page.is_hidden("#age")
 
 
@@ -144,9 +144,8 @@ def test_W2_a_computer_that_slept_calls_nothing_current(
     stub.routes["/v1/forecast"] = lambda _: Answer({}, delay_seconds=30)
     page.evaluate("const now = Date.now; Date.now = () => now() + 3_600_000")
     page.wait_for_selector(OLD)
-    assert page.text_content("#trouble") == (
-        "No current forecast, last from 14:00 (65 min old): "
-        "nothing was heard from the service since."
+    assert page.text_content("#problem") == (
+        "No current forecast, last from 14:00 (65 min old): no response from the service since."
     )
 
 
@@ -154,9 +153,9 @@ def test_W2_pauses_double_with_jitter_and_heed_the_service(tab: Callable[..., An
     page = tab()
     pauses = page.evaluate(
         """async () => {
-          const { pause } = await import("/page/data/polling.js");
-          const after = (chance) => [1, 2, 3, 20].map((n) => pause(n, 15, 0, () => chance));
-          return [after(0), after(1), [pause(1, 15, 120, () => 0)]];
+          const { retryDelay } = await import("/page/data/polling.js");
+          const after = (chance) => [1, 2, 3, 20].map((n) => retryDelay(n, 15, 0, () => chance));
+          return [after(0), after(1), [retryDelay(1, 15, 120, () => 0)]];
         }"""
     )
     assert pauses == [[15, 30, 60, 150], [30, 60, 120, 300], [120]]
@@ -169,12 +168,12 @@ def test_W2_a_provisional_forecast_gives_way_to_the_final_one(
     rows = [row | {"y_hat": [500.0] * 3} for row in final["forecasts"]]
     first = final | {"degraded": "intervals: not yet adjusted", "forecasts": rows}
     stub.routes["/v1/forecast"] = lambda _: Answer(first)
-    page = tab(path="#L0003", ready="body[data-state='noted']")
-    assert page.text_content("#now .main dd") == "500"
+    page = tab(path="#L0003", ready="body[data-state='degraded']")
+    assert page.text_content("#figures .main dd") == "500"
     stub.routes["/v1/forecast"] = lambda _: Answer(final)
     page.evaluate(ONLINE)
     page.wait_for_selector(CURRENT)
-    shown = float(page.text_content("#now .main dd"))
+    shown = float(page.text_content("#figures .main dd"))
     assert shown == pytest.approx(final["forecasts"][2]["y_hat"][0], abs=0.51)
 
 
@@ -208,9 +207,9 @@ def test_W3_the_last_of_quick_clicks_wins(tab: Callable[..., Any], stub: Stub) -
 
     stub.routes["/v1/history"] = slow_first
     page = tab()
-    page.fill("#wanted", slow)
+    page.fill("#query", slow)
     page.locator("#rows li").first.click()
-    page.fill("#wanted", quick)
+    page.fill("#query", quick)
     with page.expect_event("requestfailed", lambda asked: f"location={slow}" in asked.url):
         page.locator("#rows li").first.click()  # ends the first transfer
     page.click("summary")
@@ -219,7 +218,7 @@ def test_W3_the_last_of_quick_clicks_wins(tab: Callable[..., Any], stub: Stub) -
     while stub.count("/v1/history") < 2:
         page.wait_for_timeout(10)
     page.evaluate("fetch('v1/locations')")  # what was sent before this has come
-    assert page.text_content("#ident") == quick
+    assert page.text_content("#location-id") == quick
     last = stub.town.values[stub.town.origin, 3]
     row = page.locator("details tr", has_text="Wed 15 Oct 14:00")
     assert float(row.locator("td").nth(1).text_content()) == pytest.approx(last, abs=0.51)
@@ -233,7 +232,7 @@ def test_W3_one_places_numbers_never_stand_under_anothers_name(
     page = tab(path="#L0003")
     page.click("summary")
     page.wait_for_selector("details td")
-    page.wait_for_selector(".why .apart")
+    page.wait_for_selector("#explanation .apart")
 
     def late(_: Mapping[str, str]) -> Answer:
         released.wait(15)
@@ -243,13 +242,13 @@ def test_W3_one_places_numbers_never_stand_under_anothers_name(
     page.click("#back")
     page.locator("#rows li", has_text=stub.town.names[3]).first.click()
     page.wait_for_selector("#table div.waiting", state="attached")
-    assert page.text_content("#ident") == "L0004"
-    left = "#chart rect, #table td, #weeks .week, #why *"
+    assert page.text_content("#location-id") == "L0004"
+    left = "#chart rect, #table td, #weeks .week, #explanation *"
     assert page.locator(left).count() == 0
     page.check("#range input[value='72']", force=True)  # draws what is there
     assert page.locator(left).count() == 0
     released.set()
-    page.locator("#chart", has_text="Not known: the service answered 503: busy.").wait_for()
+    page.locator("#chart", has_text="Not available: the service answered 503: busy.").wait_for()
     assert page.locator("#table td, #weeks .week").count() == 0
     assert page.locator("#chart.waiting, #weeks.waiting, #table .waiting").count() == 0
 
@@ -263,7 +262,7 @@ def test_W3_a_history_that_fails_takes_the_older_one_away(
     stub.routes["/v1/history"] = lambda _: problem(503, "busy")
     stub.town.data_version += 1
     page.evaluate(ONLINE)
-    page.locator("#chart", has_text="Not known").wait_for()
+    page.locator("#chart", has_text="Not available").wait_for()
     assert page.locator("#table td, #weeks .week").count() == 0
     assert page.locator("#chart.waiting, #weeks.waiting, #table .waiting").count() == 0
 
@@ -273,7 +272,7 @@ def test_W3_reasons_and_the_file_are_of_the_forecast_shown(
 ) -> None:
     origin = stub.town.forecast()["origin"]
     page = tab(path="#L0003")
-    page.locator(".why", has_text="Not known").wait_for()
+    page.locator("#explanation", has_text="Not available").wait_for()
     asked = [query for path, query, _ in stub.asked if path == "/v1/explanation"]
     assert asked == [{"location": "L0003", "at": origin}]
     with page.expect_request("**/v1/forecast?*") as file:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forecaster.estimators.table import quantile_name
 from tests.serve.page.conftest import HASTE
 from tests.serve.page.stub import Answer, Stub, problem
 from tests.serve.page.town import Town, make_town
@@ -53,7 +54,7 @@ def test_W1_markup_in_names_stays_text(tab: Callable[..., Any], town: Town) -> N
     town.edges = [{"a": a, "b": b, "strength": 0.5} for a in HOSTILE for b in HOSTILE if a < b]
     page = tab(viewport=NARROW)
     for name in HOSTILE:
-        page.fill("#wanted", name.strip())
+        page.fill("#query", name.strip())
         shown = page.locator("#rows li .name").first
         assert shown.text_content() == name
         shown.click()
@@ -70,7 +71,7 @@ def test_W1_markup_in_explanations_and_problems_stays_text(
 ) -> None:
     stub.routes["/v1/explanation"] = lambda _: Answer({"detail": HOSTILE[0]}, 400)
     page = tab(path="#L0003")
-    page.locator(".why", has_text="onerror").wait_for()
+    page.locator("#explanation", has_text="onerror").wait_for()
     assert page.evaluate("window.hurt") is None
 
 
@@ -80,7 +81,7 @@ def test_W6_5464_locations_are_drawn_without_outside_hosts(
 ) -> None:
     stub.show(make_town(5_464))
     page = tab(viewport=WIDE)  # fails at a question to outside
-    page.fill("#wanted", "L5464")
+    page.fill("#query", "L5464")
     page.locator("#rows li").first.click()
     page.wait_for_selector("rect.observed")
     assert page.evaluate(PAINTED) > 10_000
@@ -122,7 +123,7 @@ def test_every_stop_of_the_keyboard_shows_where_it_is(tab: Callable[..., Any]) -
         )
         seen.add(where[0])
         assert where[1] != "none" or where[0] in ("name", "BODY"), where
-    assert {"wanted", "dots", "play", "step", "colour", "back", "range", "csv"} <= seen
+    assert {"query", "dots", "play", "step", "colour", "back", "range", "csv"} <= seen
 
 
 def test_the_slider_moves_map_list_and_place_together(tab: Callable[..., Any], town: Town) -> None:
@@ -130,8 +131,8 @@ def test_the_slider_moves_map_list_and_place_together(tab: Callable[..., Any], t
     expected = town.forecast()["forecasts"][2]["y_hat"]
     page.focus("#step")
     for k, clock in enumerate(["15:00", "16:00", "17:00"]):
-        assert page.text_content("#when") == f"{clock} UTC−4"
-        shown = page.text_content("#now .main dd").replace("−", "-")
+        assert page.text_content("#time") == f"{clock} UTC−4"
+        shown = page.text_content("#figures .main dd").replace("−", "-")
         assert float(shown) == pytest.approx(expected[k], abs=0.51)
         page.keyboard.press("ArrowRight")
 
@@ -140,12 +141,14 @@ def test_playing_goes_round(tab: Callable[..., Any]) -> None:
     page = tab(script=HASTE)
     page.click("#play")
     for clock in ("17:00", "15:00"):
-        page.locator("#when", has_text=clock).wait_for()
+        page.locator("#time", has_text=clock).wait_for()
     page.click("#play")
     assert page.get_attribute("#play", "aria-pressed") == "false"
 
 
-@pytest.mark.parametrize(("unplaced", "said"), [(23, "No coordinates"), (5, "5 places without")])
+@pytest.mark.parametrize(
+    ("unplaced", "said"), [(23, "No coordinates"), (5, "5 locations without")]
+)
 def test_places_without_coordinates_stand_in_a_grid_that_says_so(
     tab: Callable[..., Any], town: Town, unplaced: int, said: str
 ) -> None:
@@ -161,19 +164,46 @@ def test_a_place_with_no_forecast_shows_none(tab: Callable[..., Any], stub: Stub
     del body["forecasts"][3]
     stub.routes["/v1/forecast"] = lambda _: Answer(body)
     page = tab(path="#L0003")
-    assert page.text_content("#now .main dd") == "–"
+    assert page.text_content("#figures .main dd") == "–"
     page.goto(stub.url + "#L0004")
     page.reload()
-    page.locator("#ident", has_text="L0004").wait_for()
-    assert page.text_content("#now .main dd") == "–"
+    page.locator("#location-id", has_text="L0004").wait_for()
+    assert page.text_content("#figures .main dd") == "–"
 
 
 def test_a_run_without_quantiles_shows_no_range(tab: Callable[..., Any], stub: Stub) -> None:
     stub.routes["/v1/locations"] = lambda _: Answer(stub.town.locations() | {"quantiles": []})
     page = tab(path="#L0003")
-    page.wait_for_selector("path.expected")
-    assert "likely" not in page.text_content("#now")
+    page.wait_for_selector("path.forecast")
+    assert "interval" not in page.text_content("#figures")
     assert page.locator("path.band").count() == 0
+
+
+@pytest.mark.parametrize(
+    ("level", "column"), [(0.025, "q2.5"), (0.1586553, "q15.86553"), (0.001, "q0.1")]
+)
+def test_the_interval_is_found_by_the_exact_name_of_its_quantiles(
+    tab: Callable[..., Any], stub: Stub, level: float, column: str
+) -> None:
+    assert quantile_name(level) == column
+    levels = [level, 0.5, 0.9]
+    body = stub.town.forecast()
+    for row in body["forecasts"]:
+        row[column] = row.pop("q10")
+    stub.routes["/v1/locations"] = lambda _: Answer(stub.town.locations() | {"quantiles": levels})
+    stub.routes["/v1/forecast"] = lambda _: Answer(body)
+    page = tab(path="#L0003", ready="path.band")
+    assert f"{100 * (0.9 - level):.0f} % interval" in page.text_content("#figures")
+
+
+def test_the_value_a_week_before_is_the_services(tab: Callable[..., Any], stub: Stub) -> None:
+    body = stub.town.forecast()
+    body["forecasts"][2]["usual"] = [771.0, 772.0, 773.0]
+    stub.routes["/v1/forecast"] = lambda _: Answer(body)
+    page = tab(path="#L0003", ready="rect.observed")
+    assert "from last week (771)" in page.text_content("#figures")
+    label = page.locator(".week").first.get_attribute("aria-label")
+    assert "weeks before 771, " in label
 
 
 def test_another_run_brings_its_own_places(tab: Callable[..., Any], stub: Stub) -> None:
@@ -189,10 +219,10 @@ def test_what_is_not_known_of_a_place_is_said(tab: Callable[..., Any], stub: Stu
     stub.routes["/v1/history"] = lambda _: problem(503, "the disk is full")
     page = tab(path="#L0003")
     page.locator(
-        ".plot", has_text="Not known: the service answered 503: the disk is full."
+        ".plot", has_text="Not available: the service answered 503: the disk is full."
     ).wait_for()
-    page.locator(".why", has_text="Not known").wait_for()
-    assert page.locator("#now .main dd").text_content() != "–"
+    page.locator("#explanation", has_text="Not available").wait_for()
+    assert page.locator("#figures .main dd").text_content() != "–"
 
 
 def test_reasons_tell_hours_places_and_the_whole_city_apart(
@@ -200,18 +230,20 @@ def test_reasons_tell_hours_places_and_the_whole_city_apart(
 ) -> None:
     stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query))
     page = tab(path="#L0003")
-    why = page.locator(".why")
-    page.locator(".why .apart", has_text="37 % of what other places do").wait_for()
-    assert "this place itself" in why.text_content()
-    first = page.locator(".why .rows").first.locator("li")
+    why = page.locator("#explanation")
+    page.locator(
+        "#explanation .apart", has_text="37 % of the influence of other locations"
+    ).wait_for()
+    assert "this location" in why.text_content()
+    first = page.locator("#explanation .rows").first.locator("li")
     assert (
         first.first.locator(".change").text_content() == "60 %"
     )  # 0.4 + 0.2: one hour, looked at twice
     assert "rank correlation" in why.text_content()
     headings = why.locator("h4").all_text_contents()
     assert headings == [
-        "Past hours it looked at, by attention",
-        "Places whose past moved it, by gradient",
+        "Past hours with the largest influence, by attention",
+        "Locations with the largest influence, by gradient",
     ]
 
 
@@ -220,9 +252,11 @@ def test_reasons_are_told_in_the_words_of_the_service(tab: Callable[..., Any], s
     told = {"step": "day", "shares_by": "ablation", "city_wide": apart}
     stub.routes["/v1/explanation"] = lambda query: Answer(stub.town.explanation(query) | told)
     page = tab(path="#L0003")
-    page.locator(".why .apart", has_text="Nothing of other places").wait_for()
-    assert page.text_content(".why h4") == "Past days that moved it, by ablation"
-    assert page.text_content(".why p").startswith("With every past day as usual")
+    page.locator("#explanation .apart", has_text="No influence of other locations").wait_for()
+    assert (
+        page.text_content("#explanation h4") == "Past days with the largest influence, by ablation"
+    )
+    assert page.text_content("#explanation p").startswith("With the usual value in every past day")
 
 
 def test_measurements_below_zero_are_shown_as_they_are(
@@ -239,5 +273,5 @@ def test_measurements_below_zero_are_shown_as_they_are(
     page.wait_for_selector("rect.observed")
     assert page.text_content("#totals dd") == "−1,000"
     assert page.text_content("#totals dt") == "on average at 15:00"
-    assert page.text_content("#now .main dd") == "−1,000"
+    assert page.text_content("#figures .main dd") == "−1,000"
     assert page.locator("text.label.end", has_text="−").count() > 0

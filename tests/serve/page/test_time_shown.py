@@ -40,7 +40,7 @@ def test_W4_the_day_of_a_clock_change_has_all_its_hours_in_every_zone(
         assert {f"{day} {clock}" for clock in twice} <= set(times)
         assert f"{day} 02:00 UTC−4" not in times or bars == 25
         assert page.locator("rect.observed").count() == 72
-        shown.append((times, page.text_content("#origin"), page.text_content("#when")))
+        shown.append((times, page.text_content("#origin"), page.text_content("#time")))
     assert shown[0] == shown[1] == shown[2]
 
 
@@ -66,5 +66,5 @@ TIMES = {
 
 def test_W4_times_are_read_as_they_are_written(tab: Callable[..., Any]) -> None:
     page = tab(timezone_id="Pacific/Auckland")
-    read = "async (texts) => texts.map((await import('/page/format.js')).momentOf)"
+    read = "async (texts) => texts.map((await import('/page/format.js')).dateTimeText)"
     assert page.evaluate(read, list(TIMES)) == list(TIMES.values())

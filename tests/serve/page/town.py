@@ -44,6 +44,14 @@ class Town:
         local = utc.astimezone(ZoneInfo(self.zone))
         return {"ds": utc.strftime("%Y-%m-%dT%H:%M:%SZ"), "ds_local": local.isoformat()}
 
+    def week_before(self, step: int) -> int:
+        """Return the step with the same local time a week before."""
+        local = (self.start + timedelta(hours=step)).astimezone(ZoneInfo(self.zone))
+        before = (local - timedelta(days=7)).astimezone(
+            UTC
+        )  # local arithmetic: the clock may change
+        return round((before - self.start) / timedelta(hours=1))
+
     def common(self) -> dict[str, Any]:
         time = self.time(self.origin)
         return {
@@ -83,9 +91,10 @@ class Town:
     def forecast(self) -> dict[str, Any]:
         steps = np.arange(self.origin + 1, self.origin + HORIZON + 1)
         expected = self.expect(steps)
-        usual, last = self.values[steps - WEEK], self.values[self.origin]
+        week_before = self.values[[self.week_before(int(step)) for step in steps]]
+        last = self.values[self.origin]
         spread = np.sqrt(expected + 1.0) * (1.0 + 0.15 * np.arange(HORIZON))[:, None]
-        columns = {"y_hat": expected, "usual": usual} | {
+        columns = {"y_hat": expected, "usual": week_before} | {
             name: np.maximum(expected + width * spread, 0.0) for name, width in SPREAD.items()
         }
         forecasts = [

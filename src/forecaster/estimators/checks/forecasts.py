@@ -5,7 +5,7 @@ from dataclasses import replace
 import numpy as np
 import pandas as pd
 
-from forecaster.config import Weather
+from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
 from forecaster.estimators.checks.setup import COLUMNS, Check, World, need, refused

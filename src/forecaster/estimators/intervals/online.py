@@ -18,7 +18,8 @@ from collections.abc import Callable
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
-from forecaster.config import LagConfig, Weather
+from forecaster.choices import Weather
+from forecaster.config import LagConfig
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE

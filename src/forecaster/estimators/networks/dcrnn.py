@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Float32
 from torch import Generator
 
-from forecaster.config import GraphConfig, GraphKind, LagConfig
+from forecaster.choices import GraphKind
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.match import MAX_HISTORY, Sizes
 from forecaster.estimators.networks.estimator import NetworkEstimator

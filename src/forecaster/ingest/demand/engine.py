@@ -7,15 +7,15 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from forecaster.choices import EngineName
 from forecaster.errors import ConfigError, DataError, need_extra
 from forecaster.ingest.files import InputFile
 
-EngineName = Literal["duckdb", "spark"]
 MAX_LINE_BYTES = 1_000_000
 
 

@@ -1,108 +1,180 @@
-"""The live data: what is safe on disk, laid over the panel, written by one thread."""
+"""The live data: a panel, the observations stored since, and how old they are now."""
 
 import asyncio
 import hashlib
 import logging
+import math
 import sqlite3
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.moment import AHEAD_SECONDS
-from forecaster.serve.data.snapshot import Cell, Overlay
+from forecaster.serve.data.snapshot import CellUpdate, Snapshot
 from forecaster.serve.data.store import (
+    DiskFullError,
     Entry,
-    FullError,
+    IdempotencyKey,
     KeyReusedError,
     Receipt,
     Store,
     Table,
-    Ticket,
 )
 from forecaster.serve.problems import Problem
 
+Now = Callable[[], float]  # seconds since 1970, UTC
+AHEAD_SECONDS = 300  # by which a client's clock may be ahead of ours
 MAX_WRITES = 32  # that may wait for the disk
+STALE_STEPS = 2  # without data: forecasts are marked as stale
+DEAD_STEPS = 24  # without data: there is no forecast of now
 log = logging.getLogger(__name__)
 
 
-class Live:
-    """One state of the data after another; `overlay` is always a whole one."""
+@dataclass(frozen=True)
+class Freshness:
+    """The newest forecast origin, and how old it is."""
 
-    def __init__(self, base: Panel, store: Store) -> None:
+    newest: int | None  # the last step from which a forecast may be made
+    age_seconds: int | None  # since that step was over
+    stale: bool
+    fault: str | None  # why there is no forecast of now
+
+
+class LiveData:
+    """The data of now; `snapshot` is replaced as a whole after every write.
+
+    One thread writes to the store.
+    """
+
+    def __init__(self, base: Panel, store: Store, now: Now = time.time) -> None:
+        """Read the store.
+
+        Args:
+            base: the panel.
+            store: observations and covariates received since.
+            now: the time, real or replayed.
+        """
+        self.now = now
+        self.broken: str | None = None  # why nothing can be written any more
         self._store = store
         self._columns: dict[Table, dict[str, int]] = {
             "observations": {name: n for n, name in enumerate(base.locations.ids)},
             "covariates": {name: n for n, name in enumerate(base.covariates.names)},
         }
-        self.overlay = Overlay(base, store.version)
+        self.snapshot = Snapshot(base, store.version)
         for table in self._columns:
-            self.overlay = self._lay(table, list(store.read(table)), store.version)
+            self.snapshot = self._updated(table, list(store.read(table)), store.version)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._waiting = 0
-        self.broken: str | None = None  # why nothing can be written any more
+        self._newest: tuple[Snapshot, int, int | None] = (self.snapshot, -1, None)
+
+    def closed_steps(self) -> int:
+        """Return how many steps are over."""
+        snapshot = self.snapshot
+        return math.floor((self.now() - snapshot.start_seconds) / snapshot.step_seconds)
+
+    def count_steps(self, hours: int) -> int:
+        """Return how many steps some hours have, at least one."""
+        return max(hours * 60 // self.snapshot.base.clock.step_minutes, 1)
+
+    def freshness(self, snapshot: Snapshot | None = None) -> Freshness:
+        """Return how old a snapshot is, by default the current one."""
+        snapshot = snapshot or self.snapshot
+        newest = self._newest_origin(snapshot)
+        if newest is None:
+            return Freshness(None, None, True, "no step has been observed at enough locations yet")
+        over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
+        age = max(int(self.now() - over), 0)
+        steps, fault = age / snapshot.step_seconds, None
+        if steps >= DEAD_STEPS:
+            last = f"{snapshot.time_of(newest)}Z"
+            fault = f"no data since {last}, too long ago for a forecast of now"
+            fault += f"; /v1/forecast?at={last} forecasts from there"
+        return Freshness(newest, age, steps >= STALE_STEPS, fault)
+
+    def find_origin(self, seconds: int) -> int:
+        """Return the step that begins at an instant; it must be over."""
+        snapshot = self.snapshot
+        step = snapshot.step_at(seconds)
+        if step is None:
+            minutes = snapshot.base.clock.step_minutes
+            raise Problem(422, "off_step", f"the time is not the start of a step of {minutes} min")
+        if step < 0:
+            raise Problem(422, "too_old", f"the data begins at {snapshot.time_of(0)}Z")
+        if step >= self.closed_steps():
+            raise Problem(422, "in_future", "that step is not over yet")
+        return step
 
     async def write(
-        self, table: Table, entries: Sequence[Entry], received: int, ticket: Ticket | None
+        self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None
     ) -> Receipt:
-        """Return the receipt of a batch that is safe on disk and seen by every later forecast."""
+        """Return the receipt of a batch, once it is on disk and in the snapshot."""
         if self._waiting >= MAX_WRITES:
             raise Problem(503, "busy", "too many writes wait for the disk; send it again")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            work = loop.run_in_executor(
-                self._writer, self._write, table, entries, received, ticket
-            )
-            return await asyncio.shield(work)  # whoever leaves early does not stop it
+            job = loop.run_in_executor(self._writer, self._write, table, entries, received, key)
+            return await asyncio.shield(job)  # a client that leaves does not cancel it
         finally:
             self._waiting -= 1
 
     def close(self) -> None:
-        """Finish what is being written, and let go of the file."""
+        """Finish the current write, and close the store."""
         self._writer.shutdown()
         self._store.close()
 
+    def _newest_origin(self, snapshot: Snapshot) -> int | None:
+        """Return the newest forecast origin; the search is repeated only where it may differ."""
+        end = self.closed_steps()
+        known_snapshot, known_end, newest = self._newest
+        if known_snapshot is not snapshot or known_end != end:
+            newest = snapshot.newest_origin(end)
+            self._newest = snapshot, end, newest
+        return newest
+
     def _write(
-        self, table: Table, entries: Sequence[Entry], received: int, ticket: Ticket | None
+        self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None
     ) -> Receipt:
         try:
-            receipt, repeated = self._store.write(table, entries, received, ticket)
+            receipt, repeated = self._store.write(table, entries, received, key)
         except KeyReusedError:
             raise Problem(
-                422, "key_reused", "this Idempotency-Key came with another body before"
+                422, "key_reused", "this Idempotency-Key was used before with another body"
             ) from None
-        except FullError as error:
-            log.error("observations: %s", error)
+        except DiskFullError as error:
+            log.error("observations were not written: %s", error)
             raise Problem(507, "disk_full", "the disk is full; nothing was written") from None
         except sqlite3.Error as error:
-            self.broken = "observations cannot be written; the log says why"
-            log.error("observations: %s", error)
+            self.broken = "observations cannot be written; see the service's log"
+            log.error("observations were not written: %s", error)
             raise Problem(503, "store_broken", self.broken) from None
         self.broken = None
         changed = receipt.accepted + receipt.revised > 0
-        if not repeated and (changed or self.overlay.early):  # the same may now be final
+        if not repeated and (changed or self.snapshot.partial):  # the same value may now be final
             rows = [(entry, received) for entry in entries]
-            self.overlay = self._lay(table, rows, receipt.data_version)
+            self.snapshot = self._updated(table, rows, receipt.data_version)
         return receipt
 
-    def _lay(self, table: Table, rows: Sequence[tuple[Entry, int]], version: int) -> Overlay:
-        """Return the state with entries laid over it, each with when it came."""
-        columns, length = self._columns[table], self.overlay.step_seconds
-        slack = min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
-        cells: list[Cell] = []
+    def _updated(self, table: Table, rows: Sequence[tuple[Entry, int]], version: int) -> Snapshot:
+        """Return the snapshot with entries added, each with the time it was received."""
+        columns, length = self._columns[table], self.snapshot.step_seconds
+        tolerance = min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
+        cells: list[CellUpdate] = []
         unfinished: set[tuple[int, int]] = set()
-        for (name, time, value), received in rows:
-            step = self.overlay.step_at(time)
+        for (name, begins, value), received in rows:
+            step = self.snapshot.step_at(begins)
             if step is not None and name in columns:
                 cells.append((step, columns[name], value))
-                if time + length > received + slack:
+                if begins + length > received + tolerance:
                     unfinished.add((step, columns[name]))
         if table == "observations":
-            return self.overlay.with_cells(cells, version, unfinished)
-        return self.overlay.with_covariates(cells, version)
+            return self.snapshot.with_observations(cells, version, unfinished)
+        return self.snapshot.with_covariates(cells, version)
 
 
-def identify(panel: Panel) -> str:
-    """Return what tells panels apart whose observations must not be mixed."""
+def panel_digest(panel: Panel) -> str:
+    """Return a hash of the panel's meaning: observations of another one must not be mixed in."""
     parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *panel.locations.ids)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

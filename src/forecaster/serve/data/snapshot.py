@@ -1,74 +1,76 @@
-"""The immutable panel with live observations laid over it: one state of the data, one version."""
+"""An immutable state of the live data: the panel with later observations and covariates."""
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import is_whole
 
-Rows = Mapping[int, np.ndarray]  # by step
-Cell = tuple[int, int, float | None]  # step, column, value; None: known to be missing
+RowsByStep = Mapping[int, np.ndarray]
+CellUpdate = tuple[int, int, float | None]  # step, column, value; None: known to be missing
+WEEK_DAYS = 7
 MAX_CHANGES = 1_000  # that are remembered
 NEVER = 2**62  # a step that never comes
 
 
 class Change(NamedTuple):
-    """What a version changed."""
+    """The steps that a version changed."""
 
     version: int
     first: int  # step
-    ahead: bool  # of covariates, which forecasts see before their time
+    ahead: bool  # covariates, which forecasts see before their time
 
 
 @dataclass(frozen=True, eq=False)
-class Overlay:
-    """A panel and the rows that came since; never changed, so that any reader sees one state."""
+class Snapshot:
+    """A panel and the rows received since; immutable, so every reader sees one state."""
 
     base: Panel
     version: int = 0
-    rows: Rows = field(default_factory=dict)  # step → [N] values that stand for the panel's
-    world: Rows = field(default_factory=dict)  # step → [P] covariates
-    changes: tuple[Change, ...] = ()  # the last ones, oldest first
-    early: Rows = field(default_factory=dict)  # step → [N], 1 where a value came before its end
+    observed: RowsByStep = field(default_factory=dict)  # step → [N], for the panel's
+    covariates: RowsByStep = field(default_factory=dict)  # step → [P] covariates
+    changes: tuple[Change, ...] = ()  # the latest, oldest first
+    partial: RowsByStep = field(default_factory=dict)  # step → [N], 1: received before its end
 
-    def with_cells(
-        self, cells: Sequence[Cell], version: int, unfinished: Collection[tuple[int, int]] = ()
-    ) -> "Overlay":
+    def with_observations(
+        self,
+        cells: Sequence[CellUpdate],
+        version: int,
+        unfinished: Collection[tuple[int, int]] = (),
+    ) -> "Snapshot":
         """Return the state after some observations; null is missing, not zero.
 
         Args:
-            cells: what was observed.
-            version: of the state.
-            unfinished: steps and columns of what came before its step was over: it may yet grow.
+            cells: the observed values.
+            version: of the new state.
+            unfinished: steps and columns of values received before their step was over: they may
+                still grow.
         """
-        rows, early = _lay_cells(self.rows, cells, self._row), self.early
-        if unfinished or early:
+        observed, partial = _replace_cells(self.observed, cells, self._values_row), self.partial
+        if unfinished or partial:
             marks = [(step, n, float((step, n) in unfinished)) for step, n, _ in cells]
-            early = _lay_cells(early, marks, self._early)
-            early = {step: row for step, row in early.items() if row.any()}
-        changes = self._noted(Change(version, _first(cells), ahead=False))
-        return replace(self, rows=rows, version=version, changes=changes, early=early)
+            partial = _replace_cells(partial, marks, self._partial_row)
+            partial = {step: row for step, row in partial.items() if row.any()}
+        changes = self._add_change(Change(version, _first_step(cells), ahead=False))
+        return replace(self, observed=observed, version=version, changes=changes, partial=partial)
 
-    def with_covariates(self, cells: Sequence[Cell], version: int) -> "Overlay":
+    def with_covariates(self, cells: Sequence[CellUpdate], version: int) -> "Snapshot":
         """Return the state after some covariates."""
-        world = _lay_cells(self.world, cells, self._covariates)
-        changes = self._noted(Change(version, _first(cells), ahead=True))
-        return replace(self, world=world, version=version, changes=changes)
+        covariates = _replace_cells(self.covariates, cells, self._covariates_row)
+        changes = self._add_change(Change(version, _first_step(cells), ahead=True))
+        return replace(self, covariates=covariates, version=version, changes=changes)
 
-    def changed_since(self, version: int, horizon: int) -> int:
+    def first_changed_origin(self, version: int, horizon: int) -> int:
         """Return the first origin whose forecast may have changed since an earlier version."""
-        if version > self.version or not self.changes or version < self.changes[0].version - 1:
-            return 0  # nobody remembers
-        later = (one for one in self.changes if one.version > version)
-        return min((one.first - horizon * one.ahead for one in later), default=NEVER)
-
-    def _noted(self, change: "Change") -> tuple["Change", ...]:
-        return (*self.changes, change)[-MAX_CHANGES:]
+        forgotten = not self.changes or version < self.changes[0].version - 1
+        if version > self.version or forgotten:
+            return 0
+        later = (change for change in self.changes if change.version > version)
+        return min((change.first - horizon * change.ahead for change in later), default=NEVER)
 
     def step_at(self, seconds: int) -> int | None:
         """Return the step that begins at an instant, given in seconds since 1970."""
@@ -82,89 +84,120 @@ class Overlay:
 
     @property
     def step_seconds(self) -> int:
-        """How long a step is."""
+        """The length of a step."""
         return self.base.clock.step_minutes * 60
 
     def time_of(self, step: int) -> np.datetime64:
         """Return the instant at which a step begins, UTC."""
         return np.datetime64(self.base.start + step * self.base.clock.step)
 
-    def newest(self, end: int) -> int | None:
-        """Return the last step before `end` at which a forecast may begin.
+    def newest_origin(self, end: int) -> int | None:
+        """Return the last step before `end` from which a forecast may be made.
 
-        It is observed well enough, by the rule of all origins; what came before its step was
-        over is no more than a part.
+        It is observed at enough locations, by the rule of all forecast origins; values received
+        before their step was over do not count.
         """
-        for step in sorted((s for s in self.rows if s < end), reverse=True):
-            if step >= len(self.base.values) and is_whole(self.final(step, step + 1))[0]:
+        for step in sorted((step for step in self.observed if step < end), reverse=True):
+            if step >= len(self.base.values) and is_whole(self.final_values(step, step + 1))[0]:
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if is_whole(self.final(step, step + 1))[0]:
+            if is_whole(self.final_values(step, step + 1))[0]:
                 return step
         return None
 
     def values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
-        """Return the values of some steps, NaN where nothing is known."""
-        return _lay(self.base.values, self.rows, first, end)
+        """Return the values of steps first…end−1, NaN where unknown."""
+        return _merge_rows(self.base.values, self.observed, first, end)
 
-    def final(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
-        """Return the same, NaN also where a value came before its step was over."""
+    def final_values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
+        """Return the same, NaN also where a value was received before its step was over."""
         values = self.values(first, end)
-        for step in self.early.keys() & set(range(first, end)):
-            values[step - first, self.early[step] > 0] = np.nan
+        for step in self.partial.keys() & set(range(first, end)):
+            values[step - first, self.partial[step] > 0] = np.nan
         return values
 
-    def panel(self, first: int, end: int, known_end: int) -> Panel:
-        """Return a part of the panel: values of first…end−1, covariates to known_end−1."""
-        own = self.base.local_covariates
-        local = np.full((len(own.names), known_end - first, len(self.base.locations)), np.nan)
-        given = own.values[:, first:known_end]
-        local[:, : given.shape[1]] = given
-        world = _lay(self.base.covariates.values, self.world, first, known_end)
-        return replace(
-            self.base,
-            values=self.values(first, end),
-            start=self.time_of(first),
-            covariates=Covariates(self.base.covariates.names, world),
-            local_covariates=LocalCovariates(own.names, local.astype(np.float32)),
-            digest=None,
-        )
+    def values_at(self, steps: Int64[np.ndarray, "*shape"]) -> Float32[np.ndarray, "*shape N"]:
+        """Return the values of some steps, NaN where unknown or the step is negative."""
+        return self._gather(self.values, steps)
 
-    def _row(self, step: int) -> Float32[np.ndarray, " N"]:
+    def final_values_at(
+        self, steps: Int64[np.ndarray, "*shape"]
+    ) -> Float32[np.ndarray, "*shape N"]:
+        """Return the same, NaN also where a value was received before its step was over."""
+        return self._gather(self.final_values, steps)
+
+    def week_before(
+        self, origins: Int64[np.ndarray, " B"], horizon: int
+    ) -> Int64[np.ndarray, "B K"]:
+        """Return the steps at the wall-clock times of t+1…t+K a week before.
+
+        Negative where that is before the data, or after the origin t.
+        """
+        clock, ahead = self.base.clock, np.arange(1, horizon + 1)
+        times = self.base.start + origins * clock.step
+        back = clock.same_time_steps(ahead, np.array([WEEK_DAYS]), times)[:, 0]
+        return np.where(back >= 0, origins[:, None] - back, -1)
+
+    def panel(self, first: int, end: int, known_end: int) -> Panel:
+        """Return a part of the panel: values of first…end−1, covariates of first…known_end−1."""
+        known_local = self.base.local_covariates.values[:, first:known_end]
+        shape = len(known_local), known_end - first, len(self.base.locations)
+        local = np.full(shape, np.nan, dtype=np.float32)
+        local[:, : known_local.shape[1]] = known_local
+        shared = _merge_rows(self.base.covariates.values, self.covariates, first, known_end)
+        part = self.base.with_data(self.values(first, end), shared, local)
+        return replace(part, start=self.time_of(first))
+
+    def _add_change(self, change: Change) -> tuple[Change, ...]:
+        return (*self.changes, change)[-MAX_CHANGES:]
+
+    def _gather(
+        self, read: Callable[[int, int], np.ndarray], steps: Int64[np.ndarray, "*shape"]
+    ) -> Float32[np.ndarray, "*shape N"]:
+        if not steps.size:
+            return np.empty((*steps.shape, len(self.base.locations)), dtype=np.float32)
+        first = max(int(steps.min()), 0)
+        values = read(first, max(int(steps.max()), first) + 1)
+        chosen = values[np.maximum(steps - first, 0)]
+        return np.where((steps < 0)[..., None], np.float32(np.nan), chosen)
+
+    def _values_row(self, step: int) -> Float32[np.ndarray, " N"]:
         return np.asarray(self.values(step, step + 1)[0])
 
-    def _early(self, step: int) -> Float32[np.ndarray, " N"]:
-        return np.asarray(self.early.get(step, np.zeros(self.base.values.shape[1], np.float32)))
+    def _partial_row(self, step: int) -> Float32[np.ndarray, " N"]:
+        return np.asarray(self.partial.get(step, np.zeros(self.base.values.shape[1], np.float32)))
 
-    def _covariates(self, step: int) -> Float32[np.ndarray, " P"]:
-        return np.asarray(_lay(self.base.covariates.values, self.world, step, step + 1)[0])
+    def _covariates_row(self, step: int) -> Float32[np.ndarray, " P"]:
+        base = self.base.covariates.values
+        return np.asarray(_merge_rows(base, self.covariates, step, step + 1)[0])
 
 
-def _first(cells: Sequence[Cell]) -> int:
+def _first_step(cells: Sequence[CellUpdate]) -> int:
     return min((step for step, _, _ in cells), default=NEVER)
 
 
-def _lay_cells(
-    rows: Rows, cells: Sequence[Cell], present: Callable[[int], np.ndarray]
+def _replace_cells(
+    rows: RowsByStep, cells: Sequence[CellUpdate], read_row: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return rows with some cells replaced; the given ones are left as they are."""
-    changed, own = dict(rows), set[int]()
+    """Return the rows with some cells replaced; the rows passed in stay as they are."""
+    replaced = dict(rows)
+    copied = set[int]()
     for step, column, value in cells:
-        if step not in own:
-            changed[step] = present(step).copy()
-            own.add(step)
-        changed[step][column] = np.nan if value is None else value
-    return changed
+        if step not in copied:
+            replaced[step] = read_row(step).copy()
+            copied.add(step)
+        replaced[step][column] = np.nan if value is None else value
+    return replaced
 
 
-def _lay(
-    base: Float32[np.ndarray, "M n"], rows: Rows, first: int, end: int
+def _merge_rows(
+    base: Float32[np.ndarray, "M n"], rows: RowsByStep, first: int, end: int
 ) -> Float32[np.ndarray, "T n"]:
-    """Return rows first…end−1: those that came since, else the panel's, else NaN."""
-    laid = np.full((end - first, base.shape[1]), np.nan, dtype=np.float32)
-    given = base[max(first, 0) : max(end, 0)]
+    """Return rows first…end−1: those received since, else the panel's, else NaN."""
+    merged = np.full((end - first, base.shape[1]), np.nan, dtype=np.float32)
+    from_base = base[max(first, 0) : max(end, 0)]
     before = max(-first, 0)  # steps before the panel's
-    laid[before : before + len(given)] = given
+    merged[before : before + len(from_base)] = from_base
     for step in rows.keys() & set(range(first, end)):
-        laid[step - first] = rows[step]
-    return laid
+        merged[step - first] = rows[step]
+    return merged

@@ -1,7 +1,7 @@
-"""Live observations on disk: SQLite, one writer, acknowledged only after they are committed.
+"""The SQLite file of live observations and covariates, with one writer.
 
-Written ahead and synchronised at every commit, so that neither a kill nor a power loss takes
-back what was acknowledged. The file belongs to one service at a time.
+A write is acknowledged after its commit, which is written ahead and synchronised: neither a kill
+nor a power loss takes it back. One service at a time holds the file.
 """
 
 import json
@@ -17,8 +17,8 @@ from forecaster.errors import ArtifactError, RunError
 Entry = tuple[str, int, float | None]  # location or covariate, seconds since 1970, value
 Table = Literal["observations", "covariates"]
 FORMAT = 1
-APPLICATION = 0x666F7265  # "fore", by which SQLite files of ours are known
-KEY_DAYS = 7  # how long a repeated request is recognised
+APPLICATION = 0x666F7265  # "fore": marks SQLite files of this program
+KEY_DAYS = 7  # for which a repeated request is recognised
 DAY_SECONDS = 24 * 3600
 SCHEMA = """
 CREATE TABLE observations (
@@ -36,27 +36,27 @@ CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
 
 @dataclass(frozen=True)
 class Receipt:
-    """What became of a request to write."""
+    """The counts of a write, once it is on disk."""
 
-    accepted: int  # not known before
-    revised: int  # known with another value
+    accepted: int  # new entries
+    revised: int  # entries that had another value
     unchanged: int
     data_version: int
 
 
 @dataclass(frozen=True)
-class Ticket:
-    """By which a repeated request is recognised."""
+class IdempotencyKey:
+    """A client's key for a write, by which a repeated request is recognised."""
 
     key: str
     digest: str  # of the body, which must be the same
 
 
 class KeyReusedError(Exception):
-    """An idempotency key came back with another body."""
+    """An idempotency key was used again with another body."""
 
 
-class FullError(Exception):
+class DiskFullError(Exception):
     """The disk is full; nothing was written."""
 
 
@@ -67,154 +67,164 @@ class Store:
         """Open or create the file.
 
         Args:
-            path: where it lies; None: in memory only.
-            panel: names what the observations are of; those of another panel are refused.
+            path: of the file; None: in memory only.
+            panel: its digest; a file of another panel is refused.
         """
         self.path = path
         where = ":memory:" if path is None else str(path)
         try:
-            self._base = sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+            self._connection = sqlite3.connect(
+                where, isolation_level=None, check_same_thread=False
+            )
         except sqlite3.DatabaseError as error:
-            raise _explain(where, error) from error
+            raise _to_error(where, error) from error
         try:
             self._open(panel)
         except BaseException as error:
-            self._base.close()
+            self._connection.close()
             if isinstance(error, sqlite3.DatabaseError):
-                raise _explain(where, error) from error
+                raise _to_error(where, error) from error
             raise
 
     def write(
-        self, table: Table, entries: Sequence[Entry], received: int, ticket: Ticket | None = None
+        self,
+        table: Table,
+        entries: Sequence[Entry],
+        received: int,
+        key: IdempotencyKey | None = None,
     ) -> tuple[Receipt, bool]:
-        """Commit entries, all or none; return the receipt, and whether it is that of a repeat."""
+        """Commit entries, all or none; return the receipt, and whether the request is a repeat."""
         with self._transaction():
-            if ticket is not None and (known := self._receipt(ticket)) is not None:
-                return known, True
+            if key is not None and (earlier := self._receipt(key)) is not None:
+                return earlier, True
             counts = {"accepted": 0, "revised": 0, "unchanged": 0}
             for entry in entries:
                 counts[self._put(table, entry, received)] += 1
             changed = counts["accepted"] + counts["revised"] > 0
             receipt = Receipt(**counts, data_version=self.version + changed)
-            self._state("data_version", str(receipt.data_version))
-            if ticket is not None:
-                self._remember(ticket, receipt, received)
+            self._set_fact("data_version", str(receipt.data_version))
+            if key is not None:
+                self._store_receipt(key, receipt, received)
         return receipt, False
 
     def read(self, table: Table) -> Iterator[tuple[Entry, int]]:
-        """Yield everything that is known, the latest revision of each, and when it came last."""
-        rows = self._base.execute(f"SELECT name, time, value, received FROM {table}")  # noqa: S608 (ours)
+        """Yield the latest revision of every entry, and when it was last received."""
+        rows = self._connection.execute(f"SELECT name, time, value, received FROM {table}")  # noqa: S608 (ours)
         for name, time, value, received in rows:
             yield (name, time, value), received
 
     @property
     def version(self) -> int:
-        """A number that grows with every write that changes something."""
+        """The data version, which grows with every write that changes a value."""
         return int(self._fact("data_version") or 0)
 
     def close(self) -> None:
-        """Let go of the file."""
-        self._base.close()
+        """Close the file."""
+        self._connection.close()
 
     def _open(self, panel: str) -> None:
-        run = self._base.execute
+        run = self._connection.execute
         run("PRAGMA busy_timeout = 0")
         run("PRAGMA locking_mode = EXCLUSIVE")  # a second service is refused at once
         self._refuse_foreign()  # before anything changes the file
         run("PRAGMA journal_mode = WAL")
         run("PRAGMA synchronous = FULL")
-        run("BEGIN EXCLUSIVE")  # takes the lock, which is kept
+        run("BEGIN EXCLUSIVE")  # takes the lock, and keeps it
         fresh = run("PRAGMA schema_version").fetchone() == (0,)
         if fresh:
             for statement in filter(str.strip, SCHEMA.split(";")):
                 run(statement)
             run(f"PRAGMA application_id = {APPLICATION}")
             run(f"PRAGMA user_version = {FORMAT}")
-            self._state("panel", panel)
+            self._set_fact("panel", panel)
         run("COMMIT")
         self._check(panel)
 
     def _refuse_foreign(self) -> None:
-        """Refuse the file of another program; one that holds nothing is nobody's."""
+        """Refuse the file of another program; an empty one is taken."""
         marks = self._pragma("application_id"), self._pragma("user_version")
         empty = marks == (0, 0) and self._pragma("schema_version") == 0
         if not empty and marks != (APPLICATION, FORMAT):
-            raise ArtifactError(f"{self.path}: not a store of this program; name another file")
+            raise ArtifactError(
+                f"{self.path}: not a store of this program; give another file with --store"
+            )
 
     def _check(self, panel: str) -> None:
         """Refuse a file that is damaged or of another panel."""
-        found = self._pragma("integrity_check")
-        if found != "ok":
-            raise sqlite3.DatabaseError(str(found))
+        result = self._pragma("integrity_check")
+        if result != "ok":
+            raise sqlite3.DatabaseError(str(result))
         if self._fact("panel") != panel:
             message = f"{self.path}: holds observations of another panel"
-            raise ArtifactError(f"{message}; name another file for this one")
+            raise ArtifactError(f"{message}; give another file with --store")
 
     def _pragma(self, name: str) -> int | str:
-        found: int | str = self._base.execute(f"PRAGMA {name}").fetchone()[0]
-        return found
+        value: int | str = self._connection.execute(f"PRAGMA {name}").fetchone()[0]
+        return value
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
         try:
-            self._base.execute("BEGIN IMMEDIATE")
+            self._connection.execute("BEGIN IMMEDIATE")
             yield
-            self._base.execute("COMMIT")
+            self._connection.execute("COMMIT")
         except BaseException as error:
-            if self._base.in_transaction:
-                self._base.execute("ROLLBACK")
+            if self._connection.in_transaction:
+                self._connection.execute("ROLLBACK")
             if isinstance(error, sqlite3.Error) and "full" in str(error):
-                raise FullError(str(error)) from error
+                raise DiskFullError(str(error)) from error
             raise
 
     def _put(self, table: Table, entry: Entry, received: int) -> str:
         name, time, value = entry
-        found = self._base.execute(
+        stored = self._connection.execute(
             f"SELECT value, revision FROM {table} WHERE name = ? AND time = ?",  # noqa: S608 (ours)
             (name, time),
         ).fetchone()
-        if found is not None and found[0] == value:
-            self._base.execute(  # what came before its hour was over may be final now
+        if stored is not None and stored[0] == value:
+            self._connection.execute(  # a value received before its step was over may be final now
                 f"UPDATE {table} SET received = ? WHERE name = ? AND time = ?",  # noqa: S608 (ours)
                 (received, name, time),
             )
             return "unchanged"
-        revision = 1 if found is None else found[1] + 1
-        self._base.execute(
+        revision = 1 if stored is None else stored[1] + 1
+        self._connection.execute(
             f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)",  # noqa: S608 (ours)
             (name, time, value, revision, received),
         )
-        return "accepted" if found is None else "revised"
+        return "accepted" if stored is None else "revised"
 
-    def _receipt(self, ticket: Ticket) -> Receipt | None:
-        found = self._base.execute(
-            "SELECT digest, receipt FROM keys WHERE key = ?", (ticket.key,)
+    def _receipt(self, key: IdempotencyKey) -> Receipt | None:
+        stored = self._connection.execute(
+            "SELECT digest, receipt FROM keys WHERE key = ?", (key.key,)
         ).fetchone()
-        if found is None:
+        if stored is None:
             return None
-        if found[0] != ticket.digest:
+        if stored[0] != key.digest:
             raise KeyReusedError
-        return Receipt(**json.loads(found[1]))
+        return Receipt(**json.loads(stored[1]))
 
-    def _remember(self, ticket: Ticket, receipt: Receipt, received: int) -> None:
+    def _store_receipt(self, key: IdempotencyKey, receipt: Receipt, received: int) -> None:
         oldest = received - KEY_DAYS * DAY_SECONDS
-        self._base.execute("DELETE FROM keys WHERE received < ?", (oldest,))
-        row = ticket.key, ticket.digest, json.dumps(asdict(receipt)), received
-        self._base.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", row)
+        self._connection.execute("DELETE FROM keys WHERE received < ?", (oldest,))
+        row = key.key, key.digest, json.dumps(asdict(receipt)), received
+        self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", row)
 
     def _fact(self, name: str) -> str | None:
-        found = self._base.execute("SELECT fact FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if found is None else str(found[0])
+        row = self._connection.execute("SELECT fact FROM facts WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
 
-    def _state(self, name: str, fact: str) -> None:
-        self._base.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, fact))
+    def _set_fact(self, name: str, fact: str) -> None:
+        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, fact))
 
 
-def _explain(path: str, error: sqlite3.DatabaseError) -> Exception:
+def _to_error(path: str, error: sqlite3.DatabaseError) -> Exception:
     """Return an error that says what to do; nothing is ever deleted."""
     if "locked" in str(error):
-        return RunError(f"{path}: another service uses it; stop that one or name another file")
+        return RunError(f"{path}: another service uses it; stop it, or give another --store")
     if isinstance(error, sqlite3.OperationalError):
-        return RunError(f"{path}: cannot be opened ({error}); name a file in a folder of yours")
-    advice = "nothing was changed: bring back a copy, or move it away and send its data again"
+        return RunError(
+            f"{path}: cannot be opened ({error}); give a file in a folder you may write to"
+        )
+    advice = "nothing was changed; restore a backup, or move it away and send its data again"
     return ArtifactError(f"{path}: damaged ({error}); {advice}")

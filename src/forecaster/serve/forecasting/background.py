@@ -1,99 +1,99 @@
-"""What is done without being asked: forecasts of the moment, and those that were missed."""
+"""Forecasts made without a request: from the newest origin, then from past ones."""
 
 import asyncio
 import time
 from functools import partial
 
 from forecaster.errors import DataError
-from forecaster.serve.data.snapshot import Overlay
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
-from forecaster.serve.forecasting.forecast import Key, Model
+from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
 from forecaster.serve.problems import Problem
 
-WATCH_SECONDS = 0.2  # how often the end of a step is looked for
-QUIET_SECONDS = 2.0  # without a question before earlier origins are made up for
-MAX_RETRY_SECONDS = 10.0  # after which what failed is tried again; at first much sooner
+POLL_SECONDS = 0.2  # between two looks for the end of a step
+QUIET_SECONDS = 2.0  # without a request before past origins are forecast
+MAX_RETRY_SECONDS = 10.0  # between two attempts after failures; at first much less
 
 
-class Watch:
-    """Forecasts whenever a step is over or data came late; makes up for earlier origins."""
+class BackgroundForecasts:
+    """Forecasts whenever a step is over or late data arrives; else from past origins."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
-        self._seen: Key | None = None  # forecast and noted
-        self._wait = WATCH_SECONDS
+        self._done: ForecastKey | None = None  # the newest forecast that is made and kept
+        self._pause_seconds = POLL_SECONDS
 
     async def run(self) -> None:
-        """Watch for ever."""
+        """Run until cancelled."""
         while True:
-            key = self._moment()
+            key = self._newest_key()
             try:
-                await self._attend(key)
-                self._wait = WATCH_SECONDS
+                await self._update(key)
+                self._pause_seconds = POLL_SECONDS
             except Exception as error:
-                if not isinstance(error, Problem):  # else whoever raised it has logged it
-                    self._engine.complain(key, "making up for earlier forecasts")
-                self._wait = min(2 * self._wait, MAX_RETRY_SECONDS)
-            await self._rest(key)
+                if not isinstance(error, Problem):  # a Problem is logged where it is raised
+                    self._engine.log_failure(key, "forecasting from past origins failed")
+                self._pause_seconds = min(2 * self._pause_seconds, MAX_RETRY_SECONDS)
+            await self._pause(key)
 
-    def _moment(self) -> Key | None:
-        """Return what a forecast of the moment belongs to, if there can be one."""
-        model, overlay = self._engine.loader.model, self._engine.present.overlay
-        newest = self._engine.present.feed(overlay).newest
+    def _newest_key(self) -> ForecastKey | None:
+        """Return the key of a forecast of now, if there can be one."""
+        model, snapshot = self._engine.loader.model, self._engine.data.snapshot
+        newest = self._engine.data.freshness(snapshot).newest
         if model is None or newest is None:
             return None
-        return Key(model.digest, overlay.version, newest)
+        return ForecastKey(model.digest, snapshot.version, newest)
 
-    async def _attend(self, key: Key | None) -> None:
-        """Forecast from the newest step or, where that is done, from earlier ones."""
+    async def _update(self, key: ForecastKey | None) -> None:
+        """Forecast from the newest origin or, where that is done, from past ones."""
         engine = self._engine
         if key is None:
             return
-        if key == self._seen:
-            engine.failed = None  # of a run that was loaded meanwhile, and is gone
-            await self._make_up(engine.model, engine.present.overlay, key.origin)
+        if key == self._done:
+            engine.failure = None  # of a run loaded meanwhile and replaced again
+            await self._fill_past(engine.model, engine.data.snapshot, key.origin)
             return
         try:
-            answer, _ = await engine.forecast()
+            forecast, _ = await engine.forecast()
         except Problem as problem:
-            if problem.code != "busy":  # others are being answered: there is nothing wrong
-                engine.failed = str(problem.detail)
+            if problem.code != "busy":  # other requests are being answered: nothing is wrong
+                engine.failure = str(problem.detail)
             raise
-        engine.failed = None
-        if not answer.provisional:  # else it is asked again
-            engine.ledger.note(answer)
-            self._seen = answer.key
+        engine.failure = None
+        if not forecast.provisional:  # else try again
+            engine.past_forecasts.add(forecast)
+            self._done = forecast.key
 
-    async def _make_up(self, model: Model, overlay: Overlay, newest: int) -> None:
-        """Forecast from earlier origins, for as long as nobody asks for anything."""
+    async def _fill_past(self, model: ServedModel, snapshot: Snapshot, newest: int) -> None:
+        """Forecast from past origins for as long as there are no requests."""
         engine = self._engine
-        steps = engine.present.count_steps(ACCURACY_HOURS)
-        for origin in engine.ledger.lacking(model, newest, steps):
-            if not await self._make_up_for(model, overlay, origin):
+        steps = engine.data.count_steps(ACCURACY_HOURS)
+        for origin in engine.past_forecasts.missing_origins(model, newest, steps):
+            if not await self._forecast_past(model, snapshot, origin):
                 return
 
-    async def _make_up_for(self, model: Model, overlay: Overlay, origin: int) -> bool:
-        """Forecast from an earlier origin; tell whether there was time."""
+    async def _forecast_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> bool:
+        """Forecast from a past origin; False where a request or new data came first."""
         engine = self._engine
-        attempt = partial(engine.forecasts.in_hindsight, model, overlay, origin)
-        while self._is_quiet() and overlay is engine.present.overlay:
+        job = partial(engine.predictor.predict_past, model, snapshot, origin)
+        while self._is_quiet() and snapshot is engine.data.snapshot:
             try:
-                if answer := await engine.worker.run(attempt):
-                    engine.ledger.note(answer)
+                if forecast := await engine.worker.run(job):
+                    engine.past_forecasts.add(forecast)
                     return True
             except DataError:
-                engine.ledger.skip(model, origin)
+                engine.past_forecasts.skip(model, origin)
                 return True
         return False
 
     def _is_quiet(self) -> bool:
-        """Tell whether nobody would have to wait: a pause between two of many is none."""
-        since = time.monotonic() - self._engine.asked
+        """Whether no request has been made for a while, and none is waiting."""
+        since = time.monotonic() - self._engine.last_request
         return since >= QUIET_SECONDS and not self._engine.worker.pending
 
-    async def _rest(self, key: Key | None) -> None:
-        """Wait, at most until there is something else to forecast."""
-        ends = time.monotonic() + self._wait
-        await asyncio.sleep(WATCH_SECONDS)
-        while time.monotonic() < ends and self._moment() == key:
-            await asyncio.sleep(WATCH_SECONDS)
+    async def _pause(self, key: ForecastKey | None) -> None:
+        """Wait, at most until another forecast is due."""
+        deadline = time.monotonic() + self._pause_seconds
+        await asyncio.sleep(POLL_SECONDS)
+        while time.monotonic() < deadline and self._newest_key() == key:
+            await asyncio.sleep(POLL_SECONDS)

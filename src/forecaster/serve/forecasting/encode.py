@@ -1,4 +1,4 @@
-"""Forecasts as JSON, CSV and GeoJSON."""
+"""A forecast as JSON, CSV and GeoJSON, as the service sends it."""
 
 import csv
 import io
@@ -9,12 +9,13 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
+from forecaster.estimators.table import quantile_name
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.serve.forecasting.forecast import Answer
+from forecaster.serve.forecasting.forecast import Forecast
 
-DIGITS = 6  # significant ones, of every number
-CARRIED = ("model", "data_version", "stale", "degraded")  # in every row of a CSV
-FORMULA = ("=", "+", "-", "@", "\t", "\r")  # what a spreadsheet would run
+SIGNIFICANT_DIGITS = 6
+BASIS_COLUMNS = ("model", "data_version", "stale", "degraded")  # in every row of a CSV
+FORMULA_STARTS = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet would run such a text
 
 
 def utc_text(time: np.datetime64) -> str:
@@ -27,94 +28,108 @@ def local_text(panel: Panel, time: np.datetime64) -> str:
     return local_texts(panel, np.array([time]))[0]
 
 
-def describe_steps(panel: Panel, times: np.ndarray) -> list[dict[str, str]]:
+def step_times(panel: Panel, times: np.ndarray) -> list[dict[str, str]]:
     """Return steps as `ds` (UTC) and `ds_local`."""
     pairs = zip(times, local_texts(panel, times), strict=True)
     return [{"ds": utc_text(time), "ds_local": local} for time, local in pairs]
 
 
-def numbers(values: Float[np.ndarray, "*shape"]) -> Any:
-    """Return numbers as nested lists, six digits each, null where they are missing."""
+def to_numbers(values: Float[np.ndarray, "*shape"]) -> Any:
+    """Return numbers as nested lists with six significant digits, None for NaN."""
     exact = values.astype(np.float64)
-    seen = np.isfinite(exact) & (exact != 0)
-    size = np.zeros_like(exact)
-    np.log10(np.abs(exact), out=size, where=seen)
-    scale = 10.0 ** (DIGITS - 1 - np.floor(size))
-    short = np.round(exact * scale) / scale
-    if np.isfinite(exact).all():
-        return short.tolist()
-    shown = short.astype(object)
-    shown[~np.isfinite(exact)] = None
-    return shown.tolist()
+    finite = np.isfinite(exact)
+    magnitude = np.zeros_like(exact)
+    np.log10(np.abs(exact), out=magnitude, where=finite & (exact != 0))
+    scale = 10.0 ** (SIGNIFICANT_DIGITS - 1 - np.floor(magnitude))
+    rounded = np.round(exact * scale) / scale
+    if finite.all():
+        return rounded.tolist()
+    numbers = rounded.astype(object)
+    numbers[~finite] = None
+    return numbers.tolist()
 
 
-def quantile_name(level: float) -> str:
-    """Return the column of a quantile: q10, q2.5."""
-    return f"q{100 * level:g}"
+def to_json(forecast: Forecast, columns: Sequence[int] | None = None) -> bytes:
+    """Return `steps` and `forecasts` as the inside of a JSON object.
 
-
-def to_json(answer: Answer, columns: Sequence[int] | None = None) -> bytes:
-    """Return `steps` and `forecasts` as the inside of a JSON object, of all locations or some."""
-    chosen = list(range(len(answer.locations))) if columns is None else list(columns)
-    parts = {"y_hat": numbers(answer.y_hat.T[chosen])}
-    for level, values in zip(answer.levels, answer.quantiles, strict=True):
-        parts[quantile_name(level)] = numbers(values.T[chosen])
-    parts |= {"last": numbers(answer.last[chosen]), "usual": numbers(answer.usual.T[chosen])}
-    rows = [
-        {"id": answer.locations.ids[n], **{name: part[i] for name, part in parts.items()}}
-        for i, n in enumerate(chosen)
-    ]
-    inside = {"steps": describe_steps(answer.panel, answer.times), "forecasts": rows}
-    return json.dumps(inside, separators=(",", ":"))[1:-1].encode()
+    Args:
+        forecast: what is encoded.
+        columns: of the locations; None: all.
+    """
+    content = _content(forecast, columns)
+    return json.dumps(content, separators=(",", ":"))[1:-1].encode()
 
 
 def to_csv(
-    answer: Answer, shared: Mapping[str, Any], columns: Sequence[int] | None = None
+    forecast: Forecast, basis: Mapping[str, Any], columns: Sequence[int] | None = None
 ) -> bytes:
-    """Return the long table; text that a spreadsheet would take for a formula is quoted.
+    """Return the long table; texts that a spreadsheet would run as a formula are quoted.
+
+    Not `estimators.table`: its CSV has pandas' times and all digits, this one RFC 4180 lines, ISO
+    times and the basis of the forecast in every row; programs read both.
 
     Args:
-        answer: the forecast.
-        shared: what every forecast carries; CARRIED of it stands in every row.
-        columns: the locations; None: all.
+        forecast: what is encoded.
+        basis: what the forecast rests on; BASIS_COLUMNS of it are in every row.
+        columns: of the locations; None: all.
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    names = [quantile_name(level) for level in answer.levels]
-    writer.writerow(["unique_id", "ds", "ds_local", "cutoff", "y_hat", *names, *CARRIED])
-    carried = [harmless(plain(shared[name])) for name in CARRIED]
-    steps = describe_steps(answer.panel, answer.times)
-    cutoff = utc_text(answer.origin)
-    y_hat, quantiles = numbers(answer.y_hat), numbers(answer.quantiles)
-    for n in range(len(answer.locations)) if columns is None else columns:
-        identity = harmless(answer.locations.ids[n])
+    names = [quantile_name(level) for level in forecast.quantile_levels]
+    writer.writerow(["unique_id", "ds", "ds_local", "cutoff", "y_hat", *names, *BASIS_COLUMNS])
+    basis_cells = [escape_formula(plain_text(basis[name])) for name in BASIS_COLUMNS]
+    steps = step_times(forecast.panel, forecast.times)
+    cutoff = utc_text(forecast.origin)
+    y_hat, quantiles = to_numbers(forecast.y_hat), to_numbers(forecast.quantiles)
+    for n in _columns(forecast, columns):
+        location = escape_formula(forecast.locations.ids[n])
         for k, step in enumerate(steps):
-            cells = [y_hat[k][n], *(q[k][n] for q in quantiles)]
-            writer.writerow([identity, step["ds"], step["ds_local"], cutoff, *cells, *carried])
+            numbers = [y_hat[k][n], *(quantile[k][n] for quantile in quantiles)]
+            times = step["ds"], step["ds_local"], cutoff
+            writer.writerow([location, *times, *numbers, *basis_cells])
     return out.getvalue().encode()
 
 
-def to_geojson(answer: Answer, columns: Sequence[int] | None = None) -> dict[str, Any]:
-    """Return one feature per location; one without coordinates has no geometry."""
-    places = answer.locations
-    forecasts = json.loads(b"{" + to_json(answer, columns) + b"}")
+def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict[str, Any]:
+    """Return one feature per location; without coordinates it has no geometry."""
+    locations, content = forecast.locations, _content(forecast, columns)
     features = []
-    chosen = range(len(places)) if columns is None else columns
-    for n, row in zip(chosen, forecasts["forecasts"], strict=True):
-        point = {"type": "Point", "coordinates": [float(places.lon[n]), float(places.lat[n])]}
-        properties = {"name": places.names[n], **row}
-        geometry = point if places.placed[n] else None
+    for n, row in zip(_columns(forecast, columns), content["forecasts"], strict=True):
+        point = {
+            "type": "Point",
+            "coordinates": [float(locations.lon[n]), float(locations.lat[n])],
+        }
+        geometry = point if locations.placed[n] else None
+        properties = {"name": locations.names[n], **row}
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
-    return {"type": "FeatureCollection", "steps": forecasts["steps"], "features": features}
+    return {"type": "FeatureCollection", "steps": content["steps"], "features": features}
 
 
-def plain(value: object) -> str:
-    """Return a value as text outside JSON: true, false, nothing for null."""
+def plain_text(value: object) -> str:
+    """Return a JSON value as text outside JSON: true, false, empty for null."""
     if value is None:
         return ""
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def harmless(text: str) -> str:
-    """Return text that no spreadsheet runs as a formula (OWASP ASVS 1.2.10)."""
-    return f"'{text}" if text.startswith(FORMULA) else text
+def escape_formula(text: str) -> str:
+    """Return a text that no spreadsheet runs as a formula (OWASP ASVS 1.2.10)."""
+    return f"'{text}" if text.startswith(FORMULA_STARTS) else text
+
+
+def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any]:
+    chosen = list(_columns(forecast, columns))
+    fields = {"y_hat": to_numbers(forecast.y_hat.T[chosen])}
+    for level, values in zip(forecast.quantile_levels, forecast.quantiles, strict=True):
+        fields[quantile_name(level)] = to_numbers(values.T[chosen])
+    fields["last"] = to_numbers(forecast.last[chosen])
+    fields["usual"] = to_numbers(forecast.usual.T[chosen])
+    rows = [
+        {"id": forecast.locations.ids[n], **{name: column[i] for name, column in fields.items()}}
+        for i, n in enumerate(chosen)
+    ]
+    return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
+
+
+def _columns(forecast: Forecast, columns: Sequence[int] | None) -> Sequence[int]:
+    return range(len(forecast.locations)) if columns is None else columns

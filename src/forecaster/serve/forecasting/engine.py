@@ -1,4 +1,4 @@
-"""The forecasts that are served: the model and the data of the moment, computed once each."""
+"""The forecasts that are served: computed once per model, data version and origin."""
 
 import asyncio
 import logging
@@ -10,171 +10,178 @@ from functools import partial
 from typing import Any
 
 from forecaster.errors import DataError
-from forecaster.serve.data.live import Live
-from forecaster.serve.data.present import Feed, Present
-from forecaster.serve.data.snapshot import Overlay
-from forecaster.serve.forecasting.accuracy import Ledger, assess
+from forecaster.serve.data.live import Freshness, LiveData
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.accuracy import PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.encode import to_json
-from forecaster.serve.forecasting.explanation import tell_why
-from forecaster.serve.forecasting.forecast import Answer, Key, Model
-from forecaster.serve.forecasting.loader import Load, Loader
-from forecaster.serve.forecasting.predictor import Forecasts
+from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
+from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
+from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_forecast
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
 from forecaster.serve.problems import Problem
 
-QUEUE = 32  # jobs that are done or wait: forecasts, histories, tables
-DEADLINE_SECONDS = 10.0  # for a forecast, waiting included
-PREPARE_SECONDS = 1.0  # for what intervals rest on; else they are as they were calibrated
-EXPLANATIONS = 4  # that may wait; each takes seconds
+MAX_JOBS = 32  # that run or wait: forecasts, histories, tables
+DEADLINE_SECONDS = 10.0  # of a forecast, waiting included
+PREPARE_SECONDS = 1.0  # for online quantiles; after that the forecast is provisional
+MAX_EXPLANATIONS = 4  # that may wait; each takes seconds
 EXPLAIN_SECONDS = 25.0
-KEPT_ANSWERS = 64
+CACHED_FORECASTS = 64
 ACCURACY_HOURS = 168
-NO_MODEL = "no run is loaded; the log says why"
-Figures = dict[str, Any]  # JSON
-Ask = Callable[[Model, Overlay, int], Answer | None]
-Feeder = Callable[[Live], Coroutine[Any, Any, None]]
+NO_MODEL = "no run is loaded; see the service's log"
+JsonObject = dict[str, Any]
+Feed = Callable[[LiveData], Coroutine[Any, Any, None]]
 log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Answers with the forecasts of one model on the data of the moment."""
+    """Forecasts of one model on the data of now."""
 
-    def __init__(self, load: Load, present: Present, feeder: Feeder | None = None) -> None:
+    def __init__(self, load: LoadModel, data: LiveData, feed: Feed | None = None) -> None:
         """Load the model.
 
         Args:
-            load: returns it; called again whenever it has to be loaded anew.
-            present: the data.
-            feeder: brings observations for as long as the service runs, beside those sent.
+            load: returns the model; called again at every reload.
+            data: the live data.
+            feed: writes observations for as long as the service runs, beside those of clients.
         """
-        self.present, self.feeder = present, feeder
-        self.loader = Loader(load, present)
-        self.forecasts = Forecasts()
-        self.worker = Worker(QUEUE, DEADLINE_SECONDS)
-        self.explainer = Worker(EXPLANATIONS, EXPLAIN_SECONDS)  # so that forecasts need not wait
-        self.ledger = Ledger(present.count_steps(ACCURACY_HOURS + 24))
+        self.data, self.feed = data, feed
+        self.loader = ModelLoader(load, data)
+        self.predictor = SnapshotPredictor()
+        self.worker = Worker(MAX_JOBS, DEADLINE_SECONDS)
+        self.explainer = Worker(MAX_EXPLANATIONS, EXPLAIN_SECONDS)  # forecasts need not wait
+        self.past_forecasts = PastForecasts(data.count_steps(ACCURACY_HOURS + 24))
         self.computed = self.reused = 0
-        self.asked = time.monotonic()  # when somebody last asked for what had to be computed
+        self.last_request = time.monotonic()  # for a forecast that had to be computed
         self.draining = False
-        self.failed: str | None = None  # why there is no forecast of the moment
-        self.replay_step_seconds: float | None = None  # of a step; None: no replay
-        self._answers: OrderedDict[Key, Answer] = OrderedDict()
-        self._pending: dict[Key, asyncio.Task[Answer]] = {}
-        self._logged: Key | None = None  # what failed last
+        self.failure: str | None = None  # why there is no forecast of now
+        self.replay_step_seconds: float | None = None  # None: no replay
+        self._cache: OrderedDict[ForecastKey, Forecast] = OrderedDict()
+        self._pending: dict[ForecastKey, asyncio.Task[Forecast]] = {}
+        self._logged: ForecastKey | None = None  # the last failure that was logged
 
     @property
-    def model(self) -> Model:
-        """The run that is served; a Problem where none could be loaded."""
+    def model(self) -> ServedModel:
+        """The served model; a Problem where none is loaded."""
         if self.loader.model is None:
             raise Problem(503, "no_model", NO_MODEL)
         return self.loader.model
 
     def why_not_ready(self) -> str | None:
-        """Return why no forecast of the moment can be had, if so."""
+        """Return why there is no forecast of now, or None."""
         if self.draining:
-            return "stopping: no more requests, please"
+            return "the service is stopping"
         if self.loader.model is None:
             return NO_MODEL
-        return self.present.live.broken or self.present.feed().fault or self.failed
+        return self.data.broken or self.data.freshness().fault or self.failure
 
-    async def forecast(self, origin: int | None = None) -> tuple[Answer, Feed]:
-        """Return the forecast from a step, or from the newest, and how old the data is."""
-        return await self._forecast(self.model, self.present.overlay, origin)  # these, to the end
+    async def forecast(self, origin: int | None = None) -> tuple[Forecast, Freshness]:
+        """Return the forecast from an origin, by default the newest, and the data's age."""
+        return await self._forecast(self.model, self.data.snapshot, origin)
 
-    async def explain(self, location: str, origin: int | None) -> tuple[Answer, Feed, Figures]:
-        """Return a forecast, and why it is what it is at a location."""
-        ends = time.monotonic() + self.explainer.seconds
-        model, overlay = self.model, self.present.overlay
-        answer, feed = await self._forecast(model, overlay, origin)
-        job = partial(tell_why, model, overlay, answer.key.origin, location)
-        return answer, feed, await self.explainer.run(job, ends)
+    async def explain(
+        self, location: str, origin: int | None
+    ) -> tuple[Forecast, Freshness, JsonObject]:
+        """Return a forecast, and its explanation at a location."""
+        deadline = time.monotonic() + self.explainer.seconds
+        model, snapshot = self.model, self.data.snapshot  # the same for both
+        forecast, freshness = await self._forecast(model, snapshot, origin)
+        job = partial(explain_forecast, model, snapshot, forecast.key.origin, location)
+        return forecast, freshness, await self.explainer.run(job, deadline)
 
-    async def accuracy(self, hours: int) -> tuple[Answer, Feed, Figures]:
-        """Return the forecast of the moment, and how good those of the last hours were."""
-        ends = time.monotonic() + self.worker.seconds
-        model, overlay = self.model, self.present.overlay
-        answer, feed = await self._forecast(model, overlay, None)
-        steps = self.present.count_steps(hours)
-        records = self.ledger.find(model, answer.key.origin, steps)
-        job = partial(assess, model, overlay, records, self.present.closed())
-        return answer, feed, await self.worker.run(job, ends)
+    async def accuracy(self, hours: int) -> tuple[Forecast, Freshness, JsonObject]:
+        """Return the newest forecast, and the accuracy of those of the last hours."""
+        deadline = time.monotonic() + self.worker.seconds
+        model, snapshot = self.model, self.data.snapshot
+        forecast, freshness = await self._forecast(model, snapshot, None)
+        steps = self.data.count_steps(hours)
+        past = self.past_forecasts.recent(model, forecast.key.origin, steps)
+        job = partial(measure_accuracy, model, snapshot, past, self.data.closed_steps())
+        return forecast, freshness, await self.worker.run(job, deadline)
 
-    def complain(self, key: Key | None, what: str) -> None:
-        """Log the error at hand, once for as long as the same fails."""
+    def log_failure(self, key: ForecastKey | None, message: str) -> None:
+        """Log the current exception, once for as long as the same forecast fails."""
         if key != self._logged:
-            log.exception(what)
+            log.exception(message)
             self._logged = key
 
     def close(self) -> None:
-        """End what runs in the background, within seconds."""
-        ends = time.monotonic() + CLOSE_SECONDS
+        """Stop the workers within seconds, and close the store."""
+        deadline = time.monotonic() + CLOSE_SECONDS
         for worker in (self.worker, self.explainer):
-            worker.close(max(ends - time.monotonic(), 0.0))
-        self.present.live.close()
+            worker.close(max(deadline - time.monotonic(), 0.0))
+        self.data.close()
 
     async def _forecast(
-        self, model: Model, overlay: Overlay, origin: int | None
-    ) -> tuple[Answer, Feed]:
-        feed = self.present.feed(overlay)
-        asked = feed.newest if origin is None else origin
-        if asked is None or (origin is None and feed.fault is not None):
-            raise Problem(503, "no_data", str(feed.fault))
+        self, model: ServedModel, snapshot: Snapshot, origin: int | None
+    ) -> tuple[Forecast, Freshness]:
+        freshness = self.data.freshness(snapshot)
+        step = freshness.newest if origin is None else origin
+        if step is None or (origin is None and freshness.fault is not None):
+            raise Problem(503, "no_data", str(freshness.fault))
         try:
-            return await self._answer(model, overlay, asked), feed
+            return await self._cached(model, snapshot, step), freshness
         except DataError as error:
             status = 503 if origin is None else 422
             raise Problem(status, "history_incomplete", str(error)) from error
         except Problem:
             raise
         except Exception as error:
-            key = Key(model.digest, overlay.version, asked)
-            self.complain(key, f"no forecast from {overlay.time_of(asked)}Z")
-            raise Problem(503, "model_failed", "the model failed; the log says why") from error
+            key = ForecastKey(model.digest, snapshot.version, step)
+            self.log_failure(key, f"no forecast from {snapshot.time_of(step)}Z")
+            detail = "the model failed; see the service's log"
+            raise Problem(503, "model_failed", detail) from error
 
-    async def _answer(self, model: Model, overlay: Overlay, origin: int) -> Answer:
-        key = Key(model.digest, overlay.version, origin)
-        if key in self._answers:
-            self._answers.move_to_end(key)
+    async def _cached(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
+        """Return a forecast from the cache, or compute it; equal requests share one job."""
+        key = ForecastKey(model.digest, snapshot.version, origin)
+        if key in self._cache:
+            self._cache.move_to_end(key)
             self.reused += 1
-            return self._answers[key]
-        self.asked = time.monotonic()
+            return self._cache[key]
+        self.last_request = time.monotonic()
         task = self._pending.get(key)
-        if task is None:  # whoever asks for the same meanwhile waits for this one
-            task = asyncio.create_task(self._compute(key, model, overlay))
+        if task is None:
+            task = asyncio.create_task(self._compute(model, snapshot, origin))
             self._pending[key] = task
-            task.add_done_callback(lambda done: self._settle(key, done))
+            task.add_done_callback(lambda done: self._store(key, done))
         return await asyncio.shield(task)
 
-    def _settle(self, key: Key, done: asyncio.Task[Answer]) -> None:
+    def _store(self, key: ForecastKey, task: asyncio.Task[Forecast]) -> None:
+        """Move a finished forecast into the cache."""
         del self._pending[key]
-        if done.cancelled() or done.exception() is not None:
-            return  # whoever waits is told; where nobody does, it is no complaint
-        answer = done.result()
-        if not answer.provisional:  # else forget it: the next to ask may get the final one
+        if task.cancelled() or task.exception() is not None:
+            return  # reading the exception marks it as seen, also where nobody waits any more
+        forecast = task.result()
+        if not forecast.provisional:  # else the next request may get the final one
             self.computed += 1
-            self._answers[key] = answer
-        while len(self._answers) > KEPT_ANSWERS:
-            self._answers.popitem(last=False)
+            self._cache[key] = forecast
+        while len(self._cache) > CACHED_FORECASTS:
+            self._cache.popitem(last=False)
 
-    async def _compute(self, key: Key, model: Model, overlay: Overlay) -> Answer:
-        """Return the forecast; final and provisional together have one deadline."""
-        final, provisional = (
-            partial(_attempt, how, model, overlay, key.origin)
-            for how in (self.forecasts.answer, self.forecasts.provisional)
-        )
+    async def _compute(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
+        """Return the final forecast, or a provisional one where that takes too long."""
         began = time.monotonic()
-        ends = began + self.worker.seconds
-        while True:
-            if answer := await self.worker.run(final, ends):
-                return answer
-            # Two states of the data in turn would spoil for each other what intervals rest on.
-            outdated = overlay is not self.present.overlay
-            late = time.monotonic() > began + PREPARE_SECONDS
-            if (late or outdated) and (answer := await self.worker.run(provisional, ends)):
-                return answer
+        deadline = began + self.worker.seconds  # of both together
+        final = partial(_final, self.predictor, model, snapshot, origin)
+        provisional = partial(_provisional, self.predictor, model, snapshot, origin)
+        while (forecast := await self.worker.run(final, deadline)) is None:
+            # Two snapshots in turn would discard each other's online quantiles.
+            outdated = snapshot is not self.data.snapshot
+            if outdated or time.monotonic() > began + PREPARE_SECONDS:
+                return await self.worker.run(provisional, deadline)
+        return forecast
 
 
-def _attempt(how: Ask, model: Model, overlay: Overlay, origin: int) -> Answer | None:
-    """Return a forecast with its JSON made, so that the loop need not."""
-    answer = how(model, overlay, origin)
-    return None if answer is None else replace(answer, json=to_json(answer))
+def _final(
+    predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
+) -> Forecast | None:
+    """Return the forecast, encoded here so that the event loop need not."""
+    forecast = predictor.predict(model, snapshot, origin)
+    return None if forecast is None else replace(forecast, json=to_json(forecast))
+
+
+def _provisional(
+    predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
+) -> Forecast:
+    forecast = predictor.predict_provisional(model, snapshot, origin)
+    return replace(forecast, json=to_json(forecast))

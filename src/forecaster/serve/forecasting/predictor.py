@@ -1,117 +1,246 @@
-"""Forecasts from the data of a moment, with intervals that follow what was observed."""
+"""Forecasts of the served model on a snapshot, with online quantiles, and their explanations."""
 
 import threading
 from collections import OrderedDict
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32
 
-from forecaster.config import Weather
-from forecaster.estimators.asking import find_places
-from forecaster.estimators.forecast_inputs import refuse_missing
+from forecaster.choices import Weather
+from forecaster.estimators.asking import fill_of, find_places
+from forecaster.estimators.forecast_inputs import look_ahead, refuse_missing
+from forecaster.estimators.match import match
+from forecaster.estimators.predictor import Predictor
+from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.snapshot import Overlay
-from forecaster.serve.forecasting.forecast import (
-    Answer,
-    Key,
-    Model,
-    choose_weather,
-    cut,
-    week_before,
-)
-from forecaster.serve.forecasting.online import Track
+from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
+from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
+from forecaster.serve.forecasting.online import OnlineIntervals
 
-KEPT_TRACKS = 2
-Tracks = OrderedDict[tuple[str, Weather], Track]
+KEPT_INTERVALS = 2  # models, each with one knowledge of the weather ahead
+SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
+# Earlier origins that are forecast in one call, before other requests have their turn.
+MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
 UNADJUSTED = "intervals: not yet adjusted to what was observed lately"
+PERSISTED = "weather: none is known ahead, so that of the origin is taken to stay"
+Numbers = tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]  # ŷ, its quantiles
 
 
-class Forecasts:
-    """Computes answers; every thread has tracks of its own.
+@dataclass(frozen=True, eq=False)
+class OriginView:
+    """The data that the forecast from one origin may see."""
 
-    So one that hangs and is given up cannot spoil those of the thread that goes on.
+    model: ServedModel
+    snapshot: Snapshot
+    origin: int  # step of the snapshot
+    panel: Panel  # the part that is seen
+    step: int  # the origin in that part
+
+
+class SnapshotPredictor:
+    """Forecasts from snapshots; every thread keeps online quantiles of its own.
+
+    So a thread that hangs and is replaced cannot spoil those of its successor.
     """
 
     def __init__(self) -> None:
-        self._own = threading.local()
+        self._local = threading.local()
 
-    def answer(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
-        """Return the forecast from a step; a history with holes is a DataError.
+    def predict(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
+        """Return the forecast from an origin; a history with too many gaps is a DataError.
 
-        None: ask again, what it rests on is on the way; others may have their turn before.
+        None: call again. The earlier origins, on whose outcomes the quantiles rest, are forecast
+        in several calls, so that other requests have their turn between them.
         """
-        return self._answer(model, overlay, origin)
+        view = view_origin(model, snapshot, origin)
+        weather, degraded = choose_weather(view.panel, view.step, model.horizon)
+        numbers = self._numbers(view, weather)
+        return None if numbers is None else _to_forecast(view, numbers, degraded)
 
-    def in_hindsight(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
-        """Return the same from a step long past: weather observed since was not known then."""
-        return self._answer(model, overlay, origin, past=True)
+    def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
+        """Return the same from a past origin, without the weather that was observed since."""
+        view = view_origin(model, snapshot, origin)
+        names = view.panel.covariates.names or view.panel.local_covariates.names
+        numbers = self._numbers(view, "persist" if names else "observed")
+        return None if numbers is None else _to_forecast(view, numbers)
 
-    def provisional(self, model: Model, overlay: Overlay, origin: int) -> Answer | None:
-        """Return the same with intervals as they were calibrated, and say so."""
-        return self._answer(model, overlay, origin, provisional=True)
+    def predict_provisional(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
+        """Return the forecast at once, with quantiles as they were calibrated in training."""
+        view = view_origin(model, snapshot, origin)
+        weather, degraded = choose_weather(view.panel, view.step, model.horizon)
+        numbers = _static_numbers(view, weather)
+        forecast = _to_forecast(view, numbers, degraded, UNADJUSTED)
+        return replace(forecast, provisional=True)
 
-    def _answer(
-        self,
-        model: Model,
-        overlay: Overlay,
-        origin: int,
-        *,
-        provisional: bool = False,
-        past: bool = False,
-    ) -> Answer | None:
-        part, own = cut(model, overlay, origin)
-        for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-            refuse_missing(part, lags, own)
-        origins = np.array([own])
-        weather, worse = choose_weather(part, origins, model.horizon)
-        if past and (part.covariates.names or part.local_covariates.names):
-            weather = "persist"
-        if model.levels and not provisional:
-            asked = self._track(model, weather).ask(overlay, origin)
-        else:
-            asked = _predict(model, part, origins, weather)
-        if asked is None:
+    def _numbers(self, view: OriginView, weather: Weather) -> Numbers | None:
+        if not view.model.quantile_levels:
+            return _static_numbers(view, weather)
+        return self._online(view, weather).predict(view.snapshot, view.origin)
+
+    def _online(self, view: OriginView, weather: Weather) -> "OnlinePredictor":
+        """Return this thread's predictor of the view's model."""
+        predictors: OrderedDict[tuple[str, Weather], OnlinePredictor]
+        predictors = self._local.__dict__.setdefault("predictors", OrderedDict())
+        key = view.model.digest, weather
+        if key not in predictors:
+            predictors[key] = OnlinePredictor(view.model, weather, view.snapshot)
+        predictors.move_to_end(key)
+        while len(predictors) > KEPT_INTERVALS:
+            predictors.popitem(last=False)
+        return predictors[key]
+
+
+class OnlinePredictor:
+    """The forecasts of one model with online quantiles, for one thread."""
+
+    def __init__(self, model: ServedModel, weather: Weather, snapshot: Snapshot) -> None:
+        self._model, self._weather = model, weather
+        self._last = snapshot  # of the last call
+        predictor, _ = self._look(snapshot, [0])
+        offset = snapshot.start_seconds // snapshot.step_seconds
+        self._intervals = OnlineIntervals(predictor.calibration, offset)
+        self._order = find_places(predictor.panel, snapshot.base)  # among the run's locations
+
+    def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
+        """Return ŷ and its quantiles by the panel's locations; None: call again.
+
+        They are the numbers that the estimator gives for the snapshot's whole panel.
+        """
+        self._forget_changed(snapshot)
+        intervals = self._intervals
+        unmarked = intervals.open(origin)
+        if unmarked:
+            predictor, steps = self._look(snapshot, unmarked)
+            intervals.mark(unmarked, predictor.judge(steps))
+        missing = intervals.missing(origin)
+        at_once = max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)
+        if missing:
+            predictor, steps = self._look(snapshot, missing[:at_once])
+            intervals.add(missing[:at_once], predictor.base(steps))
+        if len(missing) > at_once:
             return None
-        y_hat, quantiles = asked
-        reasons = worse, _tell_missing(overlay, origin), UNADJUSTED if provisional else None
-        return Answer(
-            key=Key(model.digest, overlay.version, origin),
-            panel=overlay.base,
-            origin=part.times[own],
-            levels=model.levels,
-            y_hat=y_hat,
-            quantiles=quantiles,
-            last=part.values[own],
-            usual=week_before(part, own, model.horizon),
-            degraded="; ".join(filter(None, reasons)) or None,
-            provisional=provisional,
-        )
+        first = intervals.first_unobserved(origin)
+        values = snapshot.values(first, max(origin + 1, first))
+        y_hat, quantiles = intervals.issue(origin, values[:, np.argsort(self._order)])
+        return y_hat[:, self._order], quantiles[..., self._order]
 
-    def _track(self, model: Model, weather: Weather) -> Track:
-        tracks: Tracks = self._own.__dict__.setdefault("tracks", OrderedDict())
-        key = model.digest, weather
-        if key not in tracks:
-            tracks[key] = Track(model, weather)
-        tracks.move_to_end(key)
-        while len(tracks) > KEPT_TRACKS:
-            tracks.popitem(last=False)
-        return tracks[key]
+    def _forget_changed(self, snapshot: Snapshot) -> None:
+        """Forget forecasts that saw other data; an earlier snapshot may follow a later one."""
+        earlier, later = sorted((self._last, snapshot), key=lambda state: state.version)
+        self._last = snapshot
+        if earlier.version != later.version:
+            first = later.first_changed_origin(earlier.version, self._model.horizon)
+            self._intervals.forget(first)
+
+    def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
+        """Return the model on the part of the data that some steps see, and the steps in it."""
+        panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
+        predictor = self._model.estimator.answers(panel, self._weather)
+        return predictor, np.array(steps) - steps[-1] + last
 
 
-def _predict(
-    model: Model, part: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
-) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]:
-    """Return the forecast from the first origin, with quantiles as they were calibrated."""
-    answers = model.estimator.answers(part, weather)
-    base, calibration = answers.base(origins), answers.calibration
-    here = base.at(find_places(answers.panel, part))
-    return here.forecast[0], calibration.correct(here, calibration.corrections)[0]
+def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginView:
+    """Return the data that a forecast may see; a history with too many gaps is a DataError."""
+    panel, step = cut_panel(model, snapshot, origin)
+    for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
+        refuse_missing(panel, lags, step)
+    return OriginView(model, snapshot, origin, panel, step)
 
 
-def _tell_missing(overlay: Overlay, origin: int) -> str | None:
-    """Return of how many locations the value at the origin is filled in, or may yet grow."""
-    row = overlay.final(origin, origin + 1)[0]
+def cut_panel(
+    model: ServedModel, snapshot: Snapshot, origin: int, oldest: int | None = None
+) -> tuple[Panel, int]:
+    """Return the part of the data that a forecast may see, and the origin's step in it.
+
+    Args:
+        model: whose lags decide how far back the part reaches.
+        snapshot: the data.
+        origin: the last step that is seen.
+        oldest: an earlier origin, whose forecast needs its history too.
+    """
+    clock, lags = snapshot.base.clock, model.estimator.recipe.lags
+    day_steps = 24 * 60 // min(clock.step_minutes, 24 * 60)
+    needed = clock.needed_steps(lags, np.array([snapshot.time_of(origin)]))
+    needed = max(needed, WEEK_DAYS * day_steps) + lags.horizon + SPARE_DAYS * day_steps
+    first = max((origin if oldest is None else oldest) + 1 - needed, 0)
+    return snapshot.panel(first, origin + 1, origin + 1 + lags.horizon), origin - first
+
+
+def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, str | None]:
+    """Return the covariates to take ahead of an origin, and why the forecast is degraded."""
+    shared, local = look_ahead(panel, np.array([origin]), horizon)
+    if np.isfinite(shared).all() and np.isfinite(local).all():
+        return "observed", None
+    return "persist", PERSISTED
+
+
+def explain_forecast(
+    model: ServedModel, snapshot: Snapshot, origin: int, location: str
+) -> dict[str, Any]:
+    """Return the explanation of a location's forecast as JSON content."""
+    from forecaster.explain.explain import explain  # noqa: PLC0415 (takes seconds)
+
+    panel, step = cut_panel(model, snapshot, origin)
+    run = model.estimator.run
+    if run and choose_weather(panel, step, model.horizon)[0] == "persist":
+        panel = _persist_covariates(match(run, panel), step, fill_of(run))
+    content: dict[str, Any] = explain(
+        model.estimator, panel, f"{panel.times[step]}+00:00", location
+    ).to_dict()
+    return content
+
+
+def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
+    """Return ŷ and its quantiles as they were calibrated in training."""
+    predictor = view.model.estimator.answers(view.panel, weather)
+    order, calibration = find_places(predictor.panel, view.panel), predictor.calibration
+    base = predictor.base(np.array([view.step])).at(order)
+    return base.forecast[0], calibration.correct(base, calibration.corrections)[0]
+
+
+def _to_forecast(
+    view: OriginView, numbers: Numbers, weather: str | None = None, intervals: str | None = None
+) -> Forecast:
+    """Return the forecast; it is degraded by its weather, its intervals or missing values."""
+    model, snapshot, origin = view.model, view.snapshot, view.origin
+    week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
+    y_hat, quantiles = numbers
+    reasons = weather, missing_at_origin(snapshot, origin), intervals
+    return Forecast(
+        key=ForecastKey(model.digest, snapshot.version, origin),
+        panel=snapshot.base,
+        origin=snapshot.time_of(origin),
+        quantile_levels=model.quantile_levels,
+        y_hat=y_hat,
+        quantiles=quantiles,
+        last=view.panel.values[view.step],
+        usual=snapshot.values_at(week_before),
+        degraded="; ".join(filter(None, reasons)) or None,
+    )
+
+
+def missing_at_origin(snapshot: Snapshot, origin: int) -> str | None:
+    """Return how many locations have no final value at the origin, in words."""
+    row = snapshot.final_values(origin, origin + 1)[0]
     missing = int(np.isnan(row).sum())
     if not missing:
         return None
     return f"data: {missing} of {len(row)} locations missing or not final at the origin"
+
+
+def _persist_covariates(panel: Panel, origin: int, fill: Fill) -> Panel:
+    """Return the panel with the covariates of an origin in all steps after it.
+
+    Args:
+        panel: the observed data.
+        origin: the step.
+        fill: replaces covariates that are missing there.
+    """
+    filled = fill_missing(panel, fill)
+    shared, local = panel.covariates.values.copy(), panel.local_covariates.values.copy()
+    shared[origin + 1 :] = filled.covariates.values[origin]
+    local[:, origin + 1 :] = filled.local_covariates.values[:, [origin]]
+    return panel.with_data(covariates=shared, local_covariates=local)

@@ -1,4 +1,4 @@
-"""One thread that computes, a bounded queue before it, and a deadline for what it does."""
+"""A thread that computes, with a bounded queue and a deadline for every job."""
 
 import asyncio
 import queue
@@ -12,25 +12,25 @@ from forecaster.serve.problems import Problem
 
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
-CLOSE_SECONDS = 2.0  # for what runs when the service stops
-MAX_STUCK = 8  # threads that hang at once; beyond, nothing more is tried
-STUCK_SHARE = 0.5  # of its time that a job must have run, not waited, to be given up as hung
+CLOSE_SECONDS = 2.0  # for the running job when the service stops
+MAX_STUCK = 8  # threads that hang at once; beyond that none is replaced
+STUCK_SHARE = 0.5  # of its deadline that a job must have run, not waited, to count as hung
 
 
 class Worker:
-    """Runs jobs one after another; one that hangs is left behind, and another thread goes on."""
+    """Runs jobs one after another; a thread that hangs is replaced by a new one."""
 
     def __init__(self, limit: int, seconds: float) -> None:
         """Start the thread.
 
         Args:
-            limit: jobs that may wait or run; the next is refused at once.
-            seconds: how long a job may take, waiting included.
+            limit: jobs that may wait or run; the next one is refused at once.
+            seconds: the deadline of a job, waiting included.
         """
         self.limit, self.seconds = limit, seconds
         self.pending = 0
-        self.replaced = 0  # threads that were left behind
-        self._left: list[threading.Thread] = []  # those of them that may hang still
+        self.replaced = 0  # threads
+        self._stuck: list[threading.Thread] = []  # replaced threads that may still hang
         self._closed = False
         self._queue: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._busy_since: float | None = None
@@ -38,46 +38,46 @@ class Worker:
 
     @property
     def full(self) -> bool:
-        """Tell whether the next job would be refused."""
+        """Whether the next job would be refused."""
         return self.pending >= self.limit
 
-    async def run(self, job: Callable[[], T], ends: float | None = None) -> T:
-        """Return what the job returns; refuse it with 503 or 504 where that takes too long.
+    async def run(self, job: Callable[[], T], deadline: float | None = None) -> T:
+        """Return the result of a job; 503 or 504 where it cannot be had in time.
 
         Args:
-            job: is run.
-            ends: its deadline by time.monotonic(), where others share it; None: its own.
+            job: is called in the thread.
+            deadline: by time.monotonic(), where several jobs share it; None: the worker's own.
         """
         if self._closed:
             raise _stopping()
         if self.full:
-            raise Problem(503, "busy", "too many forecasts are asked for at once; ask again")
+            raise Problem(503, "busy", "too many forecasts are requested at once; try again")
         future: Future[T] = Future()
         self.pending += 1
         self._queue.put((future, job))
-        left = self.seconds if ends is None else ends - time.monotonic()
+        remaining = self.seconds if deadline is None else deadline - time.monotonic()
         try:
-            # Not wait_for, which before Python 3.12 may swallow that its task was cancelled.
-            async with asyncio.timeout(left):
+            # Not wait_for, which before Python 3.12 may swallow a cancellation.
+            async with asyncio.timeout(remaining):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            # Soon: others whose time is over now must not be begun by the new thread.
+            # Soon: other jobs that expire now must not be begun by the new thread.
             asyncio.get_running_loop().call_soon(self._replace_stuck)
             if not future.running():  # it never began
-                raise Problem(503, "busy", "no time was left to begin it; ask again") from None
-            raise Problem(504, "too_slow", "it took too long; ask again later") from None
+                raise Problem(503, "busy", "the request waited too long; try again") from None
+            raise Problem(504, "too_slow", "the computation took too long; try later") from None
         finally:
             self.pending -= 1
 
     def close(self, seconds: float = CLOSE_SECONDS) -> None:
-        """Refuse what waits, let the thread end after what it does now, and wait for that."""
+        """Refuse waiting jobs, and wait for the running one."""
         self._closed = True
         while not self._queue.empty():
             job = self._queue.get()
             if job is not None and job[0].set_running_or_notify_cancel():
                 job[0].set_exception(_stopping())
         self._queue.put(None)
-        self._thread.join(seconds)  # a thread that is torn out of torch takes all down
+        self._thread.join(seconds)  # the process would crash if it ended while torch computes
 
     def _start(self) -> None:
         self._busy_since = None
@@ -95,19 +95,19 @@ class Worker:
             except BaseException as error:
                 future.set_exception(error)
             if threading.current_thread() is not self._thread:
-                return  # it was given up meanwhile
+                return  # this thread was replaced meanwhile
             self._busy_since = None
 
     def _replace_stuck(self) -> None:
         since = self._busy_since
         if since is None or time.monotonic() - since < STUCK_SHARE * self.seconds:
             return
-        self._left = [thread for thread in self._left if thread.is_alive()]
-        if len(self._left) < MAX_STUCK:
-            self._left.append(self._thread)
+        self._stuck = [thread for thread in self._stuck if thread.is_alive()]
+        if len(self._stuck) < MAX_STUCK:
+            self._stuck.append(self._thread)
             self.replaced += 1
             self._start()
 
 
 def _stopping() -> Problem:
-    return Problem(503, "stopping", "the service stops; ask again")
+    return Problem(503, "stopping", "the service is stopping; try again")

@@ -1,7 +1,8 @@
-"""The web application: the endpoints, the page, and one form for everything that goes wrong."""
+"""The web application: endpoints, page, health checks, and one form for all errors."""
 
 import asyncio
 import logging
+import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -10,34 +11,34 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
+from starlette.staticfiles import StaticFiles
 
 from forecaster import __version__
 from forecaster.errors import name_some
-from forecaster.serve.forecasting.background import Watch
+from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http import read, write
-from forecaster.serve.http.assets import load_assets
-from forecaster.serve.http.limits import Gate
+from forecaster.serve.http.limits import RequestLimits
 from forecaster.serve.http.metrics import Metrics
-from forecaster.serve.http.read import is_known
-from forecaster.serve.http.routes import REFUSED, StrictRoute, engine_of, problems
-from forecaster.serve.http.schemas import Forecast, ProblemDetails
-from forecaster.serve.problems import Problem, fault, to_response
+from forecaster.serve.http.routes import ERRORS, EngineParameter, StrictRoute, problem_responses
+from forecaster.serve.http.schemas import ForecastResponse, ProblemDetails
+from forecaster.serve.problems import Problem, internal_error, to_response
 
 log = logging.getLogger(__name__)
 CODES = {404: "not_found", 405: "wrong_method"}
+mimetypes.add_type("text/javascript", ".js")  # older tables have another, or none
 
 
-def create_app(engine: Engine, token: str | None = None) -> Gate:
+def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
     """Return the application.
 
     Args:
-        engine: answers.
-        token: who knows it may write; None: nobody may.
+        engine: makes the forecasts.
+        token: allows writing; None: nobody may write.
     """
     app = FastAPI(
         title="forecaster", version=__version__, docs_url=None, redoc_url=None,
-        openapi_url="/v1/openapi.json", lifespan=_live,
+        openapi_url="/v1/openapi.json", lifespan=_lifespan,
     )  # fmt: skip
     app.router.route_class = StrictRoute
     app.state.engine, app.state.token = engine, token
@@ -46,15 +47,15 @@ def create_app(engine: Engine, token: str | None = None) -> Gate:
     app.include_router(write.router)
     _add_health(app)
     _add_page(app)
-    app.openapi_schema = _complete(app.openapi(), Forecast, ProblemDetails)
-    app.add_exception_handler(HTTPException, _on_http)
+    app.openapi_schema = _add_schemas(app.openapi(), ForecastResponse, ProblemDetails)
+    app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
-    app.add_exception_handler(Exception, _on_fault)
-    return Gate(app, app.state.metrics)
+    app.add_exception_handler(Exception, _on_error)
+    return RequestLimits(app, app.state.metrics)
 
 
-def _complete(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
-    """Return the OpenAPI document with schemas that only our own answers refer to."""
+def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
+    """Add schemas to the OpenAPI document to which only responses written by hand refer."""
     schemas = document["components"]["schemas"]
     for model in models:
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -63,63 +64,58 @@ def _complete(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, A
 
 
 @asynccontextmanager
-async def _live(app: FastAPI) -> AsyncIterator[None]:
+async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
+    """Run the background tasks for as long as the application runs."""
     engine: Engine = app.state.engine
-    jobs = [Watch(engine).run()]
-    if engine.feeder is not None:
-        jobs.append(engine.feeder(engine.present.live))
+    jobs = [BackgroundForecasts(engine).run()]
+    if engine.feed is not None:
+        jobs.append(engine.feed(engine.data))
     tasks = [asyncio.create_task(job) for job in jobs]
     try:
         yield
     finally:
         for task in tasks:
             task.cancel()
-        for end in await asyncio.gather(*tasks, return_exceptions=True):
-            if isinstance(end, Exception):
-                log.error("what runs in the background had failed", exc_info=end)
+        for result in await asyncio.gather(*tasks, return_exceptions=True):
+            if isinstance(result, Exception):
+                log.error("a background task failed", exc_info=result)
         engine.close()
 
 
 def _add_health(app: FastAPI) -> None:
-    @app.get("/livez", responses=problems(REFUSED))
+    @app.get("/livez", responses=problem_responses(ERRORS))
     async def livez() -> dict[str, str]:
-        """Tell that the service runs."""
+        """Return that the service runs."""
         return {"status": "alive"}
 
-    @app.get("/readyz", responses=problems(REFUSED))
-    async def readyz(request: Request) -> dict[str, str]:
-        """Tell whether forecasts of the moment can be had, or why not."""
-        reason = (await engine_of(request)).why_not_ready()
+    @app.get("/readyz", responses=problem_responses(ERRORS))
+    async def readyz(engine: EngineParameter) -> dict[str, str]:
+        """Return whether there is a forecast of now, or why not."""
+        reason = engine.why_not_ready()
         if reason is not None:
             raise Problem(503, "not_ready", reason)
         return {"status": "ready"}
 
-    @app.get("/metrics", responses=problems(REFUSED), response_class=Response)
+    @app.get("/metrics", responses=problem_responses(ERRORS), response_class=Response)
     async def metrics(request: Request) -> Response:
-        """Return figures for Prometheus."""
+        """Return metrics for Prometheus."""
         state = request.app.state
         text = state.metrics.render(state.engine)
         return Response(text, media_type="text/plain; version=0.0.4")
 
 
 def _add_page(app: FastAPI) -> None:
-    assets = load_assets()
+    files = StaticFiles(packages=[("forecaster.serve", "page")])
 
-    async def show(request: Request, name: str = "index.html") -> Response:
-        if name not in assets:
-            raise Problem(404, "not_found", "there is no such file")
-        asset = assets[name]
-        headers = {"ETag": asset.tag}
-        if is_known(request, asset.tag):
-            return Response(status_code=304, headers=headers)
-        return Response(asset.body, media_type=asset.media_type, headers=headers)
+    async def page(request: Request, name: str = "index.html") -> Response:
+        return await files.get_response(name, request.scope)
 
-    app.add_api_route("/", show, include_in_schema=False)
-    app.add_api_route("/page/{name:path}", show, include_in_schema=False)
+    app.add_api_route("/", page, include_in_schema=False)
+    app.add_api_route("/page/{name:path}", page, include_in_schema=False)
 
 
-async def _on_http(request: Request, error: Exception) -> Response:
-    """Return any refusal as a problem."""
+async def _on_http_error(request: Request, error: Exception) -> Response:
+    """Return any refused request as a problem."""
     if not isinstance(error, HTTPException):
         raise error
     if not isinstance(error, Problem):
@@ -131,19 +127,20 @@ async def _on_http(request: Request, error: Exception) -> Response:
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
-    """Return what does not fit the schema: where and why, never what was sent."""
+    """Return where and why a request does not fit the schema, never its content."""
     faults: list[dict[str, Any]] = []
     if isinstance(error, RequestValidationError):
         faults = list(error.errors())
-    found = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
-    return to_response(Problem(422, "invalid", name_some(map(_plain, found))), request.state.id)
+    texts = (f"{'.'.join(map(str, fault['loc']))}: {fault['msg']}" for fault in faults)
+    detail = name_some(map(_to_ascii, texts))
+    return to_response(Problem(422, "invalid", detail), request.state.id)
 
 
-async def _on_fault(request: Request, error: Exception) -> Response:
-    """Log a fault of ours by its id, and return what a client is told of it."""
+async def _on_error(request: Request, error: Exception) -> Response:
+    """Log an internal error by the id of its request, and return only that id."""
     log.error("request %s failed", request.state.id, exc_info=error)
-    return to_response(fault(), request.state.id)
+    return to_response(internal_error(), request.state.id)
 
 
-def _plain(text: str) -> str:
+def _to_ascii(text: str) -> str:
     return ascii(text)[1:-1][:300]

@@ -1,4 +1,4 @@
-"""Connections with a deadline: uvicorn has none for a client that sends slowly, or not at all."""
+"""Connections with deadlines and limits; uvicorn has none for clients that send slowly."""
 
 import asyncio
 import math
@@ -13,38 +13,35 @@ from forecaster.serve.http.metrics import Metrics
 from forecaster.serve.problems import MEDIA_TYPE, RETRY_SECONDS
 
 RECEIVE_SECONDS = 10.0  # for a whole request, headers and body, from its first byte
-ANSWER_SECONDS = 30.0  # for computing the answer and for the client to take it
-ADMITTED = 24  # forecasts of other than the newest step that are computed at once or wait
+RESPONSE_SECONDS = 30.0  # to compute the response and for the client to receive it
+MAX_COSTLY = 24  # forecasts from past origins that are computed or wait
 BODY = re.compile(rb"content-length|transfer-encoding", re.IGNORECASE)
 
 
-class Protocol(H11Protocol):
-    """One connection.
+class Connection(H11Protocol):
+    """One connection: uvicorn's protocol, which sees bytes before they are parsed."""
 
-    A subclass of uvicorn's, since only there are bytes seen before they are a request.
-    """
-
-    limit: ClassVar[int] = ADMITTED
+    limit: ClassVar[int] = MAX_COSTLY
     metrics: ClassVar[Metrics]
-    room: ClassVar[int]  # for so many connections
-    admitted: ClassVar[set["Protocol"]]  # those that such a forecast is computed for
-    waiting: ClassVar[dict["Protocol", None]]  # that have not sent a request, oldest first
+    room: ClassVar[int]  # how many connections may be open
+    admitted: ClassVar[set["Connection"]]  # those with a costly request
+    waiting: ClassVar[dict["Connection", None]]  # those without a complete request, oldest first
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline: asyncio.TimerHandle | None = None
-        self._refused = -math.inf  # when a request was refused last
+        self._refused_at = -math.inf  # of the last refused request
 
     @classmethod
     def is_full(cls) -> bool:
-        """Tell whether the next forecast that has to be computed is refused."""
+        """Whether the next costly request is refused."""
         return len(cls.admitted) >= cls.limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Take a connection; where there are too many, the oldest that says nothing goes."""
+        """Accept a connection; where there are too many, the oldest silent one is closed."""
         super().connection_made(transport)
         self.metrics.connections += 1
-        self._give(RECEIVE_SECONDS)
+        self._set_deadline(RECEIVE_SECONDS)
         self.waiting[self] = None
         if len(self.connections) > self.room:
             next(iter(self.waiting), self).transport.abort()
@@ -52,33 +49,33 @@ class Protocol(H11Protocol):
     def connection_lost(self, exc: Exception | None) -> None:
         """Forget a connection."""
         self.metrics.connections -= 1
-        self._give(None)
+        self._set_deadline(None)
         self.waiting.pop(self, None)
         self.admitted.discard(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes of a request, and see to it that its end comes in time."""
+        """Parse bytes of a request, which must be complete within its deadline."""
         idle = not self._is_answering
         costly = idle and self._is_between and _is_costly(data)
-        if costly and self.is_full():  # here, since the app would see it too late
+        if costly and self.is_full():  # here, before it is parsed: that alone would cost too much
             self._refuse()
             return
         if costly:
             self.admitted.add(self)
         if idle and self._deadline is None:
-            self._give(RECEIVE_SECONDS)
+            self._set_deadline(RECEIVE_SECONDS)
             self.waiting[self] = None
         super().data_received(data)
         self._note_progress()
 
     def on_response_complete(self) -> None:
-        """Wait for the next request, for as long as uvicorn waits."""
-        self._give(None)
+        """Wait for the next request, with uvicorn's keep-alive timeout."""
+        self._set_deadline(None)
         self.admitted.discard(self)
         super().on_response_complete()
         if self._is_answering:
-            self._note_progress()  # a pipelined one has begun
+            self._note_progress()  # a pipelined request has begun
 
     @property
     def _is_answering(self) -> bool:
@@ -94,66 +91,66 @@ class Protocol(H11Protocol):
         if self.conn.their_state in (h11.DONE, h11.MUST_CLOSE, h11.CLOSED):
             self.waiting.pop(self, None)
             if self._is_answering:
-                self._give(ANSWER_SECONDS)
+                self._set_deadline(RESPONSE_SECONDS)
 
-    def _give(self, seconds: float | None) -> None:
-        """Give what comes next so many seconds."""
+    def _set_deadline(self, seconds: float | None) -> None:
+        """Set the time until the connection is closed; None: no limit."""
         if self._deadline is not None:
             self._deadline.cancel()
         self._deadline = None if seconds is None else self.loop.call_later(seconds, self._expire)
 
     def _expire(self) -> None:
-        """End a connection whose time is over."""
+        """Close a connection after its deadline."""
         self._deadline = None
-        self._end(_canned(408, "Request Timeout", "too_slow", close=True))
-        self.loop.call_later(1.0, self.transport.abort)  # whoever does not take the answer
+        self._close_with(_encode_problem(408, "Request Timeout", "too_slow", close=True))
+        self.loop.call_later(1.0, self.transport.abort)  # where the client does not read it
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's, in plain text)
-        """Refuse what is no request, in the form of all refusals."""
-        self._end(_canned(400, "Bad Request", "bad_request", close=True))
+        """Refuse bytes that are no request, with a problem."""
+        self._close_with(_encode_problem(400, "Bad Request", "bad_request", close=True))
 
-    def _end(self, answer: bytes) -> None:
-        """Close, with an answer unless another has begun."""
+    def _close_with(self, response: bytes) -> None:
+        """Close, with a response unless one has begun."""
         if not self._is_answering or not self.cycle.response_started:
-            self.transport.write(answer)
+            self.transport.write(response)
         self.transport.close()
 
     def _refuse(self) -> None:
-        """Answer a complete request that nothing can be done for, at a tenth of the usual cost."""
+        """Refuse a complete request without parsing it, at a tenth of the usual cost."""
         self.transport.write(BUSY)
         self.metrics.refused += 1
         self.waiting.pop(self, None)
-        self._give(None)
-        self._refused = self.loop.time()
+        self._set_deadline(None)
+        self._refused_at = self.loop.time()
         if self.timeout_keep_alive_task is None:
             self._keep_alive(float(self.timeout_keep_alive))
 
     def timeout_keep_alive_handler(self) -> None:
-        """Close, unless a request was refused since: a timer for each would cost too much."""
-        left = self._refused + self.timeout_keep_alive - self.loop.time()
-        if left > 0:
-            self._keep_alive(left)
+        """Close, unless a request was refused since; a timer for each would cost too much."""
+        remaining = self._refused_at + self.timeout_keep_alive - self.loop.time()
+        if remaining > 0:
+            self._keep_alive(remaining)
         else:
             super().timeout_keep_alive_handler()
 
     def _keep_alive(self, seconds: float) -> None:
-        later = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
-        self.timeout_keep_alive_task = later
+        timer = self.loop.call_later(seconds, self.timeout_keep_alive_handler)
+        self.timeout_keep_alive_task = timer
 
 
-def bind_protocol(metrics: Metrics, room: int) -> type[Protocol]:
-    """Return the connections of one service.
+def bind_connection(metrics: Metrics, room: int) -> type[Connection]:
+    """Return the connection class of one service.
 
     Args:
-        metrics: told of connections and refusals.
-        room: for so many connections.
+        metrics: count connections and refused requests.
+        room: how many connections may be open.
     """
     shared = {"metrics": metrics, "room": room, "waiting": {}, "admitted": set()}
-    return type("BoundProtocol", (Protocol,), shared)
+    return type("BoundConnection", (Connection,), shared)
 
 
 def _is_costly(data: bytes) -> bool:
-    """Tell whether this is one whole request for a forecast that has to be computed."""
+    """Whether this is one whole request for a forecast from a past origin."""
     line = data[: data.find(b"\r\n")]
     return (
         line.startswith(b"GET /v1/forecast?")
@@ -165,7 +162,7 @@ def _is_costly(data: bytes) -> bool:
     )
 
 
-def _canned(status: int, phrase: str, code: str, *, close: bool) -> bytes:
+def _encode_problem(status: int, phrase: str, code: str, *, close: bool) -> bytes:
     body = (
         f'{{"type":"urn:forecaster:problem:{code}","title":"{phrase}","status":{status},'
         f'"detail":"{phrase.lower()}","code":"{code}","id":"-"}}'
@@ -181,4 +178,4 @@ def _canned(status: int, phrase: str, code: str, *, close: bool) -> bytes:
     return "\r\n".join([*lines, "", body]).encode()
 
 
-BUSY = _canned(503, "Service Unavailable", "busy", close=False)
+BUSY = _encode_problem(503, "Service Unavailable", "busy", close=False)

@@ -1,4 +1,4 @@
-"""What stands before every request: sizes, encodings, headers, counts and ids."""
+"""Limits on every request, headers on every response, and the count of both."""
 
 import logging
 import time
@@ -7,7 +7,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forecaster.serve.http.metrics import Metrics
-from forecaster.serve.problems import Problem, fault, new_id, to_response
+from forecaster.serve.problems import Problem, internal_error, new_id, to_response
 
 MAX_BODY_BYTES = 2 << 20
 MAX_URL_BYTES = 4096
@@ -26,29 +26,29 @@ RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADER
 log = logging.getLogger(__name__)
 
 
-class Gate:
-    """Wraps the app: nothing too large comes in, nothing unsaid goes out."""
+class RequestLimits:
+    """ASGI middleware: refuses what is too large, adds headers and an id, counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or run the app's life."""
+        """Answer one request, or run the app's lifespan."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        passage = _Passage(scope, receive, send)
+        exchange = _Exchange(scope, receive, send)
         began = time.monotonic()
         try:
-            await passage.go(self.app)
+            await exchange.run(self.app)
         finally:
             route = getattr(scope.get("route"), "path", "other")
             seconds = time.monotonic() - began
-            self.metrics.count(scope["method"], route, passage.status, seconds)
+            self.metrics.count(scope["method"], route, exchange.status, seconds)
 
 
-class _Passage:
-    """One request on its way in and out."""
+class _Exchange:
+    """One request and its response."""
 
     def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
         self._scope, self._receive, self._send = scope, receive, send
@@ -57,28 +57,28 @@ class _Passage:
         self.status = 0
         self.id = scope["state"]["id"] = new_id()
 
-    async def go(self, app: ASGIApp) -> None:
-        """Let the app answer; whatever it fails with is told by its id alone."""
+    async def run(self, app: ASGIApp) -> None:
+        """Let the app answer; of an internal error the client gets the id alone."""
         try:
-            self._refuse()
+            self._check_limits()
             await app(self._scope, self.receive, self.send)
         except Problem as problem:
             await to_response(problem, self.id)(self._scope, self.receive, self.send)
         except Exception:
-            if not self.status:  # else the app has logged and told it
+            if not self.status:  # else the app has logged and answered it
                 log.exception("request %s failed", self.id)
-                await to_response(fault(), self.id)(self._scope, self.receive, self.send)
+                await to_response(internal_error(), self.id)(self._scope, self.receive, self.send)
 
-    def _refuse(self) -> None:
-        """Refuse what is too large or packed before any of it is read."""
+    def _check_limits(self) -> None:
+        """Refuse a request that is too large or encoded, before its body is read."""
         if self._scope["http_version"] not in ("1.0", "1.1"):
-            raise Problem(400, "wrong_version", "HTTP/1.1 is spoken here")
+            raise Problem(400, "wrong_version", "only HTTP/1.1 is supported")
         if len(self._scope["raw_path"]) + len(self._scope["query_string"]) > MAX_URL_BYTES:
             raise Problem(414, "long_url", f"a URL has at most {MAX_URL_BYTES:,} bytes")
         if len(self._scope["headers"]) > MAX_HEADERS:
             raise Problem(431, "many_headers", f"a request has at most {MAX_HEADERS} headers")
         if self._headers.get(b"content-encoding", b"identity") != b"identity":
-            raise Problem(415, "encoded", "send the body as it is, without Content-Encoding")
+            raise Problem(415, "encoded", "send the body without Content-Encoding")
         if b"transfer-encoding" in self._headers and b"content-length" in self._headers:
             raise Problem(400, "two_lengths", "send Content-Length or Transfer-Encoding, not both")
         length = self._headers.get(b"content-length", b"0")
@@ -94,26 +94,26 @@ class _Passage:
         return message
 
     async def send(self, message: Message) -> None:
-        """Send a part of the answer, with the headers that all have."""
+        """Send a part of the response, with the headers that all responses have."""
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": self._complete(message["headers"])}
+            message = {**message, "headers": self._complete_headers(message["headers"])}
         await self._send(message)
 
-    def _complete(self, headers: Any) -> list[tuple[bytes, bytes]]:
-        given = {name for name, _ in headers}
-        own = [pair for pair in RAW_HEADERS if pair[0] not in given]
+    def _complete_headers(self, headers: Any) -> list[tuple[bytes, bytes]]:
+        names = {name for name, _ in headers}
+        added = [pair for pair in RAW_HEADERS if pair[0] not in names]
         has_body = (
             b"transfer-encoding" in self._headers
             or self._headers.get(b"content-length", b"0") != b"0"
         )
         if has_body and (self._scope["method"] != "POST" or self.status >= 400):  # noqa: PLR2004
-            own.append((b"connection", b"close"))  # nobody will read the rest
-        return [*headers, *own, (b"x-request-id", self.id.encode())]
+            added.append((b"connection", b"close"))  # the rest of the body is not read
+        return [*headers, *added, (b"x-request-id", self.id.encode())]
 
 
 def too_large() -> Problem:
-    """Return the refusal of a large body."""
+    """Return the error of a large body."""
     return Problem(
         413, "too_large", f"a body has at most {MAX_BODY_BYTES:,} bytes; send it in parts"
     )

@@ -1,4 +1,4 @@
-"""What Prometheus is told, in its text format."""
+"""Metrics in the text format of Prometheus."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -11,25 +11,25 @@ Labels = tuple[tuple[str, str], ...]
 
 
 class Metrics:
-    """Counts requests by route and status, and how long they took."""
+    """Counts of requests by route and status, and their durations."""
 
     def __init__(self) -> None:
         self.requests: Counter[Labels] = Counter()
-        self.refused = 0  # before a request was even read through
+        self.refused = 0  # before the request was parsed
         self.connections = 0
         self._buckets: Counter[float] = Counter()
         self._seconds = 0.0
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Take in one request."""
-        known = method if method in METHODS else "other"  # any word may be sent as one
-        self.requests[("method", known), ("route", route), ("status", str(status))] += 1
+        """Count one request."""
+        label = method if method in METHODS else "other"  # a client may send any word
+        self.requests[("method", label), ("route", route), ("status", str(status))] += 1
         self._buckets[min((b for b in BUCKETS if seconds <= b), default=float("inf"))] += 1
         self._seconds += seconds
 
     def render(self, engine: Engine) -> str:
-        """Return everything as text."""
-        feed, model = engine.present.feed(), engine.loader.model
+        """Return all metrics as text."""
+        freshness, model = engine.data.freshness(), engine.loader.model
         lines = [
             *_lines("forecaster_requests_total", "counter", self.requests),
             *self._histogram(),
@@ -40,14 +40,14 @@ class Metrics:
             *_lines("forecaster_queue", "gauge", {(): engine.worker.pending}),
             *_lines("forecaster_workers_replaced_total", "counter", {(): engine.worker.replaced}),
             *_lines("forecaster_ready", "gauge", {(): int(engine.why_not_ready() is None)}),
-            *_lines("forecaster_data_version", "gauge", {(): engine.present.overlay.version}),
+            *_lines("forecaster_data_version", "gauge", {(): engine.data.snapshot.version}),
         ]
         if model is not None:
             lines += _lines("forecaster_run", "gauge", {(("model", model.digest),): 1})
         for outcome, count in engine.loader.reloads.items():
             lines += _lines(f"forecaster_reloads_{outcome}_total", "counter", {(): count})
-        if feed.age_seconds is not None:
-            lines += _lines("forecaster_data_age_seconds", "gauge", {(): feed.age_seconds})
+        if freshness.age_seconds is not None:
+            lines += _lines("forecaster_data_age_seconds", "gauge", {(): freshness.age_seconds})
         return "\n".join(lines) + "\n"
 
     def _histogram(self) -> list[str]:
@@ -66,10 +66,10 @@ def _lines(name: str, kind: str, values: Mapping[Labels, int]) -> list[str]:
 
 
 def _labels(labels: Iterable[tuple[str, str]]) -> str:
-    inside = ",".join(f'{name}="{escape(text)}"' for name, text in labels)
-    return f"{{{inside}}}" if inside else ""
+    pairs = ",".join(f'{name}="{escape(text)}"' for name, text in labels)
+    return f"{{{pairs}}}" if pairs else ""
 
 
 def escape(text: str) -> str:
-    """Return the text of a label as Prometheus reads it."""
+    """Return the text of a label, escaped for Prometheus."""
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")

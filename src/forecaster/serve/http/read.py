@@ -1,4 +1,4 @@
-"""The questions: locations, graph, forecast, history, accuracy, explanation."""
+"""The endpoints that read: locations, graph, forecast, history, accuracy, explanation."""
 
 import hashlib
 import json
@@ -7,173 +7,193 @@ import time
 from functools import partial
 from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi import APIRouter, Query, Request, Response
 
 from forecaster.errors import ConfigError, name_some
 from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
-from forecaster.serve.forecasting.forecast import Answer
-from forecaster.serve.http import schemas, views
-from forecaster.serve.http.routes import ASKED, StrictRoute, engine_of, problems
+from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.http import content, schemas
+from forecaster.serve.http.routes import (
+    READ_ERRORS,
+    EngineParameter,
+    StrictRoute,
+    problem_responses,
+)
 from forecaster.serve.http.schemas import read_time
 from forecaster.serve.problems import Problem
 
-Form = Literal["json", "csv", "geojson"]
-Asked = Annotated[Engine, Depends(engine_of)]
-Place = Annotated[str, Query(min_length=1, max_length=200, description="the id of a location")]
-At = Annotated[str, Query(max_length=40, description="a step by its beginning, with its offset")]
+Format = Literal["json", "csv", "geojson"]
+LocationId = Annotated[
+    str, Query(min_length=1, max_length=200, description="the id of a location")
+]
+StepTime = Annotated[
+    str, Query(max_length=40, description="a step by its beginning, with its offset")
+]
 MAX_HISTORY_HOURS = 24 * 7 * 12
 MAX_HISTORY_STEPS = 10_000
-LONGEST_SECONDS = 15  # until a page asks again
+MAX_POLL_SECONDS = 15  # until a page asks again
 JSON = "application/json"
-FORMS = {
-    JSON: {"schema": {"$ref": "#/components/schemas/Forecast"}},
+FORECAST_CONTENT = {
+    JSON: {"schema": {"$ref": f"#/components/schemas/{schemas.ForecastResponse.__name__}"}},
     "text/csv": {"schema": {"type": "string"}},
     "application/geo+json": {"schema": {"type": "object"}},
 }
 
-router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problems(ASKED))
+router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problem_responses(READ_ERRORS))
 
 
-@router.get("/locations", response_model=schemas.Places)
-async def locations(request: Request, engine: Asked) -> Response:
-    """Return the locations, and what the numbers mean."""
-    return tagged(request, to_json(views.places(engine.model, engine.present.overlay.base)))
+@router.get("/locations", response_model=schemas.LocationList)
+async def locations(request: Request, engine: EngineParameter) -> Response:
+    """Return the locations, and the meaning of the numbers."""
+    body = to_json(content.location_list(engine.model, engine.data.snapshot.base))
+    return with_etag(request, body)
 
 
-@router.get("/graph", response_model=schemas.Graph)
-async def graph(request: Request, engine: Asked) -> Response:
+@router.get("/graph", response_model=schemas.DependencyGraph)
+async def graph(request: Request, engine: EngineParameter) -> Response:
     """Return the dependencies between locations."""
-    return tagged(request, to_json(views.graph(engine.model)))
+    return with_etag(request, to_json(content.dependency_graph(engine.model)))
 
 
-@router.get("/forecast", responses={200: {"content": FORMS}}, response_class=Response)
+@router.get("/forecast", responses={200: {"content": FORECAST_CONTENT}}, response_class=Response)
 async def forecast(
     request: Request,
-    engine: Asked,
-    at: At | None = None,
-    location: Place | None = None,
-    format: Form = "json",  # noqa: A002 (its name in the URL)
+    engine: EngineParameter,
+    at: StepTime | None = None,
+    location: LocationId | None = None,
+    format: Format = "json",  # noqa: A002 (its name in the URL)
 ) -> Response:
-    """Return the coming steps, from the newest step or from `at`."""
-    ends = time.monotonic() + engine.worker.seconds
+    """Return the coming steps, from the newest origin or from `at`."""
+    deadline = time.monotonic() + engine.worker.seconds
     columns = None if location is None else [find_column(engine, location)]
-    answer, feed = await engine.forecast(None if at is None else find_origin(engine, at))
-    shared = views.common(answer, feed)
-    minutes = shared["data_age_seconds"] // 60  # else no two would be alike
-    tag = make_tag(repr(({**shared, "data_age_seconds": minutes}, columns, format)).encode())
-    headers = {"ETag": tag, "Cache-Control": tell_haste(engine)}
-    if is_known(request, tag):
+    origin = None if at is None else find_origin(engine, at)
+    result, freshness = await engine.forecast(origin)
+    basis = content.forecast_basis(result, freshness)
+    age_minutes = basis["data_age_seconds"] // 60  # by seconds, no two answers would be equal
+    etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, format)).encode())
+    headers = {"ETag": etag, "Cache-Control": cache_control(engine)}
+    if has_etag(request, etag):
         return Response(status_code=304, headers=headers)
-    shown = partial(show, answer, shared, columns, format)
-    # The JSON of all locations is there already; what takes longer must not hold up the loop.
-    body, media = shown() if format == "json" else await engine.worker.run(shown, ends)
-    return Response(body, media_type=media, headers=headers | describe(shared))
+    job = partial(encode_forecast, result, basis, columns, format)
+    # The JSON of all locations is made already; what takes longer must not block the event loop.
+    body, media_type = job() if format == "json" else await engine.worker.run(job, deadline)
+    return Response(body, media_type=media_type, headers=headers | basis_headers(basis))
 
 
 @router.get("/history", response_model=schemas.History)
 async def history(
     request: Request,
-    engine: Asked,
-    location: Place,
+    engine: EngineParameter,
+    location: LocationId,
     hours: Annotated[int, Query(ge=1, le=MAX_HISTORY_HOURS)] = 336,
-    until: At | None = None,
+    until: StepTime | None = None,
 ) -> Response:
-    """Return what was observed in the last hours, or in those up to `until`."""
+    """Return the observations of the last hours, or of those up to `until`."""
     column = find_column(engine, location)
-    end = engine.present.closed() if until is None else find_origin(engine, until) + 1
-    steps = engine.present.count_steps(hours)
+    end = engine.data.closed_steps() if until is None else find_origin(engine, until) + 1
+    steps = engine.data.count_steps(hours)
     if steps > MAX_HISTORY_STEPS:
-        raise Problem(
-            422, "too_long", f"{steps:,} steps are asked for, {MAX_HISTORY_STEPS:,} told"
-        )
-    told = partial(views.history, engine.present.overlay, column, end - steps, end)
-    return tagged(request, await engine.worker.run(lambda: to_json(told())))
+        detail = f"{steps:,} steps are requested; at most {MAX_HISTORY_STEPS:,} are sent"
+        raise Problem(422, "too_long", detail)
+    read = partial(content.history, engine.data.snapshot, column, end - steps, end)
+    return with_etag(request, await engine.worker.run(lambda: to_json(read())))
 
 
 @router.get("/accuracy", response_model=schemas.Accuracy)
 async def accuracy(
-    engine: Asked, hours: Annotated[int, Query(ge=1, le=ACCURACY_HOURS)] = ACCURACY_HOURS
+    engine: EngineParameter,
+    hours: Annotated[int, Query(ge=1, le=ACCURACY_HOURS)] = ACCURACY_HOURS,
 ) -> Response:
-    """Return how good the forecasts of the last hours were."""
-    answer, feed, figures = await engine.accuracy(hours)
-    body = to_json({**views.common(answer, feed), "hours": hours, **figures})
-    return Response(body, media_type=JSON)
+    """Return the accuracy of the forecasts of the last hours."""
+    newest, freshness, figures = await engine.accuracy(hours)
+    basis = content.forecast_basis(newest, freshness)
+    return Response(to_json({**basis, "hours": hours, **figures}), media_type=JSON)
 
 
-@router.get("/explanation", response_model=schemas.Explanation, responses=problems((404,)))
-async def explanation(engine: Asked, location: Place, at: At | None = None) -> Response:
-    """Return why the forecast of a location is what it is."""
+@router.get(
+    "/explanation",
+    response_model=schemas.ExplanationResponse,
+    responses=problem_responses((404,)),
+)
+async def explanation(
+    engine: EngineParameter, location: LocationId, at: StepTime | None = None
+) -> Response:
+    """Return the explanation of a location's forecast."""
     find_column(engine, location)
     try:
         origin = None if at is None else find_origin(engine, at)
-        answer, feed, found = await engine.explain(location, origin)
+        explained, freshness, reasons = await engine.explain(location, origin)
     except ConfigError as error:
         raise Problem(404, "no_explanation", str(error)) from error
-    return Response(to_json({**found, **views.common(answer, feed)}), media_type=JSON)
+    basis = content.forecast_basis(explained, freshness)
+    return Response(to_json({**reasons, **basis}), media_type=JSON)
 
 
 def find_column(engine: Engine, location: str) -> int:
-    """Return the place of a location among all."""
-    ids = engine.present.overlay.base.locations.ids
+    """Return the column of a location."""
+    ids = engine.data.snapshot.base.locations.ids
     try:
         return ids.index(location)
     except ValueError:
-        raise Problem(422, "unknown_location", f"there are {name_some(ids)}") from None
+        raise Problem(422, "unknown_location", f"the locations are {name_some(ids)}") from None
 
 
 def find_origin(engine: Engine, at: str) -> int:
-    """Return the step that a parameter names."""
+    """Return the step that begins at a time."""
     try:
-        return engine.present.find_origin(read_time(at))
+        return engine.data.find_origin(read_time(at))
     except ValueError as error:
         raise Problem(422, "bad_time", str(error)) from None
 
 
-def show(
-    answer: Answer, shared: dict[str, Any], columns: list[int] | None, form: Form
+def encode_forecast(
+    result: Forecast, basis: dict[str, Any], columns: list[int] | None, form: Format
 ) -> tuple[bytes, str]:
-    """Return a forecast as it was asked for, and its media type."""
+    """Return a forecast in the requested format, and its media type."""
     if form == "csv":
-        return encode.to_csv(answer, shared, columns), "text/csv"
+        return encode.to_csv(result, basis, columns), "text/csv"
     if form == "geojson":
-        return to_json({**encode.to_geojson(answer, columns), **shared}), "application/geo+json"
-    inside = answer.json if columns is None else encode.to_json(answer, columns)
-    return to_json(shared)[:-1] + b"," + inside + b"}", JSON
+        return to_json({**encode.to_geojson(result, columns), **basis}), "application/geo+json"
+    inside = result.json if columns is None else encode.to_json(result, columns)
+    return to_json(basis)[:-1] + b"," + inside + b"}", JSON
 
 
-def tell_haste(engine: Engine) -> str:
-    """Return how a forecast may be kept: not unasked, and in a replay not longer than a step."""
+def cache_control(engine: Engine) -> str:
+    """Return the Cache-Control of a forecast; `max-age` tells a page how fast a replay runs."""
     if engine.replay_step_seconds is None:
         return "no-cache"
-    return f"no-cache, max-age={min(math.ceil(engine.replay_step_seconds), LONGEST_SECONDS)}"
+    return f"no-cache, max-age={min(math.ceil(engine.replay_step_seconds), MAX_POLL_SECONDS)}"
 
 
-def describe(shared: dict[str, Any]) -> dict[str, str]:
-    """Return what every forecast carries as headers; what is null is left out."""
-    told = {name: value for name, value in shared.items() if value is not None}
-    return {f"X-Forecast-{n.replace('_', '-')}": encode.plain(told[n]) for n in told}
+def basis_headers(basis: dict[str, Any]) -> dict[str, str]:
+    """Return the basis of a forecast as headers, without null values."""
+    present = {name: value for name, value in basis.items() if value is not None}
+    return {
+        f"X-Forecast-{name.replace('_', '-')}": encode.plain_text(value)
+        for name, value in present.items()
+    }
 
 
-def to_json(content: dict[str, Any]) -> bytes:
+def to_json(value: dict[str, Any]) -> bytes:
     """Return strict JSON."""
-    return json.dumps(content, allow_nan=False, separators=(",", ":")).encode()
+    return json.dumps(value, allow_nan=False, separators=(",", ":")).encode()
 
 
-def tagged(request: Request, body: bytes) -> Response:
-    """Return the body, or that the client has it already."""
-    tag = make_tag(body)
-    if is_known(request, tag):
-        return Response(status_code=304, headers={"ETag": tag})
-    return Response(body, media_type=JSON, headers={"ETag": tag})
+def with_etag(request: Request, body: bytes) -> Response:
+    """Return JSON with its ETag, or 304 where the client has it already."""
+    etag = make_etag(body)
+    if has_etag(request, etag):
+        return Response(status_code=304, headers={"ETag": etag})
+    return Response(body, media_type=JSON, headers={"ETag": etag})
 
 
-def make_tag(content: bytes) -> str:
-    """Return a short name of some content."""
-    return f'"{hashlib.sha256(content).hexdigest()[:20]}"'
+def make_etag(body: bytes) -> str:
+    """Return the ETag of a body."""
+    return f'"{hashlib.sha256(body).hexdigest()[:20]}"'
 
 
-def is_known(request: Request, tag: str) -> bool:
-    """Tell whether the client says that it has this already."""
-    given = request.headers.get("if-none-match", "")
-    return tag in (one.strip().removeprefix("W/") for one in given.split(","))
+def has_etag(request: Request, etag: str) -> bool:
+    """Whether the client says that it has this already."""
+    tags = request.headers.get("if-none-match", "").split(",")
+    return etag in (tag.strip().removeprefix("W/") for tag in tags)

@@ -1,4 +1,4 @@
-"""What comes in and goes out, as the OpenAPI document says it; bad input ends here."""
+"""The schemas of requests and responses, and strict readers of JSON and times."""
 
 import json
 import re
@@ -10,23 +10,23 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from forecaster.serve.problems import Problem
 
 MAX_ITEMS = 10_000  # of one request
-MAX_SIZE = 1e9  # of a number
+MAX_VALUE = 1e9
 MAX_COVARIATES = 100
 SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a + that a URL has turned into a space
 
 
-class Given(BaseModel):
-    """What a client sends: nothing unknown, no text for numbers, no true for 1."""
+class RequestModel(BaseModel):
+    """Content sent by a client: no unknown fields, no text for numbers, no true for 1."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
 
 def read_time(text: str) -> int:
-    """Return an instant in seconds since 1970; without an offset it is refused."""
+    """Return an instant in seconds since 1970; a time without an offset is refused."""
     try:
         moment = datetime.fromisoformat(SPACED_OFFSET.sub("+", text))
         if moment.tzinfo is None:
-            raise ValueError("it has no offset, and clocks change")
+            raise ValueError("a time without an offset is ambiguous when clocks change")
         seconds = moment.timestamp()
     except (ValueError, OverflowError) as error:
         raise ValueError("give a time with its offset, as 2014-06-01T08:00:00-04:00") from error
@@ -49,47 +49,38 @@ Time = Annotated[
         json_schema_extra={"format": "date-time"},
     ),
 ]
-Size = Annotated[float, Field(ge=-MAX_SIZE, le=MAX_SIZE)]
+Value = Annotated[float, Field(ge=-MAX_VALUE, le=MAX_VALUE)]
 Name = Annotated[str, Field(min_length=1, max_length=200)]
 
 
-class Observation(Given):
-    """What was seen at a location in the step that begins at `ds`; null: known to be missing."""
+class Observation(RequestModel):
+    """The value of a location in the step that begins at `ds`; null: known to be missing."""
 
     location: Name
     ds: Time
-    value: Size | None
+    value: Value | None
 
 
-class Observations(Given):
+class Observations(RequestModel):
     """A batch, committed whole or not at all."""
 
     observations: list[Observation] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-class Covariate(Given):
-    """What is known of the whole city in the step that begins at `ds`, past or to come."""
+class Covariate(RequestModel):
+    """The covariates of all locations in the step that begins at `ds`, past or to come."""
 
     ds: Time
-    values: dict[Name, Size | None] = Field(min_length=1, max_length=MAX_COVARIATES)
+    values: dict[Name, Value | None] = Field(min_length=1, max_length=MAX_COVARIATES)
 
 
-class CovariateBatch(Given):
+class CovariateBatch(RequestModel):
     """A batch, committed whole or not at all."""
 
     covariates: list[Covariate] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
-class Receipt(BaseModel):
-    """What became of a batch, once it is safe on disk."""
-
-    accepted: int
-    revised: int
-    unchanged: int
-    data_version: int
-
-
-class Place(BaseModel):
+class LocationInfo(BaseModel):
     """A location."""
 
     id: str
@@ -99,40 +90,40 @@ class Place(BaseModel):
     mean: float | None
 
 
-class Places(BaseModel):
-    """All locations, and what the numbers mean."""
+class LocationList(BaseModel):
+    """All locations, and the meaning of the numbers."""
 
     zone: str
     kind: str
     step_minutes: int
     horizon: int
     quantiles: list[float]
-    locations: list[Place]
+    locations: list[LocationInfo]
 
 
-class Edge(BaseModel):
-    """Two locations that tell of each other, and how much."""
+class DependencyEdge(BaseModel):
+    """Two locations that depend on each other, and how strongly."""
 
     a: str
     b: str
     strength: float
 
 
-class Graph(BaseModel):
+class DependencyGraph(BaseModel):
     """The dependencies between locations."""
 
-    edges: list[Edge]
+    edges: list[DependencyEdge]
 
 
-class Step(BaseModel):
+class StepTimes(BaseModel):
     """A step by its beginning, UTC and on the wall clock."""
 
     ds: str
     ds_local: str
 
 
-class Common(BaseModel):
-    """What every forecast rests on."""
+class ForecastBasis(BaseModel):
+    """The model, the data and the origin of a forecast."""
 
     model: str
     data_version: int
@@ -154,19 +145,19 @@ class LocationForecast(BaseModel):
     usual: list[float | None]
 
 
-class Forecast(Common):
+class ForecastResponse(ForecastBasis):
     """The coming steps of all locations, or of one."""
 
-    steps: list[Step]
+    steps: list[StepTimes]
     forecasts: list[LocationForecast]
 
 
 class History(BaseModel):
-    """What was observed at a location; null: missing."""
+    """The observations of a location; null: missing."""
 
     id: str
     name: str
-    steps: list[Step]
+    steps: list[StepTimes]
     values: list[float | None]
 
 
@@ -180,8 +171,8 @@ class StepAccuracy(BaseModel):
     coverage: float | None
 
 
-class Accuracy(Common):
-    """How good the forecasts of the last hours were, beside the value a week before."""
+class Accuracy(ForecastBasis):
+    """The accuracy of the forecasts of the last hours, beside that of the value a week before."""
 
     hours: int
     rmse: float | None
@@ -194,14 +185,14 @@ class Accuracy(Common):
     by_step: list[StepAccuracy]
 
 
-class Explanation(Common):
-    """Why a forecast is what it is."""
+class ExplanationResponse(ForecastBasis):
+    """The explanation of a forecast."""
 
     model_config = ConfigDict(extra="allow")
 
 
 class ProblemDetails(BaseModel):
-    """What was wrong with a request (RFC 9457)."""
+    """The error of a request (RFC 9457)."""
 
     type: str
     title: str
@@ -212,27 +203,25 @@ class ProblemDetails(BaseModel):
 
 
 def read_json(body: bytes) -> Any:
-    """Return the content of a body; what other readers would take differently is refused."""
+    """Return the content of a body; JSON that readers understand differently is refused."""
     try:
-        return json.loads(body, object_pairs_hook=_once, parse_constant=_refuse_constant)
+        return json.loads(body, object_pairs_hook=_unique_keys, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise Problem(422, "too_deep", "the JSON is nested too deeply") from error
     except ValueError as error:  # not JSON, not UTF-8, or a number of thousands of digits
-        raise Problem(
-            422, "not_json", f"the body is not JSON that can be used: {_short(error)}"
-        ) from error
+        raise Problem(422, "not_json", f"the body is not valid JSON: {_shorten(error)}") from error
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
+def _unique_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    content = dict(pairs)
+    if len(content) != len(pairs):
         raise ValueError("an object has the same key twice")
-    return found
+    return content
 
 
 def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not a number of JSON; use null for what is missing")
+    raise ValueError(f"{name} is not a JSON number; use null for a missing value")
 
 
-def _short(error: Exception) -> str:
+def _shorten(error: Exception) -> str:
     return ascii(str(error))[1:-1][:200]

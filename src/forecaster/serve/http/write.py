@@ -1,19 +1,34 @@
-"""What may be written: observations and covariates."""
+"""The endpoints that write: observations and covariates."""
 
 import hashlib
+from collections.abc import Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Header, Request
 from fastapi.security import HTTPBearer
 
-from forecaster.serve.data.store import Entry, Receipt, Table, Ticket
+from forecaster.errors import name_some
+from forecaster.serve.data.live import AHEAD_SECONDS
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.data.store import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.forecasting.engine import Engine
-from forecaster.serve.http import schemas
-from forecaster.serve.http.intake import take_covariates, take_observations
-from forecaster.serve.http.routes import WRITTEN, WriteRoute, engine_of, problems
+from forecaster.serve.http.routes import (
+    WRITE_ERRORS,
+    EngineParameter,
+    WriteRoute,
+    problem_responses,
+)
+from forecaster.serve.http.schemas import (
+    Covariate,
+    CovariateBatch,
+    Observation,
+    Observations,
+    read_time,
+)
+from forecaster.serve.problems import Problem
 
-Asked = Annotated[Engine, Depends(engine_of)]
-Key = Annotated[
+COVARIATES_AHEAD_SECONDS = 31 * 24 * 3600  # no weather forecast reaches further
+KeyHeader = Annotated[
     str | None,
     Header(
         alias="Idempotency-Key",
@@ -21,31 +36,33 @@ Key = Annotated[
         description="the same key, the same answer: a retry writes nothing twice",
     ),
 ]
-bearer = HTTPBearer(auto_error=False)  # for the document; the route checks before it reads a body
+bearer = HTTPBearer(auto_error=False)  # for the document; WriteRoute checks before it reads a body
 
 router = APIRouter(
     prefix="/v1",
     route_class=WriteRoute,
-    responses=problems(WRITTEN),
+    responses=problem_responses(WRITE_ERRORS),
     dependencies=[Depends(bearer)],
 )
 
 
-@router.post("/observations", response_model=schemas.Receipt)
+@router.post("/observations")
 async def observations(
-    request: Request, engine: Asked, batch: schemas.Observations, key: Key = None
+    request: Request, engine: EngineParameter, batch: Observations, key: KeyHeader = None
 ) -> Receipt:
-    """Write what was observed; answered once it is safe on disk."""
-    entries = take_observations(batch.observations, engine.present.overlay, engine.present.now())
+    """Write observations; answered once they are on disk."""
+    data = engine.data
+    entries = observation_entries(batch.observations, data.snapshot, data.now())
     return await _write(request, engine, "observations", entries, key)
 
 
-@router.post("/covariates", response_model=schemas.Receipt)
+@router.post("/covariates")
 async def covariates(
-    request: Request, engine: Asked, batch: schemas.CovariateBatch, key: Key = None
+    request: Request, engine: EngineParameter, batch: CovariateBatch, key: KeyHeader = None
 ) -> Receipt:
-    """Write what is known of past and coming steps, such as a weather forecast."""
-    entries = take_covariates(batch.covariates, engine.present.overlay, engine.present.now())
+    """Write covariates of past and coming steps, such as a weather forecast."""
+    data = engine.data
+    entries = covariate_entries(batch.covariates, data.snapshot, data.now())
     return await _write(request, engine, "covariates", entries, key)
 
 
@@ -53,5 +70,77 @@ async def _write(
     request: Request, engine: Engine, table: Table, entries: list[Entry], key: str | None
 ) -> Receipt:
     digest = hashlib.sha256(request.url.path.encode() + b"\n" + await request.body()).hexdigest()
-    ticket = Ticket(key, digest) if key is not None else None
-    return await engine.present.live.write(table, entries, int(engine.present.now()), ticket)
+    idempotency = IdempotencyKey(key, digest) if key is not None else None
+    return await engine.data.write(table, entries, int(engine.data.now()), idempotency)
+
+
+def observation_entries(
+    batch: Sequence[Observation], snapshot: Snapshot, now: float
+) -> list[Entry]:
+    """Return the entries of a batch; everything that is wrong is named in one Problem."""
+    ids, counts = set(snapshot.base.locations.ids), snapshot.base.kind == "count"
+    entries: list[Entry] = []
+    faults = _BatchFaults()
+    for number, row in enumerate(batch):
+        seconds = read_time(row.ds)
+        if row.location not in ids:
+            faults.add("unknown_location", f"observations.{number}: no such location")
+        if counts and row.value is not None and row.value < 0:
+            faults.add("negative", f"observations.{number}: a count is never below 0")
+        if fault := _time_fault(snapshot, seconds, now + AHEAD_SECONDS):
+            faults.add(fault[0], f"observations.{number}: {fault[1]}")
+        entries.append((row.location, seconds, row.value))
+    faults.add_repeated(entries, "observations")
+    faults.raise_any()
+    return entries
+
+
+def covariate_entries(batch: Sequence[Covariate], snapshot: Snapshot, now: float) -> list[Entry]:
+    """Return the entries of a batch; everything that is wrong is named in one Problem."""
+    names = set(snapshot.base.covariates.names)
+    entries: list[Entry] = []
+    faults = _BatchFaults()
+    for number, row in enumerate(batch):
+        seconds = read_time(row.ds)
+        if not names.issuperset(row.values):
+            listed = name_some(sorted(names)) or "none"
+            faults.add("unknown_covariate", f"covariates.{number}: the panel has {listed}")
+        if fault := _time_fault(snapshot, seconds, now + COVARIATES_AHEAD_SECONDS):
+            faults.add(fault[0], f"covariates.{number}: {fault[1]}")
+        entries += [(name, seconds, value) for name, value in row.values.items()]
+    faults.add_repeated(entries, "covariates")
+    faults.raise_any()
+    return entries
+
+
+class _BatchFaults:
+    """The faults of a batch; the first one gives the code."""
+
+    def __init__(self) -> None:
+        self._code: str | None = None
+        self._texts: list[str] = []
+
+    def add(self, code: str, text: str) -> None:
+        self._code = self._code or code
+        self._texts.append(text)
+
+    def add_repeated(self, entries: list[Entry], table: Table) -> None:
+        if len({entry[:2] for entry in entries}) < len(entries):
+            self.add("doubled", f"{table}: the same step is given twice")
+
+    def raise_any(self) -> None:
+        if self._code is not None:
+            raise Problem(422, self._code, name_some(self._texts))
+
+
+def _time_fault(snapshot: Snapshot, seconds: int, latest: float) -> tuple[str, str] | None:
+    """Return the code and the text for a time that cannot be written to."""
+    step = snapshot.step_at(seconds)
+    if step is None:
+        minutes = snapshot.base.clock.step_minutes
+        return "off_step", f"not the start of a step of {minutes} min"
+    if step < 0:
+        return "too_old", f"the data begins at {snapshot.time_of(0)}Z"
+    if seconds > latest:
+        return "in_future", "that step has not begun"
+    return None

@@ -1,14 +1,14 @@
-// What people press, slide and type.
+// Event handlers of the buttons, the slider, the search field and the keyboard shortcuts.
 
 import { byId } from "./dom.js";
 
 const PLAY_MS = 1500;
 
-export function listen({ state, map, list, retry, shown, closed, sought }) {
-  const on = (id, kind, act) => byId(id).addEventListener(kind, act);
+export function connectControls({ state, map, list, retry, onChange, onClose, onSearch }) {
+  const on = (id, type, handler) => byId(id).addEventListener(type, handler);
   const moveTo = (step) => {
     state.step = step;
-    shown();
+    onChange();
   };
   on("step", "input", (event) => moveTo(Number(event.target.value) - 1));
   const next = () => moveTo((state.step + 1) % (state.forecast?.steps.length ?? 1));
@@ -16,23 +16,23 @@ export function listen({ state, map, list, retry, shown, closed, sought }) {
   for (const name of ["colour", "basis"]) {
     on(name, "change", (event) => {
       state[name] = event.target.value;
-      shown();
+      onChange();
     });
   }
   on("retry", "click", retry);
-  on("back", "click", closed);
-  on("closer", "click", () => map.view.zoom(1.5));
-  on("wider", "click", () => map.view.zoom(1 / 1.5));
-  on("whole", "click", () => map.view.showAll(map.places));
-  on("wanted", "input", (event) => {
-    state.wanted = event.target.value.trim();
-    sought();
+  on("back", "click", onClose);
+  on("zoom-in", "click", () => map.view.zoom(1.5));
+  on("zoom-out", "click", () => map.view.zoom(1 / 1.5));
+  on("zoom-all", "click", () => map.view.showAll(map.locations));
+  on("query", "input", (event) => {
+    state.query = event.target.value.trim();
+    onSearch();
   });
   on("search", "submit", (event) => {
     event.preventDefault();
     list.focus();
   });
-  document.addEventListener("keydown", (event) => shortcut(event, state, closed));
+  document.addEventListener("keydown", (event) => shortcut(event, state, onClose));
 }
 
 function player(next) {
@@ -44,10 +44,10 @@ function player(next) {
   };
 }
 
-// "/" searches, Escape closes a place: the keys that maps and mail programs have taught.
-function shortcut(event, state, closed) {
-  if (event.key === "Escape" && state.chosen) closed();
-  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target === byId("wanted")) return;
+// "/" focuses the search field, Escape closes the selected location.
+function shortcut(event, state, onClose) {
+  if (event.key === "Escape" && state.selected) onClose();
+  if (event.key !== "/" || event.ctrlKey || event.metaKey || event.target === byId("query")) return;
   event.preventDefault();
-  byId("wanted").focus();
+  byId("query").focus();
 }

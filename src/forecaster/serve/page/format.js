@@ -1,5 +1,5 @@
-// Times come as texts such as 2014-11-02T01:00:00-04:00. They are taken apart as they stand:
-// a Date in the browser's zone would move them.
+// Times and numbers as text. Times arrive as 2014-11-02T01:00:00-04:00 and are shown in that offset: a Date
+// would convert them to the browser's zone.
 
 const TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\d:\d\d)$/;
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
@@ -12,7 +12,7 @@ export function isTime(text) {
 
 function parts(text) {
   const [, year, month, day, hour, minute, offset] = TIME.exec(text);
-  const wall = new Date(Date.UTC(year, month - 1, day, hour, minute)); // read back as UTC only
+  const wall = new Date(Date.UTC(year, month - 1, day, hour, minute)); // only its UTC parts are read
   return { wall, day: Number(day), month: Number(month), hour: Number(hour), minute, offset };
 }
 
@@ -21,21 +21,17 @@ export function hourOf(text) {
   return hour + Number(minute) / 60;
 }
 
-export function clockOf(text) {
+export function clockText(text) {
   return text.slice(11, 16);
 }
 
-export function dateOf(text) {
-  return text.slice(0, 10);
-}
-
-export function dayOf(text) {
+export function dayText(text) {
   const { wall, day, month } = parts(text);
   return `${DAYS[wall.getUTCDay()]} ${day} ${MONTHS[month - 1]}`;
 }
 
 // UTC−4, UTC+5:30
-export function offsetOf(text) {
+export function offsetText(text) {
   const { offset } = parts(text);
   if (offset === "Z" || offset === "+00:00") return "UTC";
   const sign = offset[0] === "-" ? "−" : "+";
@@ -43,21 +39,21 @@ export function offsetOf(text) {
   return `UTC${sign}${Number(hours)}${minutes === "00" ? "" : `:${minutes}`}`;
 }
 
-export function momentOf(text) {
-  return `${dayOf(text)} ${clockOf(text)} ${offsetOf(text)}`;
+export function dateTimeText(text) {
+  return `${dayText(text)} ${clockText(text)} ${offsetText(text)}`;
 }
 
-// The same reading of the clock some days earlier, as 2014-10-26T01:00
-export function earlier(text, days) {
+// The same local time some days earlier, as 2014-10-26T01:00
+export function daysEarlier(text, days) {
   return new Date(parts(text).wall.getTime() - days * DAY_MS).toISOString().slice(0, 16);
 }
 
-export function wallOf(text) {
+export function wallTime(text) {
   return text.slice(0, 16);
 }
 
-// 300 → 5 min; 7200 → 2 h. No seconds: what is read aloud when it changes must change rarely.
-export function ageOf(seconds) {
+// 300 → 5 min; 7200 → 2 h. No seconds: the text is read aloud when it changes.
+export function ageText(seconds) {
   if (seconds < 60) return "under 1 min";
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 2 * 86_400) return `${Math.round(seconds / 3600)} h`;
@@ -65,24 +61,22 @@ export function ageOf(seconds) {
 }
 
 // 3 steps of 60 minutes → 3 h
-export function spanOf(steps, minutes) {
+export function durationText(steps, minutes) {
   const total = steps * minutes;
   if (total % 1440 === 0) return `${total / 1440} d`;
   return total % 60 === 0 ? `${total / 60} h` : `${total} min`;
 }
 
 // 60 → per hour
-export function perStep(minutes) {
+export function perStepText(minutes) {
   const names = { 60: "hour", 1440: "day" };
   return `per ${names[minutes] ?? `${minutes} minutes`}`;
 }
 
-// Numbers and elements as people read them. Text from data only ever becomes a text node.
-
-const PLAIN = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
-const FINE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 1 });
-const SMALL = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 2 });
-const TINY = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 2 });
+const WHOLE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });
+const ONE_DECIMAL = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 1 });
+const TWO_DECIMALS = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 2 });
+const TWO_DIGITS = new Intl.NumberFormat("en-GB", { maximumSignificantDigits: 2 });
 
 export const NONE = "–";
 
@@ -92,9 +86,9 @@ export function numberText(value) {
 }
 
 function formatFor(size) {
-  if (size >= 10 || size === 0) return PLAIN;
-  if (size >= 1) return FINE;
-  return size >= 0.01 ? SMALL : TINY;
+  if (size >= 10 || size === 0) return WHOLE;
+  if (size >= 1) return ONE_DECIMAL;
+  return size >= 0.01 ? TWO_DECIMALS : TWO_DIGITS;
 }
 
 export function signedText(value) {
@@ -104,9 +98,19 @@ export function signedText(value) {
 }
 
 export function percentText(share) {
-  return share === null || share === undefined ? NONE : `${PLAIN.format(100 * share)} %`;
+  return share === null || share === undefined ? NONE : `${WHOLE.format(100 * share)} %`;
 }
 
 export function countText(count, word) {
-  return `${PLAIN.format(count)} ${word}${count === 1 ? "" : "s"}`;
+  return `${WHOLE.format(count)} ${word}${count === 1 ? "" : "s"}`;
+}
+
+// 12 to 30; empty where there is no interval
+export function intervalText(low, high) {
+  return Number.isFinite(low) ? `${numberText(low)} to ${numberText(high)}` : "";
+}
+
+// 0.8 → 80 % interval
+export function intervalName(coverage) {
+  return `${percentText(coverage)} interval`;
 }

@@ -1,108 +1,109 @@
-// The places as a list: the largest expected changes first, or those that a search finds. It says
-// in words all that the map shows, and is the way through it by keyboard.
+// The list of locations: the largest forecast changes first, or the matches of a search. It holds
+// what the map shows as text and is the way to reach every location by keyboard.
 
-import { barRow, byId, element, kindOf } from "./dom.js";
+import { barRow, byId, changeKind, element } from "./dom.js";
 import { countText, numberText, signedText } from "./format.js";
 
-const ROWS = 60; // as many as anybody reads; the search finds the others
+const ROWS = 60; // at most; the search finds the others
 
+// The forecast minus its base: the last observed value ("last") or the value a week before ("week").
 export function changeOf(row, step, basis) {
-  const base = basis === "last" ? row?.last : row?.usual?.[step];
-  const expected = row?.expected[step];
-  return Number.isFinite(base) && Number.isFinite(expected) ? expected - base : null;
+  const base = basis === "last" ? row?.last : row?.weekBefore?.[step];
+  const value = row?.forecast[step];
+  return Number.isFinite(base) && Number.isFinite(value) ? value - base : null;
 }
 
-export class List {
-  constructor({ pointed, chosen }) {
+export class LocationList {
+  constructor({ hovered, selected }) {
     this.rows = byId("rows");
-    this.rows.addEventListener("click", (event) => this.#at(event, chosen));
-    this.rows.addEventListener("pointerover", (event) => this.#at(event, pointed));
-    this.rows.addEventListener("pointerleave", () => pointed(null));
-    this.rows.addEventListener("focusin", (event) => this.#at(event, pointed));
-    this.rows.addEventListener("focusout", () => pointed(null));
-    this.rows.addEventListener("keydown", (event) => this.#key(event, chosen));
+    this.rows.addEventListener("click", (event) => this.#at(event, selected));
+    this.rows.addEventListener("pointerover", (event) => this.#at(event, hovered));
+    this.rows.addEventListener("pointerleave", () => hovered(null));
+    this.rows.addEventListener("focusin", (event) => this.#at(event, hovered));
+    this.rows.addEventListener("focusout", () => hovered(null));
+    this.rows.addEventListener("keydown", (event) => this.#key(event, selected));
   }
 
-  // shown: { city, forecast, step, basis, wanted, chosen }
-  show(shown) {
-    const entries = this.#entries(shown);
-    const most = Math.max(...entries.map(({ change }) => Math.abs(change ?? 0)), 1e-9);
+  // state: { dataset, forecast, step, basis, query, selected }
+  show(state) {
+    const entries = this.#entries(state);
+    const largest = Math.max(...entries.map(({ change }) => Math.abs(change ?? 0)), 1e-9);
     const focused = this.rows.contains(document.activeElement) && document.activeElement.dataset.index;
-    this.places = shown.city.places;
-    this.rows.replaceChildren(...entries.map((entry) => row(entry, most, shown.chosen)));
-    this.#keepFocus(focused);
-    byId("changes").textContent = shown.wanted ? "Places found" : "Largest expected changes";
-    byId("more").textContent = this.#rest(entries.length, shown);
+    this.locations = state.dataset.locations;
+    this.rows.replaceChildren(...entries.map((entry) => listItem(entry, largest, state.selected)));
+    this.#restoreFocus(focused);
+    byId("list-title").textContent = state.query ? "Search results" : "Largest forecast changes";
+    byId("more").textContent = this.#footnote(entries.length, state);
   }
 
-  #entries({ city, forecast, step, basis, wanted }) {
-    const text = wanted.toLowerCase();
+  #entries({ dataset, forecast, step, basis, query }) {
+    const text = query.toLowerCase();
     const entries = [];
-    for (const place of city.places) {
-      if (text && !place.sought.includes(text)) continue;
-      const found = forecast.rows.get(place.id);
-      const change = changeOf(found, step, basis);
-      if (text || change !== null) entries.push({ place, change, basis, step, found });
+    for (const location of dataset.locations) {
+      if (text && !location.searchText.includes(text)) continue;
+      const row = forecast.rows.get(location.id);
+      const change = changeOf(row, step, basis);
+      if (text || change !== null) entries.push({ location, change, basis, step, row });
     }
-    entries.sort((one, other) => Math.abs(other.change ?? 0) - Math.abs(one.change ?? 0));
+    entries.sort((a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0));
     this.count = entries.length;
     return entries.slice(0, ROWS);
   }
 
-  #rest(count, { city, wanted, basis }) {
-    if (!this.count && wanted) return `No place is called “${wanted}”.`;
+  #footnote(count, { dataset, query, basis }) {
+    if (!this.count && query) return `No location matches “${query}”.`;
     if (!this.count)
-      return basis === "last" ? "Nothing was observed just now." : "Nothing is known of last week.";
+      return basis === "last" ? "No data for the last step." : "No data for the week before.";
     return this.count > count
-      ? `${count} of ${countText(city.places.length, "place")}; search for the others.`
+      ? `${count} of ${countText(dataset.locations.length, "location")} shown; use the search to find others.`
       : "";
   }
 
-  // One row is in the tab order; arrows move within.
-  #keepFocus(index) {
+  // Only one row is in the tab order; the arrow keys move between rows.
+  #restoreFocus(index) {
     const rows = [...this.rows.children];
-    const again = index && rows.find((node) => node.dataset.index === index);
-    const first = again || rows[0];
-    if (first) first.tabIndex = 0;
-    if (again) again.focus({ preventScroll: true });
+    const focused = index && rows.find((node) => node.dataset.index === index);
+    const tabStop = focused || rows[0];
+    if (tabStop) tabStop.tabIndex = 0;
+    if (focused) focused.focus({ preventScroll: true });
   }
 
-  #at(event, heard) {
+  #at(event, callback) {
     const node = event.target.closest("li");
-    if (node) heard(this.places[node.dataset.index]);
+    if (node) callback(this.locations[node.dataset.index]);
   }
 
-  #key(event, chosen) {
+  #key(event, selected) {
     const rows = [...this.rows.children];
     const here = rows.indexOf(event.target);
     const there = { ArrowDown: here + 1, ArrowUp: here - 1, Home: 0, End: rows.length - 1 }[event.key];
     if (here < 0 || (there === undefined && event.key !== "Enter" && event.key !== " ")) return;
     event.preventDefault();
-    if (there === undefined) return chosen(this.places[event.target.dataset.index]);
+    if (there === undefined) return selected(this.locations[event.target.dataset.index]);
     const next = rows[Math.min(Math.max(there, 0), rows.length - 1)];
     rows[here].tabIndex = -1;
     next.tabIndex = 0;
     next.focus();
   }
 
-  // The row of a place, or the first.
-  focus(place = null) {
+  // Focuses the row of a location, or the first row.
+  focus(location = null) {
     const rows = [...this.rows.children];
-    const row = rows.find((node) => Number(node.dataset.index) === place?.index) ?? rows[0];
+    const row = rows.find((node) => Number(node.dataset.index) === location?.index) ?? rows[0];
     for (const node of rows) node.tabIndex = node === row ? 0 : -1;
     row?.focus();
   }
 }
 
-function row({ place, change, basis, step, found }, most, chosen) {
-  const base = basis === "last" ? found?.last : found?.usual?.[step];
-  const note = `${numberText(base)} → ${numberText(found?.expected[step])}`;
-  const share = Math.abs(change ?? 0) / most;
-  const parts = barRow({ name: place.name, note, size: signedText(change), share, kind: kindOf(change) });
+function listItem({ location, change, basis, step, row }, largest, selected) {
+  const base = basis === "last" ? row?.last : row?.weekBefore?.[step];
+  const note = `${numberText(base)} → ${numberText(row?.forecast[step])}`;
+  const share = Math.abs(change ?? 0) / largest;
+  const parts = barRow({ name: location.name, note, size: signedText(change), share, kind: changeKind(change) });
   const node = element("li", "", ...parts);
   node.setAttribute("role", "option");
-  node.setAttribute("aria-selected", String(place === chosen));
+  node.setAttribute("aria-selected", String(location === selected));
   node.tabIndex = -1;
-  node.dataset.index = place.index;
+  node.dataset.index = location.index;
   return node;
 }

@@ -1,149 +1,149 @@
-// Ties the parts together: one state, one place that changes it.
+// The page: holds the state, asks for forecasts and redraws what depends on them.
 
-import { accuracyAway, showAccuracy } from "./accuracy.js";
-import { listen } from "./controls.js";
-import { Poll } from "./data/polling.js";
-import { ask, lastOnly } from "./data/requests.js";
-import { loadCity, readForecast } from "./data/responses.js";
-import { ageSeconds, judge, lastFrom } from "./data/status.js";
+import { showAccuracy, showAccuracyError } from "./accuracy.js";
+import { connectControls } from "./controls.js";
+import { Poller } from "./data/polling.js";
+import { latestOnly, requestJson } from "./data/requests.js";
+import { loadDataset, readForecast } from "./data/responses.js";
+import { ageSeconds, originText, statusOf } from "./data/status.js";
 import { byId } from "./dom.js";
-import { ageOf, momentOf } from "./format.js";
-import { List } from "./list.js";
-import { PlacePanel } from "./location/panel.js";
+import { ageText, dateTimeText } from "./format.js";
+import { LocationList } from "./list.js";
+import { LocationPanel } from "./location/panel.js";
 import {
-  showCity,
+  showDownloadLink,
   showLegend,
-  showLink,
-  showRuler,
+  showScaleBar,
   showSteps,
-  showTip,
+  showTime,
+  showTitle,
+  showTooltip,
   showTotals,
-  showWhen,
 } from "./map/annotations.js";
-import { PlaceMap } from "./map/map.js";
+import { LocationMap } from "./map/map.js";
 import { encode } from "./map/scales.js";
 
 const state = {
-  city: null,
+  dataset: null,
   forecast: null,
-  heardAt: 0,
+  receivedAt: 0,
   interval: 15,
-  trouble: null,
+  problem: null,
   step: 0,
-  colour: "level",
+  colour: "value",
   basis: "last",
-  wanted: "",
-  chosen: null,
+  query: "",
+  selected: null,
 };
 const dark = matchMedia("(prefers-color-scheme: dark)");
 
-const map = new PlaceMap({
+const map = new LocationMap({
   ground: byId("ground"),
   dots: byId("dots"),
-  chosen: choose,
-  pointed: (place, at) => showTip(place, at, state, map.view),
-  moved: (view) => state.city && showRuler(view, state.city.layout.placed),
+  selected: select,
+  hovered: (location, at) => showTooltip(location, at, state, map.view),
+  moved: (view) => state.dataset && showScaleBar(view, state.dataset.layout.located),
 });
-const list = new List({ pointed: (place) => map.point(place), chosen: choose });
-const panel = new PlacePanel(choose);
-const newestAccuracy = lastOnly();
-const poll = new Poll(question, heard, failed);
+const list = new LocationList({ hovered: (location) => map.hover(location), selected: select });
+const panel = new LocationPanel(select);
+const latestAccuracy = latestOnly();
+const poller = new Poller(fetchForecast, onResponse, onFailure);
 
-// The places belong to the run: another run is another city.
-async function question(etag) {
-  const answer = await ask("v1/forecast", { etag });
-  const known = answer.same || (state.city && answer.body?.model === state.forecast?.model);
-  return { ...answer, city: known ? state.city : await loadCity() };
+// Locations belong to the run: another run has its own.
+async function fetchForecast(etag) {
+  const response = await requestJson("v1/forecast", { etag });
+  const sameRun = response.same || (state.dataset && response.body?.model === state.forecast?.model);
+  return { ...response, dataset: sameRun ? state.dataset : await loadDataset() };
 }
 
-function heard({ same, body, city }) {
+function onResponse({ same, body, dataset }) {
   const now = Date.now();
   const forecast = same
-    ? { ...state.forecast, data_age_seconds: ageSeconds(state.forecast, state.heardAt, now) }
-    : readForecast(body, city);
-  const news = identity(forecast) !== identity(state.forecast);
-  if (city !== state.city) map.show(city);
-  Object.assign(state, { city, forecast, heardAt: now, interval: poll.interval, trouble: null });
+    ? { ...state.forecast, data_age_seconds: ageSeconds(state.forecast, state.receivedAt, now) }
+    : readForecast(body, dataset);
+  const changed = identity(forecast) !== identity(state.forecast);
+  if (dataset !== state.dataset) map.show(dataset);
+  Object.assign(state, { dataset, forecast, receivedAt: now, interval: poller.interval, problem: null });
   tick();
-  if (news) showNews();
+  if (changed) showForecast();
 }
 
-// Model, data and origin make a forecast, and what it lacks: a provisional one is replaced. The
-// service may send it again to tell its age.
+// Two responses with the same model, data, origin and degradation hold the same forecast: the service
+// also sends it again to update its age.
 function identity(forecast) {
   return forecast && [forecast.model, forecast.data_version, forecast.origin, forecast.degraded].join();
 }
 
-function failed(error) {
-  state.trouble = error.message;
+function onFailure(error) {
+  state.problem = error.message;
   tick();
 }
 
-function showNews() {
+function showForecast() {
   state.step = Math.min(state.step, state.forecast.steps.length - 1);
-  showCity(state.city);
-  showSteps(state.forecast, state.city);
-  showLink(state.forecast);
+  showTitle(state.dataset);
+  showSteps(state.forecast, state.dataset);
+  showDownloadLink(state.forecast);
   showAll();
-  keepChosen();
+  restoreSelection();
   loadAccuracy();
 }
 
-// The place on show stays on show, unless another run does not know it.
-function keepChosen() {
-  const place = state.city.byId.get(state.chosen?.id ?? hashId());
-  if (place) open(place);
-  else if (state.chosen) close();
+// The selected location stays selected, unless a new run does not have it.
+function restoreSelection() {
+  const location = state.dataset.byId.get(state.selected?.id ?? hashId());
+  if (location) open(location);
+  else if (state.selected) close();
 }
 
 function hashId() {
   try {
-    return decodeURIComponent(location.hash.slice(1));
+    return decodeURIComponent(window.location.hash.slice(1));
   } catch {
-    return ""; // not an address that this page has written
+    return ""; // not a fragment written by this page
   }
 }
 
 async function loadAccuracy() {
   try {
-    const answer = await newestAccuracy((signal) => ask("v1/accuracy", { signal }));
-    if (answer) showAccuracy(answer.body);
+    const response = await latestAccuracy((signal) => requestJson("v1/accuracy", { signal }));
+    if (response) showAccuracy(response.body);
   } catch (error) {
-    accuracyAway(error);
+    showAccuracyError(error);
   }
 }
 
-function choose(place) {
-  open(place);
+function select(location) {
+  open(location);
   byId("name").focus();
 }
 
-function open(place) {
-  const other = place !== state.chosen; // another run makes other places of the same names
-  state.chosen = place;
-  history.replaceState(null, "", `#${encodeURIComponent(place.id)}`);
+function open(location) {
+  const changed = location !== state.selected; // a new run has new objects for the same ids
+  state.selected = location;
+  history.replaceState(null, "", `#${encodeURIComponent(location.id)}`);
   byId("list").hidden = true;
-  byId("place").hidden = false;
-  map.mark(place, other);
-  if (other) panel.open(place);
+  byId("location").hidden = false;
+  map.select(location, changed);
+  if (changed) panel.open(location);
   showPanel();
   panel.load();
 }
 
 function close() {
-  state.chosen = null;
+  state.selected = null;
   panel.close();
-  history.replaceState(null, "", location.pathname);
-  byId("place").hidden = true;
+  history.replaceState(null, "", window.location.pathname);
+  byId("location").hidden = true;
   byId("list").hidden = false;
-  map.mark(null);
+  map.select(null);
   showList();
 }
 
 function showAll() {
   if (!state.forecast) return;
-  showWhen(state.forecast, state.city, state.step);
-  showTotals(state.forecast, state.city, state.step);
+  showTime(state.forecast, state.dataset, state.step);
+  showTotals(state.forecast, state.dataset, state.step);
   showMap();
   showList();
   showPanel();
@@ -163,39 +163,39 @@ function showMap() {
   showLegend(encoded, state);
 }
 
-// Once a second: how old is it, and may it be called current?
+// Once a second: the age of the forecast, and whether it is current.
 function tick() {
-  const { forecast, heardAt, city } = state;
+  const { forecast, receivedAt, dataset } = state;
   const now = Date.now();
-  const { kind, text } = judge(state, now);
+  const { kind, text } = statusOf(state, now);
   document.body.dataset.state = kind;
   byId("banner").hidden = !text;
-  setText("trouble", text);
-  byId("age").hidden = kind !== "old";
+  setText("problem", text);
+  byId("age").hidden = kind !== "outdated";
   if (!forecast) return;
-  const age = ageOf(ageSeconds(forecast, heardAt, now));
-  setText("age", `old: from ${lastFrom(forecast, heardAt, now)}`);
-  setText("origin", `observed up to ${momentOf(forecast.origin_local)} · ${age} old · ${city.zone}`);
+  const age = ageText(ageSeconds(forecast, receivedAt, now));
+  setText("age", `outdated: from ${originText(forecast, receivedAt, now)}`);
+  setText("origin", `observed until ${dateTimeText(forecast.origin_local)} · ${age} old · ${dataset.zone}`);
   setText("model", `model ${forecast.model}, data version ${forecast.data_version}`);
 }
 
 function setText(id, text) {
-  if (byId(id).textContent !== text) byId(id).textContent = text; // or it is read aloud again
+  if (byId(id).textContent !== text) byId(id).textContent = text; // unchanged text must not be read aloud again
 }
 
-listen({
+connectControls({
   state,
   map,
   list,
-  retry: () => poll.now(),
-  shown: showAll,
-  closed: () => {
-    const place = state.chosen;
+  retry: () => poller.poll(),
+  onChange: showAll,
+  onClose: () => {
+    const location = state.selected;
     close();
-    list.focus(place);
+    list.focus(location);
   },
-  sought: () => {
-    if (state.chosen) close();
+  onSearch: () => {
+    if (state.selected) close();
     showList();
   },
 });
@@ -204,4 +204,4 @@ dark.addEventListener("change", () => {
   map.repaint(true);
 });
 setInterval(tick, 1000);
-poll.now();
+poller.poll();

@@ -1,51 +1,53 @@
-// Asks for the forecast once per interval; after a failure ever more rarely, and never in step
-// with other pages.
+// Polls for the forecast once per interval. After failures the pauses grow, with jitter, so that
+// many pages do not ask at the same moment.
 
-const USUAL_SECONDS = 15;
+const DEFAULT_SECONDS = 15;
 const LONGEST_SECONDS = 300;
 
-// Seconds to wait, doubling, with jitter of a half: 15…30, 30…60, …; at least what the service asks.
-export function pause(failures, interval, retry, random = Math.random) {
+// Seconds until the next try: they double with each failure, with a jitter of one half (15…30, 30…60, …),
+// and are never shorter than the service asks for.
+export function retryDelay(failures, interval, retryAfter, random = Math.random) {
   const longest = Math.min(interval * 2 ** failures, LONGEST_SECONDS);
-  return Math.max(longest * (0.5 + random() / 2), Math.min(retry, LONGEST_SECONDS));
+  return Math.max(longest * (0.5 + random() / 2), Math.min(retryAfter, LONGEST_SECONDS));
 }
 
-export class Poll {
-  // `question(etag)` asks; `heard(answer)` takes in what came, or that all is as it was.
-  constructor(question, heard, failed) {
-    Object.assign(this, { question, heard, failed });
-    Object.assign(this, { etag: null, interval: USUAL_SECONDS, failures: 0, timer: 0, busy: false });
-    document.addEventListener("visibilitychange", () => document.hidden || this.now());
-    addEventListener("online", () => this.now());
+export class Poller {
+  // `request(etag)` asks the service, `onResponse` takes its response, `onFailure` an error.
+  constructor(request, onResponse, onFailure) {
+    Object.assign(this, { request, onResponse, onFailure });
+    Object.assign(this, { etag: null, interval: DEFAULT_SECONDS, failures: 0, timer: 0, busy: false });
+    document.addEventListener("visibilitychange", () => document.hidden || this.poll());
+    addEventListener("online", () => this.poll());
   }
 
-  async now() {
+  async poll() {
     if (this.busy) return;
     this.busy = true;
     clearTimeout(this.timer);
-    const wait = await this.#turn();
+    const delay = await this.#request();
     this.busy = false;
-    this.timer = setTimeout(() => this.#due(), 1000 * wait);
+    this.timer = setTimeout(() => this.#onTimer(), 1000 * delay);
   }
 
-  // A page that nobody sees asks nothing; it asks as soon as it is seen.
-  #due() {
-    if (!document.hidden) this.now();
+  // A hidden page does not poll; it polls as soon as it becomes visible.
+  #onTimer() {
+    if (!document.hidden) this.poll();
   }
 
-  async #turn() {
+  // Returns the seconds until the next request.
+  async #request() {
     try {
-      const answer = await this.question(this.etag);
-      // "As it was" need not repeat how long that holds.
-      this.interval = answer.seconds ?? (answer.same ? this.interval : USUAL_SECONDS);
-      this.heard(answer);
-      this.etag = answer.etag; // only now: an answer that could not be read is asked for again
+      const response = await this.request(this.etag);
+      // A 304 need not repeat the max-age.
+      this.interval = response.seconds ?? (response.same ? this.interval : DEFAULT_SECONDS);
+      this.onResponse(response);
+      this.etag = response.etag; // last, so that an invalid response is requested again
       this.failures = 0;
       return this.interval * (0.9 + 0.2 * Math.random());
     } catch (error) {
-      const wait = pause(++this.failures, this.interval, error.retrySeconds ?? 0);
-      this.failed(error, wait);
-      return wait;
+      const delay = retryDelay(++this.failures, this.interval, error.retrySeconds ?? 0);
+      this.onFailure(error, delay);
+      return delay;
     }
   }
 }

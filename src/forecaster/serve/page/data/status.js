@@ -1,36 +1,36 @@
-// Whether what is on the screen may be called current. Old numbers are never shown as new.
+// Whether the forecast on the page is current. An outdated one is never shown as current.
 
-import { ageOf, clockOf, dayOf } from "../format.js";
+import { ageText, clockText, dayText } from "../format.js";
 
-const SILENCE = 3; // intervals without a word after which nothing is sure (a laptop that slept)
+const SILENT_INTERVALS = 3; // without a response, after which nothing is current (a laptop that slept)
 
-// { kind: "none" | "old" | "noted" | "current", text }
-export function judge({ forecast, trouble, heardAt, interval }, now) {
-  if (!forecast) return { kind: "none", text: trouble ? `No forecast: ${trouble}.` : "" };
-  const reason = trouble ?? staleness(forecast) ?? silence(heardAt, interval, now);
-  const last = lastFrom(forecast, heardAt, now);
-  if (reason) return { kind: "old", text: `No current forecast, last from ${last}: ${reason}.` };
+// { kind: "none" | "outdated" | "degraded" | "current", text }
+export function statusOf({ forecast, problem, receivedAt, interval }, now) {
+  if (!forecast) return { kind: "none", text: problem ? `No forecast: ${problem}.` : "" };
+  const reason = problem ?? staleReason(forecast) ?? silenceReason(receivedAt, interval, now);
+  const last = originText(forecast, receivedAt, now);
+  if (reason) return { kind: "outdated", text: `No current forecast, last from ${last}: ${reason}.` };
   if (!forecast.degraded) return { kind: "current", text: "" };
-  return { kind: "noted", text: `This forecast is not the best possible: ${forecast.degraded}.` };
+  return { kind: "degraded", text: `This forecast is degraded: ${forecast.degraded}.` };
 }
 
-function staleness({ stale, degraded }) {
+function staleReason({ stale, degraded }) {
   if (!stale) return null;
-  return `no newer observations have come in${degraded ? ` (${degraded})` : ""}`;
+  return `no newer observations have arrived${degraded ? ` (${degraded})` : ""}`;
 }
 
-function silence(heardAt, interval, now) {
-  return now - heardAt > SILENCE * interval * 1000 ? "nothing was heard from the service since" : null;
+function silenceReason(receivedAt, interval, now) {
+  return now - receivedAt > SILENT_INTERVALS * interval * 1000 ? "no response from the service since" : null;
 }
 
-// 14:00 (2 h old)
-export function lastFrom(forecast, heardAt, now) {
-  const seconds = ageSeconds(forecast, heardAt, now);
-  const day = seconds > 86_400 ? `${dayOf(forecast.origin_local)} ` : "";
-  return `${day}${clockOf(forecast.origin_local)} (${ageOf(seconds)} old)`;
+// The forecast origin with its age: 14:00 (2 h old)
+export function originText(forecast, receivedAt, now) {
+  const seconds = ageSeconds(forecast, receivedAt, now);
+  const day = seconds > 86_400 ? `${dayText(forecast.origin_local)} ` : "";
+  return `${day}${clockText(forecast.origin_local)} (${ageText(seconds)} old)`;
 }
 
-// What the service said its age was, and the time since: the browser's clock may be wrong, but runs.
-export function ageSeconds(forecast, heardAt, now) {
-  return forecast.data_age_seconds + (now - heardAt) / 1000;
+// The age that the service gave plus the time since: the browser's clock may be wrong, but it runs.
+export function ageSeconds(forecast, receivedAt, now) {
+  return forecast.data_age_seconds + (now - receivedAt) / 1000;
 }

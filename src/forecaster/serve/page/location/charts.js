@@ -1,10 +1,9 @@
-// One place over time: a bar per observed step, a line with its band for what is expected.
-// Every step has its own slot, so the day of a clock change has 23 or 25 bars.
+// The charts of a location: its series over time (also as a table), and the same hours of earlier weeks.
 
 import { element } from "../dom.js";
-import { clockOf, dayOf, hourOf, momentOf, numberText } from "../format.js";
-import { lookBack } from "./series.js";
-import { range } from "../map/projection.js";
+import { clockText, dateTimeText, dayText, hourOf, intervalText, numberText } from "../format.js";
+import { valueDaysBefore } from "./series.js";
+import { extent } from "../map/projection.js";
 import { roundUp } from "../map/scales.js";
 
 const SVG = "http://www.w3.org/2000/svg";
@@ -18,14 +17,16 @@ function shape(tag, className, attributes, text = "") {
   return node;
 }
 
-// points: [{ds_local, value, before, expected, low, high}] in order of time
+// A bar per observed step, a line with its interval for the forecast. Every step has its own slot, so a
+// day on which the clock changes has 23 or 25 bars.
+// points: [{ ds_local, observed, weekBefore, forecast, low, high }] in order of time
 export function drawChart(node, points, stepIndex) {
   const frame = frameOf(node, points);
   const svg = shape("svg", "chart", { width: frame.width, height: HEIGHT, "aria-hidden": "true" });
   svg.append(...axes(frame, points), ...bars(frame, points), ...lines(frame, points));
   const cursor = shape("line", "cursor", { y1: TOP, y2: HEIGHT - BOTTOM });
-  const chosen = points.findIndex((point) => point.step === stepIndex);
-  if (chosen >= 0) svg.append(...chosenDot(frame, points[chosen], chosen));
+  const selected = points.findIndex((point) => point.step === stepIndex);
+  if (selected >= 0) svg.append(...selectedDot(frame, points[selected], selected));
   svg.append(cursor);
   const tip = element("div", "tip");
   tip.hidden = true;
@@ -35,14 +36,14 @@ export function drawChart(node, points, stepIndex) {
 
 function frameOf(node, points) {
   const width = Math.max(node.clientWidth, 200);
-  const values = points.flatMap(({ value, before, expected, low, high }) => [
-    value,
-    before,
-    expected,
+  const values = points.flatMap(({ observed, weekBefore, forecast, low, high }) => [
+    observed,
+    weekBefore,
+    forecast,
     low,
     high,
   ]);
-  const [least, most] = range(values.filter(Number.isFinite));
+  const [least, most] = extent(values.filter(Number.isFinite));
   const top = roundUp(Math.max(most, 1e-9));
   const bottom = least < 0 ? -roundUp(-least) : 0;
   const slot = (width - LEFT) / points.length;
@@ -68,7 +69,7 @@ function days(frame, points) {
     const x = LEFT + i * frame.slot;
     nodes.push(shape("line", "midnight", { x1: x, x2: x, y1: TOP, y2: HEIGHT - 4 }));
     if (x - last < 66 || frame.width - x < 40) return;
-    nodes.push(shape("text", "label", { x: x + 4, y: HEIGHT - 5 }, dayOf(time)));
+    nodes.push(shape("text", "label", { x: x + 4, y: HEIGHT - 5 }, dayText(time)));
     last = x;
   });
   return nodes;
@@ -79,16 +80,16 @@ function hours(frame, points) {
   if (!every) return [];
   return points.flatMap(({ ds_local: time }, i) =>
     hourOf(time) % every === 0 && frame.x(i) < frame.width - 14
-      ? [shape("text", "label middle", { x: frame.x(i), y: HEIGHT - 20 }, clockOf(time))]
+      ? [shape("text", "label middle", { x: frame.x(i), y: HEIGHT - 20 }, clockText(time))]
       : [],
   );
 }
 
 function bars(frame, points) {
   const width = Math.max(frame.slot - (frame.slot > 4 ? 1.5 : 0.3), 0.8);
-  return points.flatMap(({ ds, value }, i) => {
-    if (value === null || value === undefined) return [];
-    const [from, to] = [frame.y(Math.max(value, 0)), frame.y(Math.min(value, 0))];
+  return points.flatMap(({ ds, observed }, i) => {
+    if (observed === null || observed === undefined) return [];
+    const [from, to] = [frame.y(Math.max(observed, 0)), frame.y(Math.min(observed, 0))];
     const at = { x: frame.x(i) - width / 2, y: from, width, height: Math.max(to - from, 0.8) };
     return [shape("rect", "observed", { ...at, "data-ds": ds })];
   });
@@ -99,18 +100,18 @@ function lines(frame, points) {
     points.flatMap((point, i) => (Number.isFinite(point[key]) ? [[frame.x(i), frame.y(point[key])]] : []));
   const path = (pairs) =>
     pairs.map(([x, y], i) => `${i ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
-  const [low, high, expected] = [at("low"), at("high"), at("expected")];
-  const nodes = [shape("path", "before", { d: path(at("before")) })];
+  const [low, high, forecast] = [at("low"), at("high"), at("forecast")];
+  const nodes = [shape("path", "week-before", { d: path(at("weekBefore")) })];
   if (low.length && low.length === high.length) {
     nodes.push(shape("path", "band", { d: `${path(high)}${path([...low].reverse()).replace("M", "L")}Z` }));
   }
-  nodes.push(shape("path", "expected", { d: path(expected) }));
+  nodes.push(shape("path", "forecast", { d: path(forecast) }));
   return nodes;
 }
 
-function chosenDot(frame, point, i) {
-  if (!Number.isFinite(point.expected)) return [];
-  return [shape("circle", "now", { cx: frame.x(i), cy: frame.y(point.expected), r: 4.5 })];
+function selectedDot(frame, point, i) {
+  if (!Number.isFinite(point.forecast)) return [];
+  return [shape("circle", "now", { cx: frame.x(i), cy: frame.y(point.forecast), r: 4.5 })];
 }
 
 function follow(svg, tip, cursor, frame, points) {
@@ -121,7 +122,7 @@ function follow(svg, tip, cursor, frame, points) {
     cursor.setAttribute("x2", frame.x(i));
     cursor.classList.add("shown");
     tip.hidden = false;
-    tip.replaceChildren(...describe(points[i]));
+    tip.replaceChildren(...tooltipRows(points[i]));
     const side = frame.x(i) > frame.width / 2;
     tip.style.left = side ? "" : `${frame.x(i) + 12}px`;
     tip.style.right = side ? `${frame.width - frame.x(i) + 12}px` : "";
@@ -135,71 +136,70 @@ function hide(tip, cursor) {
   cursor.classList.remove("shown");
 }
 
-export function describe({ ds_local: time, value, step, expected, low, high, before }) {
-  const rows = [element("strong", "", momentOf(time))];
+function tooltipRows({ ds_local: time, observed, step, forecast, low, high, weekBefore }) {
+  const rows = [element("strong", "", dateTimeText(time))];
   const add = (label, text) => rows.push(element("span", "", `${label} ${text}`));
-  if (value !== null && value !== undefined) add("observed", numberText(value));
-  if (step !== undefined) add("expected", numberText(expected));
-  if (step !== undefined && Number.isFinite(low)) add("likely", `${numberText(low)} to ${numberText(high)}`);
-  if (Number.isFinite(before)) add("a week before", numberText(before));
+  if (observed !== null && observed !== undefined) add("observed", numberText(observed));
+  if (step !== undefined) add("forecast", numberText(forecast));
+  if (step !== undefined && Number.isFinite(low)) add("interval", intervalText(low, high));
+  if (Number.isFinite(weekBefore)) add("a week before", numberText(weekBefore));
   return rows;
 }
 
-// What a chart shows, for those who would rather read or hear it.
+// The points of the chart as a table, the latest first.
 
-export function tableOf(points) {
-  const heads = row("th", ["time", "observed", "expected", "likely range"]);
+export function seriesTable(points) {
+  const heads = row("th", ["time", "observed", "forecast", "interval"]);
   return element("table", "", heads, ...points.toReversed().map((point) => row("td", cells(point))));
 }
 
-function cells({ ds_local: time, value, step, expected, low, high }) {
-  const observed = [momentOf(time), numberText(value)];
-  if (step === undefined) return [...observed, "", ""];
-  return [...observed, numberText(expected), rangeText(low, high)];
-}
-
-export function rangeText(low, high) {
-  return Number.isFinite(low) ? `${numberText(low)} to ${numberText(high)}` : "";
+function cells({ ds_local: time, observed, step, forecast, low, high }) {
+  const measured = [dateTimeText(time), numberText(observed)];
+  if (step === undefined) return [...measured, "", ""];
+  return [...measured, numberText(forecast), intervalText(low, high)];
 }
 
 function row(tag, texts) {
   return element("tr", "", ...texts.map((text) => element(tag, "", text)));
 }
 
-// The coming hours beside the same hours of earlier weeks: grey dots, paler the longer ago.
+// The forecast steps beside the same hours of earlier weeks: grey dots, paler the longer ago. The value a
+// week before is the service's; older ones come from the history.
 
 export const WEEKS = 4;
 
-export function showWeeks(node, history, { steps }, row, chosen) {
-  const before = lookBack(history);
+export function drawWeeks(node, history, { steps }, row, selected) {
+  const before = valueDaysBefore(history);
   const rows = steps.map(({ ds_local: time }, k) => ({
     time,
-    past: Array.from({ length: WEEKS }, (_, i) => before(time, 7 * (i + 1))),
-    expected: row?.expected[k],
+    past: Array.from({ length: WEEKS }, (_, i) =>
+      i === 0 && row?.weekBefore ? row.weekBefore[k] : before(time, 7 * (i + 1)),
+    ),
+    forecast: row?.forecast[k],
     low: row?.low?.[k],
     high: row?.high?.[k],
   }));
-  const scale = scaleOf(rows.flatMap(({ past, expected, low, high }) => [...past, expected, low, high]));
-  node.replaceChildren(...rows.map((week, k) => weekRow(week, scale, k === chosen)));
+  const scale = scaleOf(rows.flatMap(({ past, forecast, low, high }) => [...past, forecast, low, high]));
+  node.replaceChildren(...rows.map((week, k) => weekRow(week, scale, k === selected)));
 }
 
 function scaleOf(values) {
-  const known = values.filter(Number.isFinite);
-  const top = Math.max(...known, 1e-9);
-  const bottom = Math.min(...known, 0);
+  const finite = values.filter(Number.isFinite);
+  const top = Math.max(...finite, 1e-9);
+  const bottom = Math.min(...finite, 0);
   return (value) => (100 * (value - bottom)) / (top - bottom);
 }
 
-function weekRow(week, scale, chosen) {
-  const clock = element("span", "", clockOf(week.time));
-  const expected = element("b", "", numberText(week.expected));
-  const node = element("div", chosen ? "week chosen" : "week", clock, trackOf(week, scale), expected);
+function weekRow(week, scale, selected) {
+  const clock = element("span", "", clockText(week.time));
+  const forecast = element("b", "", numberText(week.forecast));
+  const node = element("div", selected ? "week selected" : "week", clock, trackOf(week, scale), forecast);
   node.setAttribute("role", "img");
-  node.setAttribute("aria-label", describeWeek(week));
+  node.setAttribute("aria-label", weekText(week));
   return node;
 }
 
-function trackOf({ past, expected, low, high }, scale) {
+function trackOf({ past, forecast, low, high }, scale) {
   const track = element("div", "track");
   const add = (className, value, width) => {
     if (!Number.isFinite(value)) return;
@@ -210,12 +210,12 @@ function trackOf({ past, expected, low, high }, scale) {
   };
   add("band", low, scale(high) - scale(low));
   past.forEach((value, i) => add(`past w${i + 1}`, value));
-  add("expected", expected);
+  add("forecast", forecast);
   return track;
 }
 
-function describeWeek({ time, past, expected }) {
-  const before = past.map(numberText).join(", ");
-  const now = `${dayOf(time)} ${clockOf(time)}: expected ${numberText(expected)}`;
-  return `${now}; 1 to ${past.length} weeks before ${before}`;
+function weekText({ time, past, forecast }) {
+  const earlier = past.map(numberText).join(", ");
+  const now = `${dayText(time)} ${clockText(time)}: forecast ${numberText(forecast)}`;
+  return `${now}; 1 to ${past.length} weeks before ${earlier}`;
 }

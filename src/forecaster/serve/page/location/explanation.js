@@ -1,78 +1,77 @@
-// Why: which past steps and which places moved the forecast, in the words of the service: a step
-// may be an hour or a day, and not every network has attention. What came through the whole city
-// at once is no place's doing, and stands apart.
+// The explanation of a forecast: the past steps and the locations with the largest influence. The service
+// names the unit of a step and the method, since a step may be an hour or a day and not every network
+// has attention. An influence common to the whole city belongs to no single location and stands apart.
 
-import { barRow, element, kindOf } from "../dom.js";
-import { clockOf, dayOf, numberText, percentText, signedText } from "../format.js";
+import { barRow, changeKind, element } from "../dom.js";
+import { clockText, dayText, numberText, percentText, signedText } from "../format.js";
 
-const SHOWN = 5;
+const ROWS = 5;
 
-// told: what v1/explanation answers
-export function showWhy(node, told, step) {
-  const hours = strongest(merge(told.hours, step), (hour) => hour.share);
-  const places = strongest([told.own, ...told.neighbours], (place) => place.gradients[step]);
+// explanation: the body of v1/explanation
+export function showExplanation(node, explanation, step) {
+  const { own, neighbours } = explanation;
+  const pastSteps = largest(sumByTime(explanation.hours, step), ({ share }) => share);
+  const locations = largest([own, ...neighbours], ({ gradients }) => gradients[step]);
   node.replaceChildren(
-    element("p", "quiet", summary(told.forecast[step], told.step)),
-    element("h4", "", pastHeading(told)),
-    bars(hours, hourText, percentText),
-    element("h4", "", "Places whose past moved it, by gradient"),
-    bars(places, (place) => placeText(place, told.own), signedText, kindOf),
-    element("p", "apart", cityWide(told.city_wide)),
-    element("p", "quiet", told.sentence),
+    element("p", "quiet", summary(explanation.forecast[step], explanation.step)),
+    element("h4", "", pastStepsTitle(explanation)),
+    barList(pastSteps, pastStepText, percentText),
+    element("h4", "", "Locations with the largest influence, by gradient"),
+    barList(locations, (location) => locationText(location, own), signedText, changeKind),
+    element("p", "apart", cityWideText(explanation.city_wide)),
+    element("p", "quiet", explanation.sentence),
   );
 }
 
-function summary({ usual, y_hat: expected }, step) {
-  const change = signedText(expected - usual);
-  return `With every past ${step} as usual it would be ${numberText(usual)}; what was different makes ${change}.`;
+function summary({ usual: baseline, y_hat: forecast }, unit) {
+  const change = signedText(forecast - baseline);
+  return (
+    `With the usual value in every past ${unit} the forecast would be ${numberText(baseline)}; ` +
+    `the observed deviations change it by ${change}.`
+  );
 }
 
-function pastHeading({ step, shares_by: method }) {
-  const how = method === "attention" ? "it looked at" : "that moved it";
-  return `Past ${step}s ${how}, by ${method}`;
+function pastStepsTitle({ step: unit, shares_by: method }) {
+  return `Past ${unit}s with the largest influence, by ${method}`;
 }
 
-// A step may be looked at twice, as a recent one and as the same hour some days before.
-function merge(hours, step) {
-  const merged = new Map();
+// A time can be an input twice, as a recent step and as the same hour some days before.
+function sumByTime(hours, step) {
+  const sums = new Map();
   for (const { ds, shares, ...hour } of hours) {
-    const share = shares[step] + (merged.get(ds)?.share ?? 0);
-    merged.set(ds, { ...hour, share });
+    sums.set(ds, { ...hour, share: shares[step] + (sums.get(ds)?.share ?? 0) });
   }
-  return [...merged.values()];
+  return [...sums.values()];
 }
 
-function strongest(entries, sizeOf) {
-  const found = entries.map((entry) => ({ entry, size: sizeOf(entry) }));
-  found.sort((one, other) => Math.abs(other.size) - Math.abs(one.size));
-  return found.slice(0, SHOWN);
+function largest(entries, sizeOf) {
+  const sized = entries.map((entry) => ({ entry, size: sizeOf(entry) }));
+  sized.sort((a, b) => Math.abs(b.size) - Math.abs(a.size));
+  return sized.slice(0, ROWS);
 }
 
-function bars(found, describe, sizeText, kind = () => "") {
-  const most = Math.abs(found[0]?.size) || 1;
-  const rows = found.map(({ entry, size }) => {
-    const share = Math.abs(size) / most;
-    return element(
-      "li",
-      "",
-      ...barRow({ name: describe(entry), size: sizeText(size), share, kind: kind(size) }),
-    );
+function barList(sized, nameOf, sizeText, kindOf = () => "") {
+  const longest = Math.abs(sized[0]?.size) || 1;
+  const rows = sized.map(({ entry, size }) => {
+    const share = Math.abs(size) / longest;
+    const bar = barRow({ name: nameOf(entry), size: sizeText(size), share, kind: kindOf(size) });
+    return element("li", "", ...bar);
   });
   return element("ul", "rows", ...rows);
 }
 
-function hourText({ ds_local: time, value }) {
-  return `${dayOf(time)} ${clockOf(time)} · ${value === null ? "not observed" : numberText(value)}`;
+function pastStepText({ ds_local: time, value }) {
+  return `${dayText(time)} ${clockText(time)} · ${value === null ? "no data" : numberText(value)}`;
 }
 
-function placeText(place, own) {
-  return place === own ? "this place itself" : place.name || place.id;
+function locationText(location, own) {
+  return location === own ? "this location" : location.name || location.id;
 }
 
-function cityWide({ share, gradient, places }) {
-  if (!places.length) return "Nothing of other places came through the whole city at once.";
+function cityWideText({ share, gradient, places }) {
+  if (!places.length) return "No influence of other locations is common to the whole city.";
   return (
-    `Apart from these: ${percentText(share)} of what other places do came through the whole city at once, ` +
-    `${signedText(gradient)} in all.`
+    `Not included: ${percentText(share)} of the influence of other locations is common to the whole city, ` +
+    `${signedText(gradient)} in total.`
   );
 }

@@ -1,150 +1,143 @@
-// One place: what is expected, what was, what it depends on, and why.
+// The panel of the selected location: its forecast, history, neighbours and explanation.
 
-import { ask, lastOnly } from "../data/requests.js";
+import { latestOnly, requestJson } from "../data/requests.js";
 import { readExplanation, readHistory } from "../data/responses.js";
 import { barRow, byId, element, figure } from "../dom.js";
-import { clockOf, numberText, offsetOf, percentText, signedText } from "../format.js";
+import { clockText, intervalName, intervalText, numberText, offsetText, signedText } from "../format.js";
 import { changeOf } from "../list.js";
-import { drawChart, rangeText, showWeeks, tableOf, WEEKS } from "./charts.js";
-import { showWhy } from "./explanation.js";
+import { drawChart, drawWeeks, seriesTable, WEEKS } from "./charts.js";
+import { showExplanation } from "./explanation.js";
 import { joinSeries } from "./series.js";
 
-const HOURS = 24 * 7 * WEEKS + 24; // of history: one day more, for a clock that changed
-const NEIGHBOURS = 8;
+const HISTORY_HOURS = 24 * 7 * WEEKS + 24; // one day more, for a change of the clock
+const NEIGHBOURS = 8; // shown at most
 
-export class PlacePanel {
-  constructor(chosen) {
-    Object.assign(this, { chosen, place: null });
+export class LocationPanel {
+  constructor(onSelect) {
+    Object.assign(this, { onSelect, location: null });
     Object.assign(this, {
       chart: byId("chart"),
-      table: byId("table"),
-      cells: byId("table").lastElementChild,
+      details: byId("table"),
+      table: byId("table").lastElementChild,
       weeks: byId("weeks"),
-      why: byId("why"),
+      reasons: byId("explanation"),
     });
-    this.#forget();
-    this.newest = { history: lastOnly(), why: lastOnly() };
+    this.#clear();
+    this.latest = { history: latestOnly(), explanation: latestOnly() };
     this.hours = 24;
     byId("range").addEventListener("change", (event) => {
       this.hours = Number(event.target.value);
-      this.#draw();
+      this.#drawSeries();
     });
-    this.table.addEventListener("toggle", () => this.#tabulate());
-    new ResizeObserver(() => this.#draw()).observe(this.chart);
+    this.details.addEventListener("toggle", () => this.#fillTable());
+    new ResizeObserver(() => this.#drawSeries()).observe(this.chart);
   }
 
-  open(place) {
-    this.place = place;
-    byId("name").textContent = place.name;
-    byId("ident").textContent = place.name === place.id ? "" : place.id;
-    this.#forget(); // or one place's numbers would stand under another's name
-    this.chart.replaceChildren(element("p", "quiet", "waiting for the history …"));
-    for (const node of [this.cells, this.weeks, this.why]) node.replaceChildren();
+  open(location) {
+    this.location = location;
+    byId("name").textContent = location.name;
+    byId("location-id").textContent = location.name === location.id ? "" : location.id;
+    this.#clear(); // the numbers of one location must not stand under the name of another
+    this.chart.replaceChildren(element("p", "quiet", "loading the history …"));
+    for (const node of [this.table, this.weeks, this.reasons]) node.replaceChildren();
   }
 
-  #forget() {
-    Object.assign(this, { history: null, explanation: null, drawn: null });
+  #clear() {
+    Object.assign(this, { history: null, explanation: null, points: null });
   }
 
   close() {
-    this.place = null;
+    this.location = null;
   }
 
-  // shown: { city, forecast, step }
-  show(shown) {
-    this.shown = shown;
-    if (!this.place) return;
-    this.row = shown.forecast.rows.get(this.place.id) ?? null;
-    this.#figures();
-    this.#neighbours();
-    this.#draw();
-    this.#explain();
+  // state: { dataset, forecast, step }
+  show(state) {
+    this.state = state;
+    if (!this.location) return;
+    this.row = state.forecast.rows.get(this.location.id) ?? null;
+    this.#showFigures();
+    this.#showNeighbours();
+    this.#drawSeries();
+    this.#showExplanation();
   }
 
-  // Ask for what only this place needs. What is still there of another origin is dimmed until then.
+  // Requests the history and the explanation; what is shown of an earlier origin is dimmed meanwhile.
   load() {
-    const { steps, origin } = this.shown.forecast;
-    const id = encodeURIComponent(this.place.id);
-    this.#forget();
-    this.#ask(
-      "history",
-      `v1/history?location=${id}&hours=${HOURS}`,
-      [this.chart, this.cells, this.weeks],
-      (body) => {
-        this.history = readHistory(body);
-        this.#draw();
-      },
-    );
-    // Of this origin: the service may have a newer one by now.
-    const at = encodeURIComponent(origin);
-    this.#ask("why", `v1/explanation?location=${id}&at=${at}`, [this.why], (body) => {
+    const { steps, origin } = this.state.forecast;
+    const id = encodeURIComponent(this.location.id);
+    this.#clear();
+    const historyPath = `v1/history?location=${id}&hours=${HISTORY_HOURS}`;
+    this.#request("history", historyPath, [this.chart, this.table, this.weeks], (body) => {
+      this.history = readHistory(body);
+      this.#drawSeries();
+    });
+    // With the origin: the service may have a newer forecast by now.
+    const explanationPath = `v1/explanation?location=${id}&at=${encodeURIComponent(origin)}`;
+    this.#request("explanation", explanationPath, [this.reasons], (body) => {
       this.explanation = readExplanation(body, steps.length);
-      this.#explain();
+      this.#showExplanation();
     });
   }
 
-  // The nodes that show an answer are dimmed until it comes; without one the first says why.
-  async #ask(kind, path, nodes, use) {
+  // Dims the nodes until the response arrives; after an error the first node says what happened.
+  async #request(kind, path, nodes, onBody) {
     for (const node of nodes) node.classList.add("waiting");
     try {
-      const answer = await this.newest[kind]((signal) => ask(path, { signal }));
-      if (!answer) return; // another place was asked for since
-      use(answer.body);
+      const response = await this.latest[kind]((signal) => requestJson(path, { signal }));
+      if (!response) return; // replaced by the request of another location
+      onBody(response.body);
     } catch (error) {
       for (const node of nodes) node.replaceChildren();
-      nodes[0].append(element("p", "quiet", `Not known: ${error.message}.`));
+      nodes[0].append(element("p", "quiet", `Not available: ${error.message}.`));
     }
     for (const node of nodes) node.classList.remove("waiting");
   }
 
-  #figures() {
-    const { forecast, step, city } = this.shown;
+  #showFigures() {
+    const { forecast, step, dataset } = this.state;
     const [row, time] = [this.row, forecast.steps[step].ds_local];
-    const likely = rangeText(row?.low?.[step], row?.high?.[step]);
-    const from = (basis) => signedText(changeOf(row, step, basis));
-    byId("now").replaceChildren(
-      figure(numberText(row?.expected[step]), `expected at ${clockOf(time)} ${offsetOf(time)}`, "main"),
-      ...(likely ? [figure(likely, `likely range (${percentText(city.share)})`)] : []),
-      figure(from("last"), `from now (${numberText(row?.last)})`),
-      figure(from("usual"), `from last week (${numberText(row?.usual?.[step])})`),
+    const interval = intervalText(row?.low?.[step], row?.high?.[step]);
+    const change = (basis) => signedText(changeOf(row, step, basis));
+    byId("figures").replaceChildren(
+      figure(numberText(row?.forecast[step]), `forecast for ${clockText(time)} ${offsetText(time)}`, "main"),
+      ...(interval ? [figure(interval, intervalName(dataset.coverage))] : []),
+      figure(change("last"), `from now (${numberText(row?.last)})`),
+      figure(change("week"), `from last week (${numberText(row?.weekBefore?.[step])})`),
     );
   }
 
-  #draw() {
-    if (!this.place || !this.history) return;
-    const { forecast, city, step } = this.shown;
-    const steps = Math.round((60 * this.hours) / city.minutes) + forecast.steps.length;
-    this.drawn = joinSeries(this.history, forecast.steps, this.row).slice(-steps);
-    drawChart(this.chart, this.drawn, step);
-    showWeeks(this.weeks, this.history, forecast, this.row, step);
-    this.#tabulate();
+  #drawSeries() {
+    if (!this.location || !this.history) return;
+    const { forecast, dataset, step } = this.state;
+    const length = Math.round((60 * this.hours) / dataset.minutes) + forecast.steps.length;
+    this.points = joinSeries(this.history, forecast.steps, this.row).slice(-length);
+    drawChart(this.chart, this.points, step);
+    drawWeeks(this.weeks, this.history, forecast, this.row, step);
+    this.#fillTable();
   }
 
-  #tabulate() {
-    if (this.table.open && this.drawn) this.cells.replaceChildren(tableOf(this.drawn));
+  #fillTable() {
+    if (this.details.open && this.points) this.table.replaceChildren(seriesTable(this.points));
   }
 
-  #explain() {
-    if (this.explanation) showWhy(this.why, this.explanation, this.shown.step);
+  #showExplanation() {
+    if (this.explanation) showExplanation(this.reasons, this.explanation, this.state.step);
   }
 
-  #neighbours() {
-    const { city, forecast, step } = this.shown;
-    const found = (city.neighbours.get(this.place.id) ?? []).slice(0, NEIGHBOURS);
-    const most = Math.abs(found[0]?.strength) || 1;
-    const rows = found.map(({ place, strength }) => {
-      const note = `expects ${numberText(forecast.rows.get(place.id)?.expected[step])}`;
-      const share = Math.abs(strength) / most;
-      const button = element(
-        "button",
-        "",
-        ...barRow({ name: place.name, note, size: strength.toFixed(2), share }),
-      );
+  #showNeighbours() {
+    const { dataset, forecast, step } = this.state;
+    const neighbours = (dataset.neighbours.get(this.location.id) ?? []).slice(0, NEIGHBOURS);
+    const strongest = Math.abs(neighbours[0]?.strength) || 1;
+    const rows = neighbours.map(({ location, strength }) => {
+      const note = `forecast ${numberText(forecast.rows.get(location.id)?.forecast[step])}`;
+      const share = Math.abs(strength) / strongest;
+      const bar = barRow({ name: location.name, note, size: strength.toFixed(2), share });
+      const button = element("button", "", ...bar);
       button.type = "button";
-      button.addEventListener("click", () => this.chosen(place));
+      button.addEventListener("click", () => this.onSelect(location));
       return element("li", "", button);
     });
-    const none = element("li", "quiet", "No other place, given all the rest.");
-    byId("near").replaceChildren(...(rows.length ? rows : [none]));
+    const none = element("li", "quiet", "No edges to other locations.");
+    byId("neighbours").replaceChildren(...(rows.length ? rows : [none]));
   }
 }

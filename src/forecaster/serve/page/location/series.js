@@ -1,40 +1,43 @@
-// The history of a place and its forecast as one row of time.
+// The time series of a location: its history followed by its forecast.
 
-import { earlier, offsetOf, wallOf } from "../format.js";
+import { daysEarlier, offsetText, wallTime } from "../format.js";
 
-// A function from a time and days back to what was observed at that reading of the clock. An hour
-// that the clock shows twice is found by its offset first.
-export function lookBack(history) {
-  const exact = new Map();
-  const first = new Map();
-  for (const { ds_local: time, value } of history) {
-    exact.set(wallOf(time) + offsetOf(time), value);
-    if (!first.has(wallOf(time))) first.set(wallOf(time), value);
+// A function from a time and a number of days to the value observed so many days before at the same
+// local time. An hour that occurs twice in a day is told apart by its UTC offset.
+export function valueDaysBefore(history) {
+  const byOffset = new Map();
+  const byTime = new Map();
+  for (const { ds_local: time, observed } of history) {
+    byOffset.set(wallTime(time) + offsetText(time), observed);
+    if (!byTime.has(wallTime(time))) byTime.set(wallTime(time), observed);
   }
   return (time, days) => {
-    const wall = earlier(time, days);
-    return exact.get(wall + offsetOf(time)) ?? first.get(wall) ?? null;
+    const earlier = daysEarlier(time, days);
+    return byOffset.get(earlier + offsetText(time)) ?? byTime.get(earlier) ?? null;
   };
 }
 
-// [{ ds, ds_local, value, before }, …, { …, step, expected, low, high }]: what has been observed
-// since is no longer expected.
+// [{ ds, ds_local, observed, weekBefore }, …, { …, step, forecast, low, high }]. Steps that have been
+// observed since the origin are left out of the forecast. For the forecast steps the value a week before
+// is the service's.
 export function joinSeries(history, steps, row) {
-  const before = lookBack(history);
-  const past = history.map((point) => ({ ...point, before: before(point.ds_local, 7) }));
+  const before = valueDaysBefore(history);
+  const past = history.map((point) => ({ ...point, weekBefore: before(point.ds_local, 7) }));
   const last = past.at(-1);
-  const coming = steps
-    .map((time, k) => ({ ...time, ...expectedAt(row, k), before: before(time.ds_local, 7) }))
+  const ahead = steps
+    .map((time, k) => ({ ...time, ...forecastPoint(row, k) }))
     .filter(({ ds }) => !last || ds > last.ds);
-  if (last && last.value !== null && coming.length) Object.assign(last, startOf(row, last.value));
-  return [...past, ...coming];
+  if (last && last.observed !== null && ahead.length) Object.assign(last, forecastStart(row, last.observed));
+  return [...past, ...ahead];
 }
 
-function expectedAt(row, step) {
-  return { step, value: null, expected: row?.expected[step], low: row?.low?.[step], high: row?.high?.[step] };
+function forecastPoint(row, step) {
+  const at = (name) => row?.[name]?.[step];
+  const values = { forecast: at("forecast"), low: at("low"), high: at("high"), weekBefore: at("weekBefore") };
+  return { step, observed: null, ...values };
 }
 
-// The line and its band begin where the observations end.
-function startOf(row, value) {
-  return row ? { expected: value, ...(row.low && { low: value, high: value }) } : {};
+// The line and its band begin at the last observation.
+function forecastStart(row, observed) {
+  return row ? { forecast: observed, ...(row.low && { low: observed, high: observed }) } : {};
 }

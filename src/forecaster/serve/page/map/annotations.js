@@ -1,66 +1,66 @@
-// What stands around the map: when, how much in all, what the colours mean, how far a kilometre is.
+// The text around the map: title, time, totals, legend, scale bar and tooltip.
 
 import { byId, element, figure } from "../dom.js";
 import {
-  clockOf,
+  clockText,
   countText,
-  dayOf,
-  momentOf,
+  dateTimeText,
+  dayText,
+  durationText,
+  intervalText,
   NONE,
   numberText,
-  offsetOf,
+  offsetText,
   percentText,
-  perStep,
+  perStepText,
   signedText,
-  spanOf,
 } from "../format.js";
 import { changeOf } from "../list.js";
 import { gridKm } from "./painting.js";
 
-const STOPS = 8; // labels under the slider
+const STEP_LABELS = 8; // under the slider, at most
 
-export function showCity({ places, layout: { placed, others } }) {
-  byId("title").textContent = `Forecast for ${countText(places.length, "place")}`;
-  byId("dots").setAttribute("aria-label", `Map of ${countText(places.length, "place")}`);
-  byId("layout").hidden = others === 0;
-  byId("layout").textContent = placed.length
-    ? `${countText(others, "place")} without coordinates: in the grid below`
-    : "No coordinates: places stand in a grid, in the order of the data";
+export function showTitle({ locations, layout: { located, unlocated } }) {
+  byId("title").textContent = `Forecast for ${countText(locations.length, "location")}`;
+  byId("dots").setAttribute("aria-label", `Map of ${countText(locations.length, "location")}`);
+  byId("layout").hidden = unlocated === 0;
+  byId("layout").textContent = located.length
+    ? `${countText(unlocated, "location")} without coordinates: shown in the grid below`
+    : "No coordinates: locations are shown in a grid, in the order of the data";
 }
 
 export function showSteps({ steps }, { minutes }) {
   byId("step").max = steps.length;
-  const every = Math.ceil(steps.length / STOPS);
-  const stops = steps.map((_, k) => element("span", "", k % every ? "" : `+${spanOf(k + 1, minutes)}`));
-  byId("stops").replaceChildren(...stops);
+  const every = Math.ceil(steps.length / STEP_LABELS);
+  const labels = steps.map((_, k) => element("span", "", k % every ? "" : `+${durationText(k + 1, minutes)}`));
+  byId("step-labels").replaceChildren(...labels);
 }
 
-// The file holds what the page shows, not what is newest by the time of the click.
-export function showLink({ origin }) {
+// The link names the origin, so that the file holds the forecast on the page, not a newer one.
+export function showDownloadLink({ origin }) {
   byId("csv").href = `v1/forecast?format=csv&at=${encodeURIComponent(origin)}`;
 }
 
-export function showWhen({ steps }, { minutes }, step) {
+export function showTime({ steps }, { minutes }, step) {
   const time = steps[step].ds_local;
-  const ahead = `${spanOf(step + 1, minutes)} ahead`;
-  byId("when").textContent = `${clockOf(time)} ${offsetOf(time)}`;
-  byId("lead").textContent = `${dayOf(time)} · ${ahead}`;
+  const ahead = `${durationText(step + 1, minutes)} ahead`;
+  byId("time").textContent = `${clockText(time)} ${offsetText(time)}`;
+  byId("lead").textContent = `${dayText(time)} · ${ahead}`;
   byId("step").value = step + 1;
-  byId("step").setAttribute("aria-valuetext", `${momentOf(time)}, ${ahead}`);
-  [...byId("stops").children].forEach((stop, k) => stop.classList.toggle("chosen", k === step));
+  byId("step").setAttribute("aria-valuetext", `${dateTimeText(time)}, ${ahead}`);
+  [...byId("step-labels").children].forEach((label, k) => label.classList.toggle("selected", k === step));
 }
 
 export function showTotals({ rows, steps }, { kind }, step) {
   const all = [...rows.values()];
-  const known = all.filter((row) => row.expected[step] !== null);
-  const expected = sum(known.map((row) => row.expected[step]));
-  const counts = kind === "count";
-  const [value, words] = counts ? [expected, "in all"] : [expected / known.length, "on average"];
-  const from = counts ? growthText : meanText;
+  const values = all.map((row) => row.forecast[step]).filter((value) => value !== null);
+  const isCount = kind === "count";
+  const [value, label] = isCount ? [sum(values), "in total"] : [sum(values) / values.length, "on average"];
+  const changeText = isCount ? relativeChangeText : meanChangeText;
   byId("totals").replaceChildren(
-    figure(numberText(value), `${words} at ${clockOf(steps[step].ds_local)}`),
-    figure(from(all, step, "last"), "from now"),
-    figure(from(all, step, "usual"), "from last week"),
+    figure(numberText(value), `${label} at ${clockText(steps[step].ds_local)}`),
+    figure(changeText(all, step, "last"), "from now"),
+    figure(changeText(all, step, "week"), "from last week"),
   );
 }
 
@@ -68,29 +68,29 @@ function sum(values) {
   return values.reduce((total, value) => total + value, 0);
 }
 
-// Of the places whose change is known: their change, as a share of where they come from.
-function growthText(rows, step, basis) {
-  const known = rows.filter((row) => changeOf(row, step, basis) !== null);
-  const change = sum(known.map((row) => changeOf(row, step, basis)));
-  const base = sum(known.map((row) => row.expected[step])) - change;
+// The change of all locations for which it is known, relative to their base.
+function relativeChangeText(rows, step, basis) {
+  const comparable = rows.filter((row) => changeOf(row, step, basis) !== null);
+  const change = sum(comparable.map((row) => changeOf(row, step, basis)));
+  const base = sum(comparable.map((row) => row.forecast[step])) - change;
   if (!base) return NONE;
   return `${change > 0 ? "+" : "−"}${percentText(Math.abs(change / base))}`;
 }
 
-// A share of degrees or of net load means nothing: their mean change.
-function meanText(rows, step, basis) {
+// The mean change: a relative change has no meaning for degrees or net load.
+function meanChangeText(rows, step, basis) {
   const changes = rows.map((row) => changeOf(row, step, basis)).filter(Number.isFinite);
   return changes.length ? signedText(sum(changes) / changes.length) : NONE;
 }
 
-export function showLegend({ scale, colours }, { colour, basis, city }) {
-  const what = city.kind === "count" ? `expected ${perStep(city.minutes)}` : "expected value";
-  const from = basis === "last" ? "now" : "last week";
-  byId("meaning").textContent =
-    colour === "level" ? `Size and colour: ${what}` : `Colour: change from ${from}`;
+export function showLegend({ scale, colours }, { colour, basis, dataset }) {
+  const quantity = dataset.kind === "count" ? `forecast ${perStepText(dataset.minutes)}` : "forecast value";
+  const base = basis === "last" ? "now" : "last week";
+  byId("legend-title").textContent =
+    colour === "value" ? `Size and colour: ${quantity}` : `Colour: change from ${base}`;
   byId("ramp").style.background =
     `linear-gradient(90deg, ${colours.filter((_, i) => i % 7 === 0).join(", ")})`;
-  const text = colour === "level" ? numberText : signedText;
+  const text = colour === "value" ? numberText : signedText;
   byId("ticks").replaceChildren(
     ...scale.ticks.map((value) => {
       const mark = element("span", "", text(value));
@@ -100,23 +100,23 @@ export function showLegend({ scale, colours }, { colour, basis, city }) {
   );
 }
 
-export function showRuler(view, placed) {
+export function showScaleBar(view, located) {
   const km = gridKm(view);
   byId("distance").textContent = km < 1 ? `${numberText(1000 * km)} m` : `${numberText(km)} km`;
   byId("length").style.width = `${km * view.scale}px`;
-  byId("length").parentElement.hidden = placed.length === 0;
+  byId("length").parentElement.hidden = located.length === 0;
 }
 
-export function showTip(place, at, { forecast, step }, { width, height }) {
+export function showTooltip(location, at, { forecast, step }, { width, height }) {
   const tip = byId("tip");
-  tip.hidden = !place;
-  if (!place) return;
-  const row = forecast?.rows.get(place.id);
-  const likely = row?.low ? ` (${numberText(row.low[step])} to ${numberText(row.high[step])})` : "";
+  tip.hidden = !location;
+  if (!location) return;
+  const row = forecast?.rows.get(location.id);
+  const interval = intervalText(row?.low?.[step], row?.high?.[step]);
   tip.replaceChildren(
-    element("strong", "", place.name),
-    element("span", "", `expected ${numberText(row?.expected[step])}${likely}`),
-    element("span", "", `now ${numberText(row?.last)} · last week ${numberText(row?.usual?.[step])}`),
+    element("strong", "", location.name),
+    element("span", "", `forecast ${numberText(row?.forecast[step])}${interval && ` (${interval})`}`),
+    element("span", "", `now ${numberText(row?.last)} · a week before ${numberText(row?.weekBefore?.[step])}`),
   );
   const left = at[0] > width / 2;
   tip.style.left = left ? "" : `${at[0] + 18}px`;

@@ -1,109 +1,110 @@
-// The map: ground below, dots above. A dot's size is the level, its colour what is asked for.
+// The map: a background and a dot for each location. Its size is the forecast, its colour the forecast or
+// its change.
 
-import { makeGlow, paintDots, paintGround, paintLinks, paintRing } from "./painting.js";
-import { View } from "./viewport.js";
+import { makeGlow, paintBackground, paintDots, paintEdges, paintRing } from "./painting.js";
+import { Viewport } from "./viewport.js";
 
-const REACH = 14; // pixels around a dot that count as the dot
-const GLIDE_MS = 380;
+const HIT_RADIUS = 14; // pixels around a dot that count as the dot
+const TRANSITION_MS = 380;
 const DIRECTIONS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] };
 
-export class PlaceMap {
-  // `pointed(place, at)`, `chosen(place)` and `moved(view)` are told what people do.
-  constructor({ ground, dots, pointed, chosen, moved }) {
-    Object.assign(this, { ground, dots, told: { pointed, chosen, moved } });
-    Object.assign(this, { places: [], placed: [], order: [], neighbours: new Map() });
-    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], from: null, begun: 0 });
-    Object.assign(this, { pointed: null, chosen: null, frame: null, groundToo: true });
-    this.view = new View(dots, {
+export class LocationMap {
+  // Callbacks: `hovered(location, at)`, `selected(location)` and `moved(view)`.
+  constructor({ ground, dots, hovered, selected, moved }) {
+    Object.assign(this, { ground, dots, callbacks: { hovered, selected, moved } });
+    Object.assign(this, { locations: [], located: [], order: [], neighbours: new Map() });
+    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], previous: null, startedAt: 0 });
+    Object.assign(this, { hovered: null, selected: null, frame: null, backgroundChanged: true });
+    this.view = new Viewport(dots, {
       changed: () => this.repaint(true),
-      pointed: (at) => this.point(at && this.#find(at)),
-      clicked: (at) => this.#choose(this.#find(at)),
+      hovered: (at) => this.hover(at && this.#nearest(at)),
+      clicked: (at) => this.#select(this.#nearest(at)),
     });
     new ResizeObserver(() => this.#resize()).observe(dots.parentElement);
     dots.addEventListener("keydown", (event) => this.#key(event));
-    dots.addEventListener("blur", () => this.point(null));
+    dots.addEventListener("blur", () => this.hover(null));
   }
 
-  show({ places, neighbours, layout: { placed, spacing } }) {
-    Object.assign(this, { places, placed, neighbours, sizes: [], shades: [], order: [] });
-    this.point(null);
+  show({ locations, neighbours, layout: { located, spacing } }) {
+    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [] });
+    this.hover(null);
     this.view.spacing = spacing;
     this.#resize();
-    this.view.showAll(places);
+    this.view.showAll(locations);
   }
 
-  // sizes and shades: shares from 0 to 1 per place, null where there is no number
+  // sizes and shades: from 0 to 1 per location, null where there is no data
   update({ sizes, shades, colours }) {
-    const still = matchMedia("(prefers-reduced-motion: reduce)").matches;
-    this.from = still || this.sizes.length !== sizes.length ? null : this.#drawn();
+    const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
+    this.previous = reducedMotion || this.sizes.length !== sizes.length ? null : this.#interpolated();
     if (colours.join() !== this.colours.join()) this.glows = colours.map(makeGlow);
     const order = sizes.map((_, i) => i).sort((i, j) => (sizes[j] ?? 0) - (sizes[i] ?? 0));
-    Object.assign(this, { sizes, shades, colours, order, begun: performance.now() });
+    Object.assign(this, { sizes, shades, colours, order, startedAt: performance.now() });
     this.repaint(false);
   }
 
-  repaint(groundToo) {
-    this.groundToo ||= groundToo;
+  repaint(backgroundChanged) {
+    this.backgroundChanged ||= backgroundChanged;
     this.frame ??= requestAnimationFrame(() => this.#paint());
   }
 
-  point(place) {
-    if (place === this.pointed) return;
-    this.pointed = place;
-    this.dots.classList.toggle("over", place !== null);
+  hover(location) {
+    if (location === this.hovered) return;
+    this.hovered = location;
+    this.dots.classList.toggle("over", location !== null);
     this.repaint(false);
-    this.told.pointed(place, place && this.view.toScreen(place));
+    this.callbacks.hovered(location, location && this.view.toScreen(location));
   }
 
-  mark(place, reveal = false) {
-    this.chosen = place;
-    if (reveal) this.view.reveal(place);
+  select(location, reveal = false) {
+    this.selected = location;
+    if (reveal) this.view.reveal(location);
     this.repaint(false);
   }
 
-  #choose(place) {
-    if (place) this.told.chosen(place);
+  #select(location) {
+    if (location) this.callbacks.selected(location);
   }
 
-  #find([x, y]) {
-    let [best, nearest] = [null, REACH];
-    for (const place of this.places) {
-      const [px, py] = this.view.toScreen(place);
+  #nearest([x, y]) {
+    let [best, distance] = [null, HIT_RADIUS];
+    for (const location of this.locations) {
+      const [px, py] = this.view.toScreen(location);
       const d = Math.hypot(px - x, py - y);
-      if (d < nearest) [best, nearest] = [place, d];
+      if (d < distance) [best, distance] = [location, d];
     }
     return best;
   }
 
   #key(event) {
-    const here = this.pointed ?? this.chosen;
+    const here = this.hovered ?? this.selected;
     const actions = {
-      Enter: () => this.#choose(here),
+      Enter: () => this.#select(here),
       "+": () => this.view.zoom(1.4),
       "-": () => this.view.zoom(1 / 1.4),
-      0: () => this.view.showAll(this.places),
+      0: () => this.view.showAll(this.locations),
     };
     const direction = DIRECTIONS[event.key];
     if (!direction && !actions[event.key]) return;
     event.preventDefault();
-    if (direction) this.#step(here, direction);
+    if (direction) this.#moveFrom(here, direction);
     else actions[event.key]();
   }
 
-  // To the nearest place in a direction; what lies aside counts double.
-  #step(here, [dx, dy]) {
+  // Moves to the nearest location in a direction; distance to the side counts double.
+  #moveFrom(here, [dx, dy]) {
     const [x, y] = here ? this.view.toScreen(here) : [this.view.width / 2, this.view.height / 2];
     let [best, least] = [null, Infinity];
-    for (const place of this.places) {
-      const [px, py] = this.view.toScreen(place);
+    for (const location of this.locations) {
+      const [px, py] = this.view.toScreen(location);
       const along = (px - x) * dx + (py - y) * dy;
       const aside = Math.abs((px - x) * dy) + Math.abs((py - y) * dx);
       const cost = Math.abs(along) + 2 * aside;
-      if (cost < least && (along > 0.5 || !here)) [best, least] = [place, cost];
+      if (cost < least && (along > 0.5 || !here)) [best, least] = [location, cost];
     }
     if (!best) return;
     this.view.reveal(best);
-    this.point(best);
+    this.hover(best);
   }
 
   #resize() {
@@ -112,56 +113,56 @@ export class PlaceMap {
       canvas.width = width * devicePixelRatio;
       canvas.height = height * devicePixelRatio;
     }
-    this.view.resize(width, height, this.places);
+    this.view.resize(width, height, this.locations);
   }
 
   #progress() {
-    if (!this.from) return 1;
-    const share = Math.min((performance.now() - this.begun) / GLIDE_MS, 1);
+    if (!this.previous) return 1;
+    const share = Math.min((performance.now() - this.startedAt) / TRANSITION_MS, 1);
     return 1 - (1 - share) ** 3;
   }
 
-  // What is on the screen now, on its way from the step before.
-  #drawn() {
+  // The sizes and shades of the current frame of the transition.
+  #interpolated() {
     const p = this.#progress();
     if (p === 1) return { sizes: this.sizes, shades: this.shades };
     const mix = (from, to) => (from === null || to === null ? to : from + (to - from) * p);
     return {
-      sizes: this.sizes.map((to, i) => mix(this.from.sizes[i], to)),
-      shades: this.shades.map((to, i) => mix(this.from.shades[i], to)),
+      sizes: this.sizes.map((to, i) => mix(this.previous.sizes[i], to)),
+      shades: this.shades.map((to, i) => mix(this.previous.shades[i], to)),
     };
   }
 
-  #links() {
-    const from = this.pointed ?? this.chosen;
-    const found = this.neighbours.get(from?.id) ?? [];
-    const most = Math.abs(found[0]?.strength) || 1;
-    return found.map(({ place, strength }) => ({ from, to: place, share: Math.abs(strength) / most }));
+  #edges() {
+    const from = this.hovered ?? this.selected;
+    const neighbours = this.neighbours.get(from?.id) ?? [];
+    const strongest = Math.abs(neighbours[0]?.strength) || 1;
+    return neighbours.map(({ location, strength }) => ({ from, to: location, share: Math.abs(strength) / strongest }));
   }
 
   #paint() {
     this.frame = null;
-    if (this.groundToo) {
-      paintGround(this.ground, this.view, this.placed);
-      this.told.moved(this.view);
-      this.groundToo = false;
+    if (this.backgroundChanged) {
+      paintBackground(this.ground, this.view, this.located);
+      this.callbacks.moved(this.view);
+      this.backgroundChanged = false;
     }
-    this.#paintPlaces(this.dots.getContext("2d"), getComputedStyle(this.dots));
+    this.#paintLocations(this.dots.getContext("2d"), getComputedStyle(this.dots));
     if (this.#progress() < 1) this.repaint(false);
-    else this.from = null;
+    else this.previous = null;
   }
 
-  #paintPlaces(context, style) {
+  #paintLocations(context, style) {
     const { view, sizes, colours, glows } = this;
     const [rim, edge, ink] = ["--rim", "--edge", "--ink"].map((name) => style.getPropertyValue(name));
-    const links = this.#links();
+    const edges = this.#edges();
     context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
-    paintLinks(context, view, links, edge);
-    paintDots(context, view, this.places, this.order, { ...this.#drawn(), colours, glows, rim });
-    for (const { to } of links) paintRing(context, view, to, sizes[to.index], { width: 1.4, colour: edge });
-    for (const place of [this.chosen, this.pointed].filter(Boolean)) {
-      paintRing(context, view, place, sizes[place.index], { width: 2.6, colour: ink });
+    paintEdges(context, view, edges, edge);
+    paintDots(context, view, this.locations, this.order, { ...this.#interpolated(), colours, glows, rim });
+    for (const { to } of edges) paintRing(context, view, to, sizes[to.index], { width: 1.4, colour: edge });
+    for (const location of [this.selected, this.hovered].filter(Boolean)) {
+      paintRing(context, view, location, sizes[location.index], { width: 2.6, colour: ink });
     }
   }
 }

@@ -1,46 +1,46 @@
-// How places and what joins them are painted.
+// Paints the map: dots, edges and rings on one canvas, the background on another.
 
-import { SHORE } from "./projection.js";
+import { LAND_MARGIN } from "./projection.js";
 import { roundUp, shade } from "./scales.js";
 
 const [SMALLEST, LARGEST] = [1.8, 24]; // pixels of a dot's radius
-const GLOW = 2.8; // times the radius
-const PLAIN = 2.4; // pixels of radius up to which a dot has neither glow nor rim: thousands must be quick
-const TURN = 2 * Math.PI;
+const GLOW_REACH = 2.8; // times the radius
+const PLAIN_RADIUS = 2.4; // pixels; smaller dots have neither glow nor rim, so that thousands are fast
+const FULL_CIRCLE = 2 * Math.PI;
 
 export function radiusOf(share, view) {
-  const room = Math.min(Math.max(0.75 * view.spacing * view.scale, 3.2), LARGEST);
-  return Math.max(room * Math.min(share ?? 0, 1.25), SMALLEST);
+  const available = Math.min(Math.max(0.75 * view.spacing * view.scale, 3.2), LARGEST);
+  return Math.max(available * Math.min(share ?? 0, 1.25), SMALLEST);
 }
 
-function disc(context, x, y, radius) {
+function traceCircle(context, x, y, radius) {
   context.beginPath();
-  context.arc(x, y, radius, 0, TURN);
+  context.arc(x, y, radius, 0, FULL_CIRCLE);
 }
 
-// order: indices of places, the largest first, so that small dots lie on top
-export function paintDots(context, view, places, order, { sizes, shades, colours, glows, rim }) {
+// order: indices of locations, the largest first, so that small dots lie on top
+export function paintDots(context, view, locations, order, { sizes, shades, colours, glows, rim }) {
   context.strokeStyle = rim;
   context.lineWidth = 0.7;
   for (const i of order) {
-    const [x, y] = view.toScreen(places[i]);
+    const [x, y] = view.toScreen(locations[i]);
     const radius = radiusOf(sizes[i], view);
-    const reach = GLOW * radius;
-    if (!view.sees(x, y, reach)) continue;
-    const [known, rich] = [shades[i] !== null, radius > PLAIN];
-    if (known && rich) context.drawImage(shade(glows, shades[i]), x - reach, y - reach, 2 * reach, 2 * reach);
-    disc(context, x, y, radius);
-    context.fillStyle = known ? shade(colours, shades[i]) : "transparent"; // no number: an empty ring
+    const reach = GLOW_REACH * radius;
+    if (!view.isVisible(x, y, reach)) continue;
+    const [hasValue, detailed] = [shades[i] !== null, radius > PLAIN_RADIUS];
+    if (hasValue && detailed) context.drawImage(shade(glows, shades[i]), x - reach, y - reach, 2 * reach, 2 * reach);
+    traceCircle(context, x, y, radius);
+    context.fillStyle = hasValue ? shade(colours, shades[i]) : "transparent"; // no data: an empty ring
     context.fill();
-    if (rich || !known) context.stroke();
+    if (detailed || !hasValue) context.stroke();
   }
 }
 
-// links: [{ from, to, share }] with shares of the strongest
-export function paintLinks(context, view, links, colour) {
+// edges: [{ from, to, share }] with the strength relative to the strongest
+export function paintEdges(context, view, edges, colour) {
   context.strokeStyle = colour;
   context.lineCap = "round";
-  for (const { from, to, share } of links) {
+  for (const { from, to, share } of edges) {
     const [x, y] = view.toScreen(from);
     const [ex, ey] = view.toScreen(to);
     context.globalAlpha = 0.35 + 0.6 * share;
@@ -53,15 +53,15 @@ export function paintLinks(context, view, links, colour) {
   context.globalAlpha = 1;
 }
 
-export function paintRing(context, view, place, share, { width, colour }) {
-  const [x, y] = view.toScreen(place);
-  disc(context, x, y, radiusOf(share, view) + 2 + width / 2);
+export function paintRing(context, view, location, share, { width, colour }) {
+  const [x, y] = view.toScreen(location);
+  traceCircle(context, x, y, radiusOf(share, view) + 2 + width / 2);
   context.lineWidth = width;
   context.strokeStyle = colour;
   context.stroke();
 }
 
-// A soft light of a colour, drawn once and stretched under every dot.
+// A glow of one colour, drawn once and scaled for every dot.
 export function makeGlow(colour) {
   const canvas = document.createElement("canvas");
   canvas.width = canvas.height = 64;
@@ -74,36 +74,36 @@ export function makeGlow(colour) {
   return canvas;
 }
 
-// What makes dots a map without a map: land where the places are, and a grid in kilometres.
+// The background: land around the locations, and a grid in kilometres.
 
-const COAST = 2; // pixels
-const GRID = 95; // pixels between lines, at least
+const COAST_WIDTH = 2; // pixels
+const GRID_SPACING = 95; // pixels between lines, at least
 
-export function paintGround(canvas, view, places) {
+export function paintBackground(canvas, view, locations) {
   const style = getComputedStyle(canvas);
   const context = canvas.getContext("2d");
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
   context.clearRect(0, 0, view.width, view.height);
-  const reach = Math.max(SHORE * view.spacing * view.scale, 9);
-  paintDiscs(context, view, places, reach + COAST, style.getPropertyValue("--coast"));
-  paintDiscs(context, view, places, reach, style.getPropertyValue("--land"));
-  if (places.length) paintGrid(context, view, style.getPropertyValue("--grid"));
+  const reach = Math.max(LAND_MARGIN * view.spacing * view.scale, 9);
+  paintDiscs(context, view, locations, reach + COAST_WIDTH, style.getPropertyValue("--coast"));
+  paintDiscs(context, view, locations, reach, style.getPropertyValue("--land"));
+  if (locations.length) paintGrid(context, view, style.getPropertyValue("--grid"));
 }
 
-// Discs that run into each other: their union reads as land, its rim as coast.
-function paintDiscs(context, view, places, radius, colour) {
+// Overlapping discs: their union is the land, its rim the coast.
+function paintDiscs(context, view, locations, radius, colour) {
   context.fillStyle = colour;
-  for (const place of places) {
-    const [x, y] = view.toScreen(place);
-    if (!view.sees(x, y, radius)) continue;
+  for (const location of locations) {
+    const [x, y] = view.toScreen(location);
+    if (!view.isVisible(x, y, radius)) continue;
     context.beginPath();
-    context.arc(x, y, radius, 0, TURN);
+    context.arc(x, y, radius, 0, FULL_CIRCLE);
     context.fill();
   }
 }
 
 export function gridKm(view) {
-  return roundUp(GRID / view.scale);
+  return roundUp(GRID_SPACING / view.scale);
 }
 
 function paintGrid(context, view, colour) {

@@ -1,65 +1,66 @@
-// Where places are on the ground: kilometres east and north. Those without coordinates stand in
-// a grid, below the others or alone.
+// Positions of locations in kilometres east and north. Those without coordinates are arranged in a grid
+// below the others.
 
-export const SHORE = 1.9; // spacings of land around a place
+export const LAND_MARGIN = 1.9; // land around a location, in multiples of the spacing
 const KM_PER_DEGREE = 111.2;
 
-const isPlaced = ({ lat, lon }) => Number.isFinite(lat) && Number.isFinite(lon);
+const hasCoordinates = ({ lat, lon }) => Number.isFinite(lat) && Number.isFinite(lon);
 
-// Sets x and y of every place; returns those on the map, how many others, and how far apart they are.
-export function layOut(places) {
-  const placed = places.filter(isPlaced);
-  const others = places.filter((place) => !isPlaced(place));
-  project(placed);
-  standInGrid(others, placed);
-  return { placed, others: others.length, spacing: typicalSpacing(places) };
+// Sets x and y of every location; returns those with coordinates, the number of others and the typical
+// distance between neighbours.
+export function projectLocations(locations) {
+  const located = locations.filter(hasCoordinates);
+  const unlocated = locations.filter((location) => !hasCoordinates(location));
+  project(located);
+  arrangeInGrid(unlocated, located);
+  return { located, unlocated: unlocated.length, spacing: medianSpacing(locations) };
 }
 
-function project(places) {
-  if (!places.length) return;
-  const east = unwrap(places.map(({ lon }) => lon));
-  const middle = range(places.map(({ lat }) => lat)).reduce((a, b) => a + b) / 2;
+function project(locations) {
+  if (!locations.length) return;
+  const east = unwrapLongitudes(locations.map(({ lon }) => lon));
+  const middle = extent(locations.map(({ lat }) => lat)).reduce((a, b) => a + b) / 2;
   const narrow = Math.max(Math.cos((middle * Math.PI) / 180), 0.05);
-  places.forEach((place, i) => {
-    place.x = east[i] * KM_PER_DEGREE * narrow;
-    place.y = place.lat * KM_PER_DEGREE;
+  locations.forEach((location, i) => {
+    location.x = east[i] * KM_PER_DEGREE * narrow;
+    location.y = location.lat * KM_PER_DEGREE;
   });
 }
 
-// A region on both sides of the date line is one region.
-function unwrap(longitudes) {
-  const [west, east] = range(longitudes);
+// Makes longitudes continuous for a region that crosses the date line.
+function unwrapLongitudes(longitudes) {
+  const [west, east] = extent(longitudes);
   return east - west <= 180 ? longitudes : longitudes.map((lon) => (lon < 0 ? lon + 360 : lon));
 }
 
-function standInGrid(places, placed) {
-  if (!places.length) return;
-  const [west, east] = placed.length ? range(placed.map(({ x }) => x)) : [0, Math.sqrt(places.length * 1.6)];
-  const south = placed.length ? range(placed.map(({ y }) => y))[0] : 0;
-  const columns = Math.max(Math.ceil(Math.sqrt(places.length * 1.6)), 2);
+function arrangeInGrid(locations, located) {
+  if (!locations.length) return;
+  const [west, east] = located.length ? extent(located.map(({ x }) => x)) : [0, Math.sqrt(locations.length * 1.6)];
+  const south = located.length ? extent(located.map(({ y }) => y))[0] : 0;
+  const columns = Math.max(Math.ceil(Math.sqrt(locations.length * 1.6)), 2);
   const gap = (east - west || 1) / (columns - 1);
-  places.forEach((place, i) => {
-    place.x = west + gap * (i % columns);
-    place.y = south - gap * (1.5 + Math.floor(i / columns));
+  locations.forEach((location, i) => {
+    location.x = west + gap * (i % columns);
+    location.y = south - gap * (1.5 + Math.floor(i / columns));
   });
 }
 
-export function range(values) {
+export function extent(values) {
   return values.reduce(([min, max], v) => [Math.min(min, v), Math.max(max, v)], [Infinity, -Infinity]);
 }
 
-// Median distance to the nearest other place, in kilometres; a few hundred tell it well enough.
-function typicalSpacing(places) {
-  const every = Math.ceil(places.length / 300);
-  const nearest = places.filter((_, i) => i % every === 0).map((place) => nearestDistance(place, places));
-  const known = nearest.filter((d) => Number.isFinite(d) && d > 0).sort((a, b) => a - b);
-  return known.length ? known[Math.floor(known.length / 2)] : 1;
+// Median distance to the nearest other location in kilometres, from a sample of a few hundred.
+function medianSpacing(locations) {
+  const every = Math.ceil(locations.length / 300);
+  const nearest = locations.filter((_, i) => i % every === 0).map((location) => nearestDistance(location, locations));
+  const distances = nearest.filter((d) => Number.isFinite(d) && d > 0).sort((a, b) => a - b);
+  return distances.length ? distances[Math.floor(distances.length / 2)] : 1;
 }
 
-function nearestDistance(place, places) {
+function nearestDistance(location, locations) {
   let best = Infinity;
-  for (const other of places) {
-    const d = Math.hypot(other.x - place.x, other.y - place.y);
+  for (const other of locations) {
+    const d = Math.hypot(other.x - location.x, other.y - location.y);
     if (d < best && d > 0) best = d;
   }
   return best;

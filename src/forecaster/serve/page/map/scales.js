@@ -1,17 +1,17 @@
-// Colours that people with any colour vision tell apart: lightness for levels (viridis in the dark),
-// blue to orange for changes. The end that means "much" is the one that stands out from the ground.
+// Scales from values to sizes and colours. The palettes suit every colour vision: lightness for values
+// (viridis in dark mode), blue to orange for changes. High values contrast with the background.
 
 import { changeOf } from "../list.js";
 
-const DARK_LEVEL = ["#414487", "#2f6b8e", "#21918c", "#35b779", "#7ad151", "#bddf26", "#fde725"];
-const DARK_CHANGE = ["#4aa8ff", "#3c74ad", "#46525e", "#b0713a", "#ff9d42"];
-const LIGHT_LEVEL = ["#cfe3b4", "#8fd0a0", "#45b5a5", "#2a8fa6", "#2b6799", "#34408a", "#3b1a6b"];
-const LIGHT_CHANGE = ["#0a5fb4", "#6fa8d8", "#c3cad1", "#e8a063", "#b84a00"];
+const DARK_VALUES = ["#414487", "#2f6b8e", "#21918c", "#35b779", "#7ad151", "#bddf26", "#fde725"];
+const DARK_CHANGES = ["#4aa8ff", "#3c74ad", "#46525e", "#b0713a", "#ff9d42"];
+const LIGHT_VALUES = ["#cfe3b4", "#8fd0a0", "#45b5a5", "#2a8fa6", "#2b6799", "#34408a", "#3b1a6b"];
+const LIGHT_CHANGES = ["#0a5fb4", "#6fa8d8", "#c3cad1", "#e8a063", "#b84a00"];
 const SHADES = 64;
 
 export function palette(colour, dark) {
-  const [level, change] = dark ? [DARK_LEVEL, DARK_CHANGE] : [LIGHT_LEVEL, LIGHT_CHANGE];
-  const stops = colour === "level" ? level : change;
+  const [values, changes] = dark ? [DARK_VALUES, DARK_CHANGES] : [LIGHT_VALUES, LIGHT_CHANGES];
+  const stops = colour === "value" ? values : changes;
   return Array.from({ length: SHADES }, (_, i) => blend(stops, i / (SHADES - 1)));
 }
 
@@ -30,20 +30,20 @@ export function shade(colours, share) {
   return colours[Math.round(Math.min(Math.max(share, 0), 1) * (colours.length - 1))];
 }
 
-// 1, 2, 4, 6, 8, 10, 20, …: not below a value, and its half and quarter are short to write
+// The next of 1, 2, 4, 6, 8, 10, 20, …: their halves and quarters are short to write
 export function roundUp(value) {
   const power = 10 ** Math.floor(Math.log10(Math.max(value, 1e-9)));
   return power * [1, 2, 4, 6, 8, 10].find((factor) => factor * power >= value * 0.999);
 }
 
-// the value that a share of all stays below: one lonely peak must not grey out the rest
+// The 99 % quantile: a single peak must not take the contrast from all others
 function nearMax(values, share = 0.99) {
   const sorted = Float64Array.from(values.filter((value) => value !== null)).sort();
   return sorted.length ? sorted[Math.min(Math.floor(share * sorted.length), sorted.length - 1)] : 1;
 }
 
-// Counts: 0 … max by their root, as areas are read. Measurements: from the least to the most.
-export function levelScale(values, kind) {
+// Counts: 0 … max by the square root, since areas are compared. Measurements: linear from min to max.
+export function valueScale(values, kind) {
   if (kind === "count") {
     const max = roundUp(Math.max(nearMax(values), 1));
     return { at: (value) => Math.sqrt(Math.max(value, 0) / max), ticks: [0, max / 4, max], max };
@@ -54,27 +54,25 @@ export function levelScale(values, kind) {
   return { at: (value) => (value - min) / span, ticks: [min, (min + max) / 2, max], max };
 }
 
-// −max … 0 … +max by the root of the size
+// −max … 0 … +max by the square root of the size
 export function changeScale(values) {
   const max = roundUp(nearMax(values.map((value) => (value === null ? null : Math.abs(value)))) || 1);
   const root = (value) => Math.sign(value) * Math.sqrt(Math.abs(value) / max);
   return { at: (value) => 0.5 + 0.5 * root(value), ticks: [-max, 0, max], max };
 }
 
-// Numbers as sizes and colours, for all places at once.
-
-// Scales span all steps, so that a dot that grows along the slider has grown.
-export function encode({ forecast, city, step, colour, basis }, dark) {
-  const rows = city.places.map(({ id }) => forecast.rows.get(id));
+// Sizes and shades of all locations at a step. The scales span all steps, so that steps can be compared.
+export function encode({ forecast, dataset, step, colour, basis }, dark) {
+  const rows = dataset.locations.map(({ id }) => forecast.rows.get(id));
   const everyStep = (valueOf) => rows.flatMap((row) => forecast.steps.map((_, k) => valueOf(row, k)));
-  const levelOf = (row, k) => row?.expected[k] ?? null;
-  const shiftOf = (row, k) => changeOf(row, k, basis);
-  const level = levelScale(everyStep(levelOf), city.kind);
-  const sizes = rows.map((row) => shareOf(level, levelOf(row, step)));
+  const valueOf = (row, k) => row?.forecast[k] ?? null;
+  const changeAt = (row, k) => changeOf(row, k, basis);
+  const values = valueScale(everyStep(valueOf), dataset.kind);
+  const sizes = rows.map((row) => shareOf(values, valueOf(row, step)));
   const colours = palette(colour, dark);
-  if (colour === "level") return { sizes, shades: sizes, colours, scale: level };
-  const shift = changeScale(everyStep(shiftOf));
-  return { sizes, shades: rows.map((row) => shareOf(shift, shiftOf(row, step))), colours, scale: shift };
+  if (colour === "value") return { sizes, shades: sizes, colours, scale: values };
+  const changes = changeScale(everyStep(changeAt));
+  return { sizes, shades: rows.map((row) => shareOf(changes, changeAt(row, step))), colours, scale: changes };
 }
 
 function shareOf(scale, value) {

@@ -1,15 +1,15 @@
-// Which part of the ground is on the screen: pan, zoom, pinch.
+// The visible part of the map: pan, zoom and pinch.
 
-import { range, SHORE } from "./projection.js";
+import { extent, LAND_MARGIN } from "./projection.js";
 
-const CLOSEST = 60; // times the view that shows all
-const MARGIN = 0.96; // of the screen for all places and their shore
-const CLICK = 5; // pixels that a pointer may move and still click
+const MAX_ZOOM = 60; // times the scale that shows all locations
+const MARGIN = 0.96; // share of the screen for all locations and the land around them
+const CLICK = 5; // pixels that a pointer may move during a click
 
-export class View {
-  // `changed` is called when the ground has moved; `pointed` and `clicked` with a point in pixels.
-  constructor(node, { changed, pointed, clicked }) {
-    Object.assign(this, { node, changed, pointed, clicked });
+export class Viewport {
+  // `changed` is called after pan and zoom; `hovered` and `clicked` with a point in pixels.
+  constructor(node, { changed, hovered, clicked }) {
+    Object.assign(this, { node, changed, hovered, clicked });
     Object.assign(this, { scale: 1, fit: 1, spacing: 1, left: 0, top: 0, width: 1, height: 1 });
     this.pointers = new Map();
     this.moved = 0;
@@ -20,27 +20,27 @@ export class View {
     return [(x - this.left) * this.scale, (this.top - y) * this.scale];
   }
 
-  sees(x, y, around) {
+  isVisible(x, y, around) {
     return x > -around && y > -around && x < this.width + around && y < this.height + around;
   }
 
-  // All stays all; a part that somebody chose stays in the middle.
-  resize(width, height, places) {
+  // A view of all locations keeps showing all; otherwise the centre stays.
+  resize(width, height, locations) {
     const whole = this.scale === this.fit;
     this.left += (this.width - width) / 2 / this.scale;
     this.top -= (this.height - height) / 2 / this.scale;
     Object.assign(this, { width, height });
-    if (whole) this.showAll(places);
+    if (whole) this.showAll(locations);
     else this.changed();
   }
 
-  showAll(places) {
-    if (!places.length) return;
-    const [west, east] = range(places.map(({ x }) => x));
-    const [south, north] = range(places.map(({ y }) => y));
-    const shore = 2 * SHORE * this.spacing;
-    const across = this.width / (east - west + shore);
-    const along = this.height / (north - south + shore);
+  showAll(locations) {
+    if (!locations.length) return;
+    const [west, east] = extent(locations.map(({ x }) => x));
+    const [south, north] = extent(locations.map(({ y }) => y));
+    const margin = 2 * LAND_MARGIN * this.spacing;
+    const across = this.width / (east - west + margin);
+    const along = this.height / (north - south + margin);
     this.fit = this.scale = MARGIN * Math.min(across, along);
     this.left = (west + east) / 2 - this.width / 2 / this.scale;
     this.top = (south + north) / 2 + this.height / 2 / this.scale;
@@ -48,7 +48,7 @@ export class View {
   }
 
   zoom(factor, x = this.width / 2, y = this.height / 2) {
-    const scale = Math.min(Math.max(this.scale * factor, this.fit * 0.7), this.fit * CLOSEST);
+    const scale = Math.min(Math.max(this.scale * factor, this.fit * 0.7), this.fit * MAX_ZOOM);
     this.left += x / this.scale - x / scale;
     this.top -= y / this.scale - y / scale;
     this.scale = scale;
@@ -61,9 +61,9 @@ export class View {
     this.changed();
   }
 
-  // Bring a place into sight without a jump when it already is.
-  reveal(place) {
-    const [x, y] = this.toScreen(place);
+  // Centres a location unless it is visible already.
+  reveal(location) {
+    const [x, y] = this.toScreen(location);
     const inside = x > 20 && y > 20 && x < this.width - 20 && y < this.height - 20;
     if (!inside) this.pan(this.width / 2 - x, this.height / 2 - y);
   }
@@ -74,7 +74,7 @@ export class View {
     node.addEventListener("pointermove", (event) => this.#move(event));
     node.addEventListener("pointerup", (event) => this.#up(event, true));
     node.addEventListener("pointercancel", (event) => this.#up(event, false));
-    node.addEventListener("pointerleave", () => this.pointed(null));
+    node.addEventListener("pointerleave", () => this.hovered(null));
     node.addEventListener("wheel", (event) => this.#wheel(event), { passive: false });
   }
 
@@ -87,7 +87,7 @@ export class View {
   #move(event) {
     const here = [event.offsetX, event.offsetY];
     const before = this.pointers.get(event.pointerId);
-    if (!before) return this.pointed(here);
+    if (!before) return this.hovered(here);
     const other = [...this.pointers].find(([id]) => id !== event.pointerId)?.[1];
     if (other) this.#pinch(before, here, other);
     else this.#drag(before, here);
@@ -111,7 +111,7 @@ export class View {
     if (click && this.moved <= CLICK) this.clicked([event.offsetX, event.offsetY]);
   }
 
-  // Where the page itself scrolls, the wheel is the page's, unless a pinch says otherwise.
+  // On a page that scrolls, the wheel scrolls it; a pinch (with ctrlKey) still zooms.
   #wheel(event) {
     const scrolls = document.documentElement.scrollHeight > innerHeight + 1;
     if (scrolls && !event.ctrlKey) return;

@@ -8,29 +8,29 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.present import Feed
-from forecaster.serve.data.snapshot import Overlay
-from forecaster.serve.forecasting.forecast import Answer, Model
-from forecaster.serve.forecasting.predictor import Forecasts
-from forecaster.serve.http import views
+from forecaster.serve.data.live import Freshness
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.predictor import SnapshotPredictor
+from forecaster.serve.http import content
 from forecaster.serve.service import load_model
 from tests.serve.conftest import HOURS
 
 
 @pytest.fixture
-def model(run: Path) -> Model:
+def model(run: Path) -> ServedModel:
     return load_model(run)
 
 
 @pytest.fixture
-def answer(model: Model, panel: Panel) -> Answer:
-    found = Forecasts().provisional(model, Overlay(panel, version=7), HOURS - 1)
+def answer(model: ServedModel, panel: Panel) -> Forecast:
+    found = SnapshotPredictor().predict_provisional(model, Snapshot(panel, version=7), HOURS - 1)
     assert found is not None
     return found
 
 
-def test_every_forecast_carries_what_it_rests_on(answer: Answer, model: Model) -> None:
-    told = views.common(answer, Feed(HOURS - 1, 61, False, None))
+def test_every_forecast_carries_what_it_rests_on(answer: Forecast, model: ServedModel) -> None:
+    told = content.forecast_basis(answer, Freshness(HOURS - 1, 61, False, None))
     assert told.pop("degraded") == answer.degraded
     assert told == {
         "model": model.digest,
@@ -42,19 +42,19 @@ def test_every_forecast_carries_what_it_rests_on(answer: Answer, model: Model) -
     }
 
 
-def test_all_that_degrades_a_forecast_is_told(answer: Answer) -> None:
-    calm, stale = Feed(HOURS - 1, 61, False, None), Feed(HOURS - 1, 9_999, True, None)
+def test_all_that_degrades_a_forecast_is_told(answer: Forecast) -> None:
+    calm, stale = Freshness(HOURS - 1, 61, False, None), Freshness(HOURS - 1, 9_999, True, None)
     good = replace(answer, degraded=None)
-    assert views.common(good, calm)["degraded"] is None
-    assert views.common(good, stale)["degraded"] == "data: the last steps have not come"
-    assert str(views.common(answer, stale)["degraded"]).count(":") == 2
+    assert content.forecast_basis(good, calm)["degraded"] is None
+    assert content.forecast_basis(good, stale)["degraded"] == "data: the last steps have not come"
+    assert str(content.forecast_basis(answer, stale)["degraded"]).count(":") == 2
 
 
-def test_places_without_a_value_or_a_point_are_null(model: Model, panel: Panel) -> None:
+def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: Panel) -> None:
     lat, values = panel.locations.lat.copy(), panel.values.copy()
     lat[3], values[:, 1], values[:5, 2] = np.nan, np.nan, np.nan
     base = replace(panel, locations=replace(panel.locations, lat=lat), values=values)
-    told = views.places(model, base)
+    told = content.location_list(model, base)
     rows = told["locations"]
     assert (told["horizon"], told["step_minutes"], len(rows)) == (3, 60, 5)
     assert [row["lat"] is None for row in rows] == [False, False, False, True, False]
@@ -63,17 +63,19 @@ def test_places_without_a_value_or_a_point_are_null(model: Model, panel: Panel) 
 
 
 def test_a_graph_is_told_by_the_ids_of_its_edges(
-    model: Model, monkeypatch: pytest.MonkeyPatch
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert views.graph(model) == {"edges": []}  # a Ridge has learned none
+    assert content.dependency_graph(model) == {"edges": []}  # a Ridge has learned none
     arrays = {"graph.pairs": np.array([[0, 2]]), "graph.strengths": np.array([0.123456789])}
     run = SimpleNamespace(arrays=arrays, about={"ids": ["a", "b", "c"]})
     monkeypatch.setattr(model.estimator, "run", run)
-    assert views.graph(model) == {"edges": [{"a": "a", "b": "c", "strength": 0.123457}]}
+    assert content.dependency_graph(model) == {
+        "edges": [{"a": "a", "b": "c", "strength": 0.123457}]
+    }
 
 
 def test_history_begins_with_the_panel_at_the_earliest(panel: Panel) -> None:
-    told = views.history(Overlay(panel), 2, -5, 3)
+    told = content.history(Snapshot(panel), 2, -5, 3)
     assert told["values"] == panel.values[:3, 2].tolist()
     assert [step["ds"] for step in told["steps"]] == [f"{time}Z" for time in panel.times[:3]]
-    assert views.history(Overlay(panel), 2, 9, 4)["values"] == []
+    assert content.history(Snapshot(panel), 2, 9, 4)["values"] == []

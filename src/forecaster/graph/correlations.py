@@ -9,8 +9,8 @@ from jaxtyping import Bool, Float64
 from forecaster.config import GraphConfig
 from forecaster.errors import count_of, name_some
 from forecaster.graph.covariance import (
+    Deviations,
     Sample,
-    Scale,
     collinear_pairs,
     correlate,
     find_scale,
@@ -22,7 +22,7 @@ from forecaster.panel.panel import Panel
 
 
 @dataclass(frozen=True, eq=False)
-class Evidence:
+class TrainingCorrelations:
     """What the training steps say of every pair of locations."""
 
     sample: Sample
@@ -31,7 +31,9 @@ class Evidence:
     notes: tuple[str, ...]
 
 
-def gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> Evidence:
+def correlate_training_steps(
+    panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig
+) -> TrainingCorrelations:
     """Return the correlations of the training steps (Eq. 5), and of parts of them to choose by."""
     sample = take_sample(panel, train, config.subtract)
     moments = []
@@ -45,10 +47,12 @@ def gather(panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig) -> 
     # Each part on its own scale: a place that is busy in one of them alone must not rule.
     parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
     notes = _degeneracies(sample, scale, correlation, config)
-    return Evidence(sample, correlation, parts, notes)
+    return TrainingCorrelations(sample, correlation, parts, notes)
 
 
-def describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any]:
+def describe_steps(
+    evidence: TrainingCorrelations, train: Bool[np.ndarray, " M"]
+) -> dict[str, Any]:
     """Return what the graph must remember of the steps that it was learned from."""
     sample = evidence.sample
     times = sample.panel.times
@@ -64,7 +68,7 @@ def describe(evidence: Evidence, train: Bool[np.ndarray, " M"]) -> dict[str, Any
 
 
 def _degeneracies(
-    sample: Sample, scale: Scale, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
+    sample: Sample, scale: Deviations, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
 ) -> tuple[str, ...]:
     """Say what is degenerate in the training steps, by the locations' ids, and what was done."""
     ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)

@@ -1,0 +1,19 @@
+"""The allowed values of settings, shared by recipes and command-line options.
+
+Free of heavy imports, so that the command can show its help at once.
+"""
+
+from typing import Literal
+
+Kind = Literal["count", "measurement"]
+Ambiguous = Literal["null", "split"]
+Nonexistent = Literal["refuse", "null", "next"]
+Gaps = Literal["refuse", "null"]
+GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
+Subtract = Literal["hour_of_week", "nothing"]
+Choose = Literal["likelihood", "ebic"]
+PositionKind = Literal["location", "literal"]
+Precision = Literal["float32", "bf16"]
+DiffusionInputs = Literal["recent", "lags"]
+Weather = Literal["observed", "persist", "climatology", "none"]
+EngineName = Literal["duckdb", "spark"]

@@ -1,0 +1,110 @@
+"""Parquet files of artifacts: what they claim is checked before their data is read.
+
+A file of a few bytes may claim billions of rows, or repeat one long text in every row. Columns,
+rows and sizes are therefore compared with the manifest and with the machine's memory first, and
+texts are read once each, as dictionaries.
+"""
+
+import os
+from collections.abc import Callable, Sequence
+from io import BufferedIOBase
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from forecaster.errors import ArtifactError
+
+MAX_COLUMNS = 200_000
+MAX_EXPANSION = 5_000  # bytes in memory per byte on disk; a constant panel reaches about 2,000
+SMALL_BYTES = 1 << 28  # files that need less memory are read whatever their size on disk
+
+
+def write_table(table: pa.Table, sink: BufferedIOBase) -> None:
+    """Write a table as one row group, quick to compress and without statistics."""
+    pq.write_table(
+        table,
+        sink,
+        compression="zstd",
+        compression_level=1,
+        row_group_size=max(table.num_rows, 1),
+        write_statistics=False,
+        store_schema=True,
+    )
+
+
+def read_table(
+    path: Path, artifact: str, rows: int, is_expected: Callable[[pa.Schema], bool]
+) -> pa.Table:
+    """Return the table of a file; text columns come as dictionaries.
+
+    Args:
+        path: the file, already known to have its manifest's size.
+        artifact: what it belongs to, for messages: `panel` or `graph`.
+        rows: how many rows its manifest says it has.
+        is_expected: whether a schema is that of such a file.
+    """
+    with _open(path, artifact) as file:
+        schema = file.schema_arrow
+        if _has_extension(schema) or not is_expected(schema):
+            raise ArtifactError(f"{path}: not a forecaster {artifact} (its columns are not ours)")
+        _check_size(path, file, rows)
+        texts = [field.name for field in schema if field.type == pa.string()]
+        if not texts:
+            return _read(path, file)
+    with _open(path, artifact, texts) as file:
+        table = _read(path, file)
+    _check_texts(path, [table[name] for name in texts])
+    return table
+
+
+def _open(path: Path, artifact: str, texts: Sequence[str] = ()) -> pq.ParquetFile:
+    try:
+        return pq.ParquetFile(path, memory_map=True, read_dictionary=list(texts))
+    except (pa.ArrowException, OSError, ValueError) as error:
+        reason = _first_line(error)
+        raise ArtifactError(f"{path}: not a forecaster {artifact} ({reason})") from error
+
+
+def _read(path: Path, file: pq.ParquetFile) -> pa.Table:
+    try:
+        table = file.read()
+        table.validate(full=True)  # indices of dictionaries, and texts that are not UTF-8
+        return table
+    except (pa.ArrowException, OSError, ValueError) as error:
+        raise ArtifactError(f"{path}: damaged ({_first_line(error)})") from error
+
+
+def _has_extension(schema: pa.Schema) -> bool:
+    """Whether a column asks for an extension type, known to this process or not."""
+    return any(b"ARROW:extension:name" in (field.metadata or {}) for field in schema)
+
+
+def _check_size(path: Path, file: pq.ParquetFile, rows: int) -> None:
+    """Refuse a file that could not fit into memory, or has other rows than its manifest says."""
+    columns, metadata = len(file.schema_arrow), file.metadata
+    if columns > MAX_COLUMNS:
+        raise ArtifactError(f"{path}: too large: {columns:,} columns, at most {MAX_COLUMNS:,}")
+    grouped = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
+    claimed = max(metadata.num_rows, grouped)
+    need, size = claimed * columns * 4, path.stat().st_size  # four bytes a value, or more
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if need > memory or need > max(SMALL_BYTES, size * MAX_EXPANSION):
+        message = f"{path}: too large: {size:,} bytes on disk claim {need:,} bytes in memory"
+        raise ArtifactError(f"{message}; this machine has {memory:,}")
+    if {metadata.num_rows, grouped} != {rows}:
+        raise ArtifactError(f"{path}: has {claimed:,} rows, its manifest says {rows!r}")
+
+
+def _check_texts(path: Path, columns: list[pa.ChunkedArray]) -> None:
+    """Refuse texts that are few on disk and many in memory."""
+    chunks = [chunk for column in columns for chunk in column.chunks]
+    lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in chunks)
+    need = sum(pc.sum(each).as_py() or 0 for each in lengths)
+    if need > SMALL_BYTES:
+        raise ArtifactError(f"{path}: too large: its texts need {need:,} bytes in memory")
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0][:200]
