@@ -58,11 +58,11 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
     """Write the page and the picture; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.doctor.coverage import draw_coverage, draw_places
+    from forecaster.report.doctor.coverage import draw_coverage, draw_location_map
     from forecaster.report.doctor.page import render_checkup
 
     try:
-        picture, places = draw_coverage(panel), draw_places(panel)
+        picture, places = draw_coverage(panel), draw_location_map(panel)
         page = render_checkup(name, checkup, picture, places)
     except ConfigError as lacking:
         print(f"no page and no picture: {lacking}", file=sys.stderr)

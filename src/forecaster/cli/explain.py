@@ -55,9 +55,9 @@ def _write(found: "Explanation", path: Path) -> None:
         content = _to_json(found).encode()
     else:
         from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
-        from forecaster.report.sections.explanations import draw_why
+        from forecaster.report.sections.explanations import draw_explanation
 
-        figure = draw_why(found)
+        figure = draw_explanation(found)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
     terminal.say(f"why: {path}")
@@ -68,16 +68,16 @@ def _print(found: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.sections.explanations import say_city_wide, say_why
+    from forecaster.report.sections.explanations import city_wide_sentence, explanation_sentences
 
     console = Console(highlight=False, markup=False)
     title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"
     console.print(Text(title, style="bold"))
-    for line in say_why(found):
+    for line in explanation_sentences(found):
         console.print(line)
     console.print(_hours_table(found))
     console.print(_places_table(found))
-    for line in (f"City-wide: {say_city_wide(found)}", found.sentence, *found.notes):
+    for line in (f"City-wide: {city_wide_sentence(found)}", found.sentence, *found.notes):
         console.print(line)
 
 

@@ -144,10 +144,10 @@ def _print_run(known: dict[str, Any]) -> None:
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
     """Draw the learning curves; without the extra say in one line what is lacking."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.sections.learning_curves import draw_curves
+    from forecaster.report.sections.learning_curves import draw_training
 
     try:
-        picture = draw_curves(epochs)
+        picture = draw_training(epochs)
     except ConfigError as lacking:
         print(f"no picture: {lacking}", file=sys.stderr)
         return

@@ -131,8 +131,8 @@ def test_hours_without_any_effect_can_be_drawn(given: Explanation) -> None:
 
 
 @pytest.fixture(scope="module")
-def section(data: ReportData) -> Section:
-    return explanation_section(data)
+def section(sections: list[Section]) -> Section:
+    return next(s for s in sections if s.name == "explanations")
 
 
 def test_a_few_forecasts_are_explained(section: Section) -> None:
