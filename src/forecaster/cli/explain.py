@@ -60,7 +60,7 @@ def _write(explanation: "Explanation", path: Path) -> None:
         from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
         from forecaster.report.sections.explanations import draw_explanation
 
-        figure = draw_explanation(found)
+        figure = draw_explanation(explanation)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
     terminal.say(f"explanation: {path}")
@@ -77,11 +77,15 @@ def _print(explanation: "Explanation") -> None:
     location = f"{explanation.name} ({explanation.location})"
     title = f"{location} by {explanation.estimator} from {explanation.origin_local}"
     console.print(Text(title, style="bold"))
-    for line in explanation_sentences(found):
+    for line in explanation_sentences(explanation):
         console.print(line)
-    console.print(_hours_table(found))
-    console.print(_places_table(found))
-    for line in (f"City-wide: {city_wide_sentence(found)}", found.sentence, *found.notes):
+    console.print(_hours_table(explanation))
+    console.print(_places_table(explanation))
+    for line in (
+        f"City-wide: {city_wide_sentence(explanation)}",
+        explanation.sentence,
+        *explanation.notes,
+    ):
         console.print(line)
 
 

@@ -140,8 +140,8 @@ def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
 
     try:
         picture = draw_training(epochs)
-    except ConfigError as lacking:
-        print(f"no picture: {lacking}", file=sys.stderr)
+    except ConfigError as missing_extra:
+        print(f"no figure: {missing_extra}", file=sys.stderr)
         return
     replace_file(path, bytes_writer(picture))
     terminal.say(f"learning curves: {path}")
