@@ -192,7 +192,7 @@ def test_a_fault_of_ours_is_said_to_be_one(
     code, _, errors = run("doctor", panel_folder)
     assert code == 5
     assert "ZeroDivisionError: oops" in errors
-    assert "--debug shows where" in errors
+    assert "--debug shows the traceback" in errors
 
 
 def test_a_pipe_shows_no_progress_bar(panel_folder: Path, tmp_path: Path) -> None:
