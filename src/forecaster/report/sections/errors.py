@@ -1,4 +1,4 @@
-"""Where errors come from: hours, weekdays, weather, steps ahead and locations."""
+"""The section on errors: RMSE by hour, weekday, step ahead and weather, errors by location."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -11,30 +11,30 @@ from forecaster.evaluation.comparison import ModelResult
 from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import WIDTH
 from forecaster.report.draw.charts import (
     both_ends,
     draw_bars,
     draw_breakdown,
-    looks,
-    rank,
+    line_styles,
+    rank_locations,
     shorten,
 )
-from forecaster.report.draw.maps import map_values, means
-from forecaster.report.formatting import duration, list_names, number, percent, with_minus
+from forecaster.report.draw.maps import location_means, map_values
+from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
-    FEWEST,
+    FEWEST_STEPS,
     Breakdown,
     Grouping,
-    group_hours,
-    group_steps,
-    group_weather,
-    group_weekdays,
+    group_by_hour,
+    group_by_step,
+    group_by_weather,
+    group_by_weekday,
     ratio,
 )
-from forecaster.report.sections.section import Picture
+from forecaster.report.sections.section import Picture, Section
 
 MOST_COVARIATES = 6  # in one picture
 
@@ -78,8 +78,8 @@ def group_errors(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
 def place_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
     """Return what is said of each location's errors, and their figure; NaN without any value.
 
-    Counts: WAPE = Σ |x̂ − x| / Σ |x|, alike for busy and quiet places. Measurements: RMSE, since
-    around zero a share means nothing.
+    Counts: WAPE = Σ |x̂ − x| / Σ |x|, comparable for busy and quiet locations. Measurements:
+    RMSE, since a relative error has no meaning around zero.
     """
     if panel.kind != "count":
         return "RMSE", place_rmse(row)
@@ -118,60 +118,76 @@ def draw_weather(given: Mapping[str, Breakdown]) -> Any:
     at = np.arange(len(lines)) + 0.6 * gaps
     figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
     axes = figure.subplots()
-    models = list(next(iter(given.values())).values)
-    for model, look in looks(models).items():
-        values = [given[name].values[model][g] for name, g in lines]
-        axes.scatter(values, at, s=26, color=look.colour, marker=look.mark, label=model, zorder=3)
+    models = list(next(iter(breakdowns.values())).values)
+    for model, line in line_styles(models).items():
+        values = [breakdowns[name].values[model][g] for name, g in groups]
+        axes.scatter(
+            values, heights, s=26, color=line.colour, marker=line.mark, label=model, zorder=3
+        )
     axes.set_xlim(left=0)
-    canvas.style_rows(axes, at, [_kind(given[name], name, g) for name, g in lines], "RMSE")
+    names = [_group_name(breakdowns[name], name, g) for name, g in groups]
+    canvas.style_rows(axes, heights, names, "RMSE")
     axes.grid(axis="y", **canvas.GRID)  # from a dot to its name
     canvas.write_legend(figure, axes.collections, columns=2)
     return figure
 
 
-def draw_place_errors(
+def draw_location_errors(
     locations: Locations,
     errors: Float64[np.ndarray, " N"],
     sizes: Float64[np.ndarray, " N"],
     label: str,
 ) -> Any:
-    """Return the errors of all locations on a map, or as bars if none has coordinates."""
-    ranked = rank(errors).tolist()
+    """Draw the errors of all locations on a map, or as bars if none has coordinates."""
+    ranked = rank_locations(errors).tolist()
     if locations.placed.any():
         return map_values(locations, errors, sizes, label, ranked)
     shown = both_ends(ranked)
     return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
-def _kind(given: Breakdown, name: str, group: int) -> str:
-    """Return a kind of weather in words: `rain: yes (120)`."""
-    return f"{shorten(name)}: {given.labels[group]} ({given.steps[group]:,})"
+def _group_rmse(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
+    squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
+    return np.asarray(np.sqrt(ratio(squares, values)))
 
 
-def error_pictures(material: Material) -> Iterator[Picture]:
+def _drop_empty(breakdown: Breakdown) -> Breakdown:
+    """Drop the groups in which nothing was observed."""
+    observed = np.flatnonzero(np.isfinite(breakdown.first))
+    values = {name: figures[observed] for name, figures in breakdown.values.items()}
+    labels = tuple(breakdown.labels[g] for g in observed)
+    return Breakdown(labels, breakdown.steps[observed], values)
+
+
+def _group_name(breakdown: Breakdown, name: str, group: int) -> str:
+    """Name a weather group with its number of steps: `rain: yes (120)`."""
+    return f"{shorten(name)}: {breakdown.labels[group]} ({breakdown.steps[group]:,})"
+
+
+def _pictures(data: ReportData) -> Iterator[Picture]:
     """Yield the errors by hour, weekday, step, weather and location, as far as they differ."""
-    best, rows, panel = material.best, material.drawn, material.panel
+    best, rows, panel = data.best, data.drawn, data.panel
     if best is None:
         return
     step = f"steps of {duration(panel.clock.step_minutes)} ahead"
-    parts = (
-        ("04-hours", "By hour of the day", by_hour(rows, panel), "hour of the day, local time"),
-        ("05-weekdays", "By weekday", by_weekday(rows, panel), "day of the week"),
-        ("06-steps", "By step ahead", by_step(rows), step),
+    charts = (
+        ("04-hours", "RMSE by hour of day", by_hour(rows, panel), "hour of day, local time"),
+        ("05-weekdays", "RMSE by weekday", by_weekday(rows, panel), "day of the week"),
+        ("06-steps", "RMSE by step ahead", by_step(rows), step),
     )
-    names = list_names([row.name for row in rows])
-    for name, title, parted, what in parts:
-        if parted is not None and len(parted.labels) > 1:
-            say = _growth if what is step else _extremes
-            kind = f"Line chart of RMSE by {what} for {names}"
-            yield Picture(name, title, say(parted, best), kind, draw_breakdown(parted, what))
+    models = join_names([row.name for row in rows])
+    for name, title, breakdown, axis in charts:
+        if breakdown is not None and len(breakdown.labels) > 1:
+            describe = _describe_growth if axis is step else _describe_extremes
+            alt = f"Line chart of RMSE by {axis} for {models}"
+            chart = draw_breakdown(breakdown, axis)
+            yield Picture(name, title, describe(breakdown, best), alt, chart)
     weather = by_weather(rows, panel)
     if weather:
-        kind = f"Dot chart of RMSE in kinds of weather for {names}"
-        yield Picture(
-            "07-weather", "By weather", _most(weather, best), kind, draw_weather(weather)
-        )
-    yield from _by_place(material, best)
+        alt = f"Dot chart of RMSE by weather for {models}"
+        text = _describe_weather(weather, best)
+        yield Picture("07-weather", "RMSE by weather", text, alt, draw_weather(weather))
+    yield from _by_location(data, best)
 
 
 def _extremes(given: Breakdown, best: ModelResult) -> str:
@@ -187,8 +203,8 @@ def _growth(given: Breakdown, best: ModelResult) -> str:
     first, last = float(given.first[0]), float(given.first[-1])
     grown = 100 * (last / max(first, 1e-9) - 1)
     return with_minus(
-        f"From the first step to step {len(given.labels)} RMSE of {best.name} goes from "
-        f"{number(first)} to {number(last)} ({grown:+.0f} %)."
+        f"The RMSE of {best.name} changes from {number(first)} at step 1 to {number(last)} at "
+        f"step {len(breakdown.labels)} ({growth:+.0f} %)."
     )
 
 
@@ -198,8 +214,8 @@ def _most(given: dict[str, Breakdown], best: ModelResult) -> str:
     high, low = int(np.argmax(parted.first)), int(np.argmin(parted.first))
     most, least = (f"{number(parted.first[n])} where {parted.labels[n]}" for n in (high, low))
     return (
-        f"Errors of {best.name} differ most by {name}: RMSE {most}, {least}. Weather goes with "
-        "hour and season, so a difference is not its effect alone. In brackets: steps."
+        f"The RMSE of {best.name} differs most by {name}: {high}, {low}. Weather correlates with "
+        "hour and season, so the difference is not its effect alone. Number of steps in brackets."
     )
 
 
@@ -209,15 +225,16 @@ def _by_place(material: Material, best: ModelResult) -> Iterator[Picture]:
     ranked = rank(errors)
     if len(ranked) < 2:  # noqa: PLR2004 (nothing to compare)
         return
-    shown = percent if measure == "WAPE" else number
-    worst, easiest = int(ranked[0]), int(ranked[-1])
+    show = percent if metric == "WAPE" else number
+    highest, lowest = int(ranked[0]), int(ranked[-1])
     text = (
-        f"{measure} of {best.name} reaches from {shown(errors[easiest])} at "
-        f"{panel.locations.names[easiest]} to {shown(errors[worst])} at "
-        f"{panel.locations.names[worst]}; half of the locations are below "
-        f"{shown(float(np.median(errors[ranked])))}."
+        f"The {metric} of {best.name} ranges from {show(errors[lowest])} at "
+        f"{panel.locations.names[lowest]} to {show(errors[highest])} at "
+        f"{panel.locations.names[highest]}; the median is "
+        f"{show(float(np.median(errors[ranked])))}."
     )
-    scale, label = (100.0, "WAPE, %") if measure == "WAPE" else (1.0, measure)
-    figure = draw_place_errors(panel.locations, scale * errors, np.abs(means(panel)), label)
-    kind = f"Map or bars of {measure} at each location"
-    yield Picture("08-error-by-location", "By location", text, kind, figure)
+    scale, label = (100.0, "WAPE, %") if metric == "WAPE" else (1.0, metric)
+    sizes = np.abs(location_means(panel))
+    figure = draw_location_errors(panel.locations, scale * errors, sizes, label)
+    alt = f"Map or bar chart of {metric} by location"
+    yield Picture("08-error-by-location", f"{metric} by location", text, alt, figure)

@@ -1,4 +1,4 @@
-"""Can this be trusted? What speaks for a comparison's result, and what against it."""
+"""Checks of the recommended model: arguments for and against using it, and its key figures."""
 
 from collections.abc import Iterator
 
@@ -9,27 +9,29 @@ from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.report.data import Material, mean_rmse
-from forecaster.report.doctor.checkup import Finding, Level
-from forecaster.report.doctor.scan import label
+from forecaster.report.data import ReportData, mean_rmse
+from forecaster.report.doctor.checkup import Finding, Severity
+from forecaster.report.doctor.scan import location_label
 from forecaster.report.formatting import (
     less_or_more,
     number,
     percent,
-    span_of,
+    percent_range,
     tenth_percent,
     with_minus,
 )
-from forecaster.report.groups import group_hours
-from forecaster.report.sections.errors import place_rmse
-from forecaster.report.sections.intervals import NEAR, held_in
+from forecaster.report.groups import group_by_hour
+from forecaster.report.sections.errors import location_rmse
+from forecaster.report.sections.intervals import TOLERANCE, coverage_by_group
 
 FEW_DAYS, MANY_DAYS = 7, 28  # of test
-MOST_PLACES, SOME_PLACES = 0.9, 0.75  # at which the model should beat the naive one
-WIDE = 0.05  # deviation over trainings, or cost of not knowing the weather, as a share of RMSE
-FAR_OFF = 0.05  # more or less within an interval than should be, as NEAR
-MUCH_MISSING = 0.1  # of the values to forecast
-HARDLY_ANY_TARGETS = 0.1  # of them that count for MAPE
+MOST_LOCATIONS, SOME_LOCATIONS = 0.9, 0.75  # share where the model should beat SeasonalNaive
+WIDE = 0.05  # deviation over trainings, or increase without known weather, relative to RMSE
+FAR_OFF = 0.05  # deviation from the nominal coverage that is a warning; TOLERANCE is good
+MANY_MISSING = 0.1  # of the target values
+FEW_TARGETS = 0.1  # share of the target values that count for MAPE
+YEAR_DAYS = 365
+SEVERITIES: tuple[Severity, ...] = ("warning", "note", "good")
 
 
 def judge(material: Material, best: ModelResult) -> list[Finding]:
@@ -41,13 +43,12 @@ def judge(material: Material, best: ModelResult) -> list[Finding]:
         *_trainings(material, best),
         *_intervals(material, best),
         _missing(best),
-        _weather(material, best),
-        _targets(material, best),
-        *_graph(material.graph if best.estimator == "Forecaster" else None),
-        _failures(material, best),
+        _weather(data, best),
+        _mape_targets(data, best),
+        *_graph(data.graph if best.estimator == "Forecaster" else None),
+        _failures(data, best),
     ]
-    order = ("warning", "note", "good")
-    return sorted(found, key=lambda finding: order.index(finding.level))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.level))
 
 
 def _against_naive(material: Material, best: ModelResult) -> Iterator[Finding]:
@@ -208,7 +209,7 @@ def key_figures(material: Material, best: ModelResult) -> dict[str, str]:
     days = len(set(best.first.days.tolist()))
     figures = {
         "RMSE, all steps ahead": number(mean_rmse(best, comparison)),
-        f"MAPE where ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
+        f"MAPE of values ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
     }
     found = comparison.compare(best, naive).rmse if naive is not None else None
     if found is not None and naive is not best:
