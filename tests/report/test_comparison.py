@@ -132,9 +132,9 @@ def test_how_sure_each_model_is_is_a_table_in_its_section(data: ReportData, page
     start = page.index('<h2 id="intervals">Prediction intervals</h2>')
     section = page[start : page.index("<h2 id=", start + 1)]
     assert 'aria-label="How sure"' in section
-    assert section.count('<th scope="row">') == len(material.comparison.tested)
-    assert material.comparison.interval_verdict is not None
-    assert material.comparison.interval_verdict in section
+    assert section.count('<th scope="row">') == len(data.comparison.tested)
+    assert data.comparison.interval_verdict is not None
+    assert data.comparison.interval_verdict in section
 
 
 def test_a_report_asks_for_nothing_outside_itself(page: str) -> None:

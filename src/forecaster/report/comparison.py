@@ -106,19 +106,17 @@ def _summarise_error(data: ReportData) -> str:
     best = data.best
     if best is None:
         return ""
-    weather = material.comparison.weathers[0]
+    weather = data.comparison.weathers[0]
     mae, wape = (best.seed_means(figure, weather)[0].mean for figure in ("mae", "wape"))
     if mae is None:
         return ""
-    share = (
-        f", {percent(wape)} of what is there" if wape and material.panel.kind == "count" else ""
-    )
+    share = f", {percent(wape)} of what is there" if wape and data.panel.kind == "count" else ""
     return f"A forecast of {best.name} is off by {number(mae)} on average{share}."
 
 
-def _caption(material: Material) -> str:
-    comparison = material.comparison
-    names = material.panel.covariates.names or material.panel.local_covariates.names
+def _caption(data: Material) -> str:
+    comparison = data.comparison
+    names = data.panel.covariates.names or data.panel.local_covariates.names
     known = f"Coming weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
     seeds = any(len(row.results) > 1 for row in comparison.rows)
     spread = " ± is the deviation over trainings." if seeds else ""

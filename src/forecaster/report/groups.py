@@ -63,7 +63,7 @@ def target_times(found: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K
     return np.asarray(origins[:, None] + np.arange(1, K + 1) * panel.clock.step)
 
 
-def group_hours(found: BacktestResult, panel: Panel) -> Grouping | None:
+def group_by_hour(found: BacktestResult, panel: Panel) -> Grouping | None:
     """Return the hours of the local day; None where a step is a day or longer."""
     if panel.clock.step_minutes >= DAY_MINUTES:
         return None
@@ -71,21 +71,21 @@ def group_hours(found: BacktestResult, panel: Panel) -> Grouping | None:
     return Grouping(tuple(f"{hour}:00" for hour in range(24)), hours)
 
 
-def group_weekdays(found: BacktestResult, panel: Panel) -> Grouping:
+def group_by_weekday(found: BacktestResult, panel: Panel) -> Grouping:
     """Return the days of the week."""
     days = _local(found, panel).astype("datetime64[D]").astype(np.int64)
     weekday = (days + 3) % 7  # 1970 began on a Thursday
     return Grouping(tuple(day.capitalize() for day in WEEKDAYS), weekday)
 
 
-def group_steps(found: BacktestResult) -> Grouping:
+def group_by_step(found: BacktestResult) -> Grouping:
     """Return the steps ahead."""
     B, K = found.errors[found.weather].squares.shape
     steps = np.broadcast_to(np.arange(K), (B, K))
     return Grouping(tuple(f"+{k}" for k in range(1, K + 1)), steps)
 
 
-def group_weather(found: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
+def group_by_weather(found: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
     """Return little and much of each covariate, by its name."""
     times = target_times(found, panel)
     step = ((times - panel.start) // panel.clock.step).astype(np.int64)

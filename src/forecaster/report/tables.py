@@ -74,10 +74,10 @@ def ablation_table(comparison: Comparison) -> Table | None:
     builder = _ErrorRows(comparison, [*rows, *variants], [0])
     tested = {row.name: row for row in comparison.tested}
 
-    def change(row: ModelResult) -> list[Cell]:
+    def change(row: ModelResult) -> list[TableCell]:
         base = named.get(row.of or "")
         found = comparison.compare(row, base).rmse if base and row.results else None
-        return [Cell(signed_percent(found) if found else NOTHING)]
+        return [TableCell(signed_percent(found) if found else NOTHING)]
 
     lines = [builder.row(row, change) for row in (*rows, *variants)]
     return Table([(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)])
@@ -91,11 +91,11 @@ def weather_table(comparison: Comparison) -> Table | None:
     lines = []
     for row in comparison.tested:
         spreads = [(f, row.seed_means(f, weather)[0]) for f in FIGURES for weather in weathers]
-        lines.append(Line(row.name, [Cell(_show(spread, f)) for f, spread in spreads]))
-    return Sheet([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
+        lines.append(TableRow(row.name, [TableCell(_show(spread, f)) for f, spread in spreads]))
+    return Table([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
 
 
-def interval_table(comparison: Comparison) -> Sheet | None:
+def interval_table(comparison: Comparison) -> Table | None:
     """Return how often the intervals of each model held, how wide they are, what they lose."""
     rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
@@ -116,13 +116,13 @@ def interval_table(comparison: Comparison) -> Sheet | None:
             for form in CALIBRATION_MODES
         ]
         known = [*(("coverage", spread) for spread in coverage), *others]
-        cells = [Cell(format_mean(spread.mean, figure)) for figure, spread in known]
+        cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in known]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     columns = [(f"Within, %: {form}", heads) for form in CALIBRATION_MODES]
     columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
-    return Sheet(columns, [("", lines)])
+    return Table(columns, [("", lines)])
 
 
 def cost_table(comparison: Comparison) -> Table:
@@ -167,8 +167,8 @@ class _ErrorRows:
         return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
 
     def line(
-        self, row: ModelResult, further: Callable[[ModelResult], list[Cell]] = lambda _: []
-    ) -> Line:
+        self, row: ModelResult, further: Callable[[ModelResult], list[TableCell]] = lambda _: []
+    ) -> TableRow:
         """Return the line of a row, with further cells at its end."""
         record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
         chosen = model_label(record).removeprefix(row.name).strip(" ()")
@@ -182,7 +182,7 @@ class _ErrorRows:
             row.name, [*cells, *further(row)], chosen, recommended=row.name == self._recommended
         )
 
-    def _cell(self, place: int, given: tuple[str, SeedMean]) -> Cell:
+    def _cell(self, place: int, given: tuple[str, SeedMean]) -> TableCell:
         figure, spread = given
         if spread.mean is None:
             return TableCell("n/a")

@@ -20,15 +20,14 @@ from forecaster.report.sections.errors import (
     draw_weather,
     error_section,
     location_errors,
-    location_rmse,
 )
 from tests.report.comparisons import bare_panel, compare
 
 
-def long_errors(material: Material, row: ModelResult) -> Iterator[pd.DataFrame]:
+def long_errors(data: Material, row: ModelResult) -> Iterator[pd.DataFrame]:
     """Yield a line for every training, window, step and location, from new forecasts."""
-    panel, seed = material.panel, next(iter(row.results))
-    found, estimator = row.results[seed], material.estimator_of(row)
+    panel, seed = data.panel, next(iter(row.results))
+    found, estimator = row.results[seed], data.estimator_of(row)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
     forecast = estimator.predict(panel, origins, "observed")
     for k in range(forecast.shape[1]):
@@ -46,13 +45,13 @@ def long_errors(material: Material, row: ModelResult) -> Iterator[pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def ridge(material: Material) -> ModelResult:
-    return next(row for row in material.comparison.rows if row.name == "Ridge")
+def ridge(data: Material) -> ModelResult:
+    return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def errors(material: Material, ridge: ModelResult) -> pd.DataFrame:
-    return pd.concat(long_errors(material, ridge))
+def errors(data: Material, ridge: ModelResult) -> pd.DataFrame:
+    return pd.concat(long_errors(data, ridge))
 
 
 def rmse(errors: pd.DataFrame, by: str) -> pd.Series:
@@ -60,7 +59,7 @@ def rmse(errors: pd.DataFrame, by: str) -> pd.Series:
 
 
 def test_errors_of_hours_are_those_of_the_wall_clock(
-    material: Material, ridge: ModelResult, errors: pd.DataFrame
+    data: Material, ridge: ModelResult, errors: pd.DataFrame
 ) -> None:
     found = by_hour([ridge], data.panel)
     assert found is not None
@@ -68,8 +67,8 @@ def test_errors_of_hours_are_those_of_the_wall_clock(
     np.testing.assert_allclose(found.values["Ridge"], rmse(errors, "hour"), rtol=1e-5)
 
 
-def test_errors_of_weekdays(material: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
-    found = by_weekday([ridge], material.panel)
+def test_errors_of_weekdays(data: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
+    found = by_weekday([ridge], data.panel)
     direct = rmse(errors, "weekday")
     np.testing.assert_allclose(found.values["Ridge"], direct[list(found.labels)], rtol=1e-5)
     assert found.labels[0] == "Monday"
@@ -81,18 +80,18 @@ def test_errors_of_steps(ridge: ModelResult, errors: pd.DataFrame) -> None:
     np.testing.assert_allclose(found.first, rmse(errors, "k"), rtol=1e-5)
 
 
-def test_errors_of_locations(material: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
+def test_errors_of_locations(data: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
     np.testing.assert_allclose(place_rmse(ridge), rmse(errors, "place"), rtol=1e-5)
-    measure, found = place_errors(ridge, material.panel)
+    measure, found = place_errors(ridge, data.panel)
     sums = errors[["place", "error", "truth"]].abs().groupby("place").sum()
     np.testing.assert_allclose(found, sums.error / sums.truth, rtol=1e-5)
     assert measure == "WAPE"
 
 
 def test_rain_is_told_from_no_rain(
-    material: Material, ridge: ModelResult, errors: pd.DataFrame
+    data: Material, ridge: ModelResult, errors: pd.DataFrame
 ) -> None:
-    found = by_weather([ridge], material.panel)
+    found = by_weather([ridge], data.panel)
     rain = found["rain"]
     assert rain.labels == ("no", "yes")
     np.testing.assert_allclose(rain.values["Ridge"], rmse(errors, "rain"), rtol=1e-5)
@@ -103,8 +102,8 @@ def test_rain_is_told_from_no_rain(
     assert contrasts == sorted(contrasts, reverse=True)
 
 
-def test_several_trainings_are_averaged_as_in_the_table(material: Material) -> None:
-    row = next(row for row in material.comparison.rows if row.name == "Forecaster")
+def test_several_trainings_are_averaged_as_in_the_table(data: Material) -> None:
+    row = next(row for row in data.comparison.rows if row.name == "Forecaster")
     assert len(row.results) == 2
     steps = [spread.mean for spread in row.seed_means("rmse", "observed")[1:]]
     np.testing.assert_allclose(by_step([row]).first, steps)

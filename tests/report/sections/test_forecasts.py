@@ -14,7 +14,6 @@ from forecaster.report.draw.canvas import to_svg
 from forecaster.report.formatting import number
 from forecaster.report.sections.forecasts import (
     Period,
-    choose_locations,
     draw_excerpt,
     forecast_section,
     take_excerpt,
@@ -25,12 +24,12 @@ from tests.report.comparisons import bare_panel, compare
 
 
 @pytest.fixture(scope="module")
-def best(material: Material) -> ModelResult:
-    assert material.best is not None
-    return material.best
+def best(data: Material) -> ModelResult:
+    assert data.best is not None
+    return data.best
 
 
-def day_rmse(material: Material, row: ModelResult) -> dict[int, float]:
+def day_rmse(data: Material, row: ModelResult) -> dict[int, float]:
     """Return the error of each local day from forecasts that are made again."""
     panel, found = data.panel, row.first
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
@@ -46,16 +45,16 @@ def day_rmse(material: Material, row: ModelResult) -> dict[int, float]:
     }
 
 
-def test_the_worst_day_has_the_largest_error(material: Material, best: ModelResult) -> None:
-    span, by_day = worst_span(best.first, material.panel), day_rmse(material, best)
+def test_the_worst_day_has_the_largest_error(data: Material, best: ModelResult) -> None:
+    span, by_day = worst_span(best.first, data.panel), day_rmse(data, best)
     assert span.days == 1
     assert span.rmse == pytest.approx(by_day[span.first], rel=1e-5)
     whole = sorted(by_day)[1:-1]  # the first and the last may be cut
     assert span.rmse >= max(by_day[day] for day in whole) * (1 - 1e-6)
 
 
-def test_the_normal_week_has_the_median_error(material: Material, best: ModelResult) -> None:
-    span, count = normal_span(best.first, material.panel)
+def test_the_normal_week_has_the_median_error(data: Material, best: ModelResult) -> None:
+    span, count = normal_span(best.first, data.panel)
     assert (span.days, span.kind) == (7, "week")
     assert count == 1  # the test has nine days
     assert span.first == best.first.days.min()
@@ -85,11 +84,11 @@ def test_three_unlike_places_are_chosen(best: ModelResult) -> None:
 
 
 def test_what_is_drawn_is_what_was_forecast_and_what_came(
-    material: Material, best: ModelResult
+    data: Material, best: ModelResult
 ) -> None:
-    panel, found = material.panel, best.first
+    panel, found = data.panel, best.first
     span = worst_span(found, panel)
-    excerpt = take_excerpt(material.estimator_of(best), panel, found, span, [3, 1])
+    excerpt = take_excerpt(data.estimator_of(best), panel, found, span, [3, 1])
     assert len(excerpt.times) == 24
     assert (excerpt.times.astype("datetime64[D]").astype(int) == span.first).all()
     start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
@@ -103,8 +102,8 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(
         np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
 
 
-def test_the_interval_is_that_of_one_step_ahead(material: Material, best: ModelResult) -> None:
-    panel, found, estimator = material.panel, best.first, material.estimator_of(best)
+def test_the_interval_is_that_of_one_step_ahead(data: Material, best: ModelResult) -> None:
+    panel, found, estimator = data.panel, best.first, data.estimator_of(best)
     excerpt = take_excerpt(estimator, panel, found, worst_span(found, panel), [3, 1])
     assert excerpt.levels == (0.1, 0.5, 0.9)
     assert excerpt.bounds is not None
@@ -121,8 +120,8 @@ def test_the_interval_is_that_of_one_step_ahead(material: Material, best: ModelR
     assert b"80 % interval" in to_svg(drawing, "x")
 
 
-def test_a_run_without_intervals_is_drawn_without(material: Material, best: ModelResult) -> None:
-    estimator = material.estimator_of(best)
+def test_a_run_without_intervals_is_drawn_without(data: Material, best: ModelResult) -> None:
+    estimator = data.estimator_of(best)
     assert estimator.run is not None
     arrays = {n: a for n, a in estimator.run.arrays.items() if not n.startswith("intervals.")}
     older = type(estimator).from_run(replace(estimator.run, arrays=arrays))
@@ -132,10 +131,10 @@ def test_a_run_without_intervals_is_drawn_without(material: Material, best: Mode
     assert b"interval" not in to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
 
 
-def test_only_tested_origins_are_asked(material: Material, best: ModelResult) -> None:
-    panel, found = material.panel, best.first
+def test_only_tested_origins_are_asked(data: Material, best: ModelResult) -> None:
+    panel, found = data.panel, best.first
     before = Span(first=int(found.days.min()) - 3, days=2, rmse=1.0)
-    excerpt = take_excerpt(material.estimator_of(best), panel, found, before, [0])
+    excerpt = take_excerpt(data.estimator_of(best), panel, found, before, [0])
     assert np.isfinite(excerpt.truth).any()
     assert np.isnan(excerpt.one_step).all()
     assert excerpt.bounds is not None
@@ -143,7 +142,7 @@ def test_only_tested_origins_are_asked(material: Material, best: ModelResult) ->
 
 
 def test_no_origin_is_asked_twice(
-    material: Material, best: ModelResult, monkeypatch: pytest.MonkeyPatch
+    data: Material, best: ModelResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -158,9 +157,9 @@ def test_no_origin_is_asked_twice(
     assert len(asked) == len(set(asked))
 
 
-def test_names_are_no_formulas(material: Material, best: ModelResult) -> None:
-    span = worst_span(best.first, material.panel)
-    excerpt = take_excerpt(material.estimator_of(best), material.panel, best.first, span, [0, 1])
+def test_names_are_no_formulas(data: Material, best: ModelResult) -> None:
+    span = worst_span(best.first, data.panel)
+    excerpt = take_excerpt(data.estimator_of(best), data.panel, best.first, span, [0, 1])
     drawing = to_svg(draw_excerpt(excerpt, ["$x^2$ <b>", "b"]), "x")
     assert b"$x^2$ &lt;b&gt;" in drawing
     assert b"2 steps ahead" in drawing

@@ -5,9 +5,8 @@ import numpy as np
 import pytest
 
 from forecaster.evaluation.comparison import Comparison, ModelResult
-from forecaster.report.data import Material, read_material
+from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.doctor.checkup import Finding
-from forecaster.report.groups import group_by_hour
 from forecaster.report.sections.errors import location_rmse
 from forecaster.report.sections.reliability import check_reliability, key_figures
 from tests.report.comparisons import bare_panel, compare, daily_cycle
@@ -18,9 +17,9 @@ def findings(data: ReportData) -> dict[str, Finding]:
     return {finding.topic: finding for finding in check_reliability(data, data.best)}
 
 
-def with_rows(material: Material, rows: list[ModelResult]) -> Material:
-    comparison = Comparison(rows, material.comparison.mape_cut, material.comparison.about)
-    return replace(material, comparison=comparison)
+def with_rows(data: ReportData, rows: list[ModelResult]) -> ReportData:
+    comparison = Comparison(rows, data.comparison.mape_cut, data.comparison.about)
+    return replace(data, comparison=comparison)
 
 
 def test_the_recommended_model_is_held_against_the_naive_one(data: ReportData) -> None:
@@ -90,12 +89,12 @@ def test_a_naive_best_model_is_a_warning(data: ReportData) -> None:
     assert found["SeasonalNaive"].level == "warning"
 
 
-def test_chance_is_told_of_networks_alone(material: Material) -> None:
-    network = next(row for row in material.comparison.rows if row.name == "Forecaster")
+def test_chance_is_told_of_networks_alone(data: ReportData) -> None:
+    network = next(row for row in data.comparison.rows if row.name == "Forecaster")
     once = replace(network, results={0: network.results[0]})
-    assert "trained 2 times" in findings(with_rows(material, [network]))["Chance"].text
-    assert "trained once" in findings(with_rows(material, [once]))["Chance"].text
-    assert "Chance" not in findings(material)  # Ridge has none
+    assert "trained 2 times" in findings(with_rows(data, [network]))["Chance"].text
+    assert "trained once" in findings(with_rows(data, [once]))["Chance"].text
+    assert "Chance" not in findings(data)  # Ridge has none
 
 
 @pytest.mark.parametrize(
@@ -114,7 +113,7 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
     online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
     row = replace(best, results={0: replace(best.first, interval_results=other)})
-    found = findings(with_rows(material, [row]))["Intervals"]
+    found = findings(with_rows(data, [row]))["Intervals"]
     assert found.level == level
     ends = " … ".join(dict.fromkeys(f"{100 * s:.1f}" for s in sorted((0.8, share))))
     assert f"online coverage of the 80 % interval is {ends} % by step ahead" in found.text
@@ -124,7 +123,7 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
     best = data.best
     assert best is not None
-    known, hours = best.first.interval_results, group_hours(best.first, material.panel)
+    known, hours = best.first.interval_results, group_hours(best.first, data.panel)
     assert known is not None
     assert hours is not None
     inside = np.where(hours.groups == 6, 700, 804)
@@ -132,7 +131,7 @@ def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
     online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
     row = replace(best, results={0: replace(best.first, interval_results=other)})
-    found = findings(with_rows(material, [row]))["Intervals"]
+    found = findings(with_rows(data, [row]))["Intervals"]
     assert found.level == "note"
     assert "by step ahead, but 70.0 % at 6:00" in found.text
 
@@ -141,7 +140,7 @@ def test_runs_from_before_intervals_say_nothing_of_them(data: ReportData) -> Non
     best = data.best
     assert best is not None
     row = replace(best, results={0: replace(best.first, interval_results=None)})
-    older = with_rows(material, [row])
+    older = with_rows(data, [row])
     assert "Intervals" not in findings(older)
     assert not any("interval" in name for name in key_figures(older, row))
 
@@ -167,7 +166,7 @@ def test_the_key_figures_are_those_of_the_table(data: ReportData) -> None:
     best = data.best
     assert best is not None
     rmse = best.seed_means("rmse", "observed")[0].mean
-    figures = key_figures(material, best)
+    figures = key_figures(data, best)
     assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
     assert figures["RMSE against SeasonalNaive"].startswith("−")
     held = best.interval_seed_means("coverage", "online")[0].mean

@@ -25,16 +25,11 @@ from forecaster.report.draw.charts import (
 from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
-    FEWEST_STEPS,
     Breakdown,
     Grouping,
-    group_by_hour,
-    group_by_step,
-    group_by_weather,
-    group_by_weekday,
     ratio,
 )
-from forecaster.report.sections.section import Picture, Section
+from forecaster.report.sections.section import Picture
 
 MOST_COVARIATES = 6  # in one picture
 
@@ -75,20 +70,20 @@ def group_errors(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     return Breakdown(grouping.labels, grouping.steps, rmse)
 
 
-def place_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
+def location_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
     """Return what is said of each location's errors, and their figure; NaN without any value.
 
     Counts: WAPE = Σ |x̂ − x| / Σ |x|, comparable for busy and quiet locations. Measurements:
     RMSE, since a relative error has no meaning around zero.
     """
     if panel.kind != "count":
-        return "RMSE", place_rmse(row)
+        return "RMSE", location_rmse(row)
     sums = [found.by_location for found in row.results.values()]
     each = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
     return "WAPE", np.asarray(np.mean(each, axis=0))
 
 
-def place_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
+def location_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the RMSE of each location, the mean over trainings; NaN without any value."""
     sums = [found.by_location for found in row.results.values()]
     each = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
@@ -219,9 +214,9 @@ def _most(given: dict[str, Breakdown], best: ModelResult) -> str:
     )
 
 
-def _by_place(material: Material, best: ModelResult) -> Iterator[Picture]:
-    panel = material.panel
-    measure, errors = place_errors(best, panel)
+def _by_place(data: Material, best: ModelResult) -> Iterator[Picture]:
+    panel = data.panel
+    measure, errors = location_errors(best, panel)
     ranked = rank(errors)
     if len(ranked) < 2:  # noqa: PLR2004 (nothing to compare)
         return

@@ -19,7 +19,6 @@ from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, INK, ORANGE, TEXT, WIDTH
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number, percent, with_minus
-from forecaster.report.sections.forecasts import Period, typical_period, worst_period
 from forecaster.report.sections.section import Picture, Section
 from forecaster.report.tables import NOTHING
 
@@ -174,7 +173,7 @@ def _earlier(hour: StepEffect) -> str:
 
 
 @dataclass(frozen=True)
-class Chosen:
+class ExplainedForecast:
     """A forecast that is explained, and why this one."""
 
     name: str
@@ -183,23 +182,23 @@ class Chosen:
     place: int
 
 
-def why_section(material: Material) -> Section:
+def explanation_section(data: Material) -> Section:
     """Return the explanation of a few forecasts by the first model that can be explained."""
     text = (
         "Which past steps and which locations carried a forecast, against what is usual for the "
         "time of the week: by attention, if the model has any, by gradient and by ablation."
     )
-    row = next((row for row in material.drawn if row.estimator in EXPLAINABLE), None)
+    row = next((row for row in data.drawn if row.estimator in EXPLAINABLE), None)
     if row is None:
         return Section("why", "Why", text, [])
-    estimator = material.estimator_of(row)
-    cases: dict[tuple[int, int], Chosen] = {}
-    for one in _choose(material, estimator, row.first):
+    estimator = data.estimator_of(row)
+    cases: dict[tuple[int, int], ExplainedForecast] = {}
+    for one in _choose(data, estimator, row.first):
         cases.setdefault((one.origin, one.place), one)  # the busiest may be the worst miss too
-    found = dict(_explain_cases(material.panel, estimator, list(cases.values())))
+    found = dict(_explain_cases(data.panel, estimator, list(cases.values())))
     pictures = [_draw(chosen, why) for chosen, why in found.items()]
     facts = {
-        "City-wide": {chosen.title: say_city_wide(why) for chosen, why in found.items()},
+        "City-wide": {chosen.title: city_wide_sentence(why) for chosen, why in found.items()},
         "How far the methods agree": _list_agreement(list(found.values())),
     }
     return Section("why", f"Why {row.name} says so", text, pictures, facts)
@@ -217,9 +216,11 @@ def _explain_cases(
             continue
 
 
-def _choose(material: Material, estimator: Estimator, found: BacktestResult) -> Iterator[Chosen]:
+def _choose(
+    data: Material, estimator: Estimator, found: BacktestResult
+) -> Iterator[ExplainedForecast]:
     """Yield the busiest location and the hub in a normal week, and the worst miss of all days."""
-    panel, graph = material.panel, material.graph
+    panel, graph = data.panel, data.graph
     sizes = found.by_location.sizes.sum(axis=0) / np.maximum(
         found.by_location.values.sum(axis=0), 1
     )
@@ -234,16 +235,18 @@ def _choose(material: Material, estimator: Estimator, found: BacktestResult) -> 
 
 def _busy_hour(
     panel: Panel, found: BacktestResult, span: Span, what: tuple[str, str, int]
-) -> Chosen:
+) -> ExplainedForecast:
     """Return the forecast of a location before the largest values that it had in a stretch."""
     name, why, place = what
     origins = _origins(panel, found)[_inside(found, span)]
     came = targets(panel, origins, found.by_location.values.shape[0])[:, :, place]
     origin = int(origins[np.argmax(np.nan_to_num(came).sum(axis=1))])
-    return Chosen(name, f"{shorten(panel.locations.names[place])}, {why}", origin, place)
+    return ExplainedForecast(
+        name, f"{shorten(panel.locations.names[place])}, {why}", origin, place
+    )
 
 
-def _worst_miss(panel: Panel, estimator: Estimator, found: BacktestResult) -> Chosen:
+def _worst_miss(panel: Panel, estimator: Estimator, found: BacktestResult) -> ExplainedForecast:
     """Return the forecast that was off most, from the worst origin of the worst day."""
     inside = _inside(found, worst_span(found, panel))
     squares = np.where(inside, found.errors[found.weather].squares.sum(axis=1), -1.0)
@@ -252,7 +255,7 @@ def _worst_miss(panel: Panel, estimator: Estimator, found: BacktestResult) -> Ch
     miss = np.abs(forecast - targets(panel, origin, len(forecast))[0])
     place = int(np.argmax(np.nan_to_num(miss).sum(axis=0)))
     title = f"{shorten(panel.locations.names[place])}, the worst miss"
-    return Chosen("32-why-worst", title, int(origin[0]), place)
+    return ExplainedForecast("32-why-worst", title, int(origin[0]), place)
 
 
 def _list_agreement(explanations: Sequence[Explanation]) -> dict[str, str]:

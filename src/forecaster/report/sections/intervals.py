@@ -13,19 +13,16 @@ from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import IntervalSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
 from forecaster.report.draw.charts import CROWDED, both_ends, draw_breakdown, shorten
 from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent_range, tenth_percent
 from forecaster.report.groups import (
-    FEWEST_STEPS,
     Breakdown,
     Grouping,
     group_by_hour,
     group_by_step,
-    group_by_weather,
     ratio,
 )
 from forecaster.report.sections.errors import MOST_COVARIATES
@@ -62,35 +59,35 @@ def interval_results_of(row: ModelResult) -> list[IntervalResults]:
     return [known for known in each if known is not None and known.nominal_coverage > 0]
 
 
-def held_in(row: ModelResult, grouping: Grouping) -> Held:
+def coverage_by_group(row: ModelResult, grouping: Grouping) -> Coverage:
     """Return Σ inside / Σ spans of every group in which something was observed."""
     shares = {form: _mean(row, form, grouping, "inside") for form in CALIBRATION_MODES}
     kept = np.flatnonzero(np.isfinite(shares["online"]))
     labels = tuple(grouping.labels[g] for g in kept)
-    return Held(
+    return Coverage(
         labels, grouping.steps[kept], {form: shares[form][kept] for form in CALIBRATION_MODES}
     )
 
 
-def held_by_weather(row: ModelResult, panel: Panel) -> dict[str, Held]:
+def coverage_by_weather(row: ModelResult, panel: Panel) -> dict[str, Coverage]:
     """Return the shares with little and much of each covariate, what differs most first."""
     found = {}
     for name, grouping in group_weather(row.first, panel).items():
-        parted = held_in(row, grouping)
+        parted = coverage_by_group(row, grouping)
         if len(parted.labels) > 1 and parted.steps.min() >= FEWEST:
             found[name] = parted
     ranked = sorted(found, key=lambda name: -found[name].contrast)
     return {name: found[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def held_at_places(row: ModelResult) -> Float64[np.ndarray, " N"]:
+def coverage_by_location(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the share of each location, online and over all steps; NaN without any value."""
     sums = [known.by_location["online"] for known in interval_results_of(row)]
     each = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
     return np.asarray(np.mean(each, axis=0))
 
 
-def widths_in(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
+def widths_by_group(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return the mean width Σ widths / Σ spans, online, of every group in which there is any."""
     widths = {row.name: _mean(row, "online", grouping, "widths") for row in rows}
     kept = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
@@ -105,7 +102,7 @@ def _mean(row: ModelResult, form: CalibrationMode, grouping: Grouping, part: str
     return np.asarray(np.mean(each, axis=0))
 
 
-NEAR = 0.02  # to either side of what is wanted: the ground that is shaded
+TOLERANCE = 0.02  # to either side of what is wanted: the ground that is shaded
 LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
 BAR = 0.8  # of the room of a group that its bars fill
 LABEL = "within the interval, %"
@@ -114,7 +111,7 @@ COLOURS: dict[CalibrationMode, str] = {"static": ORANGE, "online": BLUE}
 SharesByForm = Mapping[CalibrationMode, Float64[np.ndarray, " G"]]
 
 
-def draw_held(given: Held, wanted: float, what: str) -> Any:
+def draw_coverage_by_group(given: Coverage, wanted: float, what: str) -> Any:
     """Return bars that reach from what is wanted to what came within, upright.
 
     Args:
@@ -219,9 +216,9 @@ def _write_legend(figure: Any, axes: Any) -> None:
 HOUR = "hour of the day, local time"
 
 
-def sure_section(material: Material) -> Section:
+def interval_section(data: Material) -> Section:
     """Return how often the intervals of the model to use held; empty if it has none."""
-    title, best, plain = "How sure", material.best, material.comparison.interval_verdict
+    title, best, plain = "How sure", data.best, data.comparison.interval_verdict
     if best is None or plain is None:
         return Section("sure", title, "", [])
     interval_results = interval_results_of(best)[0]
@@ -231,14 +228,14 @@ def sure_section(material: Material) -> Section:
         "than it need be; if less, it is too sure of itself. Static intervals are set once on "
         "validation; online ones are corrected at every origin with what had come by then."
     )
-    pictures = list(_pictures(material, best, interval_results))
-    return Section("sure", title, text, pictures, table=interval_table(material.comparison))
+    pictures = list(_pictures(data, best, interval_results))
+    return Section("sure", title, text, pictures, table=interval_table(data.comparison))
 
 
 def _pictures(
-    material: Material, best: ModelResult, interval_results: IntervalResults
+    data: Material, best: ModelResult, interval_results: IntervalResults
 ) -> Iterator[Picture]:
-    panel, wanted = material.panel, interval_results.nominal_coverage
+    panel, wanted = data.panel, interval_results.nominal_coverage
     name = f"the {interval_name(interval_results.levels)} of {best.name}"
     bars = f"Bars of how much of what came lay within {name}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
@@ -264,8 +261,8 @@ def _pictures(
     yield _widths(data, best)
 
 
-def _by_place(material: Material, best: ModelResult, wanted: float) -> Iterator[Picture]:
-    panel, shares = material.panel, held_at_places(best)
+def _by_place(data: Material, best: ModelResult, wanted: float) -> Iterator[Picture]:
+    panel, shares = data.panel, coverage_by_location(best)
     known = np.flatnonzero(np.isfinite(shares))
     if len(known) < 2:  # noqa: PLR2004 (nothing to compare)
         return
@@ -282,12 +279,12 @@ def _by_place(material: Material, best: ModelResult, wanted: float) -> Iterator[
     yield Picture("23-coverage-by-location", "Coverage by location", text, alt, figure)
 
 
-def _widths(material: Material, best: ModelResult) -> Picture:
+def _widths(data: Material, best: ModelResult) -> Picture:
     """Return how wide the intervals of the drawn models are, by hour or else by step."""
-    rows = [row for row in material.drawn if interval_results_of(row)]
-    hours = group_hours(best.first, material.panel)
+    rows = [row for row in data.drawn if interval_results_of(row)]
+    hours = group_hours(best.first, data.panel)
     what = HOUR if hours is not None else "step ahead"
-    widths = widths_in(rows, group_steps(best.first) if hours is None else hours)
+    widths = widths_by_group(rows, group_steps(best.first) if hours is None else hours)
     kind = f"Line chart of the mean width of the interval by {what} for "
     kind += list_names([row.name for row in rows])
     figure = draw_breakdown(widths, what, "mean width")

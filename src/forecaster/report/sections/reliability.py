@@ -9,20 +9,15 @@ from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.report.data import ReportData, mean_rmse
+from forecaster.report.data import mean_rmse
 from forecaster.report.doctor.checkup import Finding, Severity
-from forecaster.report.doctor.scan import location_label
 from forecaster.report.formatting import (
     less_or_more,
     number,
     percent,
-    percent_range,
     tenth_percent,
     with_minus,
 )
-from forecaster.report.groups import group_by_hour
-from forecaster.report.sections.errors import location_rmse
-from forecaster.report.sections.intervals import TOLERANCE, coverage_by_group
 
 FEW_DAYS, MANY_DAYS = 7, 28  # of test
 MOST_LOCATIONS, SOME_LOCATIONS = 0.9, 0.75  # share where the model should beat SeasonalNaive
@@ -34,14 +29,14 @@ YEAR_DAYS = 365
 SEVERITIES: tuple[Severity, ...] = ("warning", "note", "good")
 
 
-def judge(material: Material, best: ModelResult) -> list[Finding]:
+def check_reliability(data: Material, best: ModelResult) -> list[Finding]:
     """Return what to know before the recommended model is used."""
     found = [
-        *_against_naive(material, best),
-        *_against_next(material, best),
+        *_against_naive(data, best),
+        *_against_next(data, best),
         _test_size(best),
-        *_trainings(material, best),
-        *_intervals(material, best),
+        *_trainings(data, best),
+        *_intervals(data, best),
         _missing(best),
         _weather(data, best),
         _mape_targets(data, best),
@@ -51,8 +46,8 @@ def judge(material: Material, best: ModelResult) -> list[Finding]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.level))
 
 
-def _against_naive(material: Material, best: ModelResult) -> Iterator[Finding]:
-    naive, topic = material.naive, "Against the naive"
+def _against_naive(data: Material, best: ModelResult) -> Iterator[Finding]:
+    naive, topic = data.naive, "Against the naive"
     if naive is None:
         text = "SeasonalNaive was not tested: nobody knows what repeating last week would do"
         yield Finding(topic, "note", text)
@@ -61,23 +56,23 @@ def _against_naive(material: Material, best: ModelResult) -> Iterator[Finding]:
         text = "nothing that was learned is better than repeating last week"
         yield Finding(topic, "warning", text)
         return
-    found = material.comparison.compare(best, naive).rmse
+    found = data.comparison.compare(best, naive).rmse
     if found is None:
         yield Finding(topic, "note", "too few days to compare it with repeating last week")
         return
     text = f"its RMSE is {less_or_more(found)} than SeasonalNaive's"
     clear = found.is_clear and found.value < 0
     yield Finding(topic, "good" if clear else "warning", text + ("" if clear else ": no better"))
-    yield _everywhere(material, best, naive)
+    yield _everywhere(data, best, naive)
 
 
-def _against_next(material: Material, best: ModelResult) -> Iterator[Finding]:
+def _against_next(data: Material, best: ModelResult) -> Iterator[Finding]:
     """Say how sure it is that this model is better than the next."""
-    comparison = material.comparison
+    comparison = data.comparison
     others = [row for row in comparison.tested if row.of is None and row is not best]
     others = sorted(others, key=lambda row: mean_rmse(row, comparison))
     found = comparison.compare(best, others[0]).rmse if others else None
-    if found is None or others[0] is material.naive:
+    if found is None or others[0] is data.naive:
         return
     text = f"its RMSE is {less_or_more(found)} than that of {others[0].name}"
     if not found.is_clear:
@@ -88,7 +83,7 @@ def _against_next(material: Material, best: ModelResult) -> Iterator[Finding]:
         yield Finding("Against the next", "good", text)
 
 
-def _everywhere(material: Material, best: ModelResult, naive: ModelResult) -> Finding:
+def _everywhere(data: Material, best: ModelResult, naive: ModelResult) -> Finding:
     """Say at how many locations the model beats the naive one."""
     ours, theirs = place_rmse(best), place_rmse(naive)
     known = np.isfinite(ours + theirs)
@@ -98,7 +93,7 @@ def _everywhere(material: Material, best: ModelResult, naive: ModelResult) -> Fi
     level = levels[int(share >= SOME_PLACES) + int(share >= MOST_PLACES)]
     all_of_them = count_of(int(known.sum()), "location")
     text = f"better than SeasonalNaive at {better.sum():,} of {all_of_them}"
-    worse = [label(material.panel, n) for n in np.flatnonzero(known & ~better).tolist()]
+    worse = [label(data.panel, n) for n in np.flatnonzero(known & ~better).tolist()]
     return Finding(
         "At every place", level, text + (f"; not at {name_some(worse, 3)}" if worse else "")
     )
@@ -113,9 +108,9 @@ def _test_size(best: ModelResult) -> Finding:
     return Finding("Length of test", level, text + season)
 
 
-def _trainings(material: Material, best: ModelResult) -> Iterator[Finding]:
+def _trainings(data: Material, best: ModelResult) -> Iterator[Finding]:
     if len(best.results) > 1:
-        spread = best.seed_means("rmse", material.comparison.weathers[0])[0]
+        spread = best.seed_means("rmse", data.comparison.weathers[0])[0]
         share = (spread.deviation or 0.0) / max(spread.mean or 0.0, 1e-9)
         text = f"trained {len(best.results)} times: RMSE varies by ± {percent(share)}"
         yield Finding("Chance", "good" if share < WIDE else "note", text)
@@ -123,10 +118,10 @@ def _trainings(material: Material, best: ModelResult) -> Iterator[Finding]:
         yield Finding("Chance", "note", "trained once: another seed may do better or worse")
 
 
-def _intervals(material: Material, best: ModelResult) -> Iterator[Finding]:
+def _intervals(data: Material, best: ModelResult) -> Iterator[Finding]:
     """Say whether as much lay within the intervals as should: at every step, at every hour."""
     known = best.first.interval_results
-    if material.comparison.interval_verdict is None or known is None:
+    if data.comparison.interval_verdict is None or known is None:
         return
     steps = best.interval_seed_means("coverage", "online")[1:]
     shares = [spread.mean for spread in steps if spread.mean is not None]
@@ -134,7 +129,7 @@ def _intervals(material: Material, best: ModelResult) -> Iterator[Finding]:
     levels: tuple[Level, ...] = ("warning", "note", "good")
     level = levels[int(off <= FAR_OFF) + int(off <= NEAR)]
     text = f"its {interval_name(known.levels)} held {span_of(shares)} of what came, by step ahead"
-    hours = group_hours(best.first, material.panel)
+    hours = group_hours(best.first, data.panel)
     if hours is not None:
         held = held_in(best, hours)
         beyond = np.abs(held.shares["online"] - known.nominal_coverage)
@@ -158,9 +153,9 @@ def _missing(best: ModelResult) -> Finding:
     )
 
 
-def _weather(material: Material, best: ModelResult) -> Finding:
-    names = [*material.panel.covariates.names, *material.panel.local_covariates.names]
-    weathers = material.comparison.weathers
+def _weather(data: Material, best: ModelResult) -> Finding:
+    names = [*data.panel.covariates.names, *data.panel.local_covariates.names]
+    weathers = data.comparison.weathers
     topic = "Weather"
     if not names:
         return Finding(topic, "good", "forecasts need nothing but the past and the calendar")
@@ -177,8 +172,8 @@ def _weather(material: Material, best: ModelResult) -> Finding:
     return Finding(topic, level, f"{text}; {without}")
 
 
-def _targets(material: Material, best: ModelResult) -> Finding:
-    scores = best.first.errors[material.comparison.weathers[0]].scores()
+def _targets(data: Material, best: ModelResult) -> Finding:
+    scores = best.first.errors[data.comparison.weathers[0]].scores()
     share = scores.mape.terms / max(scores.rmse.terms, 1)
     text = (
         f"MAPE rests on {percent(share)} of the values: those ≥ {material.comparison.mape_cut:g}"
@@ -193,8 +188,8 @@ def _graph(graph: DependencyGraph | None) -> Iterator[Finding]:
         yield Finding("Graph", "warning", "the graph is not exact: its solver did not converge")
 
 
-def _failures(material: Material, best: ModelResult) -> Finding:
-    failed = [row.name for row in material.comparison.rows for _ in row.failures]
+def _failures(data: Material, best: ModelResult) -> Finding:
+    failed = [row.name for row in data.comparison.rows for _ in row.failures]
     if not failed:
         return Finding("Failures", "good", "every training came to its end")
     rows = name_some(dict.fromkeys(failed), 3)
@@ -202,9 +197,9 @@ def _failures(material: Material, best: ModelResult) -> Finding:
     return Finding("Failures", level, f"{count_of(len(failed), 'training')} failed: {rows}")
 
 
-def key_figures(material: Material, best: ModelResult) -> dict[str, str]:
+def key_figures(data: Material, best: ModelResult) -> dict[str, str]:
     """Return the few numbers to remember of the recommended model, by what they are."""
-    comparison, naive = material.comparison, material.naive
+    comparison, naive = data.comparison, data.naive
     mape = best.seed_means("mape", comparison.weathers[0])[0].mean
     days = len(set(best.first.days.tolist()))
     figures = {

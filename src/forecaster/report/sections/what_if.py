@@ -13,7 +13,6 @@ from forecaster.evaluation.comparison import ModelResult
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.data import ReportData
 from forecaster.report.draw.charts import MOST_BARS, draw_bars, rank_locations, shorten
 from forecaster.report.draw.maps import map_values
 from forecaster.report.formatting import number, percent, with_minus
@@ -49,9 +48,11 @@ class RainEffect:
         return np.asarray(np.divide(difference, self.dry, out=relative, where=self.dry > 0))
 
 
-def measure_rain(estimator: Estimator, panel: Panel, found: BacktestResult) -> RainEffect | None:
+def measure_rain_effect(
+    estimator: Estimator, panel: Panel, found: BacktestResult
+) -> RainEffect | None:
     """Return what an estimator makes of rain at some tested origins; None: nothing, or no rain."""
-    supposed = suppose_rain(panel)
+    supposed = rain_scenarios(panel)
     if supposed is None:
         return None
     origins = _choose_origins(panel, found)
@@ -99,26 +100,26 @@ def _choose_origins(panel: Panel, found: BacktestResult) -> Int64[np.ndarray, " 
     return np.asarray(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
 
 
-def _lasting(values: Sky, horizon: int) -> Changes:
+def _lasting(values: Scenario, horizon: int) -> Changes:
     return {name: np.full(horizon, value, np.float32) for name, value in values.items()}
 
 
-def what_if_section(material: Material) -> Section:
+def what_if_section(data: Material) -> Section:
     """Return the change of the forecasts with rain, by the first model that answers to it."""
     text = (
         "The same forecasts with rain in all coming steps and without, all else as it was: what "
         "the model has learned to expect with rain, which need not be what rain alone does."
     )
-    for row in material.drawn if suppose_rain(material.panel) is not None else ():
-        effect = measure_rain(material.estimator_of(row), material.panel, row.first)
+    for row in data.drawn if rain_scenarios(data.panel) is not None else ():
+        effect = measure_rain_effect(data.estimator_of(row), data.panel, row.first)
         if effect is not None:
             facts = {"What was supposed": _describe(effect, row)}
-            pictures = [_map_change(material, effect, row)]
+            pictures = [_map_change(data, effect, row)]
             return Section("what-if", "What if it rains", text, pictures, facts)
     return Section("what-if", "What if it rains", text, [])
 
 
-def draw_change(
+def draw_location_changes(
     locations: Locations,
     change: Float64[np.ndarray, " N"],
     sizes: Float64[np.ndarray, " N"],
@@ -139,8 +140,8 @@ def draw_change(
     return draw_bars([shorten(locations.names[n]) for n in shown], change[shown], label)
 
 
-def _map_change(material: Material, effect: RainEffect, row: ModelResult) -> Picture:
-    panel, counts = material.panel, material.panel.kind == "count"
+def _map_change(data: Material, effect: RainEffect, row: ModelResult) -> Picture:
+    panel, counts = data.panel, data.panel.kind == "count"
     change = effect.change(panel.kind)
     ends = int(np.nanargmin(change)), int(np.nanargmax(change))
     low, high = (f"{_signed(change[n], counts)} at {panel.locations.names[n]}" for n in ends)
