@@ -68,6 +68,11 @@ def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
 
 
+def first_moment(panel: Panel) -> float:
+    """Return the time a minute after the last known hour was over."""
+    return float(int(panel.start.astype(np.int64)) + HOURS * 3600 + 60)
+
+
 @dataclass
 class Hands:
     """A clock that a test sets."""
@@ -84,7 +89,7 @@ class Hands:
 @pytest.fixture
 def clock(panel: Panel) -> Hands:
     """Return a clock that shows a minute after the last known hour was over."""
-    return Hands(float(int(panel.start.astype(np.int64)) + HOURS * 3600 + 60))
+    return Hands(first_moment(panel))
 
 
 @pytest.fixture
@@ -149,3 +154,14 @@ def start() -> Iterator[Callable[..., Running]]:
 def service(engine: Engine, start: Callable[..., Running]) -> Running:
     """Return a running service that may be written to."""
     return start(engine)
+
+
+@pytest.fixture(scope="session")
+def shared_service(panel: Panel, run: Path) -> Iterator[Running]:
+    """Return a running service for tests that leave it as it is; starting one takes time."""
+    now = first_moment(panel)
+    data = LiveData(panel, Store(None, panel_digest(panel)), lambda: now)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forecaster.serve.forecasting.background.QUIET_SECONDS", 1e9)
+        with running(Engine(partial(load_model, run), data)) as service:
+            yield service

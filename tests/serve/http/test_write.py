@@ -78,9 +78,9 @@ def test_V3_late_data_is_taken_and_forecast_anew(service: Running, panel: Panel)
     ("step", "code"), [(HOURS + 1, "in_future"), (HOURS + 99, "in_future"), (-1, "too_old")]
 )
 def test_V3_what_cannot_have_been_seen_is_refused(
-    service: Running, panel: Panel, step: int, code: str
+    shared_service: Running, panel: Panel, step: int, code: str
 ) -> None:
-    reply = service.post("/v1/observations", one(panel, 3.0, step))
+    reply = shared_service.post("/v1/observations", one(panel, 3.0, step))
     assert (reply.status, reply.json["code"]) == (422, code)
 
 
@@ -193,22 +193,22 @@ def test_V4_nothing_that_is_not_a_batch_is_taken(service: Running, panel: Panel)
     assert service.get("/readyz").status == 200
 
 
-def test_V4_other_types_are_no_json(service: Running, panel: Panel) -> None:
+def test_V4_other_types_are_no_json(shared_service: Running, panel: Panel) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x"):
-        reply = service.post("/v1/observations", one(panel, 1.0), Content_Type=kind)
+        reply = shared_service.post("/v1/observations", one(panel, 1.0), Content_Type=kind)
         assert reply.status == 422
 
 
-def test_V10_nobody_writes_without_the_token(service: Running, panel: Panel) -> None:
+def test_V10_nobody_writes_without_the_token(shared_service: Running, panel: Panel) -> None:
     wrong = (None, "", "x" * 20, TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "é")
     for token in wrong:
         for path in ("/v1/observations", "/v1/covariates"):
-            reply = service.post(path, one(panel, 1.0), token)
+            reply = shared_service.post(path, one(panel, 1.0), token)
             assert (reply.status, reply.json["code"]) == (401, "no_token")
             assert reply.headers["www-authenticate"] == "Bearer"
-    basic = service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
+    basic = shared_service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
     assert basic.status == 401
-    assert service.engine.data.snapshot.version == 0
+    assert shared_service.engine.data.snapshot.version == 0
 
 
 def test_V10_without_a_token_writing_is_off(
@@ -220,9 +220,9 @@ def test_V10_without_a_token_writing_is_off(
         assert (reply.status, reply.json["code"]) == (403, "writes_off")
 
 
-def test_V10_a_wrong_token_is_refused_before_the_body_is_read(service: Running) -> None:
+def test_V10_a_wrong_token_is_refused_before_the_body_is_read(shared_service: Running) -> None:
     head = b"POST /v1/observations HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
-    assert service.raw(head, 5.0).startswith(b"HTTP/1.1 401")
+    assert shared_service.raw(head, 5.0).startswith(b"HTTP/1.1 401")
 
 
 def test_V15_a_full_disk_is_told_and_questions_go_on(
@@ -275,9 +275,9 @@ def test_covariates_change_the_forecast(service: Running, panel: Panel) -> None:
     assert after["degraded"] is None
 
 
-def test_unknown_covariates_are_refused(service: Running, panel: Panel) -> None:
+def test_unknown_covariates_are_refused(shared_service: Running, panel: Panel) -> None:
     row = {"ds": hour(panel, HOURS), "values": {"moon": 1.0}}
-    reply = service.post("/v1/covariates", {"covariates": [row]})
+    reply = shared_service.post("/v1/covariates", {"covariates": [row]})
     assert (reply.status, reply.json["code"]) == (422, "unknown_covariate")
 
 
