@@ -23,7 +23,7 @@ from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
-from tests.serve.asking import TOKEN, Asking
+from tests.serve.client import TOKEN, Client
 
 PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
 LAGS = LagConfig(recent=2, seasons=(Season(days=1, count=2), Season(days=7, count=1)), horizon=3)
@@ -74,7 +74,7 @@ def first_moment(panel: Panel) -> float:
 
 
 @dataclass
-class Hands:
+class SettableClock:
     """A clock that a test sets."""
 
     seconds: float
@@ -87,13 +87,13 @@ class Hands:
 
 
 @pytest.fixture
-def clock(panel: Panel) -> Hands:
+def clock(panel: Panel) -> SettableClock:
     """Return a clock that shows a minute after the last known hour was over."""
-    return Hands(first_moment(panel))
+    return SettableClock(first_moment(panel))
 
 
 @pytest.fixture
-def live(panel: Panel, tmp_path: Path, clock: Hands) -> Iterator[LiveData]:
+def live(panel: Panel, tmp_path: Path, clock: SettableClock) -> Iterator[LiveData]:
     """Return the panel with an empty store, at the time of that clock."""
     data = LiveData(panel, Store(tmp_path / "store.sqlite", panel_digest(panel)), clock)
     yield data
@@ -113,7 +113,7 @@ STOP_SECONDS = 30  # more than its own limits for ending
 
 
 @dataclass
-class Running(Asking):
+class Running(Client):
     """A service that runs in a thread."""
 
     engine: Engine

@@ -24,8 +24,8 @@ from schemathesis.specs.openapi.checks import (
 import forecaster
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import _lifespan
-from tests.serve.asking import TOKEN
-from tests.serve.conftest import Hands, Running
+from tests.serve.client import TOKEN
+from tests.serve.conftest import Running, SettableClock
 
 REJECTED = {"expected-statuses": ["4xx", "5xx"]}  # not all of 4xx are known to it, as is 414
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": REJECTED}})
@@ -120,7 +120,7 @@ def test_the_page_is_served_by_name_alone(shared_service: Running) -> None:
         assert (again.status, again.body) == (304, b"")
 
 
-def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands) -> None:
+def test_figures_are_in_the_format_of_prometheus(service: Running, clock: SettableClock) -> None:
     service.get("/v1/forecast")
     clock.pass_hours(1)
     lines = service.get("/metrics").body.decode().splitlines()

@@ -11,7 +11,7 @@ import pytest
 from forecaster.panel.panel import Panel
 from forecaster.serve.http import connection
 from forecaster.serve.http.connection import MAX_COSTLY
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.limits import HEADERS, MAX_BODY_BYTES
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
 
 HEAD = f"POST /v1/observations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"

@@ -22,7 +22,7 @@ from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import Forecast
 from forecaster.serve.http import content, read
-from tests.serve.conftest import HOURS, Hands, Running
+from tests.serve.conftest import HOURS, Running, SettableClock
 
 
 def test_locations_tell_what_the_numbers_mean(shared_service: Running, panel: Panel) -> None:
@@ -174,7 +174,7 @@ def test_what_takes_long_to_write_holds_up_nobody_else(
 
 
 def test_hours_without_data_are_null_not_zero(
-    service: Running, panel: Panel, clock: Hands
+    service: Running, panel: Panel, clock: SettableClock
 ) -> None:
     clock.pass_hours(2)
     told = service.get(f"/v1/history?location={panel.locations.ids[1]}&hours=3").json
@@ -182,7 +182,7 @@ def test_hours_without_data_are_null_not_zero(
 
 
 def test_V17_a_feed_that_stops_is_told_and_in_the_end_refused(
-    service: Running, clock: Hands
+    service: Running, clock: SettableClock
 ) -> None:
     ages = []
     for hours, stale in ((1, False), (1, True), (21, True)):
@@ -235,7 +235,7 @@ def test_W7_a_page_is_told_how_fast_a_replay_goes(
         assert reply.headers["cache-control"] == f"no-cache, max-age={told}"
 
 
-def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: Hands) -> None:
+def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: SettableClock) -> None:
     calm = service.get("/v1/forecast").headers
     assert (calm["x-forecast-stale"], calm["x-forecast-data-age-seconds"]) == ("false", "60")
     assert "x-forecast-degraded" not in calm
@@ -296,7 +296,7 @@ def test_a_model_without_explanations_says_so(shared_service: Running, panel: Pa
     assert "Ridge" in reply.json["detail"]
 
 
-def test_every_answer_is_strict_json(service: Running, clock: Hands) -> None:
+def test_every_answer_is_strict_json(service: Running, clock: SettableClock) -> None:
     clock.pass_hours(2)
     for path in ("/v1/forecast", "/v1/accuracy", "/v1/locations"):
         json.loads(service.get(path).body, parse_constant=pytest.fail)
