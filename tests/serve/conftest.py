@@ -19,6 +19,7 @@ from forecaster.recipe import Recipe
 from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
@@ -66,6 +67,12 @@ def run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of another model of the same panel."""
     return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
+
+
+@pytest.fixture
+def model(run: Path) -> ServedModel:
+    """Return that model, loaded."""
+    return load_model(run)
 
 
 def first_moment(panel: Panel) -> float:
