@@ -45,7 +45,7 @@ def measure_paper(*, quick: bool) -> Found:
     free_memory()
     task, test = _task(city, splits, graph.pairs, epochs=2 if quick else EPOCHS)
     times.append(time.perf_counter())
-    outcome = train(task, watch=_tell)
+    outcome = train(task, on_progress=_tell)
     times.append(time.perf_counter())
     peak = peak_gib()
     notes = _describe(np.diff(times).tolist(), task, outcome, peak)

@@ -26,7 +26,7 @@ from forecaster.models.seasonal import SeasonalProfile
 from forecaster.models.transformer import build_dense_transformer, build_forecaster
 from forecaster.panel.fill import fit_fill
 from forecaster.recipe import PRESETS
-from forecaster.training.cuda_graphs import Recorder
+from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.loop import Trainer
 from forecaster.training.reproducibility import reproducible
@@ -91,7 +91,7 @@ def measure_small() -> Found:
     ours = measure(SMALL, "sparse", "float32")
     with plain_torch():
         theirs = measure(SMALL, "sparse", "float32")
-    with patch.object(Recorder, "play", lambda *_: None):
+    with patch.object(CudaGraphs, "replay", lambda *_: None):
         launched = measure(SMALL, "sparse", "float32")
     notes = [f"{SMALL} locations, 64 windows", "", "| | ms a step |", "|---|---|"]
     for name, cost in (
@@ -128,13 +128,13 @@ def show_profile(locations: int = PAPER) -> Found:
     """Show where the GPU's time of a step goes, by kernel, in a launched step."""
     notes = []
     for precision in ("float32", "bf16"):
-        with patch.object(Recorder, "play", lambda *_: None), reproducible(CUDA):
+        with patch.object(CudaGraphs, "replay", lambda *_: None), reproducible(CUDA):
             task, learner = _begin(locations, "sparse", precision)
             for step in range(WARM_UPS):
-                learner.learn(task.train[:64], step)
+                learner.train_step(task.train[:64], step)
             torch.cuda.synchronize()
             with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
-                learner.learn(task.train[:64], WARM_UPS)
+                learner.train_step(task.train[:64], WARM_UPS)
                 torch.cuda.synchronize()
         notes += ["", f"{precision}:"]
         table = trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=SHOWN)
@@ -161,7 +161,7 @@ def _time_steps(learner: Trainer, task: TrainingTask, steps: int) -> float:
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for step in range(steps):
-        learner.learn(task.train[:64], step)
+        learner.train_step(task.train[:64], step)
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) / steps
 
@@ -172,7 +172,7 @@ def plain_torch() -> Iterator[None]:
     with (
         patch.object(product, "choose_backend", lambda *_: "reference"),
         patch.object(norm, "choose_backend", lambda *_: "reference"),
-        patch.object(Recorder, "play", lambda *_: None),
+        patch.object(CudaGraphs, "replay", lambda *_: None),
     ):
         yield
 
@@ -201,8 +201,8 @@ def make_task(locations: int, kind: str, precision: Precision) -> TrainingTask:
         changes = {**PRESETS["best"]["training"], **changes}
         parts = fit_profile(panel, known), scaler.values.mean, scaler.values.deviation
         level = SeasonalProfile(*map(torch.from_numpy, parts), counts=True)
-        ground = MixerPrerequisites(level, random_pattern(locations))
-        network = Mixer(MixerConfig(), lags, inputs, ground, generator)
+        fitted = MixerPrerequisites(level, random_pattern(locations))
+        network = Mixer(MixerConfig(), lags, inputs, fitted, generator)
     origins = np.random.default_rng(2).integers(HISTORY, HOURS - 3, 64 * STEPS)
     return TrainingTask(
         network.to(CUDA),

@@ -92,7 +92,7 @@ def _train(model: TransformerNetwork, windows: Windows, size: int) -> None:
         past, coming = (
             State(s.signal[:, :, rows], s.auxiliary[:, rows]) for s in (history, ahead)
         )
-        model(past, coming, truth[:, rows]).square().sum().backward()
+        model(past, coming, truth[:, rows])[0].square().sum().backward()
 
 
 def _forecaster(N: int) -> TransformerNetwork:

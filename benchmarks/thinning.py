@@ -19,7 +19,7 @@ from forecaster.splits import Splits, cut_windows
 
 BOUNDS = (np.inf, 0.5, 0.25, 0.0)
 SHARES = (1.0, 0.3, 0.1, 0.03)
-EVERY = 3  # of the validation windows
+FLUSH_SECONDS = 3  # of the validation windows
 
 
 def main() -> None:
@@ -33,7 +33,7 @@ def main() -> None:
     changes = {"preset": "best", "training": {"epochs": given.epochs}}
     recipe = change(read_recipe(given.recipe), changes, source="thinning")
     splits = Splits.from_config(panel, recipe.splits)
-    origins = cut_windows(panel, splits, recipe.lags).validation[::EVERY]
+    origins = cut_windows(panel, splits, recipe.lags).validation[::FLUSH_SECONDS]
     steps = origins[:, None] + np.arange(1, recipe.lags.horizon + 1)
     for bound in BOUNDS:
         with patch.object(seasonal, "FAR", bound):

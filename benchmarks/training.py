@@ -68,7 +68,7 @@ def _time_loop() -> float:
     times: list[float] = []
     with tempfile.TemporaryDirectory() as folder:
         task = _task(SMALL, "sparse", STEPS)
-        train(task, folder=Path(folder), watch=lambda _: times.append(time.process_time()))
+        train(task, folder=Path(folder), on_progress=lambda _: times.append(time.process_time()))
     return statistics.median(np.diff(times[2:STEPS]).tolist())
 
 
@@ -80,7 +80,7 @@ def _time_bare() -> float:
     times = []
     for _ in range(STEPS):
         optimiser.zero_grad()
-        forecast = task.teach(batch)
+        forecast = task.teacher_forced(batch)[0]
         errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
         counts = count_terms(batch.target, batch.observed, task.mape_cut)
         join_terms(errors, counts, task.eta).backward()  # type: ignore[no-untyped-call]
@@ -120,7 +120,7 @@ def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, floa
     seconds = []
     for step in range(steps):
         begin = time.perf_counter()
-        learner.learn(task.train[: task.config.batch], step).tolist()
+        learner.train_step(task.train[: task.config.batch], step).tolist()
         seconds.append(time.perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     gib = peak / (1 << 30 if sys.platform == "darwin" else 1 << 20)

@@ -210,8 +210,8 @@ class SplitsConfig(Stage):
 
     @model_validator(mode="after")
     def _all_or_none(self) -> "SplitsConfig":
-        given = [bool(ranges) for ranges in (self.train, self.validation, self.test)]
-        if any(given) and not all(given):
+        present = [bool(ranges) for ranges in (self.train, self.validation, self.test)]
+        if any(present) and not all(present):
             raise ValueError(
                 "train, validation and test: give ranges for all of them, or for none"
             )
@@ -262,14 +262,14 @@ class GraphConfig(Stage):
 
     @model_validator(mode="before")
     @classmethod
-    def _one_cut(cls, given: Any) -> Any:
-        if not isinstance(given, dict) or given.get("degree") is None:
-            if isinstance(given, dict) and given.get("threshold", 0) is None:
+    def _one_cut(cls, fields: Any) -> Any:
+        if not isinstance(fields, dict) or fields.get("degree") is None:
+            if isinstance(fields, dict) and fields.get("threshold", 0) is None:
                 raise ValueError("threshold or degree: one of them is needed")
-            return given
-        if given.get("threshold") is not None:
+            return fields
+        if fields.get("threshold") is not None:
             raise ValueError("threshold and degree: one follows from the other; leave one out")
-        return {**given, "threshold": None}
+        return {**fields, "threshold": None}
 
 
 class MetricConfig(Stage):
@@ -427,8 +427,8 @@ class IntervalConfig(Stage):
     def _rise_from_0_to_1(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
         outside = [f"{level:g}" for level in levels if not 0 < level < 1]
         if outside:
-            found = ", ".join(outside)
-            raise ValueError(f"{found}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
+            wrong = ", ".join(outside)
+            raise ValueError(f"{wrong}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
         if any(below >= above for below, above in pairwise(levels)):
             raise ValueError(f"{list(levels)}: each must be higher than the one before; sort them")
         return levels

@@ -1,4 +1,4 @@
-"""Typed errors and their exit codes: a message says what came, what is needed, what to do."""
+"""Error types with their exit codes, and helpers that word messages."""
 
 import importlib
 from collections.abc import Iterable, Sequence
@@ -8,13 +8,13 @@ from types import ModuleType
 
 
 class ForecasterError(Exception):
-    """Any error whose message is written for the user; the subclass decides the exit code."""
+    """Base of all errors that are meant for the user; subclasses set the exit code."""
 
     exit_code = 5
 
 
 class ConfigError(ForecasterError):
-    """The call or the recipe is wrong."""
+    """An argument, option or recipe is wrong."""
 
     exit_code = 2
 
@@ -38,7 +38,7 @@ class RunError(ForecasterError):
 
 
 class StoppedError(RunError):
-    """Someone asked to stop; what was done is saved, and the same command goes on."""
+    """A stop was requested; progress is saved, and the same command continues it."""
 
 
 @dataclass
@@ -49,7 +49,7 @@ class Faults:
     found: list[str] = field(default_factory=list)
 
     def add(self, fault: str) -> None:
-        """Remember one fault."""
+        """Add a fault."""
         self.found.append(fault)
 
     def raise_any(self, error: type[ForecasterError]) -> None:
@@ -60,7 +60,7 @@ class Faults:
 
 
 def name_some(items: Iterable[object], limit: int = 5) -> str:
-    """Return the first few items as text, with a mark where some were left out."""
+    """Return the first few items as text, with an ellipsis where more follow."""
     first = list(islice(items, limit + 1))
     return ", ".join(map(str, first[:limit])) + (", …" if len(first) > limit else "")
 
@@ -70,16 +70,16 @@ def count_of(count: int, noun: str) -> str:
     return f"{count:,} {noun}" + ("" if count == 1 else "s")
 
 
-def nearest_name(wrong: str, known: Sequence[str]) -> str:
-    """Return a hint that names the known word nearest to a wrong one, or an empty text."""
+def nearest_name(wrong: str, names: Sequence[str]) -> str:
+    """Return a hint with the most similar valid name, or an empty text."""
     from difflib import get_close_matches  # noqa: PLC0415 (only wrong input pays for it)
 
-    near = get_close_matches(wrong, known, n=1)
+    near = get_close_matches(wrong, names, n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def need_extra(module: str, extra: str) -> ModuleType:
-    """Return an optional module, or say in one line which extra brings it."""
+    """Import an optional module; the error names the extra that installs it."""
     try:
         return importlib.import_module(module)
     except ModuleNotFoundError as error:

@@ -1,4 +1,4 @@
-"""The recipe: one TOML file in, every fault of it named, the same recipe out."""
+"""The recipe of a run: read from TOML, checked with all faults reported, and written back."""
 
 import hashlib
 import json
@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ValidationError, model_validator
+from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from forecaster.config import (
     PACE,
@@ -36,7 +36,7 @@ S = TypeVar("S", bound=Stage)
 # Rarer jumps (Samoa skipped a day) are caught where lags are computed.
 CLOCK_CHANGE_MINUTES = 3 * 60
 
-# What each preset has otherwise than the defaults, as far as a recipe does not say it.
+# Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand as it is
     "best": {
@@ -52,12 +52,15 @@ PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
 
 
 class Recipe(Stage):
-    """Everything that decides one run, and what it is compared with."""
+    """All settings of one run and of its comparison with other models."""
 
-    preset: Preset | None = None  # `paper`: its graph too; `best`: another network and training
+    preset: Preset | None = Field(
+        default=None,
+        description="`paper`: the paper as printed; `best`: another network over the same graph",
+    )
     panel: PanelConfig = PanelConfig()
-    trips: TripsConfig | None = None  # where the values come from: trips, or
-    table: TableConfig | None = None  # a table
+    trips: TripsConfig | None = None
+    table: TableConfig | None = None
     weather: WeatherConfig | None = None
     splits: SplitsConfig = SplitsConfig()
     graph: GraphConfig = GraphConfig()
@@ -76,7 +79,7 @@ class Recipe(Stage):
         return check_stage(Recipe, content, source="recipe")
 
     def departures(self) -> list[str]:
-        """Return what the recipe says itself where its preset has another value."""
+        """List the settings of the recipe that differ from those of its preset."""
         preset = PRESETS[self.preset] if self.preset else {}
         return [
             f"{name}.{key} = {getattr(getattr(self, name), key)}"
@@ -89,10 +92,10 @@ class Recipe(Stage):
     def _fill_in_the_preset(self) -> "Recipe":
         for name, values in PRESETS.get(self.preset, {}).items() if self.preset else ():
             stage: Stage = getattr(self, name)
-            given = stage.model_fields_set
-            missing = {key: value for key, value in values.items() if key not in given}
+            chosen = stage.model_fields_set
+            missing = {key: value for key, value in values.items() if key not in chosen}
             # Not counted as given: with another preset it would be another value.
-            filled = type(stage).model_construct(given, **{**dict(stage), **missing})
+            filled = type(stage).model_construct(chosen, **{**dict(stage), **missing})
             self.__dict__[name] = filled
         return self
 
@@ -119,7 +122,7 @@ class Recipe(Stage):
         return self
 
     def digest(self) -> str:
-        """Return the SHA-256 of all that decides a run, however it was written."""
+        """Return the SHA-256 of the settings that decide a run's result."""
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -152,8 +155,8 @@ def change(recipe: Recipe, *values: Mapping[str, Any], source: str) -> Recipe:
     return check_stage(Recipe, content, source)
 
 
-def _merge(content: dict[str, Any], other: Mapping[str, Any]) -> None:
-    for name, value in other.items():
+def _merge(content: dict[str, Any], changes: Mapping[str, Any]) -> None:
+    for name, value in changes.items():
         if isinstance(value, Mapping) and isinstance(content.get(name), dict):
             _merge(content[name], value)
         else:
@@ -177,8 +180,8 @@ def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
 def _describe(model: type[Stage], kind: str, place: tuple[int | str, ...], message: str) -> str:
     name = ".".join(map(str, place))
     if kind == "extra_forbidden":
-        known = _fields_at(model, place[:-1])
-        hint = nearest_name(str(place[-1]), known) or f"; known: {', '.join(known)}"
+        keys = _fields_at(model, place[:-1])
+        hint = nearest_name(str(place[-1]), keys) or f"; known: {', '.join(keys)}"
         return f"{name}: unknown key{hint}"
     text = message.removeprefix("Value error, ")
     return f"{name}: {text}" if name else text

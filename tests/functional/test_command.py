@@ -310,7 +310,7 @@ def test_check_names_every_damaged_artifact(panel_folder: Path, run: Run) -> Non
         next((panel_folder.parent / name).glob("values-*")).write_bytes(b"x")
     code, output, errors = run("check", panel_folder.parent)
     assert code == 4
-    assert "all as published" in output  # the whole one is told of all the same
+    assert "all match the manifest" in output  # the whole one is told of all the same
     assert "one: panel damaged" in errors
     assert "two: panel damaged" in errors
 
@@ -332,7 +332,7 @@ def test_an_interrupted_command_says_so(
     monkeypatch.setattr(Panel, "open", interrupted)
     code, _, errors = run("doctor", panel_folder)
     assert code == 5
-    assert "interrupted; nothing is left half-written" in errors
+    assert "interrupted; no file is incomplete" in errors
 
 
 def test_a_run_that_does_not_hold_together_is_an_artifact_error(

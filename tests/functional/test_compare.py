@@ -135,14 +135,14 @@ def test_evaluate_names_its_models_seeds_and_ablations(run: Run, made: Made) -> 
     ("words", "message"),
     [
         (("--models", "Rigde"), "no model 'Rigde'; did you mean 'Ridge'?"),
-        (("--graph", "owl"), "--graph: owl; there are lasso, inverse"),
-        (("--threshold", "much"), "--threshold: 'much' is not a number"),
+        (("--graph", "owl"), "--graph: unknown owl; choose from lasso, inverse"),
+        (("--threshold", "much"), "--threshold: 'much' are not numbers"),
         (("--weather", "sunny"), "evaluation.weather.0"),
         (("--models", "Ridge", "--lags", "recent"), "add it to --models"),
         (("--seeds", "0"), "--seeds"),
-        (("--test", "2020"), "--test: '2020'; give days"),
-        (("--test", "foo:../bar"), "give days, as in 2020-03-01:2020-12-31"),
-        (("--neurons", "8.7"), "--neurons: '8.7' are not whole numbers"),
+        (("--test", "2020"), "--test: '2020' are not date ranges"),
+        (("--test", "foo:../bar"), "give date ranges, as in 2020-03-01:2020-12-31"),
+        (("--neurons", "8.7"), "--neurons: '8.7' are not integers"),
     ],
 )
 def test_wrong_words_are_refused_before_anything_is_written(
@@ -191,14 +191,14 @@ def test_a_table_too_short_for_every_model_is_the_datas_fault(run: Run, tmp_path
     assert code == 3
     assert "No model was tested." in text
     assert "validation windows, and quantiles" in errors.splitlines()[-1]
-    assert "taken to be of UTC, not of Europe/Paris" in errors
+    assert "read as UTC, not as Europe/Paris" in errors
 
 
 def test_what_is_no_table_or_recipe_is_refused(run: Run, tmp_path: Path) -> None:
     code, _, errors = run("run", tmp_path / "no.csv")
     assert code == 2
-    assert "there is no such file" in errors
+    assert "no such file" in errors
     (tmp_path / "r.toml").write_text("")
     code, _, errors = run("run", tmp_path / "r.toml", "--timezone", "UTC")
     assert code == 2
-    assert "a recipe says its own timezone" in errors
+    assert "are for tables; a recipe has its own" in errors

@@ -56,7 +56,7 @@ def test_without_a_time_the_panels_last_step_is_explained(
     assert code == 0, errors
     assert json.loads(text)["origin"] == f"{city.times[-1]}Z"
     last = json.loads(text)["origin_local"]
-    assert errors == f"from the panel's last step, {last}; --at takes another\n"
+    assert errors == f"forecast origin: {last}, the panel's last step; --at sets another\n"
 
 
 def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path) -> None:

@@ -73,7 +73,7 @@ def test_without_a_time_the_forecast_begins_at_the_panels_last_step(made: Path, 
     code, output, errors = run(*words)
     assert code == 0, errors
     last = local_texts(panel, panel.times[-1:])[0]
-    assert errors == f"from the panel's last step, {last}; --at takes another\n"
+    assert errors == f"forecast origin: {last}, the panel's last step; --at sets another\n"
     assert output == run(*words, "--at", last)[1]
     assert read(output)["cutoff"].unique().tolist() == [f"{panel.times[-1]}+0000"]
     assert run(*words, "--quiet") == (0, output, "")
@@ -139,7 +139,7 @@ def test_the_difference_is_drawn_on_a_map(forecast: Run, tmp_path: Path, suffix:
     code, output, errors = forecast("Ridge", "--what-if", "rain=1", "--map", path)
     assert code == 0
     assert len(read(output)) == 2 * 5
-    assert f"the map of the difference in {path}" in errors
+    assert f"map of the difference: {path}" in errors
     begin = {"png": b"\x89PNG", "svg": b"<?xml"}[suffix]
     assert path.read_bytes().startswith(begin)
 
@@ -190,7 +190,7 @@ def test_areas_have_no_place_on_a_map(forecast: Run, made: Path, tmp_path: Path)
         (["--what-if", "holiday=1"], 2, "holiday: the run knows of no holidays"),
         (["--what-if", "nowhere.csv"], 3, "nowhere.csv: no such file"),
         (["--area", "nowhere.csv"], 3, "nowhere.csv: no such file"),
-        (["--map", "map.png"], 2, "--map draws the difference of a --what-if"),
+        (["--map", "map.png"], 2, "--map draws the difference that --what-if makes"),
         (["--what-if", "rain=1", "--map", "map.html"], 2, "a map is written as .png or .svg"),
     ],
 )

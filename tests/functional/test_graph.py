@@ -68,7 +68,7 @@ def test_a_graph_can_be_checked(panel_folder: Path, run: Run) -> None:
     code, output, _ = run("check", out)
     assert code == 0
     assert "graph (format 1, " in output
-    assert "all as published, 7 locations, 6 edges" in output
+    assert "all match the manifest, 7 locations, 6 edges" in output
     code, output, _ = run("check", panel_folder.parent, "--json")
     kinds = {report["kind"]: report for report in json.loads(output)}
     assert kinds["graph"]["edges"] == 6
@@ -155,7 +155,7 @@ def test_without_the_extra_one_line_says_what_is_lacking(
     code, output, errors = run("graph", panel_folder, "--out", tmp_path / "graph", "--kind", "own")
     assert code == 0
     assert "7 locations, 0 edges" in output
-    assert "no pictures: this needs matplotlib" in errors
+    assert "no figures: this needs matplotlib" in errors
 
 
 def test_G9_one_location_goes_through_the_command(run: Run, tmp_path: Path) -> None:

@@ -60,7 +60,7 @@ def test_the_recipe_lies_beside_the_panel(trips: Path, run: Run) -> None:
 def test_trips_without_places_ask_for_them(trips: Path, run: Run) -> None:
     code, _, errors = run("ingest", "trips", trips, "--out", "x", "--timezone", "UTC")
     assert code == 2
-    assert "which places? give --candidates FILE" in errors
+    assert "no locations given; give --candidates FILE" in errors
 
 
 def test_an_unknown_schema_is_a_data_error(tmp_path: Path, run: Run) -> None:
@@ -123,7 +123,7 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
     words = ("--timezone", "UTC", "--out", tmp_path / "p")
     code, output, errors = run("ingest", "table", tmp_path / "t.csv", *words)
     assert code == 0
-    assert "no --step-minutes: steps of 1440 min" in errors
+    assert "no --step-minutes: 1440 min" in errors
     assert "99 steps × 2 locations" in output
     assert "gaps" not in output
     assert "id = station, value = cases" in errors

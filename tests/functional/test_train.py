@@ -17,7 +17,8 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import terminal
-from forecaster.cli.train import tell_departures, with_settings
+from forecaster.cli.options import with_settings
+from forecaster.cli.train import print_departures
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
@@ -81,7 +82,7 @@ def test_a_recipe_becomes_a_run_that_forecasts(recipe: Path, run: Run) -> None:
     assert len(output.splitlines()) == 1 + 2 * 3
     code, output, _ = run("check", out)
     assert code == 0
-    assert "all as published, Forecaster\n" in output
+    assert "all match the manifest, Forecaster\n" in output
     assert f"{out / 'panel'}: panel" in output
     assert f"{out / 'graph'}: graph" in output
 
@@ -92,7 +93,7 @@ def test_the_same_command_says_that_it_is_done(recipe: Path, run: Run) -> None:
     assert code == 0
     code, again, errors = run(*words)
     assert code == 0
-    assert "trained already; nothing is left to do" in errors
+    assert "already trained; nothing to do" in errors
     assert json.loads(again) == json.loads(first)
     known = json.loads(first)
     assert known["estimator"] == "Transformer"
@@ -114,11 +115,11 @@ def test_a_value_of_the_recipe_can_be_set(recipe: Path, run: Run) -> None:
 def test_what_the_recipe_says_itself_of_a_preset_is_told(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    tell_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
-    tell_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
-    tell_departures("Forecaster-best", Recipe.of({"preset": "best"}))
+    print_departures("Forecaster-best", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    print_departures("Transformer", Recipe.of({"preset": "best", "training": {"ema": 0.5}}))
+    print_departures("Forecaster-best", Recipe.of({"preset": "best"}))
     told = capsys.readouterr().err
-    assert told.count("preset best, but for what the recipe says itself: training.ema = 0.5") == 1
+    assert told.count("preset best, overridden by the recipe: training.ema = 0.5") == 1
 
 
 @pytest.mark.parametrize("setting", ['preset="best"', "preset=best", "preset = 'best'"])
@@ -136,8 +137,8 @@ def test_a_setting_is_text_only_where_it_is_nothing_else() -> None:
 @pytest.mark.parametrize(
     ("setting", "complaint"),
     [
-        ("training.epochs", "no key and value; give section.key=value"),
-        ("=3", "no key and value; give section.key=value"),
+        ("training.epochs", "not a key and a value; give section.key=value"),
+        ("=3", "not a key and a value; give section.key=value"),
         ("preset=bset", "preset: Input should be 'paper' or 'best'"),
         ("graph.kind=learned", "graph.kind: Input should be 'lasso', 'inverse'"),
         ("training.epochs=many", "training.epochs: Input should be a valid integer"),
@@ -212,7 +213,7 @@ def test_without_the_extra_there_is_a_run_and_no_picture(
     out = recipe.parent / "run"
     code, _, errors = run("train", recipe, "--out", out)
     assert code == 0
-    assert "no picture: this needs matplotlib" in errors
+    assert "no figure: this needs matplotlib" in errors
     assert load_estimator(out).run is not None
 
 
@@ -226,7 +227,7 @@ def test_a_terminal_shows_a_live_bar(
     assert code == 0
     assert "epoch 2/2" in errors
     assert re.search(
-        r"loss \S+, validation RMSE \S+, MAPE \S+ %, \S+ windows/s, 0:0\d left", errors
+        r"loss \S+, validation RMSE \S+, MAPE \S+ %, \S+ windows/s, \d+:\d\d left", errors
     )
     assert "\x1b" not in output
 

@@ -56,7 +56,7 @@ def test_the_overlap_of_graphs_is_shared_edges_over_all() -> None:
     )
     assert one.overlap(other) == other.overlap(one) == 1 / 4
     assert graph_of([], []).overlap(graph_of([], [])) == 1.0
-    with pytest.raises(ArtifactError, match="other locations"):
+    with pytest.raises(ArtifactError, match="different locations"):
         one.overlap(graph_of([], [], count=5))
 
 

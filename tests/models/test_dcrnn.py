@@ -95,7 +95,7 @@ def test_gates_begin_open_and_candidates_at_nothing(model: DCRNNNetwork) -> None
 def test_forecasts_are_laid_out_location_first(
     model: DCRNNNetwork, question: Question, draw: Draw
 ) -> None:
-    assert model(*question, draw(7, 5, 2), torch.tensor([True, False])).shape == (7, 5, 3)
+    assert model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
 
 
@@ -103,8 +103,8 @@ def test_with_no_truth_shown_it_rolls_out(
     model: DCRNNNetwork, question: Question, draw: Draw
 ) -> None:
     rolled = model.roll_out(*question)
-    assert torch.equal(model(*question, draw(7, 5, 2), torch.tensor([False, False])), rolled)
-    own = model(*question, rolled[..., :2].detach(), torch.tensor([True, True]))
+    assert torch.equal(model(*question, draw(7, 5, 2), torch.tensor([False, False]))[0], rolled)
+    own = model(*question, rolled[..., :2].detach(), torch.tensor([True, True]))[0]
     torch.testing.assert_close(own, rolled)
 
 
@@ -113,11 +113,11 @@ def test_only_the_truth_that_is_shown_matters_and_to_later_steps(
     model: DCRNNNetwork, question: Question, draw: Draw, shown: tuple[bool, bool]
 ) -> None:
     truth = draw(7, 5, 2)
-    before = model(*question, truth, torch.tensor(shown))
+    before = model(*question, truth, torch.tensor(shown))[0]
     for k in range(2):
         changed = truth.clone()
         changed[..., k] += 1
-        after = model(*question, changed, torch.tensor(shown))
+        after = model(*question, changed, torch.tensor(shown))[0]
         assert torch.equal(after[..., : k + 1], before[..., : k + 1])
         assert bool((after[..., k + 1 :] != before[..., k + 1 :]).all()) == shown[k]
 
@@ -126,7 +126,7 @@ def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
     model: DCRNNNetwork, question: Question, draw: Draw, seen: list[Tensor]
 ) -> None:
     truth = draw(7, 5, 2)
-    forecast = model(*question, truth, torch.tensor([True, False]))
+    forecast = model(*question, truth, torch.tensor([True, False]))[0]
     fed = torch.stack([x[..., 0] for x in seen[13:]], dim=2)
     assert not fed[..., 0].any()
     assert torch.equal(fed[..., 1], truth[..., 0])
@@ -209,7 +209,7 @@ def test_without_neighbours_locations_are_independent(lags: LagConfig, question:
 
 
 def test_every_weight_learns(model: DCRNNNetwork, question: Question, draw: Draw) -> None:
-    model(*question, draw(7, 5, 2), torch.tensor([True, False])).square().sum().backward()
+    model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
 
@@ -286,7 +286,7 @@ def test_the_model_overfits_eight_windows(
     losses = []
     for _ in range(100):
         loss = (
-            (model(history, ahead, target[..., :1], torch.tensor([False])) - target)
+            (model(history, ahead, target[..., :1], torch.tensor([False]))[0] - target)
             .square()
             .mean()
         )

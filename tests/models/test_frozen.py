@@ -10,7 +10,7 @@ from forecaster.models.attention import Attention
 from forecaster.models.frozen import FrozenAttention, FrozenNorm, freeze, without_gradients
 from forecaster.models.layers import AddNorm
 from forecaster.models.linear import SparseLinear
-from forecaster.models.network import CrossLocationModule, Network
+from forecaster.models.network import CrossLocationModule, Network, no_quantiles
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.transformer import (
     TransformerNetwork,
@@ -140,10 +140,14 @@ class Plain(Network):
         super().__init__(inputs, lags)
         self.city = Mean() if city else None
 
-    def roll_out(self, history: State, ahead: State) -> torch.Tensor:
+    def forward(
+        self, history: State, ahead: State, *_: object, **__: object
+    ) -> tuple[torch.Tensor, torch.Tensor]:
         del ahead
         last = history.signal[:, 0, :, -1:]
-        return (last + 2 * self.city(last) if self.city is not None else last).expand(-1, -1, 3)
+        city = 0.0 if self.city is None else 2 * self.city(last)
+        forecast = (last + city).expand(-1, -1, 3)
+        return forecast, no_quantiles(forecast)
 
 
 @pytest.mark.parametrize("city", [True, False])

@@ -27,10 +27,10 @@ def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Dra
 
     def build(config: MixerConfig = CONFIG, levels: tuple[float, ...] = ()) -> Mixer:
         profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-        ground = MixerPrerequisites(
+        fitted = MixerPrerequisites(
             SeasonalProfile(profile, mean, deviation, counts=True), pattern
         )
-        model = Mixer(config, lags, INPUTS, ground, generator, levels).double()
+        model = Mixer(config, lags, INPUTS, fitted, generator, levels).double()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
@@ -87,9 +87,9 @@ def test_true_values_between_the_steps_change_nothing(make: Make, asked: Questio
     model = make(levels=LEVELS)
     truth = torch.ones(N, B, 2, dtype=torch.float64)
     forecast = model.roll_out(*asked)
-    assert torch.equal(model(*asked, truth), forecast)
-    assert torch.equal(model.teach(*asked, truth)[0], forecast)
-    assert torch.equal(model.spread_out(*asked)[0], forecast)
+    assert torch.equal(model(*asked, truth)[0], forecast)
+    assert torch.equal(model(*asked, truth)[0], forecast)
+    assert torch.equal(model(*asked)[0], forecast)
 
 
 def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
@@ -127,9 +127,9 @@ def test_a_fresh_network_forecasts_what_is_usual(
     lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw, asked: Question
 ) -> None:
     profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-    ground = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
-    model = Mixer(CONFIG, lags, INPUTS, ground, generator).double()
-    torch.testing.assert_close(model.roll_out(*asked), ground.level(*asked).ahead)
+    fitted = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
+    model = Mixer(CONFIG, lags, INPUTS, fitted, generator).double()
+    torch.testing.assert_close(model.roll_out(*asked), fitted.profile(*asked).ahead)
 
 
 def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: BlockPattern) -> None:
@@ -137,10 +137,10 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 
     def gradients() -> list[Tensor]:
         fresh = Generator().manual_seed(3)
-        ground = MixerPrerequisites(
+        fitted = MixerPrerequisites(
             SeasonalProfile(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
         )
-        model = Mixer(config, lags, INPUTS, ground, fresh)
+        model = Mixer(config, lags, INPUTS, fitted, fresh)
         with torch.no_grad():
             model.output.fill_(0.1)
         draw = torch.Generator().manual_seed(5)
@@ -164,13 +164,13 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 def test_before_learning_the_middle_level_is_the_forecast(make: Make, asked: Question) -> None:
     model = make()
     model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
-    forecast, quantiles = model.spread_out(*asked)
+    forecast, quantiles = model(*asked)
     assert torch.equal(quantiles[:, 1], forecast)
 
 
 def test_quantiles_never_cross_and_teach_the_forecast_nothing(make: Make, asked: Question) -> None:
     model = make(levels=LEVELS)
-    _, quantiles = model.spread_out(*asked)
+    _, quantiles = model(*asked)
     assert quantiles.shape == (N, 3, B, 3)
     assert (quantiles.diff(dim=1) > 0).all()
     quantiles.sum().backward()

@@ -9,8 +9,8 @@ from forecaster.models.neurons import NeuronLayout, State
 Question = tuple[State, State]
 
 
-def test_a_network_that_cannot_roll_out_is_none(inputs: NeuronLayout, lags: LagConfig) -> None:
-    with pytest.raises(TypeError, match="roll_out"):
+def test_a_network_without_forward_is_none(inputs: NeuronLayout, lags: LagConfig) -> None:
+    with pytest.raises(TypeError, match="forward"):
         Network(inputs, lags)  # type: ignore[abstract]
 
 
@@ -31,7 +31,7 @@ def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
 
 def test_nothing_is_said_of_how_far_values_come(inputs: NeuronLayout, lags: LagConfig) -> None:
     class Silent(Network):
-        def roll_out(self, history: State, ahead: State) -> torch.Tensor:
+        def forward(self, *_: object, **__: object) -> tuple[torch.Tensor, torch.Tensor]:
             raise NotImplementedError
 
     assert Silent(inputs, lags).reach(1) is None

@@ -86,7 +86,7 @@ def test_what_is_as_usual_deviates_by_nothing_and_stays_so(
     level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     torch.testing.assert_close(usual.past, torch.zeros_like(usual.past), atol=1e-12, rtol=0)
-    forecast = usual.take(torch.zeros_like(usual.ahead))
+    forecast = usual.restore(torch.zeros_like(usual.ahead))
     units = forecast * DEVIATION[:, None, None] + MEAN[:, None, None]
     torch.testing.assert_close(units, profile[:, hours[:, L:]])
 
@@ -108,7 +108,7 @@ def test_a_place_where_nothing_ever_happened_stays_finite(hours: Tensor, counts:
         torch.zeros(N, WEEK, dtype=torch.float64), mean, deviation, counts=counts
     )
     usual = level(*window(torch.zeros(N, B, L, dtype=torch.float64), hours, mean, deviation))
-    forecast = usual.take(torch.zeros_like(usual.ahead))
+    forecast = usual.restore(torch.zeros_like(usual.ahead))
     assert torch.equal(forecast, torch.zeros_like(forecast))
     assert all(part.isfinite().all() for part in vars(usual).values())
 
@@ -141,10 +141,10 @@ def test_a_levelled_network_forecasts_deviations_from_deviations(
     shown = State(
         torch.cat([usual.past[:, None], history.signal[:, 1:]], dim=1), history.auxiliary
     )
-    deviation, quantiles = core.spread_out(shown, ahead)
+    deviation, quantiles = core(shown, ahead)
     forecast = usual.ahead + usual.spread * deviation
     torch.testing.assert_close(model.roll_out(history, ahead), forecast)
-    found, spread = model.spread_out(history, ahead)
+    found, spread = model(history, ahead)
     torch.testing.assert_close(found, forecast)
     expected = usual.ahead[:, None] + usual.spread[:, None] * quantiles
     torch.testing.assert_close(spread, expected)
@@ -156,7 +156,7 @@ def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
 ) -> None:
     model = levelled(profile, core)
     asked = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)
-    forecast, quantiles = model.spread_out(*asked)
-    taught = model.teach(*asked, forecast[..., :-1])
+    forecast, quantiles = model(*asked)
+    taught = model(*asked, forecast[..., :-1])
     torch.testing.assert_close(taught, (forecast, quantiles))
-    torch.testing.assert_close(model(*asked, forecast[..., :-1]), forecast)
+    torch.testing.assert_close(model(*asked, forecast[..., :-1])[0], forecast)

@@ -39,7 +39,7 @@ def model(
 def test_forecasts_are_laid_out_location_first(
     model: TransformerNetwork, question: Question, draw: Draw
 ) -> None:
-    assert model(*question, draw(7, 5, 2)).shape == (7, 5, 3)
+    assert model(*question, draw(7, 5, 2))[0].shape == (7, 5, 3)
     assert model.roll_out(*question).shape == (7, 5, 3)
 
 
@@ -50,7 +50,7 @@ def test_teacher_forcing_and_roll_out_agree_on_the_same_values(
     model: TransformerNetwork, question: Question
 ) -> None:
     rolled = model.roll_out(*question)
-    torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
+    torch.testing.assert_close(model(*question, rolled[..., :2])[0], rolled)
 
 
 def test_the_first_forecast_rests_on_the_last_observed_signal(
@@ -95,13 +95,13 @@ def test_a_forecast_ignores_what_comes_after_it(
 ) -> None:
     history, ahead = question
     truth = draw(7, 5, 2)
-    before = model(history, ahead, truth)
+    before = model(history, ahead, truth)[0]
     later = ahead.each(torch.clone)
     later.signal[..., step + 1 :] += 1
     later.auxiliary[..., step + 1 :] += 1
     changed = truth.clone()
     changed[..., step:] += 1
-    after = model(history, later, changed)
+    after = model(history, later, changed)[0]
     assert torch.equal(after[..., : step + 1], before[..., : step + 1])
     if step < 2:
         assert (after[..., step + 1 :] != before[..., step + 1 :]).all()
@@ -115,7 +115,7 @@ def test_windows_do_not_know_each_other(model: TransformerNetwork, question: Que
 
 
 def test_every_weight_learns(model: TransformerNetwork, question: Question, draw: Draw) -> None:
-    model(*question, draw(7, 5, 2)).square().sum().backward()
+    model(*question, draw(7, 5, 2))[0].square().sum().backward()
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     assert not [name for name, p in learning if not p.grad.abs().sum() > 0]
     rest = {name for name, _ in model.named_parameters()} - {name for name, _ in learning}
@@ -188,7 +188,7 @@ def test_the_model_overfits_eight_windows(
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 2e-2, total_steps=60)
     losses = []
     for _ in range(60):
-        loss = (model(history, ahead, target[..., :1]) - target).square().mean()
+        loss = (model(history, ahead, target[..., :1])[0] - target).square().mean()
         optimiser.zero_grad()
         loss.backward()
         optimiser.step()
@@ -459,7 +459,7 @@ def test_forecasts_are_laid_out_as_forecasters_are(
     model = build_dense_transformer(config, lags, inputs, generator).double()
     rolled = model.roll_out(*question)
     assert rolled.shape == (7, 5, 3)
-    torch.testing.assert_close(model(*question, rolled[..., :2]), rolled)
+    torch.testing.assert_close(model(*question, rolled[..., :2])[0], rolled)
 
 
 def test_every_location_moves_every_forecast(
@@ -486,7 +486,7 @@ def test_every_dense_weight_learns(
     draw: Draw,
 ) -> None:
     model = build_dense_transformer(config, lags, inputs, generator).double()
-    model(*question, draw(7, 5, 2)).square().sum().backward()
+    model(*question, draw(7, 5, 2))[0].square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
 

@@ -57,7 +57,7 @@ def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
     found, expected = shelf(tmp_path).newest(), checkpoint(7)
     assert found is not None
     assert found.progress == expected.progress
-    assert (found.known, found.machine) == (expected.known, expected.machine)
+    assert (found.identity, found.machine) == (expected.identity, expected.machine)
     for name, array in expected.arrays.items():
         np.testing.assert_array_equal(found.arrays[name], array)
 
@@ -203,7 +203,7 @@ def test_C2_without_a_whole_one_training_does_not_silently_begin_again(tmp_path:
         kept.save(checkpoint(step))
     for slot in SLOTS:
         flip(tmp_path / slot, 3)
-    with pytest.raises(ArtifactError, match="no checkpoint is whole; begin in another folder: 2"):
+    with pytest.raises(ArtifactError, match="no checkpoint is intact; use another folder: 2"):
         newest(tmp_path)
 
 

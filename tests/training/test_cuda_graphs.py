@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 import torch
 
-from forecaster.training import loop as learner_module
-from forecaster.training.cuda_graphs import Recorder
+from forecaster.training import loop as loop_module
+from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.loop import train
 from forecaster.training.progress import TrainingResult
 from forecaster.training.task import TrainingTask
@@ -16,7 +16,7 @@ from tests.training.town import make_sampled_task, make_task
 
 
 def test_a_cpu_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(learner_module, "Recorder", None)  # not even made
+    monkeypatch.setattr(loop_module, "CudaGraphs", None)  # not even made
     assert train(make_task(epochs=1)).records
 
 
@@ -41,9 +41,9 @@ def test_replayed_steps_learn_what_launched_ones_do(
     make: Callable[[], TrainingTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
-    recorded = train(make(), watch=lambda moment: said.append(moment.message or ""))
+    recorded = train(make(), on_progress=lambda moment: said.append(moment.message or ""))
     assert not any("CUDA graph" in message for message in said)
-    monkeypatch.setattr(Recorder, "play", lambda *_: None)
+    monkeypatch.setattr(CudaGraphs, "replay", lambda *_: None)
     launched = train(make())
     assert plain(recorded) == plain(launched)
     for name, array in recorded.weights.items():
@@ -54,14 +54,14 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, parts = make_task(batch=5), make_task(batch=5)
-    expected = begin(whole).learn(ORIGINS, 0)
+    expected = begin(whole).train_step(ORIGINS, 0)
     learner = begin(parts)
     full: list[int] = []
 
     class NoMemory:
         """Cannot record, as a full GPU cannot."""
 
-        def play(self, *_: object) -> None:
+        def replay(self, *_: object) -> None:
             full.append(1)
 
     def teach(
@@ -71,10 +71,10 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return taught(task, batch, *shown)
 
-    taught = inspect.unwrap(TrainingTask.teach_quantiles)
-    monkeypatch.setattr(TrainingTask, "teach_quantiles", teach)
-    learner._recorder = NoMemory()  # type: ignore[assignment]
-    found = learner.learn(ORIGINS, 0)
+    taught = inspect.unwrap(TrainingTask.teacher_forced)
+    monkeypatch.setattr(TrainingTask, "teacher_forced", teach)
+    learner._graphs = NoMemory()  # type: ignore[assignment]
+    found = learner.train_step(ORIGINS, 0)
     assert full
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
@@ -82,7 +82,7 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
 @pytest.mark.gpu
 def test_work_that_cannot_be_recorded_is_said_once_and_leaves_torch_as_it_was() -> None:
     said: list[str] = []
-    recorder = Recorder(said.append)
+    recorder = CudaGraphs(said.append)
     places = torch.arange(6, device="cuda").view(2, 3)
     before = torch.cuda.current_stream()
 
@@ -91,7 +91,7 @@ def test_work_that_cannot_be_recorded_is_said_once_and_leaves_torch_as_it_was() 
         return given.double().sum(dim=1) + given.sum().item() + 0 * drawn  # waits for the host
 
     for _ in range(2):
-        assert recorder.play("odd", work, (places,), lambda: None) is None
+        assert recorder.replay("odd", work, (places,), lambda: None) is None
     assert len(said) == 1
     assert said[0].startswith("no CUDA graph (")
     assert torch.cuda.current_stream() == before
@@ -100,12 +100,12 @@ def test_work_that_cannot_be_recorded_is_said_once_and_leaves_torch_as_it_was() 
 
 @pytest.mark.gpu
 def test_recordings_are_told_apart_by_kind_and_size() -> None:
-    recorder = Recorder(lambda _: None)
+    recorder = CudaGraphs(lambda _: None)
     for rows in (2, 3, 2):
         places = torch.arange(rows * 2, device="cuda").view(rows, 2)
-        total = recorder.play("sum", lambda p: p.double().sum(dim=1), (places,), lambda: None)
+        total = recorder.replay("sum", lambda p: p.double().sum(dim=1), (places,), lambda: None)
         assert total is not None
         assert total.tolist() == places.double().sum(dim=1).tolist()
-        twice = recorder.play("twice", lambda p: 2 * p.double().sum(1), (places,), lambda: None)
+        twice = recorder.replay("twice", lambda p: 2 * p.double().sum(1), (places,), lambda: None)
         assert twice is not None
         assert twice.tolist() == (2 * total).tolist()

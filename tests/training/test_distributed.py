@@ -56,11 +56,11 @@ def wait_for(path: Path) -> None:
 
 def test_alone_nothing_is_exchanged(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("WORLD_SIZE", raising=False)
-    with join_process_group(CPU, TIMEOUT) as team:
+    with join_process_group(CPU, TIMEOUT) as group:
         numbers = torch.arange(3.0)
-        assert torch.equal(team.add(numbers), torch.arange(3.0))
-        assert team.tell("ü") == "ü"
-        assert (team.any(True), team.any(False), team.is_first) == (True, False, True)
+        assert torch.equal(group.all_reduce(numbers), torch.arange(3.0))
+        assert group.broadcast_text("ü") == "ü"
+        assert (group.any(True), group.any(False), group.is_first) == (True, False, True)
 
 
 @pytest.mark.parametrize("size", [1, 2, 4])

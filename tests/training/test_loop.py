@@ -58,7 +58,7 @@ class Stop:
 def interrupt(step: int, folder: Path | None, **changes: Any) -> str:
     """Train until a signal comes at a step, and return what is said then."""
     with pytest.raises(RunError) as caught:
-        train(make_task(**changes), folder=folder, identity=HASHES, watch=Stop(step))
+        train(make_task(**changes), folder=folder, identity=HASHES, on_progress=Stop(step))
     assert caught.value.exit_code == 5
     return str(caught.value)
 
@@ -69,7 +69,7 @@ def interrupt(step: int, folder: Path | None, **changes: Any) -> str:
 def test_training_finds_weights_that_forecast_better() -> None:
     task = make_task(learning_rate=3e-2, epochs=6)
     outcome = train(task)
-    assert outcome.why == "all 6 epochs done"
+    assert outcome.stop_reason == "all 6 epochs done"
     losses = [record.validation_loss for record in outcome.records]
     assert min(losses) < losses[0]
     assert [record.epoch for record in outcome.records] == [1, 2, 3, 4, 5, 6]
@@ -103,7 +103,7 @@ def test_the_log_has_every_step_and_every_epoch(tmp_path: Path) -> None:
 
 def test_a_watcher_sees_where_training_stands() -> None:
     seen: list[ProgressUpdate] = []
-    train(make_task(epochs=2), watch=seen.append)
+    train(make_task(epochs=2), on_progress=seen.append)
     assert [moment.step for moment in seen] == [*range(1, 6), 5, *range(6, 11), 10]
     first, after_first, last = seen[0], seen[5], seen[-1]
     assert (first.epoch, first.steps, first.rmse) == (1, 10, None)
@@ -129,7 +129,7 @@ def test_T12_training_stops_early_and_best_and_last_are_kept_apart(tmp_path: Pat
     losses = [record.validation_loss for record in outcome.records]
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + 2 < 30
-    assert outcome.why == f"no better validation loss for 2 epochs after epoch {best + 1}"
+    assert outcome.stop_reason == f"no better validation loss for 2 epochs after epoch {best + 1}"
     found = CheckpointStore(tmp_path, print).newest()
     assert found is not None
     assert not np.array_equal(found.arrays["best"], found.arrays["weights"])
@@ -138,7 +138,7 @@ def test_T12_training_stops_early_and_best_and_last_are_kept_apart(tmp_path: Pat
 
 def validation_loss(task: TrainingTask) -> float:
     """Return the validation loss of the network as it is."""
-    learner = loop.Trainer(task, loop.Team(torch.device("cpu")), print)
+    learner = loop.Trainer(task, loop.ProcessGroup(torch.device("cpu")), print)
     learner.begin(None, 0)
     found = learner.validate(lambda: False)
     assert found is not None
@@ -150,7 +150,7 @@ def test_T12_a_loss_spike_is_said(
 ) -> None:
     seen: list[str | None] = []
     monkeypatch.setattr(progress, "SPIKE", 0.5)  # so that hardly falling is a spike
-    train(make_task(learning_rate=1e-6), watch=lambda moment: seen.append(moment.message))
+    train(make_task(learning_rate=1e-6), on_progress=lambda moment: seen.append(moment.message))
     assert caplog.text.count("loss spike: ") == 3
     assert len([message for message in seen if message]) == 3
 
@@ -252,7 +252,7 @@ def test_T1_killed_at_random_moments_the_result_is_bit_identical(
 def test_T1_a_resumed_training_says_so_and_what_it_lost(tmp_path: Path) -> None:
     interrupt(8, tmp_path)
     seen: list[ProgressUpdate] = []
-    train(make_task(), folder=tmp_path, identity=HASHES, watch=seen.append)
+    train(make_task(), folder=tmp_path, identity=HASHES, on_progress=seen.append)
     assert seen[0].message == "resuming from step 8 of 20 (lost ≤ 3 steps)"
     assert seen[1].step == 9
 
@@ -261,7 +261,7 @@ def test_T1_a_finished_training_is_not_done_again(tmp_path: Path) -> None:
     first = train(make_task(), folder=tmp_path)
     before = {path: path.stat().st_mtime_ns for path in tmp_path.rglob("*") if path.is_file()}
     seen: list[ProgressUpdate] = []
-    again = train(make_task(), folder=tmp_path, watch=seen.append)
+    again = train(make_task(), folder=tmp_path, on_progress=seen.append)
     assert_same(first, again)
     assert len(seen) == 1
     assert before == {p: p.stat().st_mtime_ns for p in tmp_path.rglob("*") if p.is_file()}
@@ -404,7 +404,9 @@ def test_a_device_that_is_ahead_learns_the_same(
 
 
 def test_T4_a_validation_that_is_not_finite_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(TrainingTask, "roll_out", lambda task, batch: task.teach(batch) * np.inf)
+    monkeypatch.setattr(
+        TrainingTask, "roll_out", lambda task, batch: task.teacher_forced(batch)[0] * np.inf
+    )
     with pytest.raises(RunError, match=r"epoch 1: validation loss (nan|inf)"):
         train(make_task())
 
@@ -421,9 +423,9 @@ def test_T13_training_goes_on_without_its_log(
         if moment.step == 7:
             (tmp_path / LOG).unlink()
 
-    monkeypatch.setattr("forecaster.training.progress.EVERY", 0.0)
+    monkeypatch.setattr("forecaster.training.progress.FLUSH_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING):
-        assert_same(expected, train(make_task(), folder=tmp_path, watch=delete))
+        assert_same(expected, train(make_task(), folder=tmp_path, on_progress=delete))
     assert caplog.text.count("training goes on, the log has a gap") == 1
     assert steps_in(tmp_path) == list(range(8, 21))
 

@@ -9,7 +9,7 @@ import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.errors import ArtifactError
-from forecaster.training import loop as learner_module
+from forecaster.training import loop as loop_module
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.loop import Trainer
 from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
@@ -49,10 +49,10 @@ def test_steps_are_those_of_torchs_own_parts() -> None:
     scheduler = OneCycleLR(optimiser, 1e-2, task.steps, cycle_momentum=False)
     for step in range(7):
         origins = task.train[5 * step : 5 * step + 5]
-        loss, norm, *_ = learner.learn(origins, step).tolist()
+        loss, norm, *_ = learner.train_step(origins, step).tolist()
         optimiser.zero_grad()
         batch = twin.batches.cut(origins)
-        expected = plain_loss(twin, twin.teach(batch), batch)
+        expected = plain_loss(twin, twin.teacher_forced(batch)[0], batch)
         expected.backward()
         expected_norm = torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         assert norm > 0.5  # so that it is clipped
@@ -67,8 +67,10 @@ def test_a_step_returns_the_sums_behind_its_loss() -> None:
     task = make_task()
     batch = task.batches.cut(ORIGINS)
     with torch.no_grad():
-        errors = sum_errors(task.teach(batch), batch.target, batch.observed, task.mape_cut)
-    loss, _, *sums = begin(task).learn(ORIGINS, 0).tolist()
+        errors = sum_errors(
+            task.teacher_forced(batch)[0], batch.target, batch.observed, task.mape_cut
+        )
+    loss, _, *sums = begin(task).train_step(ORIGINS, 0).tolist()
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert sums == pytest.approx([*errors.tolist(), *counts.tolist()])
     assert loss == pytest.approx(join_terms(errors, counts, 8e-3).item())
@@ -79,7 +81,7 @@ def test_an_average_follows_the_weights_by_its_decay() -> None:
     learner = begin(make_task(ema=0.5))
     expected = learner.vectors["weights"].clone()
     for step in range(5):
-        learner.learn(ORIGINS, step)
+        learner.train_step(ORIGINS, step)
         decay = min(0.5, (1 + step) / (10 + step))
         expected = decay * expected + (1 - decay) * learner.vectors["weights"]
     torch.testing.assert_close(learner.vectors["average"], expected)
@@ -89,7 +91,7 @@ def test_an_average_follows_the_weights_by_its_decay() -> None:
 def test_the_averaged_weights_are_validated_and_kept() -> None:
     learner = begin(make_task(ema=0.9))
     for step in range(5):
-        learner.learn(ORIGINS, step)
+        learner.train_step(ORIGINS, step)
     moving = learner.vectors["weights"].clone()
     found = learner.validate(lambda: False)
     assert torch.equal(learner.vectors["weights"], moving)
@@ -123,7 +125,7 @@ def test_dropout_is_drawn_by_seed_and_step() -> None:
     losses = []
     for step, seed in ((3, 0), (3, 0), (4, 0), (3, 1)):
         torch.rand(7)  # whatever else draws numbers
-        losses.append(begin(make_task(dropout=0.3, seed=seed)).learn(ORIGINS, step)[0].item())
+        losses.append(begin(make_task(dropout=0.3, seed=seed)).train_step(ORIGINS, step)[0].item())
     assert losses[0] == losses[1]
     assert len(set(losses)) == 3
 
@@ -136,19 +138,19 @@ def test_all_parts_of_a_batch_are_shown_the_same_truth(step: int) -> None:
         lambda _, given: shown.append(tuple(given[3].tolist()))
     )
     learner = begin(parts)
-    learner._rations.windows = 2
-    found = learner.learn(ORIGINS, step)
+    learner._micro_batches.windows = 2
+    found = learner.train_step(ORIGINS, step)
     assert shown == [draw_teacher_forcing(2, 5.0, 2, step)] * 3
-    torch.testing.assert_close(found, begin(whole).learn(ORIGINS, step), rtol=1e-6, atol=0)
+    torch.testing.assert_close(found, begin(whole).train_step(ORIGINS, step), rtol=1e-6, atol=0)
 
 
 def test_best_weights_are_given_to_the_network() -> None:
     task = make_task()
     learner = begin(task)
-    learner.learn(ORIGINS, 0)
+    learner.train_step(ORIGINS, 0)
     learner.keep_best()
     expected = {name: p.detach().clone() for name, p in task.network.named_parameters()}
-    learner.learn(ORIGINS, 1)
+    learner.train_step(ORIGINS, 1)
     weights = learner.finish()
     for name, parameter in task.network.named_parameters():
         assert torch.equal(parameter, expected[name])
@@ -174,11 +176,9 @@ def test_T5_a_batch_done_in_parts_gives_the_same_step(
 ) -> None:
     whole, parts, said = make_task(batch=5), make_task(batch=5), list[str]()
     one, two = begin(whole), begin(parts, said)
-    expected = [one.learn(ORIGINS, step) for step in range(3)]
-    monkeypatch.setattr(
-        TrainingTask, "teach_quantiles", limited(TrainingTask.teach_quantiles, room)
-    )
-    found = [two.learn(ORIGINS, step) for step in range(3)]
+    expected = [one.train_step(ORIGINS, step) for step in range(3)]
+    monkeypatch.setattr(TrainingTask, "teacher_forced", limited(TrainingTask.teacher_forced, room))
+    found = [two.train_step(ORIGINS, step) for step in range(3)]
     torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-6, atol=0)
     torch.testing.assert_close(two.vectors["weights"], one.vectors["weights"])
     assert len(said) == 1
@@ -200,7 +200,7 @@ def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, parts = begin(make_task(batch=5)), begin(make_task(batch=5))
-    expected = whole.learn(ORIGINS, 0)
+    expected = whole.train_step(ORIGINS, 0)
     calls = []
 
     def fail_once(*args: Any) -> torch.Tensor:
@@ -209,9 +209,9 @@ def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
             raise torch.OutOfMemoryError("CUDA out of memory")
         return join_terms(*args)
 
-    monkeypatch.setattr(learner_module, "join_terms", fail_once)
-    parts._rations.windows = 3
-    found = parts.learn(ORIGINS, 0)
+    monkeypatch.setattr(loop_module, "join_terms", fail_once)
+    parts._micro_batches.windows = 3
+    found = parts.train_step(ORIGINS, 0)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
 
 
@@ -236,14 +236,14 @@ def test_T4_a_step_that_is_not_finite_moves_nothing_and_its_tensor_is_named(
 ) -> None:
     task = make_task(ema=0.9)
     learner = begin(task)
-    learner.learn(ORIGINS, 0)
+    learner.train_step(ORIGINS, 0)
     with monkeypatch.context() as patch:
         expected = inject(place, wrong, task, learner, patch)
         before = {name: vector.clone() for name, vector in learner.vectors.items()}
-        loss, norm, *_ = learner.learn(ORIGINS, 1).tolist()
+        loss, norm, *_ = learner.train_step(ORIGINS, 1).tolist()
         assert not np.isfinite(loss + norm)
         assert learner.find_non_finite(ORIGINS, 1) == expected
-    learner.learn(ORIGINS, 2)  # a GPU may be ahead: what comes after moves nothing either
+    learner.train_step(ORIGINS, 2)  # a GPU may be ahead: what comes after moves nothing either
     for name in ("weights", "first_moment", "second_moment"):
         torch.testing.assert_close(
             learner.vectors[name], before[name], rtol=0, atol=0, equal_nan=True
@@ -265,7 +265,7 @@ def inject(
         patch.setattr(task.batches, "gather", spoil)
         return "the input auxiliary"
     if place == "weights":
-        learner.weights.places["output.bias"].of(learner.weights.vector)[2] = wrong
+        learner.weights.slices["output.bias"].view(learner.weights.vector)[2] = wrong
         return "the weights output.bias"
     handle = task.network.output.bias.register_hook(lambda grad: grad * wrong)
     patch.setattr(task.network, "unused", handle, raising=False)
@@ -283,7 +283,7 @@ def test_the_forecast_learns_as_it_would_without_quantiles(changes: dict[str, An
         for levels in ((), (0.1, 0.5, 0.9))
     )
     for step in range(7):
-        rows = [learner.learn(ORIGINS, step) for learner in (plain, beside)]
+        rows = [learner.train_step(ORIGINS, step) for learner in (plain, beside)]
         assert torch.equal(rows[0][2:], rows[1][2:])  # errors and counts
     for name, vector in plain.vectors.items():
         assert torch.equal(vector, beside.weights.parts(beside.vectors[name])[0]), name
@@ -297,9 +297,9 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
     task = make_task(dtype=torch.float64, clip=1e-3, levels=(0.1, 0.9))
     twin = replace(task, network=copy.deepcopy(task.network))
     learner = begin(task)
-    _, norm, *_ = learner.learn(ORIGINS, 0).tolist()
+    _, norm, *_ = learner.train_step(ORIGINS, 0).tolist()
     batch = twin.batches.cut(ORIGINS)
-    quantiles = twin.teach_quantiles(batch)[1]
+    quantiles = twin.teacher_forced(batch)[1]
     levels = torch.tensor([0.1, 0.9])
     count = batch.observed.sum()
     loss = sum_pinball(quantiles, batch.next_values, batch.observed, levels) / (2 * count)
@@ -308,8 +308,8 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
     size = torch.cat([grad.flatten() for grad in head.values() if grad is not None]).norm()
     assert 1e-3 < size < norm  # of the two norms, the larger is told
     for name, grad in head.items():
-        if name in learner.weights.places:
-            found = learner.weights.places[name].of(learner.weights.gradient)
+        if name in learner.weights.slices:
+            found = learner.weights.slices[name].view(learner.weights.gradient)
             torch.testing.assert_close(found, grad * 1e-3 / size)
 
 
@@ -320,7 +320,7 @@ def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.Monke
     head = task.network.quantiles
     hook = head.outer.bias.register_hook(lambda grad: grad * np.nan)
     monkeypatch.setattr(task.network, "unused", hook, raising=False)
-    assert np.isnan(learner.learn(ORIGINS, 0)[1].item())
+    assert np.isnan(learner.train_step(ORIGINS, 0)[1].item())
     assert torch.equal(learner.weights.vector, before)
     assert learner.find_non_finite(ORIGINS, 0) == "the gradient of quantiles.outer.bias"
 
@@ -330,9 +330,9 @@ def test_quantiles_of_a_batch_done_in_parts_learn_the_same(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, two = (begin(make_task(levels=(0.1, 0.9))) for _ in range(2))
-    one.learn(ORIGINS, 0)
-    monkeypatch.setattr(two._rations, "windows", 2)
-    two.learn(ORIGINS, 0)
+    one.train_step(ORIGINS, 0)
+    monkeypatch.setattr(two._micro_batches, "windows", 2)
+    two.train_step(ORIGINS, 0)
     torch.testing.assert_close(two.vectors["first_moment"], one.vectors["first_moment"])
 
 
@@ -344,7 +344,7 @@ def test_bf16_learns_about_what_float32_learns() -> None:
     losses = {}
     for precision in ("float32", "bf16"):
         learner = begin(make_task(precision=precision, epochs=1))
-        losses[precision] = [learner.learn(ORIGINS, step)[0].item() for step in range(12)]
+        losses[precision] = [learner.train_step(ORIGINS, step)[0].item() for step in range(12)]
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
     assert losses["bf16"] != losses["float32"]
     assert losses["bf16"][-1] < 0.8 * losses["bf16"][0]

@@ -31,23 +31,23 @@ OUT_OF_MEMORY = (
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["GPU", "Python", "CPU"])
 def test_T5_windows_are_halved_until_they_fit_and_it_is_said_once(error: Exception) -> None:
     said: list[str] = []
-    rations, job = MicroBatches(make_task(batch=11), said.append), Small(2, error)
-    assert rations.serve(job) == rations.serve(job) == "done"
+    micro_batches, job = MicroBatches(make_task(batch=11), said.append), Small(2, error)
+    assert micro_batches.run(job) == micro_batches.run(job) == "done"
     assert job.asked == [11, 6, 3, 2, 2]  # and it is remembered
     assert said == ["out of memory: 11 windows are now done in parts, with the same result"]
 
 
 def test_T5_one_window_that_does_not_fit_ends_with_an_estimate() -> None:
-    rations = MicroBatches(make_task(), lambda _: None)
+    micro_batches = MicroBatches(make_task(), lambda _: None)
     expected = re.escape("out of memory with one window at a time: it needs about ")
     with pytest.raises(RunError, match=expected + r"\d+ MB, weights and optimiser \d+ MB more"):
-        rations.serve(Small(0, OUT_OF_MEMORY[0]))
+        micro_batches.run(Small(0, OUT_OF_MEMORY[0]))
 
 
 def test_T5_another_error_is_not_taken_for_memory() -> None:
     job = Small(0, RuntimeError("mat1 and mat2 shapes cannot be multiplied"))
     with pytest.raises(RuntimeError, match="mat1"):
-        MicroBatches(make_task(), lambda _: None).serve(job)
+        MicroBatches(make_task(), lambda _: None).run(job)
     assert job.asked == [8]
 
 
@@ -63,7 +63,7 @@ def test_T5_the_estimate_of_a_window_is_within_twice_what_is_saved_for_the_way_b
 
     batch = task.batches.cut(task.train)
     with torch.autograd.graph.saved_tensors_hooks(note, lambda tensor: tensor):
-        forecast = task.teach(batch)
+        forecast = task.teacher_forced(batch)[0]
     assert forecast.requires_grad
     measured = sum(saved.values()) / len(task.train)
     assert measured / 2 < estimate_bytes(task)[0] < 2 * measured

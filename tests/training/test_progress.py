@@ -10,7 +10,7 @@ import pytest
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import ConfigError
-from forecaster.training import progress as journal_module
+from forecaster.training import progress as progress_module
 from forecaster.training.progress import MetricsLog, Progress, ProgressUpdate, TensorBoard, loss_of
 
 CONFIG = TrainingConfig(epochs=7, patience=3)
@@ -21,7 +21,7 @@ def after(losses: list[float], **changes: Any) -> str | None:
     progress = Progress()
     for loss in losses:
         close(progress, loss)
-    return progress.why_stop(CONFIG.model_copy(update=changes))
+    return progress.stop_reason(CONFIG.model_copy(update=changes))
 
 
 def close(progress: Progress, validation: float, training: float = 1.0) -> None:
@@ -117,7 +117,7 @@ def test_a_line_waits_for_the_others_but_not_for_long(
     path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = [0.0]
-    monkeypatch.setattr(journal_module.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(progress_module.time, "monotonic", lambda: now[0])
     journal = MetricsLog(path)
     journal.write({"step": 1})
     assert not path.exists()
@@ -183,7 +183,7 @@ def test_T13_a_full_disk_costs_lines_and_one_warning(
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     with monkeypatch.context() as patch:
-        patch.setattr(journal_module.os, "fsync", full)
+        patch.setattr(progress_module.os, "fsync", full)
         write(journal, 2)
         write(journal, 3)
     write(journal, 4)

@@ -31,11 +31,11 @@ def add(losses: Iterable[torch.Tensor]) -> torch.Tensor:
 
 def test_parameters_that_a_loss_does_not_see_have_no_gradient(network: nn.Module) -> None:
     weights = Weights(network, "float32")
-    first, *others = weights.places
-    weights.differentiate(dict(network.named_parameters())[first].sum())
+    first, *others = weights.slices
+    weights.backward(dict(network.named_parameters())[first].sum())
     collected = weights.collect_gradient()
-    assert (weights.places[first].of(collected) == 1).all()
-    assert not any(weights.places[name].of(collected).any() for name in others)
+    assert (weights.slices[first].view(collected) == 1).all()
+    assert not any(weights.slices[name].view(collected).any() for name in others)
 
 
 def test_the_network_is_what_it_was(network: nn.Module) -> None:
@@ -49,18 +49,18 @@ def test_gradients_of_several_parts_are_summed_in_the_vector(network: nn.Module)
     weights = Weights(network, "float32")
     for factor in (2.0, 5.0):
         sum(factor * p.square().sum() for p in twin.parameters()).backward()
-        weights.differentiate(add(factor * p.square().sum() for p in network.parameters()))
+        weights.backward(add(factor * p.square().sum() for p in network.parameters()))
     collected = weights.collect_gradient()
     for name, parameter in twin.named_parameters():
-        if name in weights.places:
-            torch.testing.assert_close(weights.places[name].of(collected), parameter.grad)
-    weights.clear_gradient()
+        if name in weights.slices:
+            torch.testing.assert_close(weights.slices[name].view(collected), parameter.grad)
+    weights.zero_gradient()
     assert not weights.collect_gradient().any()
 
 
 def test_every_parameter_begins_on_a_line(network: nn.Module) -> None:
     weights = Weights(network, "float32")
-    assert all(place.start * 4 % LINE == 0 for place in weights.places.values())
+    assert all(part.start * 4 % LINE == 0 for part in weights.slices.values())
 
 
 def test_released_weights_are_the_networks_own(network: nn.Module) -> None:
@@ -81,7 +81,7 @@ def test_bf16_rounds_what_the_network_sees_and_not_the_weights(network: nn.Modul
     weights = Weights(network, "bf16")
     assert {parameter.dtype for parameter in network.parameters()} == {torch.bfloat16}
     weights.vector.add_(2**-20)  # lost in bf16 for all but the smallest
-    weights.show()
+    weights.update_network()
     arrays = weights.release()
     assert {parameter.dtype for parameter in network.parameters()} == {torch.float32}
     for name, array in arrays.items():
@@ -90,7 +90,7 @@ def test_bf16_rounds_what_the_network_sees_and_not_the_weights(network: nn.Modul
 
 def test_bf16_gradients_are_collected_in_full_precision(network: nn.Module) -> None:
     weights = Weights(network, "bf16")
-    weights.differentiate(add(p.float().square().sum() for p in network.parameters()))
+    weights.backward(add(p.float().square().sum() for p in network.parameters()))
     rounded = weights.vector.to(torch.bfloat16)
     expected = 2 * rounded.float()
     assert weights.collect_gradient().dtype == torch.float32
@@ -108,7 +108,7 @@ def test_bf16_leaves_the_positions_as_they_were(network: nn.Module) -> None:
 def test_T4_parameters_that_are_not_finite_are_named(network: nn.Module) -> None:
     weights = Weights(network, "float32")
     assert weights.name_non_finite(weights.vector) == ""
-    weights.places["output.bias"].of(weights.vector)[0] = np.inf
+    weights.slices["output.bias"].view(weights.vector)[0] = np.inf
     assert weights.name_non_finite(weights.vector) == "output.bias"
 
 

@@ -1,1 +1,1 @@
-"""The command `forecaster`. Heavy imports happen inside commands, so --help answers at once."""
+"""The command `forecaster`. Heavy imports are inside the commands, so that --help is fast."""

@@ -1,4 +1,4 @@
-"""The command itself: its options, its commands, its exit codes."""
+"""The entry point: global options, commands and exit codes."""
 
 import logging
 import os
@@ -28,7 +28,7 @@ INTERRUPTED = 130  # typer's code for Ctrl-C
 
 app = typer.Typer(
     name="forecaster",
-    help="Forecasts spatial and time-dependent data with a graph Transformer.",
+    help="Forecast spatial time series with a graph Transformer.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -43,26 +43,26 @@ app.add_typer(ingest.download_app, name="download")
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command and leave with its exit code: 2 usage, 3 data, 4 artifact, 5 runtime."""
-    # Waiting threads of torch must sleep: on a busy machine spinning takes ten times as long.
+    """Run the command and exit with its code: 2 usage, 3 data, 4 artifact, 5 runtime."""
+    # Idle threads of torch sleep: spinning takes ten times as long on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
-    given = sys.argv[1:] if arguments is None else arguments
-    # Global options are understood anywhere, as people type them.
-    leading = [word for word in given if word in GLOBAL_OPTIONS]
-    rest = [word for word in given if word not in GLOBAL_OPTIONS]
+    words = sys.argv[1:] if arguments is None else arguments
+    # Global options may stand anywhere on the command line.
+    leading = [word for word in words if word in GLOBAL_OPTIONS]
+    rest = [word for word in words if word not in GLOBAL_OPTIONS]
     try:
         app(args=[*leading, *rest], prog_name="forecaster")
-    except SystemExit as left:
-        if left.code != INTERRUPTED:
+    except SystemExit as leaving:
+        if leaving.code != INTERRUPTED:
             raise
-        print("forecaster: interrupted; nothing is left half-written", file=sys.stderr)
+        print("forecaster: interrupted; no file is incomplete", file=sys.stderr)
         sys.exit(RunError.exit_code)
     except Exception as error:
-        sys.exit(_explain(error))
+        sys.exit(_print_error(error))
 
 
-def _explain(error: Exception) -> int:
-    """Print an error for a person and return its exit code."""
+def _print_error(error: Exception) -> int:
+    """Print an error message and return the exit code."""
     if terminal.MODE.debug:
         traceback.print_exception(error)
     if isinstance(error, ForecasterError):
@@ -73,14 +73,14 @@ def _explain(error: Exception) -> int:
             "forecaster: out of memory; use a smaller panel or a larger machine", file=sys.stderr
         )
     else:
-        what = f"{type(error).__name__}: {error}"
-        hint = "This is a fault of forecaster; --debug shows where it happened."
-        print(f"forecaster: {what}\n{hint}", file=sys.stderr)
+        message = f"{type(error).__name__}: {error}"
+        hint = "This is a bug in forecaster; --debug shows the traceback."
+        print(f"forecaster: {message}\n{hint}", file=sys.stderr)
     return RunError.exit_code
 
 
-def _version(wanted: bool) -> None:
-    if wanted:
+def _print_version(requested: bool) -> None:
+    if requested:
         from forecaster import __version__
 
         print(f"forecaster {__version__}")
@@ -89,13 +89,15 @@ def _version(wanted: bool) -> None:
 
 @app.callback()
 def _global_options(
-    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print results only.")] = False,
+    quiet: Annotated[bool, typer.Option("--quiet", "-q", help="Print only results.")] = False,
     debug: Annotated[
         bool, typer.Option("--debug", help="Show tracebacks and debug messages.")
     ] = False,
     version: Annotated[  # noqa: ARG001 (handled by its callback)
         bool,
-        typer.Option("--version", callback=_version, is_eager=True, help="Print the version."),
+        typer.Option(
+            "--version", callback=_print_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     terminal.MODE.quiet, terminal.MODE.debug = quiet, debug

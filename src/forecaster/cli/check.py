@@ -17,9 +17,11 @@ BYTES_PER_SECOND = 400e6  # hashing, measured on one core; used only for estimat
 
 
 def check(
-    path: Annotated[Path, typer.Argument(help="A panel, graph or run, or a folder of them.")],
+    path: Annotated[
+        Path, typer.Argument(help="A panel, graph or run, or a folder that contains some.")
+    ],
     prune: Annotated[
-        bool, typer.Option("--prune", help="Remove old and unfinished files.")
+        bool, typer.Option("--prune", help="Remove files of older versions and unfinished files.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -27,11 +29,13 @@ def check(
     from forecaster.publish.manifest import artifacts_below
     from forecaster.publish.writing import prune as remove_old
 
-    folders = artifacts_below(path) or [path]  # a folder without any manifest says why itself
+    folders = artifacts_below(path) or [
+        path
+    ]  # reading a folder without a manifest raises the error
     reports, faults = [], Faults(str(path))
     for folder in folders:
         try:
-            reports.append(_check_one(folder))
+            reports.append(_verify(folder))
             if prune:
                 reports[-1]["pruned"] = [old.name for old in remove_old(folder)]
                 reports[-1]["leftovers"] = []
@@ -45,7 +49,7 @@ def check(
     faults.raise_any(ArtifactError)
 
 
-def _check_one(folder: Path) -> dict[str, Any]:
+def _verify(folder: Path) -> dict[str, Any]:
     from forecaster.publish.manifest import leftovers, read_manifest, verify_files
 
     manifest = read_manifest(folder)
@@ -63,16 +67,16 @@ def _check_one(folder: Path) -> dict[str, Any]:
         "leftovers": [old.name for old in leftovers(folder, manifest)],
     }
     if manifest.kind == "panel":
-        report["observed"] = _observed(folder)
+        report["observed"] = _observed_share(folder)
     if manifest.kind == "graph":
-        report |= _connected(folder)
+        report |= _graph_size(folder)
     if manifest.kind == "run":
-        report |= _fitted(folder, manifest)
+        report |= _run_status(folder, manifest)
     return report
 
 
-def _observed(folder: Path) -> float:
-    """Return the share of values that are not missing, having read the panel as its users will."""
+def _observed_share(folder: Path) -> float:
+    """Open the panel and return the share of its values that are not missing."""
     import numpy as np
 
     from forecaster.panel.panel import Panel
@@ -80,16 +84,16 @@ def _observed(folder: Path) -> float:
     return float(np.isfinite(Panel.open(folder, verify=False).values).mean())
 
 
-def _connected(folder: Path) -> dict[str, Any]:
-    """Return the size of a graph, having read it as its users will."""
+def _graph_size(folder: Path) -> dict[str, Any]:
+    """Open the graph and return its numbers of locations and edges."""
     from forecaster.graph.storage import open_graph
 
     graph = open_graph(folder)
     return {"locations": len(graph.locations), "edges": len(graph)}
 
 
-def _fitted(folder: Path, manifest: "Manifest") -> dict[str, Any]:
-    """Return whose run it is, having read it as its users will; or that it is not finished."""
+def _run_status(folder: Path, manifest: "Manifest") -> dict[str, Any]:
+    """Load the run and return its estimator; of an unfinished run only the name."""
     from forecaster.artifact import UNFINISHED
     from forecaster.estimators.registry import load_estimator
 
@@ -108,9 +112,9 @@ def _print_check(report: dict[str, Any]) -> None:
         content = f", {report['estimator']}" + (": not finished" if report["unfinished"] else "")
     size = f"{count_of(report['files'], 'file')}, {report['bytes'] / 1e6:,.1f} MB"
     name = f"{report['kind']} (format {report['format']}, {report['hash'][:12]})"
-    print(f"{report['path']}: {name}: {size}, all as published{content}")
+    print(f"{report['path']}: {name}: {size}, all match the manifest{content}")
     for old in report.get("pruned", []):
         print(f"  removed {old}")
     if report["leftovers"]:
-        what = count_of(len(report["leftovers"]), "old or unfinished file")
-        print(f"  {what}; --prune removes them")
+        leftovers = count_of(len(report["leftovers"]), "old or unfinished file")
+        print(f"  {leftovers}; --prune removes them")

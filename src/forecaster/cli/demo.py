@@ -11,19 +11,19 @@ from forecaster.cli.evaluate import write_report
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for everything it makes.")] = Path("demo"),
+    out: Annotated[Path, typer.Option(help="Output folder.")] = Path("demo"),
 ) -> None:
-    """Show the whole path on a built-in city: trips, panel, graph, models, their errors."""
+    """Run all steps on a synthetic city: trips, panel, graph, models and their errors."""
     from forecaster.pipeline.demo import run_demo
 
-    with terminal.training() as (say, watch):
-        made = run_demo(out, say, watch)
-    terminal.print_checkup("a city with known truth", made.checkup)
-    print(f"\nthe city's own dependencies: {made.city}\n{made.windows}\n")
-    rows = made.comparison.tested
+    with terminal.training() as (say, on_progress):
+        result = run_demo(out, say, on_progress)
+    terminal.print_checkup("a city with known truth", result.checkup)
+    print(f"\nthe city's own dependencies: {result.city}\n{result.windows}\n")
+    rows = result.comparison.tested
     reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
-    terminal.print_reports(reports, made.floor.tolist())
-    print("\n".join(["", *made.comparison.verdict]))
-    checkup = write_checkup(out, "A city with known truth", made.panel, made.checkup)
-    if checkup is not None:  # else it has said which extra is lacking
-        print(f"\nThe checkup of the panel lies in {checkup}, the report in {write_report(out)}")
+    terminal.print_reports(reports, result.floor.tolist())
+    print("\n".join(["", *result.comparison.verdict]))
+    checkup = write_checkup(out, "A city with known truth", result.panel, result.checkup)
+    if checkup is not None:  # None: the extra is missing, which was printed
+        print(f"\nThe checkup of the panel: {checkup}; the report: {write_report(out)}")

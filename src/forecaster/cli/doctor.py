@@ -15,27 +15,30 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
     from forecaster.report.doctor.checkup import Checkup
 
-VALUES_PER_SECOND = 10e6  # examining, measured on one core
+VALUES_PER_SECOND = 10e6  # measured on one core; used only for estimates
 
 
 def doctor(
-    panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
+    panel: Annotated[Path, typer.Argument(help="Folder of the panel.")],
     out: Annotated[
         Path | None,
-        typer.Option(help="Folder for the page and the pictures; else NAME-doctor."),
+        typer.Option(help="Folder for the report and its figures. Default: NAME-doctor."),
     ] = None,
-    recipe: Annotated[
-        Path | None, typer.Option(help="Recipe with the lags and the MAPE cut; else the panel's.")
+    recipe_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--recipe", help="Recipe with the lags and the MAPE threshold. Default: the panel's."
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say what to know of a panel before trusting it, with a picture."""
+    """Examine a panel for problems in its data, and write a report with figures."""
     from forecaster.panel.panel import saved_recipe
     from forecaster.recipe import Recipe, read_recipe
 
-    rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
+    recipe = read_recipe(recipe_file) if recipe_file else saved_recipe(panel) or Recipe()
     data = open_panel(panel)
-    checkup = _examine(data, rules)
+    checkup = _examine(data, recipe)
     if as_json:
         print(json.dumps(checkup.to_json(), ensure_ascii=False))
     else:
@@ -56,7 +59,7 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 
 
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
-    """Write the page and the picture; without the extra say in one line what is lacking."""
+    """Write the report and its figures; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.doctor.coverage import draw_coverage, draw_places
     from forecaster.report.doctor.page import render_checkup
@@ -64,8 +67,8 @@ def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -
     try:
         picture, places = draw_coverage(panel), draw_places(panel)
         page = render_checkup(name, checkup, picture, places)
-    except ConfigError as lacking:
-        print(f"no page and no picture: {lacking}", file=sys.stderr)
+    except ConfigError as missing_extra:
+        print(f"no report and no figures: {missing_extra}", file=sys.stderr)
         return None
     replace_file(folder / "doctor.png", bytes_writer(picture))
     if places is not None:
@@ -73,6 +76,6 @@ def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -
     replace_file(folder / "doctor.html", bytes_writer(page.encode()))
     if not terminal.MODE.quiet:
         print(
-            f"page: {folder / 'doctor.html'}   picture: {folder / 'doctor.png'}", file=sys.stderr
+            f"report: {folder / 'doctor.html'}   figure: {folder / 'doctor.png'}", file=sys.stderr
         )
     return folder / "doctor.html"

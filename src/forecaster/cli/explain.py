@@ -7,110 +7,118 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from forecaster.cli import terminal
-from forecaster.cli.options import At, Json, open_panel, tell_last_step
+from forecaster.cli.options import At, Json, last_step, open_panel
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
     from forecaster.explain.explanation import Explanation, Place
 
 FORMS = (".json", ".png", ".svg")
-SHOWN = 10  # past steps and neighbours in the tables
+ROWS = 10  # past steps and neighbours in the tables
 
 
 def explain(
     run: Annotated[
-        Path, typer.Argument(help="The folder of a network: Forecaster, Transformer or DCRNN.")
+        Path, typer.Argument(help="Folder of a trained network: Forecaster, Transformer or DCRNN.")
     ],
-    panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
-    location: Annotated[str, typer.Option(help="The id of the location.")],
+    panel: Annotated[Path, typer.Option(help="Folder of the panel.")],
+    location: Annotated[str, typer.Option(help="Id of the location.")],
     at: At = None,
-    out: Annotated[Path | None, typer.Option(help="FILE.json, .png or .svg.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file: .json, .png or .svg.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which past steps and which neighbours carried the forecast of one location."""
+    """Show which past steps and which neighbours influenced the forecast of a location."""
     if out is not None and out.suffix not in FORMS:
         forms = ", ".join(FORMS)
-        raise ConfigError(f"{out}: an explanation is written as {forms}; give such a name")
+        raise ConfigError(
+            f"{out}: an explanation is written as {forms}; choose one of these suffixes"
+        )
     from forecaster.estimators.registry import load_estimator
-    from forecaster.explain.explain import explain as find_out
+    from forecaster.explain.explain import explain as explain_forecast
 
     data, estimator = open_panel(panel), load_estimator(run)
-    found = find_out(estimator, data, tell_last_step(data) if at is None else at, location)
+    origin = last_step(data) if at is None else at
+    explanation = explain_forecast(estimator, data, origin, location)
     if out is not None:
-        _write(found, out)
+        _write(explanation, out)
     if as_json:
-        print(_to_json(found))
+        print(_to_json(explanation))
     elif out is None:
-        _print(found)
+        _print(explanation)
 
 
-def _to_json(found: "Explanation") -> str:
-    return json.dumps(found.to_dict(), ensure_ascii=False, allow_nan=False)
+def _to_json(explanation: "Explanation") -> str:
+    return json.dumps(explanation.to_dict(), ensure_ascii=False, allow_nan=False)
 
 
-def _write(found: "Explanation", path: Path) -> None:
+def _write(explanation: "Explanation", path: Path) -> None:
     from forecaster.publish.writing import bytes_writer, replace_file
 
     if path.suffix == ".json":
-        content = _to_json(found).encode()
+        content = _to_json(explanation).encode()
     else:
         from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
         from forecaster.report.sections.explanations import draw_why
 
-        figure = draw_why(found)
+        figure = draw_why(explanation)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
-    terminal.say(f"why: {path}")
+    terminal.say(f"explanation: {path}")
 
 
-def _print(found: "Explanation") -> None:
-    """Print an explanation as one page."""
+def _print(explanation: "Explanation") -> None:
+    """Print an explanation on one page."""
     from rich.console import Console
     from rich.text import Text
 
     from forecaster.report.sections.explanations import say_city_wide, say_why
 
     console = Console(highlight=False, markup=False)
-    title = f"{found.name} ({found.location}) by {found.estimator} from {found.origin_local}"
+    location = f"{explanation.name} ({explanation.location})"
+    title = f"{location} by {explanation.estimator} from {explanation.origin_local}"
     console.print(Text(title, style="bold"))
-    for line in say_why(found):
+    for line in say_why(explanation):
         console.print(line)
-    console.print(_hours_table(found))
-    console.print(_places_table(found))
-    for line in (f"City-wide: {say_city_wide(found)}", found.sentence, *found.notes):
+    console.print(_hours_table(explanation))
+    console.print(_places_table(explanation))
+    for line in (
+        f"City-wide: {say_city_wide(explanation)}",
+        explanation.sentence,
+        *explanation.notes,
+    ):
         console.print(line)
 
 
-def _hours_table(found: "Explanation") -> Any:
-    methods = " or ".join(dict.fromkeys((found.shares_by, "ablation")))
-    largest = f"Past {found.step}s with the largest share of {methods}"
-    table = _new_table(f"{largest}, of {len(found.hours)}")
+def _hours_table(explanation: "Explanation") -> Any:
+    methods = " or ".join(dict.fromkeys((explanation.shares_by, "ablation")))
+    largest = f"Past {explanation.step}s with the largest share of {methods}"
+    table = _table(f"{largest}, of {len(explanation.hours)}")
     table.add_column("when", no_wrap=True)
     table.add_column("which", no_wrap=True)
-    rolled = ("rolled %",) if found.shares_by == "attention" else ()
-    for column in ("value", f"{found.shares_by} %", *rolled, "gradient", "ablation"):
+    rolled = ("rolled %",) if explanation.shares_by == "attention" else ()
+    for column in ("value", f"{explanation.shares_by} %", *rolled, "gradient", "ablation"):
         table.add_column(column, justify="right")
-    pairs = zip(found.hours, found.ablation_shares, strict=True)
+    pairs = zip(explanation.hours, explanation.ablation_shares, strict=True)
     ranked = sorted(pairs, key=lambda pair: -max(pair[0].share, pair[1]))
-    for hour, _ in ranked[:SHOWN]:
+    for hour, _ in ranked[:ROWS]:
         value = "–" if hour.value is None else f"{hour.value:.4g}"
-        known = (share for share in (hour.share, hour.rolled) if share is not None)
-        shares = (f"{100 * share:.1f}" for share in known)
+        measured = (share for share in (hour.share, hour.rolled) if share is not None)
+        shares = (f"{100 * share:.1f}" for share in measured)
         sizes = _signed(hour.gradient), _signed(hour.ablation)
         table.add_row(hour.ds_local[5:16].replace("T", " "), hour.lag, value, *shares, *sizes)
     return table
 
 
-def _places_table(found: "Explanation") -> Any:
-    within = "" if found.reach is None else f" within {found.reach} edges"
-    table = _new_table(f"Locations: itself, and the largest of {found.reached - 1}{within}")
+def _places_table(explanation: "Explanation") -> Any:
+    within = "" if explanation.reach is None else f" within {explanation.reach} edges"
+    table = _table(f"Locations: itself, and the largest of {explanation.reached - 1}{within}")
     table.add_column("location")
-    apart = ("free", "city-wide") if found.city_wide.places else ()
+    apart = ("free", "city-wide") if explanation.city_wide.places else ()
     columns = ("edges", "share %", "gradient", "ablation", *apart)
     for column in columns:
         table.add_column(column, justify="right")
-    for place in (found.own, *found.neighbours[:SHOWN]):
-        cells = _place_cells(place, itself=place is found.own)
+    for place in (explanation.own, *explanation.neighbours[:ROWS]):
+        cells = _place_cells(place, itself=place is explanation.own)
         table.add_row(*cells[: 1 + len(columns)])
     return table
 
@@ -125,7 +133,7 @@ def _place_cells(place: "Place", *, itself: bool) -> list[str]:
     ]
 
 
-def _new_table(title: str) -> Any:
+def _table(title: str) -> Any:
     from rich.box import SIMPLE
     from rich.table import Table
 

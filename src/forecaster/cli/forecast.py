@@ -7,7 +7,7 @@ import typer
 
 from forecaster.choices import Weather
 from forecaster.cli import terminal
-from forecaster.cli.options import At, Json, open_panel, tell_last_step
+from forecaster.cli.options import At, Json, last_step, open_panel
 from forecaster.errors import ConfigError, count_of, need_extra
 
 if TYPE_CHECKING:
@@ -19,29 +19,34 @@ MAPS = (".png", ".svg")
 
 
 def forecast(  # noqa: PLR0913, PLR0917 (one option each)
-    run: Annotated[Path, typer.Argument(help="The folder of a saved estimator.")],
-    panel: Annotated[Path, typer.Option(help="The folder of a panel.")],
+    run: Annotated[Path, typer.Argument(help="Folder of a saved estimator.")],
+    panel: Annotated[Path, typer.Option(help="Folder of the panel.")],
     at: At = None,
-    out: Annotated[Path | None, typer.Option(help="FILE.csv, .parquet or .geojson.")] = None,
-    weather: Annotated[
-        Weather, typer.Option(help="What to take for covariates ahead.")
-    ] = "observed",
+    out: Annotated[
+        Path | None, typer.Option(help="Output file: .csv, .parquet or .geojson.")
+    ] = None,
+    weather: Annotated[Weather, typer.Option(help="Covariates ahead.")] = "observed",
     allow_missing: Annotated[
-        bool, typer.Option("--allow-missing", help="Forecast although much history is missing.")
+        bool,
+        typer.Option("--allow-missing", help="Forecast even if much of the history is missing."),
     ] = False,
     what_if: Annotated[
         str | None,
-        typer.Option(help="Other covariates ahead, rain=1,precip=5mm, or a table with ds."),
+        typer.Option(help="Other covariates ahead: rain=1,precip=5mm, or a table with column ds."),
     ] = None,
     area: Annotated[
-        Path | None, typer.Option(help="Table of area and id: adds sums with their intervals.")
+        Path | None,
+        typer.Option(
+            help="Table with columns area and id: adds the sums of areas with intervals."
+        ),
     ] = None,
     what_if_map: Annotated[
-        Path | None, typer.Option("--map", help="FILE.png or .svg: the difference on a map.")
+        Path | None,
+        typer.Option("--map", help="Map of the difference that --what-if makes: .png or .svg."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Forecast the next steps of every location from a saved estimator."""
+    """Forecast the next steps of every location with a saved estimator."""
     from forecaster.estimators.areas import add_areas, read_areas
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import check_form, write_forecast
@@ -54,7 +59,7 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
         check_form(data, out)
     areas = read_areas(area, data.locations) if area is not None else None
     estimator = load_estimator(run)
-    origin = tell_last_step(data) if at is None else at
+    origin = last_step(data) if at is None else at
     table = estimator.forecast(
         data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
     )
@@ -72,16 +77,18 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 def _check_map(path: Path, what_if: str | None) -> None:
-    """Refuse a map that cannot be drawn before anything is forecast."""
+    """Check that the map can be drawn before anything is computed."""
     if what_if is None:
-        raise ConfigError("--map draws the difference of a --what-if; give that too")
+        raise ConfigError("--map draws the difference that --what-if makes; give --what-if too")
     if path.suffix not in MAPS:
-        raise ConfigError(f"{path}: a map is written as .png or .svg; give such a name")
+        raise ConfigError(
+            f"{path}: a map is written as .png or .svg; choose one of these suffixes"
+        )
     need_extra("matplotlib", extra="report")
 
 
 def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
-    """Write the difference of each location, the mean over the coming steps."""
+    """Write a map of the mean difference of each location over the forecast steps."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.draw.canvas import to_png, to_svg
     from forecaster.report.sections.what_if import draw_change
@@ -91,4 +98,4 @@ def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
     figure = draw_change(panel.locations, ordered[0], abs(ordered[1]), "difference per step")
     drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
     replace_file(path, bytes_writer(drawn))
-    terminal.say(f"the map of the difference in {path}")
+    terminal.say(f"map of the difference: {path}")

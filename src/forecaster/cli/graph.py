@@ -1,4 +1,4 @@
-"""Learning from a panel: graph."""
+"""Learning the dependency graph of a panel: graph."""
 
 import json
 import sys
@@ -19,35 +19,43 @@ if TYPE_CHECKING:
 
 
 def graph(  # noqa: PLR0913, PLR0917 (one option each)
-    panel: Annotated[Path, typer.Argument(help="The folder of a panel.")],
-    out: Annotated[Path, typer.Option(help="Folder of the graph to write.")],
-    recipe: Annotated[
-        Path | None, typer.Option(help="Recipe with splits and graph; else the panel's.")
+    panel: Annotated[Path, typer.Argument(help="Folder of the panel.")],
+    out: Annotated[Path, typer.Option(help="Output folder of the graph.")],
+    recipe_file: Annotated[
+        Path | None,
+        typer.Option("--recipe", help="Recipe with splits and graph. Default: the panel's."),
     ] = None,
     kind: Annotated[
-        GraphKind | None, typer.Option(help="The graphical lasso, or a graph to compare it with.")
+        GraphKind | None, typer.Option(help="Graphical lasso, or an alternative for comparison.")
     ] = None,
     penalty: Annotated[
-        float | None, typer.Option(help="λ on the correlation scale; else chosen.")
+        float | None, typer.Option(help="Penalty λ on the correlation scale. Default: chosen.")
     ] = None,
-    choose: Annotated[Choose | None, typer.Option(help="What chooses the penalty.")] = None,
+    choose: Annotated[
+        Choose | None, typer.Option(help="Criterion that chooses the penalty.")
+    ] = None,
     threshold: Annotated[
-        float | None, typer.Option(help="Least conditional correlation of an edge; else 0.1.")
+        float | None,
+        typer.Option(help="Smallest conditional correlation of an edge. Default: 0.1."),
     ] = None,
     degree: Annotated[
-        float | None, typer.Option(help="Average degree that the threshold is to give.")
+        float | None, typer.Option(help="Target average degree, which sets the threshold.")
     ] = None,
     subtract: Annotated[
-        Subtract | None, typer.Option(help="What is taken from the values first.")
+        Subtract | None, typer.Option(help="Mean to subtract from the values first.")
     ] = None,
     allow_unconverged: Annotated[
-        bool, typer.Option("--allow-unconverged", help="Write a graph that is not exact.")
+        bool,
+        typer.Option(
+            "--allow-unconverged", help="Write the graph even if the solver did not converge."
+        ),
     ] = False,
     export: Annotated[
-        list[Path] | None, typer.Option(help="FILE.graphml, .geojson, .csv or .parquet; repeat.")
+        list[Path] | None,
+        typer.Option(help="Export to .graphml, .geojson, .csv or .parquet. Repeatable."),
     ] = None,
     figures: Annotated[
-        Path | None, typer.Option(help="Folder for the pictures; else OUT-figures.")
+        Path | None, typer.Option(help="Folder for the figures. Default: OUT-figures.")
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -60,32 +68,31 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     from forecaster.recipe import Recipe, read_recipe
     from forecaster.splits import Splits
 
-    refuse_foreign(out, "graph")  # what cannot be written should not be found out at the end
-    rules = read_recipe(recipe) if recipe else saved_recipe(panel) or Recipe()
-    given = {
+    refuse_foreign(out, "graph")  # checked first, since learning takes long
+    recipe = read_recipe(recipe_file) if recipe_file else saved_recipe(panel) or Recipe()
+    options = {
         "kind": kind, "penalty": penalty, "choose": choose, "threshold": threshold,
         "degree": degree, "subtract": subtract,
     }  # fmt: skip
-    rules = _with_options(
-        rules, {name: value for name, value in given.items() if value is not None}
-    )
+    options = {name: value for name, value in options.items() if value is not None}
+    recipe = _with_options(recipe, options)
     data = open_panel(panel)
     for path in export or ():
         check_export(data.locations, path)
-    if rules.graph.kind == "lasso":
+    if recipe.graph.kind == "lasso":
         cost = estimate(len(data.locations), len(data.values))
         terminal.announce(cost.seconds, cost.memory_bytes, "the graph")
     begin = time.perf_counter()
     with terminal.stages() as (say, _):
         learned = learn_graph(
             data,
-            Splits.from_config(data, rules.splits),
-            rules.graph,
+            Splits.from_config(data, recipe.splits),
+            recipe.graph,
             allow_unconverged=allow_unconverged,
             progress=say,
         )
     seconds = time.perf_counter() - begin
-    learned = save_graph(learned, out, rules)
+    learned = save_graph(learned, out, recipe)
     if as_json:
         print(json.dumps(_to_json(learned, out, seconds), ensure_ascii=False))
     else:
@@ -93,28 +100,28 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     for path in export or ():
         export_graph(learned, path)
     if figures or not as_json:
-        beside = out.resolve()
-        _write_figures(learned, figures or beside.with_name(f"{beside.name}-figures"))
+        folder = out.resolve()
+        _write_figures(learned, figures or folder.with_name(f"{folder.name}-figures"))
 
 
-def _with_options(rules: "Recipe", given: dict[str, Any]) -> "Recipe":
-    """Return the recipe with its graph as the options want it."""
+def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
+    """Return the recipe with the options in its section [graph]."""
     from forecaster.config import GraphConfig
     from forecaster.recipe import check_stage
 
-    known = rules.graph.model_dump(exclude_none=True)
-    if {"threshold", "degree"} & given.keys():  # they replace each other
-        known.pop("threshold", None)
-        known.pop("degree", None)
-    graph: GraphConfig = check_stage(GraphConfig, {**known, **given}, source="options")
-    return rules.model_copy(update={"graph": graph})
+    values = recipe.graph.model_dump(exclude_none=True)
+    if {"threshold", "degree"} & options.keys():  # they replace each other
+        values.pop("threshold", None)
+        values.pop("degree", None)
+    graph: GraphConfig = check_stage(GraphConfig, {**values, **options}, source="options")
+    return recipe.model_copy(update={"graph": graph})
 
 
 def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
     from forecaster.report.sections.graph import describe_choice
 
     choice = describe_choice(graph.about)
-    choice.pop("notes", None)  # printed one by one below
+    choice.pop("notes", None)  # printed below
     sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
     isolated = int((graph.degrees == 0).sum())
     lines = {
@@ -147,15 +154,15 @@ def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, A
 
 
 def _write_figures(graph: "DependencyGraph", folder: Path) -> None:
-    """Write the pictures; without the extra say in one line what is lacking."""
+    """Write the figures; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.sections.graph import draw_graph
 
     try:
         pictures = draw_graph(graph)
-    except ConfigError as lacking:
-        print(f"no pictures: {lacking}", file=sys.stderr)
+    except ConfigError as missing_extra:
+        print(f"no figures: {missing_extra}", file=sys.stderr)
         return
     for name, picture in pictures.items():
         replace_file(folder / f"{name}.png", bytes_writer(picture))
-    terminal.say(f"pictures: {folder} ({', '.join(pictures)})")
+    terminal.say(f"figures: {folder} ({', '.join(pictures)})")

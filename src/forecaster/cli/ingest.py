@@ -1,4 +1,4 @@
-"""From raw files to a panel: ingest trips, table, weather, recipe; and download."""
+"""From raw files to a panel: ingest trips, table, weather and recipe; and download."""
 
 import json
 from dataclasses import asdict
@@ -10,12 +10,12 @@ import typer
 from forecaster.choices import EngineName, Kind
 from forecaster.cli import terminal
 from forecaster.cli.options import (
+    AmbiguousTimes,
     Country,
     Data,
     Json,
-    Never,
+    NonexistentTimes,
     Out,
-    Twice,
     Zone,
     open_panel,
 )
@@ -26,56 +26,64 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
     from forecaster.recipe import Recipe
 
-app = typer.Typer(help="Turn trips, tables and weather into a panel.", no_args_is_help=True)
-download_app = typer.Typer(help="Fetch public data.", no_args_is_help=True)
+app = typer.Typer(help="Build a panel from trips, tables and weather.", no_args_is_help=True)
+download_app = typer.Typer(help="Download public data.", no_args_is_help=True)
 
 FROM_TRIPS = "from-trips"
-ROWS_PER_SECOND = 3e6  # both passes over Parquet on two cores; used only for estimates
+ROWS_PER_SECOND = 3e6  # measured on two cores; used only for estimates
 BYTES_PER_ROW = 20
 PEAK_BYTES = 3 << 29  # flat in the number of rows; docs/scale.md
 
 
 @app.command()
 def trips(  # noqa: PLR0913, PLR0917 (one option each)
-    files: Annotated[list[Path], typer.Argument(help=".parquet, .csv or .csv.gz files of trips.")],
+    files: Annotated[
+        list[Path], typer.Argument(help="Files of trips: .parquet, .csv or .csv.gz.")
+    ],
     out: Out,
     timezone: Zone,
     candidates: Annotated[
-        str | None, typer.Option(help=f"File of places (id, lat, lon), or {FROM_TRIPS}.")
+        str | None,
+        typer.Option(help=f"File of candidate locations (id, lat, lon), or {FROM_TRIPS}."),
     ] = None,
     candidate_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
     zones: Annotated[
-        bool, typer.Option("--zones", help="Zone ids instead of coordinates.")
+        bool, typer.Option("--zones", help="The trips have zone ids instead of coordinates.")
     ] = False,
     columns: Annotated[
-        str | None, typer.Option(help="time=…,lat=…,lon=… (or zone=…) of other tables.")
+        str | None,
+        typer.Option(help="Column names, if not the usual ones: time=…,lat=…,lon=… (or zone=…)."),
     ] = None,
     min_demand: Annotated[
-        float, typer.Option(help="Mean rides per hour of a chosen place.")
+        float, typer.Option(help="Smallest mean of rides per hour of a location.")
     ] = 10.0,
     demand_hours: Annotated[
-        str | None, typer.Option(help="FROM:TO, the days that mean is taken over.")
+        str | None, typer.Option(help="FROM:TO, the days of that mean.")
     ] = None,
-    max_distance: Annotated[float, typer.Option(help="Metres to the nearest candidate.")] = 200.0,
-    bbox: Annotated[str | None, typer.Option(help="south,west,north,east in degrees.")] = None,
+    max_distance: Annotated[
+        float, typer.Option(help="Largest distance to a candidate, in metres.")
+    ] = 200.0,
+    bbox: Annotated[
+        str | None, typer.Option(help="Bounding box: south,west,north,east in degrees.")
+    ] = None,
     covers: Annotated[
-        str | None, typer.Option(help="FROM:TO, the days that the files hold completely.")
+        str | None, typer.Option(help="FROM:TO, the days for which the files are complete.")
     ] = None,
     max_reject: Annotated[
-        float, typer.Option(help="Share of faulty rows that is accepted.")
+        float, typer.Option(help="Largest accepted share of faulty rows.")
     ] = 0.05,
     country: Country = None,
-    ambiguous: Twice = "null",
-    nonexistent: Never = "refuse",
-    engine: Annotated[EngineName, typer.Option(help="What runs the plan.")] = "duckdb",
+    ambiguous: AmbiguousTimes = "null",
+    nonexistent: NonexistentTimes = "refuse",
+    engine: Annotated[EngineName, typer.Option(help="Engine that reads the trips.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
-    """Count trips by the hour at the places where there are many."""
+    """Count trips per hour at the locations with the highest demand."""
     if candidates is None and not zones:
         raise ConfigError(
-            f"which places? give --candidates FILE, --candidates {FROM_TRIPS} or --zones"
+            f"no locations given; give --candidates FILE, --candidates {FROM_TRIPS} or --zones"
         )
-    places = None if candidates in (None, FROM_TRIPS) else Path(candidates or "")
+    candidate_file = None if candidates in (None, FROM_TRIPS) else Path(candidates or "")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous,
@@ -83,7 +91,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         },
         trips={
             "files": [path.name for path in files], "columns": columns, "zones": zones,
-            "candidates": places.name if places else None,
+            "candidates": candidate_file.name if candidate_file else None,
             "candidate_columns": candidate_columns, "min_demand": min_demand,
             "demand_hours": demand_hours, "max_distance_m": max_distance,
             "bbox": _parse_bbox(bbox), "covers": covers, "max_reject": max_reject,
@@ -91,41 +99,48 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     )  # fmt: skip
     from forecaster.ingest.build import Sources
 
-    _build(recipe, Sources(files, places), out, engine, as_json)
+    _build(recipe, Sources(files, candidate_file), out, engine, as_json)
 
 
 @app.command()
 def table(  # noqa: PLR0913, PLR0917 (one option each)
-    file: Annotated[Path, typer.Argument(help="A long or wide .csv or .parquet table.")],
+    file: Annotated[Path, typer.Argument(help="A table in long or wide form: .csv or .parquet.")],
     out: Out,
     timezone: Zone,
     columns: Annotated[
-        str | None, typer.Option(help="time=… (wide) or time=…,id=…,value=… (long).")
+        str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
-    locations: Annotated[Path | None, typer.Option(help="File of id, name, lat, lon.")] = None,
+    locations: Annotated[
+        Path | None, typer.Option(help="File of locations: id, name, lat, lon.")
+    ] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
-    kind: Annotated[Kind, typer.Option(help="Counts are never negative.")] = "count",
+    kind: Annotated[
+        Kind, typer.Option(help="Kind of the values; counts are never negative.")
+    ] = "count",
     step_minutes: Annotated[
-        int | None, typer.Option(help="Length of a step; else what most times are apart.")
+        int | None,
+        typer.Option(help="Minutes per step. Default: the most frequent difference of times."),
     ] = None,
     min_demand: Annotated[
-        float | None, typer.Option(help="Mean of a location that is kept.")
+        float | None, typer.Option(help="Smallest mean value of a location.")
     ] = None,
     demand_hours: Annotated[
-        str | None, typer.Option(help="FROM:TO, the days that mean is taken over.")
+        str | None, typer.Option(help="FROM:TO, the days of that mean.")
     ] = None,
     country: Country = None,
-    ambiguous: Twice = "null",
-    nonexistent: Never = "refuse",
+    ambiguous: AmbiguousTimes = "null",
+    nonexistent: NonexistentTimes = "refuse",
     as_json: Json = False,
 ) -> None:
-    """Read a table of values; times that have no row become missing and are listed."""
+    """Read a table of values. Steps without a row become missing values and are listed."""
     from forecaster.ingest.build import Sources
     from forecaster.ingest.guess import guess_step
 
     if step_minutes is None:
         step_minutes = guess_step(file, columns)
-        terminal.say(f"no --step-minutes: steps of {step_minutes} min, as most times are apart")
+        terminal.say(
+            f"no --step-minutes: {step_minutes} min, the most frequent difference of times"
+        )
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
@@ -142,21 +157,22 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
 @app.command()
 def weather(
-    file: Annotated[Path, typer.Argument(help="A station's .csv or .parquet table.")],
-    into: Annotated[Path, typer.Option(help="The panel that gets the weather.")],
+    file: Annotated[Path, typer.Argument(help="Table of a weather station: .csv or .parquet.")],
+    into: Annotated[Path, typer.Option(help="Panel to add the weather to.")],
     columns: Annotated[
         str,
-        typer.Option(help="Which column holds what, in which unit; see above."),
+        typer.Option(help="Columns and their units; see above."),
     ],
     timezone: Annotated[
-        str | None, typer.Option(help="Of the station: -05:00 all year, or an IANA name.")
+        str | None,
+        typer.Option(help="Time zone of the station: -05:00 all year, or an IANA name."),
     ] = None,
-    max_gap: Annotated[int, typer.Option(help="Hours in a row that may be filled.")] = 3,
+    max_gap: Annotated[int, typer.Option(help="Longest gap to fill, in hours.")] = 3,
     as_json: Json = False,
 ) -> None:
-    """Add the weather of a station to a panel, as a new version of it.
+    """Add the weather of a station to a panel, as a new version of the panel.
 
-    COLUMNS says which column holds what, in which unit, as in
+    --columns maps variables to columns and units, as in
     time=when,temperature=t:F,wind=w:mph,precipitation=p:in,visibility=v:mi,codes=wx
     (units C, F; m/s, mph, kn; mm, in; km, mi; codes, METAR-style, are optional).
     """
@@ -164,29 +180,29 @@ def weather(
     from forecaster.panel.panel import saved_recipe
     from forecaster.recipe import Recipe
 
-    given = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
-    before = saved_recipe(into) or Recipe()
-    recipe = before.model_copy(update={"weather": _recipe(weather=given).weather})
-    old = open_panel(into)
-    panel, report = join_weather(old, recipe, file)
-    panel.save(into, recipe, parents={"panel": old.digest or ""})
+    settings = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
+    saved = saved_recipe(into) or Recipe()
+    recipe = saved.model_copy(update={"weather": _recipe(weather=settings).weather})
+    bare = open_panel(into)
+    panel, report = join_weather(bare, recipe, file)
+    panel.save(into, recipe, parents={"panel": bare.digest or ""})
     if as_json:
         print(json.dumps(asdict(report), default=str))
         return
     for name, value in asdict(report).items():
-        if name != "filled_spans":  # kept in the panel; too long to read
-            print(f"{name.replace('_', ' '):14} {_words(value)}")
+        if name != "filled_spans":  # too long to print; stored in the panel
+            print(f"{name.replace('_', ' '):14} {_value_text(value)}")
 
 
 @app.command("recipe")
 def from_recipe(
-    file: Annotated[Path, typer.Argument(help="A recipe with a section trips or table.")],
+    file: Annotated[Path, typer.Argument(help="Recipe with a section [trips] or [table].")],
     out: Out,
     data: Data,
-    engine: Annotated[EngineName, typer.Option(help="What runs the plan for trips.")] = "duckdb",
+    engine: Annotated[EngineName, typer.Option(help="Engine that reads trips.")] = "duckdb",
     as_json: Json = False,
 ) -> None:
-    """Build the panel that a recipe describes from the files of a data folder."""
+    """Build the panel of a recipe from the files in a data folder."""
     from forecaster.ingest.build import find_sources
     from forecaster.recipe import read_recipe
 
@@ -198,15 +214,15 @@ def from_recipe(
 def nyc_taxi(
     months: Annotated[str, typer.Option(help="FROM:TO, as in 2009-01:2016-06.")],
     to: Annotated[Path, typer.Option(help="Folder for the files.")],
-    host: Annotated[str | None, typer.Option(help="Another https host to fetch from.")] = None,
+    host: Annotated[str | None, typer.Option(help="Another https host to download from.")] = None,
 ) -> None:
-    """Fetch TLC's monthly yellow-taxi files; an interrupted download goes on where it ended."""
+    """Download TLC's monthly yellow-taxi files; an interrupted download is resumed."""
     from forecaster.ingest.fetch.months import NYC_TAXI, download_months, parse_months
 
     source = NYC_TAXI.at(host) if host else NYC_TAXI
-    wanted = parse_months(months)
+    parsed = parse_months(months)
     with terminal.stages() as (say, advance):
-        paths = download_months(source, wanted, to, progress=advance, say=say)
+        paths = download_months(source, parsed, to, progress=advance, say=say)
     print(f"{count_of(len(paths), 'file')} in {to}")
 
 
@@ -222,8 +238,10 @@ def _parse_bbox(text: str | None) -> list[float] | None:
     try:
         south, west, north, east = map(float, text.split(","))
     except ValueError as error:
-        message = f"bbox {text!r}: four numbers are needed"
-        raise ConfigError(f"{message}, south,west,north,east as in 40.5,-74.3,41,-73.6") from error
+        message = f"bbox {text!r}: not four numbers"
+        raise ConfigError(
+            f"{message}; give south,west,north,east as in 40.5,-74.3,41,-73.6"
+        ) from error
     return [south, west, north, east]
 
 
@@ -245,28 +263,28 @@ def _build(
 
 
 def _print_panel(panel: "Panel", out: Path) -> None:
-    """Print what became of every row, and where the panel lies."""
+    """Print the counts of accepted and rejected rows, and the folder of the panel."""
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
     gaps = counts.pop("gaps", [])
     for name, value in counts.items():
         if not isinstance(value, dict):
-            print(f"{name.replace('_', ' '):26} {_words(value)}")
+            print(f"{name.replace('_', ' '):26} {_value_text(value)}")
     if gaps:
         longest = count_of(max(steps for _, steps in gaps), "step")
         print(f"{'gaps':26} {len(gaps):,}, the longest {longest}")
     for reason, count in rejected.items():
         if count:
-            shown = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
-            print(f"  rejected {reason:24} {count:>12,}{shown}")
+            example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
+            print(f"  rejected {reason:24} {count:>12,}{example}")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"
     )
 
 
-def _words(value: Any) -> str:
+def _value_text(value: Any) -> str:
     if isinstance(value, bool) or not isinstance(value, int):
         return str(value) if not isinstance(value, list) else f"{len(value)}: {value[:6]}"
     return f"{value:,}"

@@ -1,47 +1,65 @@
-"""Options that several commands share."""
+"""Options that several commands share, and how their values are read."""
 
+import json
+import tomllib
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
 from forecaster.choices import Ambiguous, Nonexistent
 from forecaster.cli import terminal
+from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
+    from forecaster.config import Range
     from forecaster.panel.panel import Panel
+    from forecaster.recipe import Recipe
 
-Json = Annotated[bool, typer.Option("--json", help="Print data instead of words.")]
+T = TypeVar("T")
 
-Out = Annotated[Path, typer.Option(help="Folder of the panel to write.")]
-Zone = Annotated[str, typer.Option(help="IANA time zone of the place, as in America/New_York.")]
-Country = Annotated[str | None, typer.Option(help="Whose holidays to record: US, US-NY, …")]
-Twice = Annotated[Ambiguous, typer.Option(help="Local times that the clock shows twice.")]
-Never = Annotated[Nonexistent, typer.Option(help="Values at local times that it never shows.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
+
+Out = Annotated[Path, typer.Option(help="Output folder of the panel.")]
+Zone = Annotated[str, typer.Option(help="IANA time zone of the data, e.g. America/New_York.")]
+Country = Annotated[
+    str | None, typer.Option(help="Country or region of the holidays, e.g. US or US-NY.")
+]
+AmbiguousTimes = Annotated[
+    Ambiguous, typer.Option(help="Treatment of local times that occur twice (end of summer time).")
+]
+NonexistentTimes = Annotated[
+    Nonexistent,
+    typer.Option(help="Treatment of local times that do not exist (start of summer time)."),
+]
 RecipeData = Annotated[
     Path | None,
-    typer.Option(envvar="FORECASTER_DATA", help="Folder with the files the recipe names."),
+    typer.Option(envvar="FORECASTER_DATA", help="Folder of the files that the recipe names."),
+]
+Data = Annotated[
+    Path, typer.Option(envvar="FORECASTER_DATA", help="Folder of the files that the recipe names.")
 ]
 PanelFolder = Annotated[
-    Path | None, typer.Option(help="The folder of a panel; else it is built into OUT.")
+    Path | None, typer.Option(help="Folder of the panel. Default: build it in OUT.")
 ]
 At = Annotated[
     str | None,
     typer.Option(
-        help="Last observed step with its offset, 2014-06-01T08:00-04:00; else the panel's last."
+        help="Forecast origin: the last observed step, with UTC offset, e.g. "
+        "2014-06-01T08:00-04:00. Default: the last step of the panel."
     ),
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="Another value than the recipe's, training.epochs=3; repeat."),
-]
-Data = Annotated[
-    Path, typer.Option(envvar="FORECASTER_DATA", help="Folder with the files that a recipe names.")
+    typer.Option("--set", help="Override a recipe value, e.g. training.epochs=3. Repeatable."),
 ]
 
 
 def open_panel(folder: Path) -> "Panel":
-    """Open a panel, verified, with a bar that shows how far that is."""
+    """Open and verify a panel, with a progress bar."""
     from forecaster.panel.panel import Panel
     from forecaster.publish.manifest import read_manifest
 
@@ -50,10 +68,74 @@ def open_panel(folder: Path) -> "Panel":
         return Panel.open(folder, progress=advance)
 
 
-def tell_last_step(panel: "Panel") -> str:
-    """Return the last step of a panel as --at takes it, and say which it is."""
+def last_step(panel: "Panel") -> str:
+    """Print and return the last step of a panel in the form of --at."""
     from forecaster.panel.panel import local_texts
 
-    last = local_texts(panel, panel.times[-1:])[0]
-    terminal.say(f"from the panel's last step, {last}; --at takes another")
-    return last
+    origin = local_texts(panel, panel.times[-1:])[0]
+    terminal.say(f"forecast origin: {origin}, the panel's last step; --at sets another")
+    return origin
+
+
+def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
+    """Return the recipe with the values of --set, each given as `training.epochs=3`."""
+    from forecaster.recipe import change
+
+    values = [_read_setting(text) for text in settings]
+    return change(recipe, *values, source="the recipe with --set") if values else recipe
+
+
+def _read_setting(text: str) -> dict[str, Any]:
+    """Parse a setting as TOML; other values are strings, since shells remove quotes."""
+    key, equals, value = text.partition("=")
+    for line in (text, f"{key}{equals}{json.dumps(value.strip(), ensure_ascii=False)}"):
+        with suppress(tomllib.TOMLDecodeError):
+            return tomllib.loads(line)
+    example = "give section.key=value, as in training.epochs=3 or graph.kind=own"
+    raise ConfigError(f"--set {text}: not a key and a value; {example}")
+
+
+def split_commas(text: str | None) -> list[str]:
+    """Return the items of a comma-separated list."""
+    return [item.strip() for item in (text or "").split(",") if item.strip()]
+
+
+def read_choices(text: str | None, allowed: Sequence[T], option: str) -> list[T]:
+    """Return the items of a comma-separated list, all of which must be allowed."""
+    items = split_commas(text)
+    unknown = [item for item in items if item not in allowed]
+    if unknown:
+        names = ", ".join(map(str, allowed))
+        raise ConfigError(f"{option}: unknown {', '.join(unknown)}; choose from {names}")
+    return [choice for item in items for choice in allowed if choice == item]
+
+
+def read_integers(text: str | None, option: str) -> list[int]:
+    """Return a comma-separated list of integers."""
+    try:
+        return [int(item) for item in split_commas(text)]
+    except ValueError as error:
+        raise ConfigError(
+            f"{option}: {text!r} are not integers; give a comma-separated list of integers"
+        ) from error
+
+
+def read_numbers(text: str | None, option: str) -> list[float]:
+    """Return a comma-separated list of numbers."""
+    try:
+        return [float(item) for item in split_commas(text)]
+    except ValueError as error:
+        raise ConfigError(
+            f"{option}: {text!r} are not numbers; give a comma-separated list of numbers"
+        ) from error
+
+
+def read_days(text: str | None, option: str) -> "tuple[Range, ...]":
+    """Return the date ranges of `FROM:TO,FROM:TO`."""
+    pairs = [tuple(item.split(":")) for item in split_commas(text)]
+    try:
+        days = [[date.fromisoformat(day).isoformat() for day in pair] for pair in pairs]
+        return tuple((first, last) for first, last in days)
+    except ValueError as error:
+        example = "give date ranges, as in 2020-03-01:2020-12-31"
+        raise ConfigError(f"{option}: {text!r} are not date ranges; {example}") from error

@@ -1,4 +1,4 @@
-"""How the command speaks: modes, progress, estimates, tables."""
+"""Output on the terminal: messages, progress bars, estimates and tables."""
 
 import contextlib
 import logging
@@ -20,7 +20,7 @@ Advance = Callable[[int], None]
 
 @dataclass
 class Mode:
-    """How the command speaks; set once from the global options."""
+    """The verbosity of the command, set from the global options."""
 
     quiet: bool = False
     debug: bool = False
@@ -30,14 +30,14 @@ MODE = Mode()
 
 
 def say(text: str) -> None:
-    """Print something for a person, beside the results and not among them."""
+    """Print a message on the error stream, unless quiet."""
     if not MODE.quiet:
         print(text, file=sys.stderr)
 
 
 @contextlib.contextmanager
-def progress(what: str, total: int) -> Iterator[Advance]:
-    """Show a bar on the terminal's error stream; nothing when it is not a terminal, or quiet."""
+def progress(description: str, total: int) -> Iterator[Advance]:
+    """Show a progress bar on the error stream, if it is a terminal and not quiet."""
     if MODE.quiet or not sys.stderr.isatty():
         yield lambda _: None
         return
@@ -45,48 +45,48 @@ def progress(what: str, total: int) -> Iterator[Advance]:
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as progress:
-        task = progress.add_task(what, total=total)
+        task = progress.add_task(description, total=total)
         yield lambda done: progress.advance(task, done)
 
 
 @contextlib.contextmanager
 def stages(total: int | None = None) -> Iterator[tuple[Callable[[str], None], Advance]]:
-    """Show what is being done, with a bar where its size is known; plain lines elsewhere.
+    """Show the current stage with a progress bar; on a pipe print a line per stage.
 
-    Yields a function that names the next stage, and one that says how much of it is done.
+    Yields a function that begins the next stage, and one that advances the bar.
     """
     if MODE.quiet or not sys.stderr.isatty():
-        yield lambda what: say(f"{what} …"), lambda _: None
+        yield lambda stage: say(f"{stage} …"), lambda _: None
         return
     from rich.console import Console
     from rich.progress import Progress
 
     with Progress(console=Console(stderr=True), transient=True) as bar:
-        task = bar.add_task("reading the files through" if total else "", total=total)
+        task = bar.add_task("reading the files" if total else "", total=total)
 
-        def name(what: str) -> None:
-            bar.reset(task, total=None, description=what)
+        def begin(stage: str) -> None:
+            bar.reset(task, total=None, description=stage)
 
-        yield name, lambda done: bar.advance(task, done)
+        yield begin, lambda done: bar.advance(task, done)
 
 
 @contextlib.contextmanager
 def training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
-    """Show how a training gets on: a live bar, or a line for each epoch where there is none.
+    """Show the progress of a training: a live bar, or a line per epoch on a pipe.
 
-    Yields a function that names a stage before it, and one that is told of its moments.
+    Yields a function that names a stage before training, and the progress callback.
     """
-    logger = logging.getLogger("forecaster.training.loop")  # warns of what the moments tell too
-    with contextlib.ExitStack() as restored:
-        restored.callback(logger.setLevel, logger.level)
+    logger = logging.getLogger("forecaster.training.loop")  # its warnings are also in the updates
+    with contextlib.ExitStack() as stack:
+        stack.callback(logger.setLevel, logger.level)
         logger.setLevel(logging.ERROR)
-        yield restored.enter_context(_training())
+        yield stack.enter_context(_training())
 
 
 @contextlib.contextmanager
 def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     if MODE.quiet or not sys.stderr.isatty():
-        yield lambda what: say(f"{what} …"), _EpochLines()
+        yield lambda stage: say(f"{stage} …"), _EpochLines()
         return
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn
@@ -96,55 +96,55 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, figures="")
 
-        def watch(moment: "ProgressUpdate") -> None:
-            if moment.message:
-                bar.console.print(moment.message, highlight=False, markup=False)
-            text = f"epoch {moment.epoch}/{moment.epochs}"
-            bar.update(task, total=moment.steps, completed=moment.step, description=text)
-            bar.update(task, figures=_figures(moment, moment.loss))
+        def on_progress(update: "ProgressUpdate") -> None:
+            if update.message:
+                bar.console.print(update.message, highlight=False, markup=False)
+            text = f"epoch {update.epoch}/{update.epochs}"
+            bar.update(task, total=update.steps, completed=update.step, description=text)
+            bar.update(task, figures=_figures(update, update.loss))
 
-        yield lambda what: bar.reset(task, total=None, description=what), watch
+        yield lambda stage: bar.reset(task, total=None, description=stage), on_progress
 
 
 class _EpochLines:
-    """Says the figures of each epoch once it was validated."""
+    """Prints the metrics of each epoch after its validation."""
 
     def __init__(self) -> None:
-        self._before: ProgressUpdate | None = None
+        self._previous: ProgressUpdate | None = None
 
-    def __call__(self, moment: "ProgressUpdate") -> None:
-        before, self._before = self._before, moment
-        if moment.message:
-            say(moment.message)
-        if before is not None and moment.step < before.step:  # another training has begun
+    def __call__(self, update: "ProgressUpdate") -> None:
+        previous, self._previous = self._previous, update
+        if update.message:
+            say(update.message)
+        if previous is not None and update.step < previous.step:  # a new training
             return
-        if before is not None and moment.rmse != before.rmse:
-            done = moment.step * moment.epochs // moment.steps
-            say(f"epoch {done} of {moment.epochs}: {_figures(moment, before.loss)}")
+        if previous is not None and update.rmse != previous.rmse:
+            done = update.step * update.epochs // update.steps
+            say(f"epoch {done} of {update.epochs}: {_figures(update, previous.loss)}")
 
 
-def _figures(moment: "ProgressUpdate", loss: float | None) -> str:
-    """Return what is known at a moment in few enough words for one line."""
-    left = None if moment.seconds_left is None else divmod(round(moment.seconds_left), 60)
-    known = {
+def _figures(update: "ProgressUpdate", loss: float | None) -> str:
+    """Return the metrics of an update in one line."""
+    left = None if update.seconds_left is None else divmod(round(update.seconds_left), 60)
+    metrics = {
         "loss {:.4g}": loss,
-        "validation RMSE {:.4g}": moment.rmse,
-        "MAPE {:.2f} %": None if moment.mape is None else 100 * moment.mape,
-        "{:,.0f} windows/s": moment.windows_per_second,
+        "validation RMSE {:.4g}": update.rmse,
+        "MAPE {:.2f} %": None if update.mape is None else 100 * update.mape,
+        "{:,.0f} windows/s": update.windows_per_second,
         "{0[0]}:{0[1]:02d} left": left,
     }
-    return ", ".join(form.format(value) for form, value in known.items() if value is not None)
+    return ", ".join(form.format(value) for form, value in metrics.items() if value is not None)
 
 
-def announce(seconds: float, memory_bytes: int, what: str) -> None:
-    """Before a long job, say how long and how much memory it will take."""
+def announce(seconds: float, memory_bytes: int, job: str) -> None:
+    """Print the estimated time and memory of a long job."""
     if seconds > LONG_SECONDS and not MODE.quiet:
         memory = f" and {memory_bytes / 2**30:.1f} GiB of memory" if memory_bytes else ""
-        print(f"{what}: about {seconds / 60:.0f} min{memory}", file=sys.stderr)
+        print(f"{job}: about {seconds / 60:.0f} min{memory}", file=sys.stderr)
 
 
 def print_checkup(name: str, checkup: "Checkup") -> None:
-    """Print a checkup as one page."""
+    """Print the findings of a checkup."""
     from rich.console import Console
     from rich.table import Table
     from rich.text import Text
@@ -155,23 +155,23 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
         facts.add_row(Text(fact, style="dim"), Text(value))
     table = Table(box=None, padding=(0, 2, 0, 0), show_header=False)
     for finding in checkup.findings:
-        words = Text(finding.text)
+        text = Text(finding.text)
         for detail in finding.details:
-            words.append(f"\n  {detail}", style="dim")
+            text.append(f"\n  {detail}", style="dim")
         style = colours[finding.level]
-        table.add_row(Text(finding.level, style=style), Text(finding.topic), words)
+        table.add_row(Text(finding.level, style=style), Text(finding.topic), text)
     console = Console(highlight=False)
     console.print(Text(name, style="bold"))
     console.print(facts)
     console.print()
     console.print(table)
     console.print()
-    what = f"{count_of(checkup.warnings, 'thing')} to look into before trusting this panel"
-    console.print(Text(what if checkup.warnings else "nothing stands in the way of using it"))
+    warnings = f"{count_of(checkup.warnings, 'warning')}; check them before using this panel"
+    console.print(Text(warnings if checkup.warnings else "no warnings"))
 
 
 def print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
-    """Print RMSE and MAPE of each model, average and per step, beside the floor."""
+    """Print RMSE and MAPE of each model, average and per step, with the lower bound."""
     from rich.box import SIMPLE
     from rich.console import Console
     from rich.table import Table
@@ -191,6 +191,6 @@ def print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
     Console().print(table)
     whole_span = next(iter(reports.values())).average
     terms = f"{whole_span.rmse.terms:,} for RMSE, {whole_span.mape.terms:,} for MAPE"
-    print(f"terms: {terms}, alike for all models")
-    print("floor: the error left when the city's hidden state at the origin is known;")
-    print("up to chance no forecast can be below it, and none attains it.")
+    print(f"terms: {terms}, the same for all models")
+    print("floor: the error of a forecast that knows the city's hidden state at the origin;")
+    print("apart from chance, no forecast can be better.")

@@ -1,16 +1,22 @@
-"""Training a run: train."""
+"""Training a network: train."""
 
 import json
 import sys
-import tomllib
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
 from forecaster.cli import terminal
-from forecaster.cli.options import Json, PanelFolder, RecipeData, Settings, open_panel
+from forecaster.cli.options import (
+    Json,
+    PanelFolder,
+    RecipeData,
+    Settings,
+    open_panel,
+    with_settings,
+)
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
@@ -23,93 +29,79 @@ CURVES = "curves.png"
 
 
 def train(  # noqa: PLR0913, PLR0917 (one option each)
-    recipe: Annotated[Path, typer.Argument(help="Everything that decides the run.")],
-    out: Annotated[Path, typer.Option(help="Folder of the run; the same one goes on with it.")],
+    recipe_file: Annotated[Path, typer.Argument(metavar="RECIPE", help="Recipe of the run.")],
+    out: Annotated[Path, typer.Option(help="Folder of the run. An unfinished run is resumed.")],
     data: RecipeData = None,
     panel: PanelFolder = None,
     graph: Annotated[
-        Path | None, typer.Option(help="The folder of a graph; else it is learned into OUT.")
+        Path | None, typer.Option(help="Folder of the graph. Default: learn it into OUT.")
     ] = None,
-    model: Annotated[Model, typer.Option(help="Which network.")] = "Forecaster",
+    model: Annotated[Model, typer.Option(help="Network to train.")] = "Forecaster",
     settings: Settings = None,
     tensorboard: Annotated[
-        Path | None, typer.Option(help="Folder for TensorBoard's events, if you have it.")
+        Path | None,
+        typer.Option(help="Folder for TensorBoard events; needs the package tensorboard."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a network; killed or interrupted, the same command goes on where it ended."""
+    """Train a network. The same command resumes an interrupted training."""
     from forecaster.graph.storage import open_graph
     from forecaster.pipeline.train import Ground, train_run
     from forecaster.recipe import read_recipe
     from forecaster.training.distributed import is_first_process
 
     terminal.MODE.quiet |= not is_first_process()
-    rules = with_settings(read_recipe(recipe), settings or [])
-    tell_departures(model, rules)
+    recipe = with_settings(read_recipe(recipe_file), settings or [])
+    print_departures(model, recipe)
     ground = Ground(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
         data=data,
     )
-    with ExitStack() as shown:
-        say, bar = shown.enter_context(terminal.training())
-        watch = bar if tensorboard is None else _with_board(bar, tensorboard, shown)
-        trained = train_run(model, rules, out, ground, say, watch)
+    with ExitStack() as stack:
+        say, on_progress = stack.enter_context(terminal.training())
+        if tensorboard is not None:
+            on_progress = _with_tensorboard(on_progress, tensorboard, stack)
+        trained = train_run(model, recipe, out, ground, say, on_progress)
     if not is_first_process():
         return
-    known = _describe(trained.estimator, out)
+    summary = _summarise(trained.estimator, out)
     if trained.already:
-        terminal.say(f"{out}: trained already; nothing is left to do")
+        terminal.say(f"{out}: already trained; nothing to do")
     if not trained.already or not (out / CURVES).exists():
-        _write_curves(known["epochs"], out / CURVES)
+        _write_curves(summary["epochs"], out / CURVES)
     if as_json:
-        print(json.dumps(known))
+        print(json.dumps(summary))
     else:
-        _print_run(known)
+        _print_run(summary)
 
 
-def tell_departures(name: str, recipe: "Recipe") -> None:
-    """Say where Forecaster is not quite its preset, since the recipe's own keys win."""
-    own = recipe.departures()
-    if own and name.startswith("Forecaster"):
-        message = f"{name}: preset {recipe.preset}, but for what the recipe says itself"
-        terminal.say(f"{message}: {', '.join(own)}; leave that out for the preset's")
+def print_departures(name: str, recipe: "Recipe") -> None:
+    """Print the recipe values that override the preset of Forecaster."""
+    overrides = recipe.departures()
+    if overrides and name.startswith("Forecaster"):
+        message = f"{name}: preset {recipe.preset}, overridden by the recipe"
+        terminal.say(f"{message}: {', '.join(overrides)}; remove them to use the preset's values")
 
 
-def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
-    """Return the recipe with some values replaced, each given as `training.epochs=3`."""
-    from forecaster.recipe import change
-
-    values = [_read_setting(text) for text in settings]
-    return change(recipe, *values, source="the recipe with --set") if values else recipe
-
-
-def _read_setting(text: str) -> dict[str, Any]:
-    """Return what TOML says; a value that is none is text, since a shell takes quotes away."""
-    key, equals, value = text.partition("=")
-    for line in (text, f"{key}{equals}{json.dumps(value.strip(), ensure_ascii=False)}"):
-        with suppress(tomllib.TOMLDecodeError):
-            return tomllib.loads(line)
-    form = "give section.key=value, as in training.epochs=3 or graph.kind=own"
-    raise ConfigError(f"--set {text}: no key and value; {form}")
-
-
-def _with_board(bar: "ProgressCallback", folder: Path, shown: ExitStack) -> "ProgressCallback":
-    """Return a watcher that tells TensorBoard too."""
+def _with_tensorboard(
+    on_progress: "ProgressCallback", folder: Path, stack: ExitStack
+) -> "ProgressCallback":
+    """Return a callback that also writes TensorBoard events, until the stack closes."""
     from forecaster.training.progress import TensorBoard
 
     board = TensorBoard(folder)
-    shown.callback(board.close)
+    stack.callback(board.close)
 
-    def both(moment: "ProgressUpdate") -> None:
-        bar(moment)
-        board(moment)
+    def both(update: "ProgressUpdate") -> None:
+        on_progress(update)
+        board(update)
 
     return both
 
 
-def _describe(estimator: "Estimator", out: Path) -> dict[str, Any]:
-    """Return what there is to know of a trained run."""
+def _summarise(estimator: "Estimator", out: Path) -> dict[str, Any]:
+    """Return hashes, windows and epochs of a trained run."""
     from forecaster.artifact import load_run
 
     run = estimator.run or load_run(out)
@@ -123,33 +115,33 @@ def _describe(estimator: "Estimator", out: Path) -> dict[str, Any]:
     }
 
 
-def _print_run(known: dict[str, Any]) -> None:
-    windows, epochs, out = known["windows"], known["epochs"], known["run"]
+def _print_run(summary: dict[str, Any]) -> None:
+    windows, epochs, out = summary["windows"], summary["epochs"], summary["run"]
     best = min(epochs, key=lambda epoch: epoch["validation_loss"])
     mape = "n/a" if best["mape"] is None else f"{100 * best['mape']:.2f} %"
     terms = count_of(best["validation_terms"], "term")
     lines = {
-        "run": f"{known['estimator']}, trained on {count_of(windows['train'], 'window')}, "
+        "run": f"{summary['estimator']}, trained on {count_of(windows['train'], 'window')}, "
         f"chosen on {windows['validation']:,}",
         "best": f"epoch {best['epoch']} of {len(epochs)}: validation loss "
         f"{best['validation_loss']:.4g}, RMSE {best['rmse']:.4g}, MAPE {mape} ({terms})",
-        "stopped": known["why"],
+        "stopped": summary["why"],
     }
     for name, text in lines.items():
         print(f"{name:14} {text}")
     use = f"`forecaster forecast {out} --panel …` forecasts with it"
-    print(f"{out}: run {known['hash'][:12]}; {use}")
+    print(f"{out}: run {summary['hash'][:12]}; {use}")
 
 
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
-    """Draw the learning curves; without the extra say in one line what is lacking."""
+    """Draw the learning curves; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.sections.learning_curves import draw_curves
 
     try:
         picture = draw_curves(epochs)
-    except ConfigError as lacking:
-        print(f"no picture: {lacking}", file=sys.stderr)
+    except ConfigError as missing_extra:
+        print(f"no figure: {missing_extra}", file=sys.stderr)
         return
     replace_file(path, bytes_writer(picture))
     terminal.say(f"learning curves: {path}")

@@ -1,1 +1,1 @@
-"""Zone, wall-clock lags, hour of week, calendar columns, holidays: one rule, used everywhere."""
+"""Time zones, wall-clock lags, hour of the week, calendar columns and holidays."""

@@ -1,4 +1,4 @@
-"""The clock of a panel: its zone, its step, its holidays, and what follows from them.
+"""The clock of a panel: time zone, step and holidays, and the lags and calendar they give.
 
 **Lags.** Recent steps are real steps. A similar step takes the instant t + i, goes j days back on
 the wall clock and returns to UTC: a local time that never was becomes the next that was, one that
@@ -31,7 +31,7 @@ _WEEK_SECONDS = WEEK_HOURS * 3600
 
 @dataclass(frozen=True)
 class Clock:
-    """What a panel's time axis means on the wall clock of its place."""
+    """Time zone, step and holidays of a panel's time axis."""
 
     zone: str
     step_minutes: int = 60
@@ -47,7 +47,7 @@ class Clock:
 
     @property
     def slots_per_week(self) -> int:
-        """How many values `slot_of_week` has: 168 for hours."""
+        """The number of values of `slot_of_week`: 168 for hours."""
         return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be cut short
 
     def axis(self, start: np.datetime64, count: int) -> Times:
@@ -55,11 +55,11 @@ class Clock:
         return np.asarray(start, dtype="datetime64[s]") + np.arange(count) * self.step
 
     def local(self, times: Times) -> Times:
-        """Return what the clock on the wall shows."""
+        """Return local times."""
         return to_local(self.zone, times)
 
     def slot_of_week(self, times: Times) -> Int64[np.ndarray, " M"]:
-        """Return the place of each instant in the local week, in steps: the hour of the week."""
+        """Return the position of each instant in its local week, in steps (hour of the week)."""
         since_monday = (self.local(times) - _MONDAY).astype(np.int64) % _WEEK_SECONDS
         return np.asarray(since_monday // (self.step_minutes * 60), dtype=np.int64)
 

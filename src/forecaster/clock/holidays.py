@@ -1,4 +1,4 @@
-"""Holidays, written down once per panel so that past and future hours agree on them."""
+"""Holidays, recorded once per panel so that every later use sees the same dates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ YEARS_AHEAD = 10  # holidays are recorded this far past the last year of the dat
 
 @dataclass(frozen=True)
 class Holidays:
-    """The holidays of one country, written down once so that every later use sees the same."""
+    """The holidays of one country over a span of years."""
 
     country: str
     first_year: int
@@ -23,7 +23,7 @@ class Holidays:
     dates: tuple[str, ...]  # local dates, sorted: 2014-07-04
 
     def falls_on(self, local: Times) -> Bool[np.ndarray, " M"]:
-        """Tell which local times lie on a holiday; a year without a table is an error."""
+        """Which local times lie on a holiday; a year outside the span is an error."""
         years = np.unique(local.astype("datetime64[Y]").astype(np.int64) + 1970)
         lacking = [y for y in years if not self.first_year <= y <= self.last_year]
         if lacking:
@@ -34,7 +34,7 @@ class Holidays:
         return np.isin(local.astype("datetime64[D]"), days)
 
     def to_json(self) -> dict[str, Any]:
-        """Return what the manifest records."""
+        """Return the record for a manifest."""
         return {
             "country": self.country,
             "first_year": self.first_year,
@@ -58,18 +58,23 @@ def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holid
     """Return the holidays of a country (`US`) or part of one (`US-NY`), ten years ahead."""
     library = need_extra("holidays", extra="ingest")
     code, _, part = country.partition("-")
-    known = library.list_supported_countries()
-    if code not in known or (part and part not in known[code]):
-        near = nearest_name(code.upper(), sorted(known)) or "; a code is needed, as in US or US-NY"
-        hint = f"; parts of {code}: {name_some(known[code], 60)}" if code in known else near
+    countries = library.list_supported_countries()
+    if code not in countries or (part and part not in countries[code]):
+        near = (
+            nearest_name(code.upper(), sorted(countries))
+            or "; a code is needed, as in US or US-NY"
+        )
+        hint = (
+            f"; parts of {code}: {name_some(countries[code], 60)}" if code in countries else near
+        )
         raise ConfigError(f"country {country!r} has no holiday calendar{hint}")
     years = range(first_year, last_data_year + YEARS_AHEAD + 1)
-    found = library.country_holidays(code, subdiv=part or None, years=years)
-    dates = sorted(day.isoformat() for day in found if day.year in years)
+    calendar = library.country_holidays(code, subdiv=part or None, years=years)
+    dates = sorted(day.isoformat() for day in calendar if day.year in years)
     present = {int(day[:4]) for day in dates}
     lacking = [year for year in years if year not in present]
     last_year = min(lacking, default=years.stop) - 1  # some tables end before ten years are over
     if last_year < last_data_year:
         raise DataError(f"no holiday table of {country} for {name_some(lacking)}; leave it out")
-    kept = tuple(day for day in dates if int(day[:4]) <= last_year)
-    return Holidays(country, first_year, last_year, kept)
+    recorded = tuple(day for day in dates if int(day[:4]) <= last_year)
+    return Holidays(country, first_year, last_year, recorded)

@@ -71,12 +71,12 @@ def _distances(locations: Locations) -> Float64[np.ndarray, "N N"]:
     distances = np.hypot(row[:, None] - row, col[:, None] - col)
     if np.isfinite(distances).all():
         return np.asarray(distances)
-    lacking = [i for i, there in zip(locations.ids, locations.placed, strict=True) if not there]
+    lacking = [i for i, placed in zip(locations.ids, locations.placed, strict=True) if not placed]
     message = f"no coordinates of {name_some(lacking)}: a distance graph needs lat and lon"
     raise DataError(f"{message} of every location, or its row and col on a grid")
 
 
 def _numbers(column: Sequence[Scalar], count: int) -> Float64[np.ndarray, " N"]:
     """Return a column as numbers, NaN for what is none."""
-    known = [float(v) if isinstance(v, int | float) else np.nan for v in column]
-    return np.array(known or [np.nan] * count)
+    numbers = [float(v) if isinstance(v, int | float) else np.nan for v in column]
+    return np.array(numbers or [np.nan] * count)

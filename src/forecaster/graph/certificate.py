@@ -1,4 +1,4 @@
-"""The proof of a graphical lasso: a pair (Q, W) and the duality gap between its two objectives.
+"""The optimality certificate of a graphical lasso: (Q, W) and their duality gap.
 
     primal: min tr(SQ) − log|Q| + Σ_ij λ_ij |Q_ij|    over positive definite Q     (Eq. 4)
     dual:   max log|W| + N                            over |W_ij − S_ij| ≤ λ_ij
@@ -16,7 +16,7 @@ LEAST_PIVOT = 1e-9  # of a variance: below it, all may be rounding
 
 
 class PrimalDual(NamedTuple):
-    """A solution and what proves it."""
+    """A primal solution, its dual and the gap between them."""
 
     precision: Float64[np.ndarray, "n n"]  # Q
     covariance: Float64[np.ndarray, "n n"]  # W
@@ -55,9 +55,9 @@ def certify(
     with np.errstate(divide="ignore", invalid="ignore"):  # then Q is not positive definite
         diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
         Q = regressions * -diagonal[:, None]
-    kept = (Q != 0) & (Q.T != 0)
+    nonzero = (Q != 0) & (Q.T != 0)
     Q = (Q + Q.T) / 2
-    Q[~kept] = 0.0
+    Q[~nonzero] = 0.0
     np.fill_diagonal(Q, diagonal)
     dual = into_box(block, W)
     return PrimalDual(Q, dual, _gap(block, Q, dual))
@@ -77,12 +77,12 @@ def log_determinant(matrix: Float64[np.ndarray, "n n"]) -> float:
 
 
 def is_sound(matrix: Float64[np.ndarray, "n n"]) -> bool:
-    """Tell whether a matrix is positive definite by more than rounding could make it."""
+    """Whether a matrix is positive definite by more than rounding errors."""
     return bool((_pivots(matrix) > LEAST_PIVOT * np.diag(matrix)).all())
 
 
 def _pivots(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
-    """Return what is left of each variance given those before it; 0 where nothing can be."""
+    """Return each variance given those before it; all 0 if the matrix is not positive definite."""
     factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
     pivots = np.square(np.diagonal(factor))
     return pivots if info == 0 else np.zeros_like(pivots)

@@ -1,4 +1,4 @@
-"""What the training steps say of every pair of locations (Eq. 5), and what is odd about them."""
+"""Correlations of all pairs of locations in the training steps (Eq. 5), and degenerate cases."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -23,7 +23,7 @@ from forecaster.panel.panel import Panel
 
 @dataclass(frozen=True, eq=False)
 class TrainingCorrelations:
-    """What the training steps say of every pair of locations."""
+    """Correlations of the training steps, of all and of the parts that choose a penalty."""
 
     sample: Sample
     correlation: Float64[np.ndarray, "N N"]
@@ -44,7 +44,7 @@ def correlate_training_steps(
     covariance = whole.covariance()
     scale = find_scale(sample, covariance)
     correlation = correlate(covariance, scale)
-    # Each part on its own scale: a place that is busy in one of them alone must not rule.
+    # Each part on its own scale, so that a location busy in only one of them does not dominate.
     parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
     notes = _degeneracies(sample, scale, correlation, config)
     return TrainingCorrelations(sample, correlation, parts, notes)
@@ -53,7 +53,7 @@ def correlate_training_steps(
 def describe_steps(
     evidence: TrainingCorrelations, train: Bool[np.ndarray, " M"]
 ) -> dict[str, Any]:
-    """Return what the graph must remember of the steps that it was learned from."""
+    """Return what a graph records about the steps that it was learned from."""
     sample = evidence.sample
     times = sample.panel.times
     edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
@@ -70,7 +70,7 @@ def describe_steps(
 def _degeneracies(
     sample: Sample, scale: Deviations, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
 ) -> tuple[str, ...]:
-    """Say what is degenerate in the training steps, by the locations' ids, and what was done."""
+    """Describe degenerate locations by id, and what was done about them."""
     ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)
     notes = []
     if scale.constant.any():

@@ -25,11 +25,11 @@ _LEAST_WEEKS = 2  # a mean of one value would take that value away
 
 @dataclass(frozen=True, eq=False)
 class Sample:
-    """The training steps that a covariance is taken over."""
+    """The training steps of a covariance."""
 
     panel: Panel
     steps: Int64[np.ndarray, " M"]
-    usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; they fill
+    usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; replace missing values
     base: Float32[np.ndarray, "W N"]  # what is subtracted: those, or one mean for all hours
     subtracted: Subtract
     dropped: int  # training steps with too little observed
@@ -63,7 +63,7 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """By what every location is divided; constant ones have nothing to divide by."""
+    """Standard deviations of the locations, and which locations are constant."""
 
     deviation: Float64[np.ndarray, " N"]
     constant: Bool[np.ndarray, " N"]
@@ -140,11 +140,11 @@ def _blocks(
     values = sample.panel.values
     slots = sample.panel.clock.slot_of_week(sample.panel.times)
     for start in range(0, len(steps), BLOCK_STEPS):
-        some = steps[start : start + BLOCK_STEPS]
-        block = values[some].astype(np.float64)
+        block_steps = steps[start : start + BLOCK_STEPS]
+        block = values[block_steps].astype(np.float64)
         lacking = np.nonzero(np.isnan(block))
-        block[lacking] = sample.usual[slots[some]][lacking]
-        block -= sample.base[slots[some]]
+        block[lacking] = sample.usual[slots[block_steps]][lacking]
+        block -= sample.base[slots[block_steps]]
         yield block
 
 

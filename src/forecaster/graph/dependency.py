@@ -33,7 +33,7 @@ class PathStep(Stage):
 
 
 class InverseComparison(Stage):
-    """The thresholded inverse covariance, computed beside a graphical lasso."""
+    """The thresholded inverse covariance, for comparison with the graphical lasso."""
 
     edges: int | None  # None: there is no inverse
     average_degree: float | None
@@ -42,7 +42,7 @@ class InverseComparison(Stage):
 
 
 class About(Stage):
-    """How a graph came to be; JSON, so that it can lie in a manifest."""
+    """How a graph was learned; stored as JSON in its manifest."""
 
     kind: str  # as in GraphConfig, or "given"
     subtracted: str | None = None
@@ -109,7 +109,7 @@ class DependencyGraph:
     def from_edges(
         table: Table | Sequence[tuple[Any, ...]], places: Panel | Locations
     ) -> "DependencyGraph":
-        """Return a graph that was made elsewhere.
+        """Return the graph of a table of edges.
 
         Args:
             table: columns `source`, `target` and, if known, `strength`: a DataFrame, an Arrow
@@ -121,11 +121,11 @@ class DependencyGraph:
         edges = read_edges(as_table(table), locations)
         return DependencyGraph(bare(locations), *edges, About(kind="given"))
 
-    # -------------------------------------------------------------------------- to know it by
+    # ----------------------------------------------------------------------------- description
 
     @cached_property
     def degrees(self) -> Int64[np.ndarray, " N"]:
-        """How many others each location depends on."""
+        """The number of neighbours of each location."""
         return np.bincount(self.pairs.reshape(-1), minlength=len(self.locations))
 
     @property
@@ -144,13 +144,13 @@ class DependencyGraph:
         return np.asarray(rank[label])
 
     def hubs(self, count: int = 5) -> list[tuple[str, int]]:
-        """Return the names and degrees of the locations that most others depend on."""
+        """Return the names and degrees of the locations with the most neighbours."""
         order = np.argsort(-self.degrees, kind="stable")[:count]
         return [(self.locations.names[n], int(self.degrees[n])) for n in order if self.degrees[n]]
 
     @cached_property
     def lengths_km(self) -> Strengths:
-        """How far apart the ends of each edge lie; NaN where coordinates are not known."""
+        """The length of each edge; NaN where coordinates are unknown."""
         return distance_km(self.locations, *self.pairs.T)
 
     def matrix(self) -> Float64[np.ndarray, "N N"]:
@@ -161,15 +161,17 @@ class DependencyGraph:
         return matrix
 
     def overlap(self, other: "DependencyGraph") -> float:
-        """Return how many edges both graphs have, as a share of those that either has."""
+        """Return the Jaccard index of two edge sets: common edges as a share of all."""
         N = len(self.locations)
         if self.location_digest != other.location_digest:
-            raise ArtifactError("two graphs of other locations have no edges to compare")
-        own, its = (g.pairs[:, 0] * N + g.pairs[:, 1] for g in (self, other))
-        either = len(np.union1d(own, its))
-        return len(np.intersect1d(own, its)) / either if either else 1.0
+            raise ArtifactError(
+                "graphs of different locations cannot be compared; learn both from one panel"
+            )
+        codes = [graph.pairs[:, 0] * N + graph.pairs[:, 1] for graph in (self, other)]
+        union = len(np.union1d(*codes))
+        return len(np.intersect1d(*codes)) / union if union else 1.0
 
-    # ----------------------------------------------------------------------------- does it fit
+    # -------------------------------------------------------------------------------- matching
 
     @property
     def location_digest(self) -> str:
@@ -177,7 +179,7 @@ class DependencyGraph:
         return location_digest(self.locations)
 
     def match(self, panel: Panel, splits: Splits | None = None) -> None:
-        """Refuse a panel of other locations or order, and splits that hold out what it saw."""
+        """Refuse another panel's locations, and splits that hold out steps it was learned from."""
         if self.location_digest != location_digest(panel.locations):
             raise ArtifactError(_misfit(self.locations, panel.locations))
         if splits is None or not self.about.hours:
@@ -186,13 +188,15 @@ class DependencyGraph:
         for first, last in self.about.hours:
             seen = held_out[(held_out >= _instant(first)) & (held_out <= _instant(last))]
             if len(seen):
-                what = f"graph was learned from {count_of(len(seen), 'step')} that validation or"
+                problem = (
+                    f"graph was learned from {count_of(len(seen), 'step')} that validation or"
+                )
                 when = f"test hold, the first at {seen[0]}Z"
-                raise ArtifactError(f"{what} {when}; learn it again from these splits")
+                raise ArtifactError(f"{problem} {when}; learn it again from these splits")
 
 
 def bare(locations: Locations) -> Locations:
-    """Return ids, names and coordinates: what a graph keeps of its locations."""
+    """Return the locations without extra columns, as a graph stores them."""
     return Locations(locations.ids, locations.names, locations.lat, locations.lon)
 
 
@@ -201,12 +205,15 @@ def location_digest(locations: Locations) -> str:
     return hashlib.sha256(json.dumps(locations.ids).encode()).hexdigest()
 
 
-def _misfit(own: Locations, other: Locations) -> str:
-    """Say how the locations of a graph and of a panel differ."""
-    a, b = (location_digest(locations)[:12] for locations in (own, other))
-    message = f"graph is for {count_of(len(own), 'location')} (hash {a})"
-    message += f", panel has {len(other)} (hash {b})"
-    lacking, unknown = sorted({*own.ids} - {*other.ids}), sorted({*other.ids} - {*own.ids})
+def _misfit(expected: Locations, actual: Locations) -> str:
+    """Describe how the locations of a graph and of a panel differ."""
+    a, b = (location_digest(locations)[:12] for locations in (expected, actual))
+    message = f"graph is for {count_of(len(expected), 'location')} (hash {a})"
+    message += f", panel has {len(actual)} (hash {b})"
+    lacking, unknown = (
+        sorted({*expected.ids} - {*actual.ids}),
+        sorted({*actual.ids} - {*expected.ids}),
+    )
     if not (lacking or unknown):
         return f"{message}; the order differs: Panel.select(graph.locations.ids) gives the graph's"
     message += f"; the panel lacks {name_some(lacking)}" if lacking else ""

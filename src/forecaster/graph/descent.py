@@ -123,20 +123,20 @@ def _jump(inner: Matrix, aim: Vector, bound: Vector, b: Vector) -> None:
     Nearly collinear columns settle slowly term by term; this is exact however collinear they are.
     """
     live = np.flatnonzero(b)
-    now, curvature = b[live], _gather(inner, live)
+    current, curvature = b[live], _gather(inner, live)
     for a in range(len(live)):
         curvature[a, a] += _SMALLEST  # a pivot is never exactly 0
-    goal = aim[live] - bound[live] * np.sign(now)
+    goal = aim[live] - bound[live] * np.sign(current)
     _solve(curvature, goal)
     share, first = 1.0, -1
     for a in range(len(live)):
-        if goal[a] * now[a] < 0.0 and now[a] / (now[a] - goal[a]) < share:
-            share, first = now[a] / (now[a] - goal[a]), a
-    now += share * (goal - now)
+        if goal[a] * current[a] < 0.0 and current[a] / (current[a] - goal[a]) < share:
+            share, first = current[a] / (current[a] - goal[a]), a
+    current += share * (goal - current)
     if first >= 0:
-        now[first] = 0.0
-    if np.isfinite(now).all():
-        b[live] = now
+        current[first] = 0.0
+    if np.isfinite(current).all():
+        b[live] = current
 
 
 @compiled(_FAST)
@@ -144,8 +144,8 @@ def _solve(A: Matrix, y: Vector) -> None:
     """Solve A x = y for a positive definite A by its Cholesky factor, both in place."""
     for i in range(len(y)):
         for j in range(i + 1):
-            rest = A[i, j] - _dot(A[i, :j], A[j, :j])
-            A[i, j] = rest / A[j, j] if j < i else math.sqrt(rest)
+            remainder = A[i, j] - _dot(A[i, :j], A[j, :j])
+            A[i, j] = remainder / A[j, j] if j < i else math.sqrt(remainder)
         y[i] = (y[i] - _dot(A[i, :i], y[:i])) / A[i, i]
     for i in range(len(y) - 1, -1, -1):
         y[i] /= A[i, i]

@@ -71,28 +71,30 @@ def distance_km(
     return np.asarray(2 * EARTH_KM * np.arcsin(np.sqrt(np.minimum(chord, 1.0))))
 
 
-def as_table(given: Table | Sequence[tuple[Any, ...]]) -> Table:
+def as_table(source: Table | Sequence[tuple[Any, ...]]) -> Table:
     """Return a table of a sequence of (source, target) or (source, target, strength)."""
-    if isinstance(given, str) or not isinstance(given, Sequence):
-        return given
+    if isinstance(source, str) or not isinstance(source, Sequence):
+        return source
     names = (*ENDS, STRENGTH)
-    wrong = [row for row in given if len(row) not in (len(ENDS), len(names))]
-    if wrong or len({len(row) for row in given}) > 1:
+    wrong = [row for row in source if len(row) not in (len(ENDS), len(names))]
+    if wrong or len({len(row) for row in source}) > 1:
         message = "edges: each must be (source, target), or each (source, target, strength)"
-        raise DataError(f"{message}; found {name_some(wrong or given)}")
-    columns = list(zip(*given, strict=True)) or [(), ()]
+        raise DataError(f"{message}; found {name_some(wrong or source)}")
+    columns = list(zip(*source, strict=True)) or [(), ()]
     ends = [pa.array(map(str, column), pa.string()) for column in columns[: len(ENDS)]]
-    rest = [pa.array(column, pa.float64(), from_pandas=False) for column in columns[len(ENDS) :]]
-    return pa.table([*ends, *rest], names=names[: len(columns)])
+    strengths = [
+        pa.array(column, pa.float64(), from_pandas=False) for column in columns[len(ENDS) :]
+    ]
+    return pa.table([*ends, *strengths], names=names[: len(columns)])
 
 
 def read_edges(source: Table, locations: Locations) -> EdgeList:
-    """Return the edges of a table, or name all that is wrong with it."""
+    """Return the edges of a table; all of its faults are reported together."""
     table, name = load(source, texts=ENDS)
     need_columns(table, ENDS, name)
     faults = Faults(name)
     place = {identity: n for n, identity in enumerate(locations.ids)}
-    ends = [_places_of(table[end], end, place, faults) for end in ENDS]
+    ends = [_positions(table[end], end, place, faults) for end in ENDS]
     strengths = np.ones(len(table))
     if STRENGTH in table.column_names:
         strengths = numbers(table[STRENGTH], STRENGTH, faults, digits=np.float64)
@@ -105,16 +107,16 @@ def read_edges(source: Table, locations: Locations) -> EdgeList:
     return edges
 
 
-def _places_of(
+def _positions(
     column: pa.ChunkedArray, name: str, place: dict[str, int], faults: Faults
 ) -> Int64[np.ndarray, " rows"]:
     codes, ids = encode_ids(column, faults)
     unknown = [identity for identity in ids if identity not in place]
     if unknown:
-        what = f"column {name!r}: {count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
-        faults.add(f"{what}; the panel has {name_some(place)}")
-    known = np.array([place.get(identity, 0) for identity in ids], dtype=np.int64)
-    return np.asarray(known[codes])
+        problem = f"column {name!r}: {count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+        faults.add(f"{problem}; the panel has {name_some(place)}")
+    positions = np.array([place.get(identity, 0) for identity in ids], dtype=np.int64)
+    return np.asarray(positions[codes])
 
 
 def _merge(
@@ -128,8 +130,8 @@ def _merge(
     N = len(locations)
     loops = np.flatnonzero(source == target)
     if len(loops):
-        what = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
-        faults.add(f"{what}; every location depends on itself anyway: leave them out")
+        problem = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
+        faults.add(f"{problem}; every location depends on itself anyway: leave them out")
     way, counts = np.unique(source * N + target, return_counts=True)
     if (counts > 1).any():
         twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in way[counts > 1])
@@ -139,8 +141,8 @@ def _merge(
     unlike = np.unique(code[back[strengths != strengths[at][back]]])
     if len(unlike):
         named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in unlike)
-        what = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
-        faults.add(f"{what}; the graph has no direction: give one")
+        problem = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
+        faults.add(f"{problem}; the graph has no direction: give one")
     return EdgeList(np.stack([code // N, code % N], axis=1), strengths[at])
 
 

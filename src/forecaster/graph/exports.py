@@ -34,8 +34,8 @@ def export_graph(graph: DependencyGraph, path: Path | str) -> None:
 def check_export(locations: Locations, path: Path) -> None:
     """Refuse a name that no format has, and GeoJSON of locations that lie nowhere."""
     if path.suffix not in _FORMATS:
-        known = ", ".join(_FORMATS)
-        raise ConfigError(f"{path}: a graph is exported as {known}; give such a name")
+        formats = ", ".join(_FORMATS)
+        raise ConfigError(f"{path}: a graph is exported as {formats}; give such a name")
     if path.suffix == ".geojson" and not locations.placed.any():
         message = "graph: no location has coordinates, and GeoJSON is nothing without"
         raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
@@ -79,8 +79,8 @@ def to_geojson(graph: DependencyGraph) -> bytes:
     at = np.column_stack([places.lon, places.lat])
     features = []
     for n, (identity, name) in enumerate(zip(places.ids, places.names, strict=True)):
-        known = {"id": identity, "name": name, "degree": int(graph.degrees[n])}
-        features.append(_feature("Point", at[n], known))
+        properties = {"id": identity, "name": name, "degree": int(graph.degrees[n])}
+        features.append(_feature("Point", at[n], properties))
     for row, pair in zip(to_table(graph).to_pylist(), graph.pairs, strict=True):
         features.append(_feature("LineString", at[pair], row))
     collection = {"type": "FeatureCollection", "features": features}

@@ -131,12 +131,12 @@ def _checked(
     covariance: Float[np.ndarray, "N N"], start: LassoResult | None
 ) -> Float64[np.ndarray, "N N"]:
     """Return S as exactly symmetric float64, or name everything that is wrong with it."""
-    given = np.asarray(covariance)
-    square = given.ndim == 2 and given.shape[0] == given.shape[1] > 0  # noqa: PLR2004 (a matrix)
-    if not square or given.dtype.kind not in "fiub":
-        message = f"covariance: {given.dtype} of shape {given.shape}"
+    matrix = np.asarray(covariance)
+    square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0  # noqa: PLR2004 (a matrix)
+    if not square or matrix.dtype.kind not in "fiub":
+        message = f"covariance: {matrix.dtype} of shape {matrix.shape}"
         raise DataError(f"{message}; real numbers, N × N, are needed")
-    S = np.asarray(given, dtype=np.float64)
+    S = np.asarray(matrix, dtype=np.float64)
     faults = Faults("covariance")
     wrong = np.argwhere(~np.isfinite(S))
     if len(wrong):

@@ -1,4 +1,4 @@
-"""From a panel to its dependency graph (section 2.2), or to one to compare it with."""
+"""Learning a dependency graph from a panel (section 2.2), or a graph to compare it with."""
 
 from typing import Any, NamedTuple
 
@@ -44,14 +44,14 @@ _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 
 
 class Estimate(NamedTuple):
-    """What learning takes: numpy's arrays at their peak beside the panel, and one core's time."""
+    """The peak memory of learning besides the panel, and its time on one core."""
 
     memory_bytes: int
     seconds: float
 
 
 class PairStrengths(NamedTuple):
-    """Strengths of all pairs, before the threshold, and what is to be known of them."""
+    """Strengths of all pairs before the threshold, with facts and notes about them."""
 
     strengths: Float64[np.ndarray, "N N"]
     facts: dict[str, Any]  # of About
@@ -59,9 +59,9 @@ class PairStrengths(NamedTuple):
 
 
 def estimate(locations: int, steps: int) -> Estimate:
-    """Return what learning a graph takes, from its size alone."""
-    N, some = locations, min(steps, BLOCK_STEPS)
-    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * some * N)  # solving; adding up the products
+    """Estimate the memory and time of learning a graph from its size."""
+    N, block = locations, min(steps, BLOCK_STEPS)
+    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solving; adding up the products
     seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
     return Estimate(max(8 * doubles, steps * N), seconds)  # one byte says whether each is missing
 
@@ -80,8 +80,8 @@ def learn_graph(
         panel: values of all locations.
         splits: whose training ranges are learned from.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
-        allow_unconverged: take a solution whose duality gap is above the tolerance; it says so.
-        progress: told in words what is being done.
+        allow_unconverged: accept a solution with a duality gap above the tolerance.
+        progress: called with a message before each stage.
     """
     tell = progress or (lambda _: None)
     N = len(panel.locations)
@@ -97,17 +97,17 @@ def learn_graph(
             return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell(f"covariance of {count_of(int(train.sum()), 'training step')}")
-    evidence = correlate_training_steps(panel, train, config)
+    training = correlate_training_steps(panel, train, config)
     match config.kind:
         case "pearson":
-            found = PairStrengths(evidence.correlation, {})
+            pairs = PairStrengths(training.correlation, {})
         case "inverse":
-            found = _inverse(evidence)
+            pairs = _inverse(training)
         case _:
-            found = _lasso(evidence, config, allow_unconverged, tell)
-    facts = {**describe_steps(evidence, train), **found.facts}
+            pairs = _lasso(training, config, allow_unconverged, tell)
+    facts = {**describe_steps(training, train), **pairs.facts}
     return _threshold(
-        panel, config, PairStrengths(found.strengths, facts, evidence.notes + found.notes)
+        panel, config, PairStrengths(pairs.strengths, facts, training.notes + pairs.notes)
     )
 
 
@@ -118,7 +118,7 @@ def _random(
     allow_unconverged: bool,
     tell: MessageCallback,
 ) -> EdgeList:
-    """Return as many edges as the wanted degree asks for, or else as the learned graph has."""
+    """Draw random edges: as many as the wanted degree needs, else as the learned graph has."""
     N, degree = len(panel.locations), config.degree
     if degree is None:
         like = config.model_copy(update={"kind": "lasso"})
@@ -153,7 +153,7 @@ def _lasso(
         "gap_tolerance": config.gap_tolerance,
         "iterations": result.iterations,
         "converged": result.converged,
-        "beside": _beside(evidence, strengths, config),
+        "beside": _compare_with_inverse(evidence, strengths, config),
     }
     return PairStrengths(strengths, facts, _solver_notes(choice))
 
@@ -203,42 +203,44 @@ def _inverse(evidence: TrainingCorrelations) -> PairStrengths:
     return PairStrengths(conditional_correlation(precision), {})
 
 
-def _beside(
+def _compare_with_inverse(
     evidence: TrainingCorrelations, strengths: Float64[np.ndarray, "N N"], config: GraphConfig
 ) -> InverseComparison:
-    """Return how the thresholded inverse compares with the lasso, cut by the same rule."""
+    """Compare the lasso with the inverse covariance, thresholded in the same way."""
     precision, reason = invert(evidence.correlation)
     if precision is None:
         return InverseComparison(edges=None, average_degree=None, overlap=None, note=reason)
     panel, inverse = evidence.sample.panel, conditional_correlation(precision)
-    own = _threshold(panel, config, PairStrengths(strengths, {}))
-    other = _threshold(panel, config, PairStrengths(inverse, {}))
+    lasso_graph = _threshold(panel, config, PairStrengths(strengths, {}))
+    inverse_graph = _threshold(panel, config, PairStrengths(inverse, {}))
     return InverseComparison(
-        edges=len(other), average_degree=other.average_degree, overlap=own.overlap(other)
+        edges=len(inverse_graph),
+        average_degree=inverse_graph.average_degree,
+        overlap=lasso_graph.overlap(inverse_graph),
     )
 
 
-def _threshold(panel: Panel, config: GraphConfig, found: PairStrengths) -> DependencyGraph:
+def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> DependencyGraph:
     """Return the graph of the pairs above the threshold, given or by the wanted degree."""
     threshold = config.threshold
     if threshold is None:
-        threshold = threshold_for_degree(found.strengths, config.degree or 0.0)
-    edges = edges_above(found.strengths, threshold)
-    N = len(found.strengths)
-    notes = found.notes
+        threshold = threshold_for_degree(pairs.strengths, config.degree or 0.0)
+    edges = edges_above(pairs.strengths, threshold)
+    N = len(pairs.strengths)
+    notes = pairs.notes
     if N > 1 and len(edges.pairs) in (0, N * (N - 1) // 2):
-        left = "no edge" if not len(edges.pairs) else "every edge"
+        remaining = "no edge" if not len(edges.pairs) else "every edge"
         degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
-        notes += (f"threshold {threshold:g} leaves {left}: {degree}",)
+        notes += (f"threshold {threshold:g} leaves {remaining}: {degree}",)
     if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
         most = 2 * len(edges.pairs) / N
         notes += (f"average degree {config.degree:g} was asked for, {most:.3g} is all there is",)
-    steps = found.facts.get("steps")
+    steps = pairs.facts.get("steps")
     if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (
             f"threshold {threshold:g} is below 3/√M = {noise:.3g}: weak edges may be chance",
         )
-    facts = {**found.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
+    facts = {**pairs.facts, "threshold": threshold, "degree": config.degree, "notes": notes}
     return _graph(panel, config, edges, **facts)
 
 

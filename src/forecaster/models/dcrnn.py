@@ -16,7 +16,7 @@ from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
-from forecaster.models.network import Network
+from forecaster.models.network import Network, no_quantiles
 from forecaster.models.neurons import NeuronLayout, State
 
 DAY_HOURS = 24
@@ -24,7 +24,7 @@ DAY_HOURS = 24
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """The state of a layer and its diffusion: the layer above and the next step both need that."""
+    """The state of a layer and its diffusion, which the layer above and the next step share."""
 
     value: Float[Tensor, "N B U"]
     terms: Float[Tensor, "N B F"]
@@ -37,7 +37,7 @@ class DiffusionCell(nn.Module):
     """One step of a gated recurrent unit, its products replaced by diffusion convolutions.
 
     [r, u] = σ(Θ_ru ⋆ [x, h] + b_ru), c = tanh(Θ_c ⋆ [x, r ∘ h] + b_c), h ← u ∘ h + (1 − u) ∘ c.
-    b_ru begins at 1: at first a state is kept.
+    b_ru starts at 1, so that states are kept at first.
     """
 
     def __init__(
@@ -49,13 +49,13 @@ class DiffusionCell(nn.Module):
         self.candidate = DiffusionConvolution(diffusion, parts, units, generator, bias=0.0)
 
     def begin(self) -> Step:
-        """Return the step, to be taken many times; x comes as the terms of its diffusion."""
+        """The step function; its weights are folded once, x comes as diffusion terms."""
         to_gates, to_candidate = self.gates.fold(), self.candidate.fold()
 
         def step(x: Float[Tensor, "N B F"], before: Hidden) -> Hidden:
             r, u = torch.sigmoid(self.gates((x, before.terms), to_gates)).chunk(2, dim=2)
-            kept = self.diffusion(r * before.value)
-            c = torch.tanh(self.candidate((x, kept), to_candidate))
+            reset = self.diffusion(r * before.value)
+            c = torch.tanh(self.candidate((x, reset), to_candidate))
             h = torch.lerp(c, before.value, u)  # u ∘ h + (1 − u) ∘ c
             return Hidden(h, self.diffusion(h))
 
@@ -99,36 +99,21 @@ class DCRNNNetwork(Network):
         self.output = draw_glorot((config.units, 1), generator)
         # Of a step: the terms of x and, in each layer, of h and of r ∘ h; six vectors beside them.
         terms = self.diffusion.terms
-        held = terms * past + config.n_layers * (2 * terms + 6) * config.units
-        self.window_numbers = inputs.n_locations * held * (self.L + self.K)
+        per_step = terms * past + config.n_layers * (2 * terms + 6) * config.units
+        self.window_numbers = inputs.n_locations * per_step * (self.L + self.K)
 
     def forward(
         self,
         history: State,
         ahead: State,
-        truth: Float[Tensor, "N B T"],
-        shown: Bool[Tensor, " T"],
-    ) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the value before it: the true one where that is shown.
-
-        Args:
-            history: x with the covariates of each location, and a, of the L past steps.
-            ahead: the covariates of each location, and a, of the K coming steps.
-            truth: x of the steps t+1…t+K−1.
-            shown: which of them are shown; its own forecast stands for the others.
-        """
+        truth: Float[Tensor, "N B T"] | None = None,
+        forced: Bool[Tensor, " T"] | None = None,
+        *,
+        with_quantiles: bool = True,
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N 0 B K"]]:
+        """Return x̂_{t+1…t+K}; there is no quantile head."""
+        del with_quantiles
         self.refuse_misfits(history, ahead, truth)
-        return self._forecast(history, ahead, list(zip(truth.unbind(dim=2), shown, strict=True)))
-
-    def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the forecasts before it; arguments as of `forward`."""
-        self.refuse_misfits(history, ahead)
-        return self._forecast(history, ahead, [])
-
-    def _forecast(
-        self, history: State, ahead: State, taught: Sequence[tuple[Tensor, Tensor]]
-    ) -> Float[Tensor, "N B K"]:
-        """Return all forecasts; `taught` are true values, each with whether it is shown."""
         hidden, decoder = self._encode(history), _begin(self.decoder)
         previous = torch.zeros_like(history.signal[:, 0, :, 0])  # the symbol GO
         if not self.sees_ahead:
@@ -139,13 +124,15 @@ class DCRNNNetwork(Network):
             hidden = self._advance(decoder, _join(signal, ahead.auxiliary[..., k]), hidden)
             forecast = (hidden[-1].value @ self.output).squeeze(2)
             forecasts.append(forecast)
-            previous = (
-                torch.where(taught[k][1], taught[k][0], forecast) if taught[k:] else forecast
-            )
-        return torch.stack(forecasts, dim=2)
+            previous = forecast
+            if truth is not None and k < truth.shape[2]:
+                x = truth[..., k]
+                previous = x if forced is None else torch.where(forced[k], x, forecast)
+        result = torch.stack(forecasts, dim=2)
+        return result, no_quantiles(result)
 
     def _encode(self, history: State) -> list[Hidden]:
-        """Return the state of each layer after the whole history."""
+        """The state of each layer after the whole history."""
         seen = torch.tensordot(self.view, history.auxiliary, dims=1)  # [S, B, L]
         N, _, B, L = history.signal.shape
         nothing = history.signal.new_zeros(N, B, self.units)
@@ -158,7 +145,7 @@ class DCRNNNetwork(Network):
     def _advance(
         self, layers: Sequence[Step], x: Float[Tensor, "N B C"], before: Sequence[Hidden]
     ) -> list[Hidden]:
-        """Return the state of each layer after one more step; each feeds the one above."""
+        """The state of each layer after one more step; each feeds the one above."""
         terms, hidden = self.diffusion(x), list[Hidden]()
         for step, state in zip(layers, before, strict=True):
             hidden.append(step(terms, state))
@@ -172,13 +159,13 @@ class DCRNNNetwork(Network):
 
 
 def count_inputs(config: DCRNNConfig, inputs: NeuronLayout) -> tuple[int, int]:
-    """Return how many inputs a location has in a past step, and in a coming one."""
-    own, shared = inputs.per_location, inputs.auxiliary
-    return (own + 1, 1) if config.inputs == "recent" else (own + shared, own + shared)
+    """The number of inputs of a location in a past step, and in a coming one."""
+    local, shared = inputs.per_location, inputs.auxiliary
+    return (local + 1, 1) if config.inputs == "recent" else (local + shared, local + shared)
 
 
 def count_weights(config: DCRNNConfig, inputs: NeuronLayout) -> int:
-    """Return how many weights the network has, without building it."""
+    """The number of weights, without building the network."""
     terms, U = 1 + 2 * config.diffusion_steps, config.units
 
     def cell(width: int) -> int:
@@ -189,7 +176,7 @@ def count_weights(config: DCRNNConfig, inputs: NeuronLayout) -> int:
 
 
 def look_at(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor, "S A"]:
-    """Return the matrix that makes of a what each location sees of it: all, or the time of day."""
+    """The matrix that selects from a what each location sees: all of it, or the time of day."""
     if kind == "lags":
         return torch.eye(auxiliary)
     view = torch.zeros(1, auxiliary)
@@ -199,10 +186,10 @@ def look_at(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor, "S A"]:
 
 
 def _begin(layers: nn.ModuleList) -> list[Step]:
-    """Return the step of each layer."""
+    """The step function of each layer."""
     return [cast(DiffusionCell, cell).begin() for cell in layers]
 
 
 def _join(signal: Float[Tensor, "N C B"], shared: Float[Tensor, "S B"]) -> Float[Tensor, "N B F"]:
-    """Return what each location knows of itself, with what all of them share."""
+    """The inputs of each location: its own, then the shared ones."""
     return torch.cat([signal.mT, shared.T.expand(len(signal), -1, -1)], dim=2)

@@ -1,8 +1,8 @@
-"""What training and estimators ask of a network, and which inputs none of them takes."""
+"""The interface of all networks, and the checks of their inputs."""
 
 from abc import ABC, abstractmethod
 
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from forecaster.config import LagConfig
@@ -11,13 +11,13 @@ from forecaster.models.neurons import NeuronLayout, State
 
 
 class Network(nn.Module, ABC):
-    """Forecasts x̂_{t+1…t+K} from L past steps and what is known of the coming ones, all scaled.
+    """Forecasts x̂_{t+1…t+K} from L past steps and the covariates of the coming ones, all scaled.
 
-    `forward` is shown the true signals between them (x of t+1…t+K−1), as training does. The one
-    base class of this package: networks differ in what they compute, not in what they are given.
+    `forward` is the one way to ask a network: with `truth` by teacher forcing, else rolled out.
+    The one base class of this package: networks differ in what they compute, not in their inputs.
     """
 
-    window_numbers: int  # that one window takes while it is learned from, about
+    window_numbers: int  # about how many numbers one window takes in a training step
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()
@@ -25,53 +25,56 @@ class Network(nn.Module, ABC):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Which quantiles there are beside the forecast: those of its head, if it has one."""
+        """The quantile levels of the network's head; empty without one."""
         head = getattr(self, "quantiles", None)
         return tuple(head.levels) if head is not None else ()
 
-    def teach(
-        self, history: State, ahead: State, truth: Tensor, *shown: Tensor
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `forward` does, and the quantiles of `levels`."""
-        forecast = self(history, ahead, truth, *shown)
-        return forecast, forecast[:, None][:, :0]
-
     @abstractmethod
-    def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the forecasts before it.
+    def forward(
+        self,
+        history: State,
+        ahead: State,
+        truth: Float[Tensor, "N B T"] | None = None,
+        forced: Bool[Tensor, " T"] | None = None,
+        *,
+        with_quantiles: bool = True,
+    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+        """Return x̂_{t+1…t+K} and its quantiles at `levels`.
 
         Args:
             history: x with the covariates of each location, and a, of the L past steps.
             ahead: the covariates of each location, and a, of the K coming steps.
+            truth: x of the steps t+1…t+K−1, for teacher forcing: each step starts from the true
+                values before it. None rolls out: each starts from the forecasts before it.
+            forced: which of the true values are used (scheduled sampling); None: all of them.
+            with_quantiles: False skips the quantile head: Q = 0.
         """
 
-    def spread_out(
-        self, history: State, ahead: State
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `roll_out` does, and the quantiles of `levels`."""
-        forecast = self.roll_out(history, ahead)
-        return forecast, forecast[:, None][:, :0]
+    def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
+        """Return x̂_{t+1…t+K} without quantiles, each from the forecasts before it."""
+        forecast: Tensor = self(history, ahead, with_quantiles=False)[0]
+        return forecast
 
     def reach(self, step: int) -> int | None:
-        """Return from how many edges of the graph values can reach the forecast of a step.
+        """The number of graph edges from which values can reach the forecast of a step.
 
-        None: from everywhere.
+        None: from every location.
         """
         del step
         return None
 
     def refuse_misfits(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
-        """Raise one error that names both sides of everything that does not fit."""
+        """Raise one error that names the given and the needed size of each misfit."""
         N, C, P = self.inputs.n_locations, self.inputs.per_location, self.inputs.auxiliary
         faults = Faults("the model does not fit its input")
         for name, state, channels, steps in (
             ("history", history, C, self.L),
             ("ahead", ahead, C - 1, self.K),
         ):
-            found = *state.signal.shape[:2], len(state.auxiliary), state.signal.shape[3]
+            shape = *state.signal.shape[:2], len(state.auxiliary), state.signal.shape[3]
             needed = N, channels, P, steps
-            if found != needed:
-                faults.add(f"{name}: {_describe(found)}; needed: {_describe(needed)}")
+            if shape != needed:
+                faults.add(f"{name}: {_describe(shape)}; needed: {_describe(needed)}")
         between = N, history.signal.shape[2], self.K - 1
         if truth is not None and truth.shape != between:
             faults.add(f"truth: {tuple(truth.shape)}; needed: {between}")
@@ -79,11 +82,11 @@ class Network(nn.Module, ABC):
 
 
 class CrossLocationModule(nn.Module):
-    """A part of a network that sees every location at once; an explanation tells it apart."""
+    """A part of a network that reads all locations at once; explanations freeze it."""
 
 
 def refuse_non_finite(history: State, ahead: State) -> None:
-    """Refuse NaN and infinity, naming where; looks at every value, so not for a training loop."""
+    """Refuse NaN and infinity and name where; reads every value, so not for a training loop."""
     faults = Faults("the input of the model")
     for name, state in (("history", history), ("ahead", ahead)):
         for part, values in (("signal", state.signal), ("auxiliary", state.auxiliary)):
@@ -98,3 +101,8 @@ def refuse_non_finite(history: State, ahead: State) -> None:
 def _describe(shape: tuple[int, ...]) -> str:
     N, C, P, steps = shape
     return f"{N} locations × {C} values, {P} auxiliary values, {count_of(steps, 'step')}"
+
+
+def no_quantiles(forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N 0 B K"]:
+    """The quantiles of a network without a head."""
+    return forecast[:, None][:, :0]

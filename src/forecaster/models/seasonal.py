@@ -1,9 +1,9 @@
-"""What is usual for a location at each hour of the week, at the level of a window's own weeks."""
+"""Seasonal decomposition: each location's weekly profile at the level of a window."""
 
 from dataclasses import dataclass
 
 import torch
-from jaxtyping import Float, Int64
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
@@ -11,44 +11,41 @@ from forecaster.models.network import Network
 from forecaster.models.neurons import State
 
 DAY_HOURS = 24
-LEAST = 1e-3  # level: below it a window says nothing
-FLOOR = 0.05  # of a location's mean: hours without demand may deviate too
-FAR, FAR_OFF = 0.25, 1.0  # log m, or m: what a network is told of a level further from usual
+MIN_LEVEL = 1e-3  # of counts
+FLOOR = 0.05  # of a location's mean, so that hours without demand may deviate too
+MAX_LOG_LEVEL, MAX_OFFSET = 0.25, 1.0  # a network's input log m, or m, is clipped here
 
 
 @dataclass(frozen=True, eq=False)
 class Decomposition:
-    """Deviations r of L past steps, and how to make K coming steps of such deviations."""
+    """A window as expected values u and deviations r: x = u + spread · r, all scaled."""
 
     past: Float[Tensor, "N B L"]  # r_s
-    level: Float[Tensor, "N B 1"]  # log m, or m, cut at what a network is told
+    level: Float[Tensor, "N B 1"]  # log m, or m, clipped
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
 
-    def take(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
-        """Return x = u + spread · r."""
-        return (
-            self._beside(self.ahead, deviation) + self._beside(self.spread, deviation) * deviation
-        )
+    def restore(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
+        """Values x = u + spread · r of the coming steps."""
+        expected, spread = self.ahead, self.spread
+        if deviation.ndim > expected.ndim:  # of quantiles
+            expected, spread = expected[:, None], spread[:, None]
+        return expected + spread * deviation
 
-    def deviate(self, x: Float[Tensor, "N B T"]) -> Float[Tensor, "N B T"]:
-        """Return r = (x − u) / spread of the first coming steps."""
+    def deviations(self, x: Float[Tensor, "N B T"]) -> Float[Tensor, "N B T"]:
+        """Deviations r = (x − u) / spread of the first coming steps."""
         T = x.shape[2]
         return (x - self.ahead[:, :, :T]) / self.spread[:, :, :T]
 
-    @staticmethod
-    def _beside(own: Tensor, other: Tensor) -> Tensor:
-        return own if own.ndim == other.ndim else own[:, None]
-
 
 class SeasonalProfile(nn.Module):
-    """Takes the values of a window apart: x_s = u_s + spread_s · r_s, all scaled.
+    """Decomposes the values of a window: x_s = u_s + spread_s · r_s, all scaled.
 
     p(s) is a location's mean at the hour of the week of step s. Counts rise and fall together:
     u_s = m p(s) with m = (Σ_s x_s + 1) / (Σ_s p(s) + 1) over the window, and a busy hour deviates
     more, by √(u_s / x̄ + 1/20) deviations. Measurements shift: u_s = p(s) + m with
-    m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One count, or one step, as usual
-    is added to what was seen, so that little of it does not make a level.
+    m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One expected count, or
+    one expected step, is added to the observed ones, so that few of them do not set a level.
     """
 
     profile: Float[Tensor, "N W"]
@@ -64,13 +61,13 @@ class SeasonalProfile(nn.Module):
         *,
         counts: bool,
     ) -> None:
-        """Hold what is usual.
+        """Scale the profile.
 
         Args:
             profile: in the values' units, Monday 0:00 first.
-            mean: by which the values are scaled, as by the deviation.
-            deviation: see above.
-            counts: whether levels multiply.
+            mean: of the scaled values, by location.
+            deviation: of the scaled values, by location.
+            counts: whether the level multiplies the profile; else it is added.
         """
         super().__init__()
         self.counts = counts
@@ -82,21 +79,24 @@ class SeasonalProfile(nn.Module):
         self.register_buffer("offset", ((mean - zero) / one)[:, None, None], persistent=False)
 
     def forward(self, history: State, ahead: State) -> Decomposition:
-        """Return what is usual in a window, and how its past deviates from it."""
+        """Decompose a window."""
         x = history.signal[:, 0] * self.unit + self.offset  # in means, or still in deviations
         past, coming = self._profile_at(history), self._profile_at(ahead)
         if not self.counts:
             level = (x - past).sum(dim=2, keepdim=True) / (x.shape[2] + 1)
             usual = past + level
-            known = level.clamp(-FAR_OFF, FAR_OFF)
-            return Decomposition(x - usual, known, coming + level, torch.ones_like(coming))
-        seen, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
-        level = ((seen + self.one) / (expected + self.one)).clamp(min=LEAST)
+            clipped = level.clamp(-MAX_OFFSET, MAX_OFFSET)
+            return Decomposition(x - usual, clipped, coming + level, torch.ones_like(coming))
+        observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
+        level = ((observed + self.one) / (expected + self.one)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
         deviation = (x - usual) / (self.unit * torch.sqrt(usual + FLOOR))
         scaled = (coming - self.offset) / self.unit
         return Decomposition(
-            deviation, level.log().clamp(-FAR, FAR), scaled, torch.sqrt(coming + FLOOR)
+            deviation,
+            level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL),
+            scaled,
+            torch.sqrt(coming + FLOOR),
         )
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
@@ -105,7 +105,7 @@ class SeasonalProfile(nn.Module):
 
 
 class DeviationNetwork(Network):
-    """A network that sees and forecasts deviations from what is usual, and nothing else of x."""
+    """Wraps a network that sees and forecasts deviations r of a decomposition instead of x."""
 
     def __init__(self, core: Network, level: SeasonalProfile) -> None:
         nn.Module.__init__(self)
@@ -115,53 +115,37 @@ class DeviationNetwork(Network):
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """Which quantiles there are beside the forecast."""
+        """The quantile levels of the wrapped network."""
         return self.core.levels
 
     def reach(self, step: int) -> int | None:
-        """Return from how many edges of the graph values can reach the forecast of a step."""
+        """The number of graph edges from which values can reach the forecast of a step."""
         return self.core.reach(step)
 
     def forward(
-        self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
-    ) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the true signals before it."""
-        usual: Decomposition = self.level(history, ahead)
-        deviation = self.core(_show(usual, history), ahead, usual.deviate(truth))
-        return usual.take(deviation)
-
-    def teach(
-        self, history: State, ahead: State, truth: Tensor, *shown: Tensor
+        self,
+        history: State,
+        ahead: State,
+        truth: Float[Tensor, "N B T"] | None = None,
+        forced: Bool[Tensor, " T"] | None = None,
+        *,
+        with_quantiles: bool = True,
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `forward` does, and the quantiles of `levels`."""
-        usual = self.level(history, ahead)
-        truth = usual.deviate(truth)
-        forecast, quantiles = self.core.teach(_show(usual, history), ahead, truth, *shown)
-        return usual.take(forecast), usual.take(quantiles)
-
-    def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the forecasts before it."""
-        usual: Decomposition = self.level(history, ahead)
-        deviation = self.core.roll_out(_show(usual, history), ahead)
-        return usual.take(deviation)
-
-    def spread_out(
-        self, history: State, ahead: State
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `roll_out` does, and the quantiles of `levels`."""
-        usual = self.level(history, ahead)
-        forecast, quantiles = self.core.spread_out(_show(usual, history), ahead)
-        return usual.take(forecast), usual.take(quantiles)
-
-
-def _show(usual: Decomposition, history: State) -> State:
-    """Return the history with deviations in place of values."""
-    signal = torch.cat([usual.past[:, None], history.signal[:, 1:]], dim=1)
-    return State(signal, history.auxiliary)
+        parts: Decomposition = self.level(history, ahead)
+        deviations = None if truth is None else parts.deviations(truth)
+        signal = torch.cat([parts.past[:, None], history.signal[:, 1:]], dim=1)
+        forecast, quantiles = self.core(
+            State(signal, history.auxiliary),
+            ahead,
+            deviations,
+            forced,
+            with_quantiles=with_quantiles,
+        )
+        return parts.restore(forecast), parts.restore(quantiles)
 
 
 def hour_of_week(steps: State) -> Int64[Tensor, "B T"]:
-    """Return the hour since Monday 0:00 of each step, which ends its auxiliary information."""
+    """The hour since Monday 0:00 of each step, from the calendar columns of a."""
     calendar = steps.auxiliary[-len(CALENDAR_COLUMNS) :]
     weekday = calendar[: len(WEEKDAYS)].argmax(dim=0)
     return weekday * DAY_HOURS + calendar[len(WEEKDAYS) :][:DAY_HOURS].argmax(dim=0)

@@ -5,20 +5,21 @@ from functools import partial
 from typing import cast
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
 from forecaster.config import LagConfig, ModelConfig
+from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
 from forecaster.models.linear import DenseLinear, SparseLinear
-from forecaster.models.network import Network
+from forecaster.models.network import Network, no_quantiles
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
 
-STATES = 20  # held per layer: 14 that the way back needs, and what it works on
+STATES = 20  # stored per layer: 14 for the backward pass, and its temporaries
 
 
 class TransformerNetwork(Network):
@@ -26,7 +27,7 @@ class TransformerNetwork(Network):
 
     The encoder reads x_s and a_s of each step s of the history. Element k of the decoder's
     sequence is a_{t+k} with the signal one step before it, x_{t+k−1}: the last observed one at
-    k = 1, later the true ones (`forward`) or the model's own (`roll_out`). Covariates of a
+    k = 1, later the true ones (teacher forcing) or the forecasts (roll-out). Covariates of a
     location are further input neurons of that location, of the same step as a. All is scaled.
     """
 
@@ -49,69 +50,48 @@ class TransformerNetwork(Network):
         self.decoder = nn.ModuleList(DecoderLayer(layout, linear, dropout) for _ in layers)
         self.output = linear(layout, NeuronLayout(inputs.n_locations, 1, 0))
         self.window_numbers = STATES * config.n_layers * layout.width * (self.L + self.K)
-        # Drawn last: all other weights begin as they would without.
+        # Drawn last: all other initial weights are then those of a network without a head.
         head = QuantileHead(levels, layout, inputs.n_locations, linear) if levels else None
         self.quantiles = head
 
     def forward(
-        self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
-    ) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the true signals before it.
-
-        Args:
-            history: x with the covariates of each location, and a, of the L past steps.
-            ahead: the covariates of each location, and a, of the K coming steps.
-            truth: x of the steps t+1…t+K−1.
-        """
-        return self._follow(history, ahead, truth)[0]
-
-    def teach(
-        self, history: State, ahead: State, truth: Tensor, *shown: Tensor
+        self,
+        history: State,
+        ahead: State,
+        truth: Float[Tensor, "N B T"] | None = None,
+        forced: Bool[Tensor, " T"] | None = None,
+        *,
+        with_quantiles: bool = True,
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `forward` does, and the quantiles of `levels`."""
-        if self.quantiles is None:
-            return super().teach(history, ahead, truth, *shown)
-        forecast, x = self._follow(history, ahead, truth)
-        return forecast, self.quantiles(x, forecast)
-
-    def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the forecasts before it; arguments as of `forward`."""
-        return torch.cat([forecast for forecast, _ in self._advance(history, ahead)], dim=2)
-
-    def spread_out(
-        self, history: State, ahead: State
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return what `roll_out` does, and the quantiles of `levels`."""
-        if self.quantiles is None:
-            return super().spread_out(history, ahead)
-        steps = list(self._advance(history, ahead))
-        forecast = torch.cat([one for one, _ in steps], dim=2)
-        return forecast, torch.cat([self.quantiles(x, one) for one, x in steps], dim=3)
+        """Return x̂_{t+1…t+K} and its quantiles; scheduled sampling (`forced`) is not supported."""
+        if forced is not None:
+            raise ConfigError("a Transformer has no scheduled sampling; leave out sampling_decay")
+        head = self.quantiles if with_quantiles else None
+        self.refuse_misfits(history, ahead, truth)
+        if truth is not None:
+            previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
+            forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
+            return forecast, no_quantiles(forecast) if head is None else head(x, forecast)
+        forecasts, quantiles = [], []
+        for forecast, x in self._roll_out(history, ahead):
+            forecasts.append(forecast)
+            quantiles.append(no_quantiles(forecast) if head is None else head(x, forecast))
+        return torch.cat(forecasts, dim=2), torch.cat(quantiles, dim=3)
 
     def reach(self, step: int) -> int:
-        """Return from how many edges away values can reach the forecast of a step.
+        """The number of graph edges from which values can reach the forecast of a step.
 
-        Every linear layer is an edge wide: two embed and forecast, an encoder layer has four in a
-        row (W^V, W^O, feed-forward), a decoder layer as many. A later step starts from the
-        forecast before it, and goes through the decoder once more.
+        Every linear layer reaches one edge further: embedding and output are two, an encoder
+        layer has four in a row (W^V, W^O, feed-forward), a decoder layer as many. A later step
+        starts from the forecast before it, and passes the decoder once more.
         """
         encoder, decoder = 4 * len(self.encoder), 4 * len(self.decoder)
         return 2 + encoder + decoder + (step - 1) * (2 + decoder)
 
-    def _follow(
-        self, history: State, ahead: State, truth: Float[Tensor, "N B T"]
-    ) -> tuple[Float[Tensor, "N B K"], State]:
-        """Return the forecasts from true signals, and the decoder's last state."""
-        self.refuse_misfits(history, ahead, truth)
-        previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
-        forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
-        return forecast, x
-
-    def _advance(
+    def _roll_out(
         self, history: State, ahead: State
     ) -> Iterator[tuple[Float[Tensor, "N B 1"], State]]:
-        """Go from forecast to forecast; yield each with the decoder's last state."""
-        self.refuse_misfits(history, ahead)
+        """Decode step by step from the forecast before; yield forecasts with decoder states."""
         memories, earlier = self._encode(history), list[Memory]()
         forecast = history.signal[:, 0, :, -1:]
         for k in range(self.K):
@@ -120,7 +100,7 @@ class TransformerNetwork(Network):
             yield forecast, x
 
     def _encode(self, history: State) -> list[Memory]:
-        """Return what each decoder layer attends to of the encoded history."""
+        """Keys and values of the encoded history for each decoder layer."""
         x: State = self.positions(self.encoder_embedding(history), first=0)
         x = x.each(self.dropout)
         for layer in self.encoder:
@@ -134,20 +114,17 @@ class TransformerNetwork(Network):
         memories: Sequence[Memory],
         earlier: Sequence[Memory],
     ) -> tuple[Float[Tensor, "N B T"], State, list[Memory]]:
-        """Return the forecasts of T steps that follow the earlier ones, and all these steps.
-
-        Between them, the state that the forecasts are made of.
-        """
+        """Forecasts of T steps after the earlier ones, their last state, and the new memories."""
         inputs = State(torch.cat([previous[:, None], ahead.signal], dim=1), ahead.auxiliary)
         first = self.L + (earlier[0].steps if earlier else 0)
         x: State = self.positions(self.decoder_embedding(inputs), first=first)
         x = x.each(self.dropout)
-        seen = []
+        decoded = []
         for i, layer in enumerate(self._decoder_layers()):
-            x, own = layer(x, memories[i], earlier[i] if earlier else None)
-            seen.append(own)
+            x, memory = layer(x, memories[i], earlier[i] if earlier else None)
+            decoded.append(memory)
         forecast: State = self.output(x)
-        return forecast.signal[:, 0], x, seen
+        return forecast.signal[:, 0], x, decoded
 
     def _decoder_layers(self) -> Iterable[DecoderLayer]:
         return cast(Iterable[DecoderLayer], self.decoder)

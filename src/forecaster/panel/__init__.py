@@ -1,1 +1,1 @@
-"""Hours × locations, null = missing, with what is known about the places and the hours."""
+"""The panel: values of steps × locations with their covariates; null is missing."""

@@ -1,8 +1,8 @@
 """Times as written → a regular axis in UTC.
 
 Times carry an offset or are the place's local time. What the clock shows twice in autumn stands
-for two hours, and what it never shows in spring for none: the recipe says what becomes of their
-values, and they are counted.
+for two hours, and what it never shows in spring for none: the recipe decides what becomes of
+their values, and they are counted.
 """
 
 from dataclasses import dataclass, field
@@ -23,13 +23,13 @@ Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
 @dataclass(frozen=True)
 class SeriesTable:
-    """What a table holds: one row per time, one column per location (or covariate)."""
+    """The parsed rows of a table: one row per time, one column per location (or covariate)."""
 
     seconds: Int64[np.ndarray, " U"]  # since 1970; unique and sorted
     naive: bool  # of the local clock; False: of UTC
     ids: tuple[str, ...]
     layers: Layers
-    counts: dict[str, Any] = field(default_factory=dict)  # what became of them
+    counts: dict[str, Any] = field(default_factory=dict)  # of rows treated specially
 
 
 def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
@@ -45,13 +45,13 @@ def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
 
 def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
     """Refuse steps that are regular as the clock shows them, and only as it shows them."""
-    meant = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
-    instants = meant.first[~meant.nonexistent].astype(np.int64)
+    resolved = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
+    instants = resolved.first[~resolved.nonexistent].astype(np.int64)
     shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
     if len(shown) == 1 < len(passed):
-        what = f"time axis: the clock in {config.timezone} changes, and steps of"
-        what += f" {config.step_minutes} min without an offset cannot follow it"
-        raise DataError(f"{what}; give timezone UTC, and they stay as they are written")
+        problem = f"time axis: the clock in {config.timezone} changes, and steps of"
+        problem += f" {config.step_minutes} min without an offset cannot follow it"
+        raise DataError(f"{problem}; give timezone UTC, and they stay as they are written")
 
 
 def _complete(rows: SeriesTable, step: int) -> SeriesTable:
@@ -89,8 +89,10 @@ def align_to_axis(
     faults = Faults("covariates")
     off = placed.seconds[(placed.seconds - begin) % step != 0]
     if len(off):
-        what = f"{count_of(len(off), 'time')} off the panel's steps of {config.step_minutes} min"
-        faults.add(f"{what}: {_stamps(off)}; round them to the step")
+        problem = (
+            f"{count_of(len(off), 'time')} off the panel's steps of {config.step_minutes} min"
+        )
+        faults.add(f"{problem}: {_stamps(off)}; round them to the step")
     far = placed.seconds[index >= steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
     if len(far):
         limit = f"{MAX_FUTURE.astype(int)} days past the last value"
@@ -114,8 +116,8 @@ def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str)
     off = np.flatnonzero(seconds % step != phases[np.argmax(share)])
     gaps = np.diff(seconds)
     if len(off):
-        what = f"{count_of(len(off), 'time')} off the step of {step_minutes} min"
-        faults.add(f"{what}: {_stamps(seconds[off])}; give the right step or round them")
+        problem = f"{count_of(len(off), 'time')} off the step of {step_minutes} min"
+        faults.add(f"{problem}: {_stamps(seconds[off])}; give the right step or round them")
     elif (gaps > step).any():
         missing = count_of(int((gaps[gaps > 0] // step - 1).sum()), "step")
         remedy = "give rows without a value for steps that were not observed"
@@ -127,13 +129,13 @@ def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str)
 
 
 def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
-    """Turn local times into UTC; what the clock shows twice or never follows the recipe's rule."""
+    """Convert local times to UTC; times that occur twice or never follow the recipe's rule."""
     if not rows.naive:
         return rows
-    meant = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
-    counts = _count_odd(rows, meant, config)
-    first, second = (t.astype(np.int64) for t in (meant.first, meant.second))
-    twice, once = meant.ambiguous, ~(meant.ambiguous | meant.nonexistent)
+    resolved = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
+    counts = _count_odd(rows, resolved, config)
+    first, second = (t.astype(np.int64) for t in (resolved.first, resolved.second))
+    twice, once = resolved.ambiguous, ~(resolved.ambiguous | resolved.nonexistent)
     instants = np.concatenate([first[once], first[twice], second[twice]])
     order = np.argsort(instants, kind="stable")
     layers = {}
@@ -141,7 +143,7 @@ def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
         early, late = _share(layer[twice], config) if name == VALUES else (layer[twice],) * 2
         layers[name] = np.concatenate([layer[once], early, late])[order]
     if config.nonexistent == "next" and VALUES in layers:
-        never = meant.nonexistent
+        never = resolved.nonexistent
         into = np.searchsorted(instants[order], first[never])
         moved = np.nan_to_num(rows.layers[VALUES][never])
         inside = np.isin(first[never], instants)  # not so at the end, or where a gap follows
@@ -152,21 +154,21 @@ def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     return SeriesTable(instants[order], False, rows.ids, layers, counts)
 
 
-def _count_odd(rows: SeriesTable, meant: Resolved, config: PanelConfig) -> dict[str, int]:
+def _count_odd(rows: SeriesTable, resolved: Resolved, config: PanelConfig) -> dict[str, int]:
     """Count values at local times that stand for two hours or none, and refuse the latter."""
     values = rows.layers.get(VALUES)
     if values is None:
         return {}
     holds = ~np.isnan(values)
-    never = meant.nonexistent[:, None] & holds & (values != 0)  # a false zero is simply dropped
+    never = resolved.nonexistent[:, None] & holds & (values != 0)  # a false zero is simply dropped
     counts = {
-        "ambiguous_local_time": int(holds[meant.ambiguous].sum()),
+        "ambiguous_local_time": int(holds[resolved.ambiguous].sum()),
         "nonexistent_local_time": int(never.sum()),
     }
     if counts["nonexistent_local_time"] and config.nonexistent == "refuse":
-        what = count_of(counts["nonexistent_local_time"], "value")
+        count = count_of(counts["nonexistent_local_time"], "value")
         stamps = _stamps(rows.seconds[never.any(axis=1)], zone="")
-        message = f"time axis: {what} at local times that no clock in {config.timezone} showed"
+        message = f"time axis: {count} at local times that no clock in {config.timezone} showed"
         raise DataError(f'{message}: {stamps}; give offsets, or nonexistent="null" or "next"')
     return counts
 
@@ -174,7 +176,7 @@ def _count_odd(rows: SeriesTable, meant: Resolved, config: PanelConfig) -> dict[
 def _share(
     doubled: Float32[np.ndarray, "K N"], config: PanelConfig
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "K N"]]:
-    """Return what the two hours behind one local time get: half each, or nothing known."""
+    """Return the values of the two hours that share a local time: half each, or missing."""
     if config.ambiguous == "split":
         whole = doubled % 1 == 0
         early = np.where(whole, np.ceil(doubled / 2), doubled / 2)  # odd: the first has one more

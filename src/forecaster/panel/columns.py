@@ -1,4 +1,4 @@
-"""Columns of tables from anywhere → ids, instants and numbers, with every fault named.
+"""Columns of user tables, parsed into ids, instants and numbers; every fault is reported.
 
 Missing is null, never zero and never NaN; only pandas' plain float columns, which cannot hold
 null, say it with NaN.
@@ -60,8 +60,8 @@ def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
     """Refuse a table that lacks a column or has one twice."""
     lacking = [name for name in needed if name not in table.column_names]
     if lacking:
-        found = name_some(table.column_names, 20)
-        raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {found}")
+        present = name_some(table.column_names, 20)
+        raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {present}")
     _refuse_doubled(table.column_names, source)
 
 
@@ -175,10 +175,10 @@ def _read_header(path: Path) -> list[str]:
     lenient = pyarrow.csv.ParseOptions(invalid_row_handler=lambda _: "skip")
     with pyarrow.csv.open_csv(path, parse_options=lenient) as head:
         names: list[str] = head.schema.names
-    other = [mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]]
-    if other:
-        what = f"{path}: one column, {names[0]!r}, separated by {other[0]!r} as it seems"
-        raise DataError(f"{what}; save the table with commas, and numbers as in 1.5")
+    separators = [mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]]
+    if separators:
+        problem = f"{path}: one column, {names[0]!r}, separated by {separators[0]!r} as it seems"
+        raise DataError(f"{problem}; save the table with commas, and numbers as in 1.5")
     return names
 
 
@@ -209,15 +209,15 @@ def _parse_texts(
     if bad.any():
         at = np.flatnonzero(bad)
         first = name_some(f"row {i + 1} ({column[int(i)]})" for i in at)
-        what = f"column {name!r}: {count_of(len(at), 'row')} without a time: {first}"
-        faults.add(f"{what}; 2014-06-01T08:00-04:00 is one")
+        problem = f"column {name!r}: {count_of(len(at), 'row')} without a time: {first}"
+        faults.add(f"{problem}; 2014-06-01T08:00-04:00 is one")
     offset = _offset_seconds(parts["offset"])
     naive = np.append(parts["offset"].isna().to_numpy(dtype=bool), False)[codes] & ~bad
     aware = ~naive & ~bad
     if naive.any() and aware.any():
-        what = f"column {name!r}: {count_of(int(naive.sum()), 'time')} without an offset"
+        problem = f"column {name!r}: {count_of(int(naive.sum()), 'time')} without an offset"
         first = f"{int(aware.sum()):,} with one (row {int(np.argmax(aware)) + 1})"
-        faults.add(f"{what}, {first}; all or none must have it")
+        faults.add(f"{problem}, {first}; all or none must have it")
     micros = clock.to_numpy("datetime64[us]").astype(np.int64)
     micros[clock.isna().to_numpy(dtype=bool)] = 0
     _refuse_fractions(np.append(micros % 1_000_000 != 0, False)[codes], name, faults)

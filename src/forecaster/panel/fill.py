@@ -1,4 +1,4 @@
-"""What stands for a missing value: the training mean of its hour of the week."""
+"""Replacement of missing values by the training mean of their hour of the week."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ _BLOCK = 128  # columns at a time
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """What stands for a missing value: the training mean of its hour of the week."""
+    """Training means by hour of the week, which replace missing values."""
 
     values: Float32[np.ndarray, "W N"]
     covariates: Float32[np.ndarray, "W P"]

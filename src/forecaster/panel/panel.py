@@ -102,14 +102,14 @@ class Panel:
             end: the step after the last value.
             known_end: the step after the last covariate; None keeps all that are known.
         """
-        known = slice(first, known_end)
+        known_steps = slice(first, known_end)
         world, local = self.covariates, self.local_covariates
         return replace(
             self,
             values=self.values[first:end],
             start=self.start + first * self.clock.step,
-            covariates=replace(world, values=world.values[known]),
-            local_covariates=replace(local, values=local.values[:, known]),
+            covariates=replace(world, values=world.values[known_steps]),
+            local_covariates=replace(local, values=local.values[:, known_steps]),
             digest=None,
         )
 
@@ -120,8 +120,8 @@ class Panel:
         place = {identity: column for column, identity in enumerate(self.locations.ids)}
         unknown = [identity for identity in ids if identity not in place]
         if unknown:
-            what = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
-            raise DataError(f"panel: {what}; it has {name_some(self.locations.ids)}")
+            problem = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+            raise DataError(f"panel: {problem}; it has {name_some(self.locations.ids)}")
         order = [place[identity] for identity in ids]
         local = self.local_covariates
         return replace(
@@ -215,11 +215,11 @@ class Panel:
             ambiguous: local times shown twice: `null` (both unknown) or `split` (half each).
             nonexistent: local times never shown: `refuse`, `null` or `next` (add to the next).
         """
-        given = {
+        settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent,
         }  # fmt: skip
-        config = check_stage(PanelConfig, given, source="Panel.from_long")
+        config = check_stage(PanelConfig, settings, source="Panel.from_long")
         tables = SideTables(locations, covariates, local_covariates)
         return cls.from_series(read_long(table, config.kind), config, tables)
 
@@ -240,11 +240,11 @@ class Panel:
         nonexistent: str = "refuse",
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
-        given = {
+        settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent,
         }  # fmt: skip
-        config = check_stage(PanelConfig, given, source="Panel.from_wide")
+        config = check_stage(PanelConfig, settings, source="Panel.from_wide")
         tables = SideTables(locations, covariates, local_covariates)
         return cls.from_series(read_wide(table, config.kind, time), config, tables)
 

@@ -29,15 +29,17 @@ class Locations:
         check_names(self.ids, "location id", faults)
         odd = [ascii(name) for name in self.names if _has_control(name)]
         if odd:
-            what = f"{count_of(len(odd), 'name')} with control characters: {name_some(odd)}"
-            faults.add(f"{what}; they could command a terminal")
+            problem = f"{count_of(len(odd), 'name')} with control characters: {name_some(odd)}"
+            faults.add(f"{problem}; they could command a terminal")
         for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
             values = getattr(self, coordinate)
             wrong = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
             if len(wrong):
                 first = name_some(f"{self.ids[i]} {values[i]}" for i in wrong)
-                what = f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
-                faults.add(f"{what}: {first}; are lat and lon swapped?")
+                problem = (
+                    f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
+                )
+                faults.add(f"{problem}: {first}; are lat and lon swapped?")
         faults.raise_any(DataError)
         for name in ("lat", "lon"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
@@ -125,9 +127,9 @@ def stack_layers(
     return np.stack(layers) if layers else np.empty((0, steps, locations), dtype=np.float32)
 
 
-def check_covariates(what: str, names: tuple[str, ...], values: np.ndarray) -> None:
+def check_covariates(source: str, names: tuple[str, ...], values: np.ndarray) -> None:
     """Refuse names that cannot be columns and values that are not numbers."""
-    faults = Faults(what)
+    faults = Faults(source)
     check_names(names, "covariate", faults)
     if np.isinf(values).any():
         faults.add(
@@ -136,20 +138,20 @@ def check_covariates(what: str, names: tuple[str, ...], values: np.ndarray) -> N
     faults.raise_any(DataError)
 
 
-def check_names(names: Iterable[str], what: str, faults: Faults) -> None:
+def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
     """Add a fault for ids or column names that are doubled, reserved or not printable."""
     names = tuple(names)
     seen: set[str] = set()
     doubled = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
     if doubled:
-        faults.add(f"{count_of(len(doubled), what)} given twice: {name_some(doubled)}")
+        faults.add(f"{count_of(len(doubled), noun)} given twice: {name_some(doubled)}")
     reserved = [name for name in names if name in RESERVED]
     if reserved:
-        faults.add(f"{what} {name_some(reserved)}: reserved for columns of ours; rename it")
+        faults.add(f"{noun} {name_some(reserved)}: reserved for columns of ours; rename it")
     odd = [repr(name) for name in names if not _is_printable(name)]
     if odd:
         rule = f"1 to {MAX_NAME_LENGTH} printable characters are needed"
-        faults.add(f"{count_of(len(odd), what)} not usable: {name_some(odd)}; {rule}")
+        faults.add(f"{count_of(len(odd), noun)} not usable: {name_some(odd)}; {rule}")
 
 
 def _is_printable(name: str) -> bool:

@@ -1,4 +1,4 @@
-"""Long tables, wide tables and location tables, as forecasting users know them."""
+"""Readers of long tables, wide tables and location tables."""
 
 import numpy as np
 import pyarrow as pa
@@ -27,19 +27,19 @@ def read_long(source: Table, kind: Kind | None) -> SeriesTable:
     layers = {c: numbers(table[c], c, faults, _minimum(c, kind)) for c in columns}
     faults.raise_any(DataError)
 
-    known = sort_ids(ids)
-    position = {identity: column for column, identity in enumerate(known)}
+    sorted_ids = sort_ids(ids)
+    position = {identity: column for column, identity in enumerate(sorted_ids)}
     column_of = np.array([position[identity] for identity in ids], dtype=np.int64)
     unique, row = np.unique(seconds, return_inverse=True)
-    cell = row * len(known) + column_of[codes]
-    _refuse_doubled(cell, len(unique) * len(known), table, name)
+    cell = row * len(sorted_ids) + column_of[codes]
+    _refuse_doubled(cell, len(unique) * len(sorted_ids), table, name)
 
     def spread(values: Float32[np.ndarray, " rows"]) -> Float32[np.ndarray, "U N"]:
-        matrix = np.full(len(unique) * len(known), np.nan, dtype=np.float32)
+        matrix = np.full(len(unique) * len(sorted_ids), np.nan, dtype=np.float32)
         matrix[cell] = values
-        return matrix.reshape(len(unique), len(known))
+        return matrix.reshape(len(unique), len(sorted_ids))
 
-    return SeriesTable(unique, naive, tuple(known), {c: spread(v) for c, v in layers.items()})
+    return SeriesTable(unique, naive, tuple(sorted_ids), {c: spread(v) for c, v in layers.items()})
 
 
 def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) -> SeriesTable:
@@ -67,8 +67,8 @@ def read_locations(source: Table) -> Locations:
         table = table.rename_columns({"unique_id": "id"})
     need_columns(table, ("id",), name)
     faults = Faults(name)
-    codes, known = encode_ids(table["id"], faults)
-    ids = tuple(known[code] for code in codes)
+    codes, unique_ids = encode_ids(table["id"], faults)
+    ids = tuple(unique_ids[code] for code in codes)
     present = table.column_names
     names = ids
     if "name" in present:
@@ -123,5 +123,7 @@ def _refuse_doubled(
         rows = np.sort(order[1:][np.diff(cell[order]) == 0])
         ids, times = table["unique_id"], table["ds"]
         first = name_some(f"row {i + 1} ({ids[int(i)]}, {times[int(i)]})" for i in rows)
-        what = f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
-        raise DataError(f"{what}; where a clock change doubles an hour, give times with offsets")
+        problem = f"{source}: {count_of(doubled, 'duplicate row')} of an id and time: {first}"
+        raise DataError(
+            f"{problem}; where a clock change doubles an hour, give times with offsets"
+        )

@@ -1,1 +1,1 @@
-"""How artifacts reach the disk and are read back."""
+"""Writing artifacts to disk so that a crash leaves no half file, and reading them back."""

@@ -1,4 +1,4 @@
-"""The table of contents of an artifact, and the proof that its files are what it says.
+"""The manifest of an artifact: its files with their hashes, and their verification.
 
 A panel, graph or run is a folder. Data files carry their hash in the name; `manifest.json` names
 them and is the commit point. Readers open the manifest first and then the files it names, so they
@@ -119,18 +119,20 @@ def verify_files(folder: Path, manifest: Manifest, progress: Progress | None = N
 
 def artifacts_below(path: Path) -> list[Path]:
     """Return the folder itself and every folder below it that has a manifest."""
-    return sorted(found.parent for found in path.rglob(MANIFEST) if not found.is_symlink())
+    return sorted(
+        manifest.parent for manifest in path.rglob(MANIFEST) if not manifest.is_symlink()
+    )
 
 
 def leftovers(folder: Path, manifest: Manifest | None) -> list[Path]:
-    """Return files of ours that the current version does not name: old or unfinished ones."""
+    """Return our files that the current version does not use: old or unfinished ones."""
     current = {file.name for file in manifest.files.values()} if manifest else set()
     present = [p for p in folder.iterdir() if is_ours(p.name) and p.is_file()]
     return sorted(p for p in present if p.name not in {*current, MANIFEST, LOCK})
 
 
 def is_ours(name: str) -> bool:
-    """Tell whether a file of that name can only have been written by us."""
+    """Whether a file of that name can only have been written by forecaster."""
     hidden = name.startswith(".") and PARTIAL in name
     return hidden or name in (MANIFEST, LOCK) or bool(_CONTENT_NAME.fullmatch(name))
 
@@ -143,7 +145,7 @@ def _manifest_bytes(folder: Path) -> bytes:
         fd = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         message = f"{folder}: not a forecaster artifact (no {MANIFEST})"
-        raise ArtifactError(f"{message}; {_what_else(folder)}") from None
+        raise ArtifactError(f"{message}; {_explain_missing(folder)}") from None
     except OSError as error:
         raise ArtifactError(f"{path}: cannot be read ({error.strerror})") from error
     if not stat.S_ISREG(os.fstat(fd).st_mode):
@@ -156,9 +158,9 @@ def _manifest_bytes(folder: Path) -> bytes:
     return raw
 
 
-def _what_else(folder: Path) -> str:
-    """Say what a folder without a manifest may be."""
-    runs = sorted(f"{found.parent}" for found in folder.glob(f"{CELLS}/*/{MANIFEST}"))
+def _explain_missing(folder: Path) -> str:
+    """Return a hint about a folder without a manifest."""
+    runs = sorted(f"{manifest.parent}" for manifest in folder.glob(f"{CELLS}/*/{MANIFEST}"))
     if runs:
         return f"it is a comparison; name one of its runs: {name_some(runs)}"
     return "an interrupted first write leaves such a folder"

@@ -41,7 +41,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Draft:
-    """What is to be published: how to write each file, and what the manifest says of them."""
+    """An artifact to be published: a writer for each file, and the content of its manifest."""
 
     kind: str  # "panel", "graph", "run", …
     version: int  # format version of that kind
@@ -83,7 +83,7 @@ def replace_file(path: Path, write: Writer) -> None:
 
 
 def bytes_writer(content: bytes) -> Writer:
-    """Return a writer of bytes that are already there."""
+    """Return a writer of these bytes."""
 
     def write(sink: BufferedIOBase) -> None:
         sink.write(content)
@@ -119,7 +119,7 @@ class _Sink(io.RawIOBase):
 
 
 def _store(folder: Path, logical: str, write: Writer) -> Stored:
-    """Write one data file and give it the name that its content earns."""
+    """Write one data file under a name that contains the hash of its content."""
     if not LOGICAL_NAME.fullmatch(logical):
         raise ValueError(f"{logical!r} is not a file name of an artifact: use values.parquet")
     stem, suffix = logical.rsplit(".", 1)
@@ -167,7 +167,7 @@ def _make_folder(folder: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in a folder on disk."""
+    """Sync a folder, so that the names in it survive a crash."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -242,7 +242,7 @@ def refuse_foreign(folder: Path, kind: str) -> None:
 
 
 def _explain(error: OSError, path: Path, need_bytes: int = 0) -> RunError:
-    """Turn a failed file operation into what the user needs to know."""
+    """Return an error that tells the user what failed and what to do."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(_nearest_folder(path)).free
         need = f"need about {need_bytes / 1e6:,.1f} MB, " if need_bytes else ""
@@ -259,14 +259,14 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def _name_leftovers(folder: Path) -> None:
-    """Say once, at the start of a write, what an interrupted one left behind."""
+    """Warn about unfinished files that an interrupted write has left."""
     unfinished = [path.name for path in folder.iterdir() if PARTIAL in path.name]
     if unfinished:
-        what = f"{count_of(len(unfinished), 'unfinished file')} of an interrupted write"
+        count = f"{count_of(len(unfinished), 'unfinished file')} of an interrupted write"
         log.warning(
             "%s: %s (%s); `forecaster check --prune` removes them",
             folder,
-            what,
+            count,
             name_some(sorted(unfinished)),
         )
 

@@ -1,7 +1,6 @@
-"""Checkpoints: two of them, written in turn, so that one is whole whatever happens.
+"""Checkpoints: two slots, written in turn, so that one is intact at any time.
 
-Each is an artifact of its own. A new one takes the place of the older, which remains what it was
-until the new one is on disk.
+Each is an artifact. A new one replaces the older, which stays intact until the new one is on disk.
 """
 
 import os
@@ -33,22 +32,22 @@ ARRAYS = "arrays.safetensors"
 
 @dataclass(frozen=True, eq=False)
 class Checkpoint:
-    """Everything that training goes on from."""
+    """Everything that a training resumes from."""
 
     progress: Progress
     arrays: Mapping[str, np.ndarray]
-    known: Mapping[str, str]  # what it was made from and by: all of it must be the same again
-    machine: Mapping[str, str] = field(default_factory=dict)  # on this only the last bits depend
+    identity: Mapping[str, str]  # data, recipe and release: must be equal to resume
+    machine: Mapping[str, str] = field(default_factory=dict)  # may change the last bits only
 
 
 class CheckpointStore:
-    """Where the two checkpoints of a training lie."""
+    """The two checkpoints in the folder of a training."""
 
     def __init__(self, folder: Path, say: Callable[[str], None]) -> None:
         self._folder, self._say, self._next = folder, say, 0
 
     def save(self, checkpoint: Checkpoint) -> None:
-        """Replace the older of the two; its files go when the new ones were read back."""
+        """Replace the older checkpoint; its files are deleted after the new ones are verified."""
         arrays = checkpoint.arrays
         lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
         if lacking:
@@ -57,7 +56,7 @@ class CheckpointStore:
         about = {
             "progress": checkpoint.progress.to_json(),
             "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()},
-            "known": dict(checkpoint.known),
+            "known": dict(checkpoint.identity),
             "machine": dict(checkpoint.machine),
         }
         files = {ARRAYS: bytes_writer(content)}
@@ -68,19 +67,19 @@ class CheckpointStore:
         self._next = 1 - self._next
 
     def newest(self) -> Checkpoint | None:
-        """Return the newest whole checkpoint; damaged ones are named and put aside."""
+        """The newest intact checkpoint; damaged ones are reported and renamed."""
         damaged: list[str] = []
-        found = [(slot, self._open(slot, damaged)) for slot in SLOTS if self._was_used(slot)]
-        found.sort(key=lambda pair: _age(pair[1]), reverse=True)
-        for slot, manifest in found:
+        slots = [(slot, self._open(slot, damaged)) for slot in SLOTS if self._was_used(slot)]
+        slots.sort(key=lambda pair: _age(pair[1]), reverse=True)
+        for slot, manifest in slots:
             checkpoint = self._load(slot, manifest, damaged) if manifest else None
             if checkpoint is not None:
                 self._next = 1 - SLOTS.index(slot)
-                for what in damaged:
-                    self._say(f"{what}, using step {checkpoint.progress.step:,}")
+                for fault in damaged:
+                    self._say(f"{fault}, using step {checkpoint.progress.step:,}")
                 return checkpoint
         if damaged:
-            faults = Faults(f"{self._folder}: no checkpoint is whole; begin in another folder")
+            faults = Faults(f"{self._folder}: no checkpoint is intact; use another folder")
             faults.found = damaged
             faults.raise_any(ArtifactError)
         return None
@@ -98,7 +97,7 @@ class CheckpointStore:
         except ArtifactError as error:
             damaged.append(self._put_aside(slot, slot, error))
             return None
-        # Another kind of artifact, or a newer format, is not damaged: it is refused.
+        # Another kind of artifact, or a newer format, is not damage: it is refused.
         return read_manifest(self._folder / slot, kind=KIND, reads=FORMAT)
 
     def _load(self, slot: str, manifest: Manifest, damaged: list[str]) -> Checkpoint | None:
@@ -113,20 +112,20 @@ class CheckpointStore:
             damaged.append(self._put_aside(slot, f"step {_age(manifest)[0]:,}", error))
             return None
 
-    def _put_aside(self, slot: str, what: str, error: Exception) -> str:
-        """Keep a damaged checkpoint under another name, and return what happened to it."""
+    def _put_aside(self, slot: str, label: str, error: Exception) -> str:
+        """Rename a damaged checkpoint; return a sentence about it."""
         names = (f"damaged-{number}" for number in count(1))
-        kept = next(name for name in names if not (self._folder / name).exists())
-        os.rename(self._folder / slot, self._folder / kept)  # noqa: PTH104 (so that tests can fail it)
+        new_name = next(name for name in names if not (self._folder / name).exists())
+        os.rename(self._folder / slot, self._folder / new_name)  # noqa: PTH104 (so that tests can fail it)
         sync_folder(self._folder)
         reason = str(error).splitlines()[-1].strip()
-        return f"{what} damaged ({reason}), kept as {kept}"
+        return f"{label} damaged ({reason}), kept as {new_name}"
 
 
 def _age(manifest: Manifest | None) -> tuple[int, int]:
-    """Return the step of a checkpoint and its epochs, −1 where there is none to be found."""
+    """The step and the number of epochs of a checkpoint; step −1 if it names none."""
     progress = manifest.about.get("progress") if manifest else None
-    known = progress if isinstance(progress, dict) else {}
-    step, records = known.get("step"), known.get("records")
+    fields = progress if isinstance(progress, dict) else {}
+    step, records = fields.get("step"), fields.get("records")
     epochs = len(records) if isinstance(records, list) else 0
     return (step, epochs) if isinstance(step, int) else (-1, epochs)

@@ -1,4 +1,4 @@
-"""SIGTERM and Ctrl-C: the first is a request, the second an order."""
+"""SIGTERM and Ctrl-C: the first signal requests a stop, the second ends the process."""
 
 import signal
 from collections.abc import Iterator
@@ -11,19 +11,19 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """Whether someone asked to stop."""
+    """Handlers of the stop signals, and the signal received, if any."""
 
     def __init__(self) -> None:
         self.asked: str | None = None  # the name of the signal
-        self._handlers: dict[signal.Signals, Any] = {}  # those found
+        self._handlers: dict[signal.Signals, Any] = {}  # to be restored
 
     def install(self) -> None:
-        """Take the signals; only the main thread may."""
+        """Install the handlers; only the main thread can."""
         if current_thread() is main_thread():
             self._handlers = {number: signal.signal(number, self._note) for number in SIGNALS}
 
     def restore(self) -> None:
-        """Give the signals back to whoever had them."""
+        """Restore the previous handlers."""
         for number, handler in self._handlers.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
         self._handlers = {}
@@ -38,10 +38,10 @@ class Interrupts:
 
 @contextmanager
 def interrupts() -> Iterator[Interrupts]:
-    """Note the first signal, so that a step can be finished; a second one ends at once."""
-    noted = Interrupts()
-    noted.install()
+    """Remember the first signal, so that a step can finish; a second one ends at once."""
+    handlers = Interrupts()
+    handlers.install()
     try:
-        yield noted
+        yield handlers
     finally:
-        noted.restore()
+        handlers.restore()

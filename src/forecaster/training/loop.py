@@ -1,4 +1,8 @@
-"""The training loop: steps, validation, checkpoints, and when to stop.
+"""The training loop, top to bottom.
+
+`train` locks the folder and joins the process group. `TrainingLoop` takes a batch, has the
+`Trainer` take a step (forward, loss of Eq. 6 and 7, gradient, clipping, AdamW), logs it, validates
+after each epoch, writes checkpoints and decides when to stop.
 
 The same call on the same folder goes on where the last one ended, to the same bits (on the same
 machine type, torch build, number of threads and of processes).
@@ -23,7 +27,7 @@ from torch.optim.adamw import adamw  # the class would load torch's compiler: se
 from forecaster.errors import ArtifactError, Faults, RunError, StoppedError, count_of, name_some
 from forecaster.publish.writing import locked
 from forecaster.training.checkpoint import Checkpoint, CheckpointStore
-from forecaster.training.cuda_graphs import Recorder
+from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.distributed import ProcessGroup, join_process_group
 from forecaster.training.interrupts import Interrupts, interrupts
 from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
@@ -49,6 +53,8 @@ from forecaster.training.weights import Weights
 from forecaster.windows.batches import Batch
 
 LOG = "log.jsonl"
+BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of AdamW, torch's defaults
+WARM_UP = 10  # steps in which the average of the weights forgets faster
 log = logging.getLogger(__name__)
 
 
@@ -57,192 +63,203 @@ def train(
     *,
     folder: Path | None = None,
     identity: Mapping[str, str] | None = None,
-    watch: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> TrainingResult:
-    """Return the weights with the lowest validation loss (Eq. 7).
+    """Train a network and return its weights with the lowest validation loss (Eq. 7).
 
     Args:
-        task: what is to be learned.
-        folder: where checkpoints and the log live; None trains in memory alone.
-        identity: hashes, by name, that a training in the same folder must share to go on.
-        watch: called with every moment there is something to see at.
+        task: the network, its windows and the training configuration.
+        folder: of the checkpoints and the metrics log; None trains in memory only.
+        identity: hashes by name; a checkpoint is resumed only if all of them are equal.
+        on_progress: called after every step or group of steps, every epoch and every warning.
     """
     with ExitStack() as stack:
         stack.enter_context(reproducible(task.device))
-        team = stack.enter_context(join_process_group(task.device, task.config.timeout_seconds))
-        here = folder if team.is_first else None
-        if here is not None:
-            _hold(here, stack)
-        noted = stack.enter_context(interrupts())
-        return _Training(task, team, noted, here, identity or {}, watch).run()
+        group = stack.enter_context(join_process_group(task.device, task.config.timeout_seconds))
+        own_folder = folder if group.is_first else None
+        if own_folder is not None:
+            _lock_folder(own_folder, stack)
+        signals = stack.enter_context(interrupts())
+        return TrainingLoop(task, group, signals, own_folder, identity or {}, on_progress).run()
 
 
-class _Training:
-    """One training, from where it stands to its end."""
+class TrainingLoop:
+    """Batches, steps, logs, validations and checkpoints, from a checkpoint or from step 0."""
 
     def __init__(
         self,
         task: TrainingTask,
-        team: ProcessGroup,
-        noted: Interrupts,
+        group: ProcessGroup,
+        signals: Interrupts,
         folder: Path | None,
         identity: Mapping[str, str],
-        watch: ProgressCallback | None,
+        on_progress: ProgressCallback | None,
     ) -> None:
-        self._task, self._team, self._noted, self._watch = task, team, noted, watch
+        self._task, self._group, self._interrupts, self._on_progress = (
+            task,
+            group,
+            signals,
+            on_progress,
+        )
         self._folder = folder
-        self._known, self._machine = describe_task(task, identity), describe_machine(team)
-        self._journal = MetricsLog(folder / LOG if folder else None)
-        self._shelf = CheckpointStore(folder, self._say) if folder else None
-        self._learner = Trainer(task, team, self._say)
+        self._identity, self._machine = describe_task(task, identity), describe_machine(group)
+        self._log = MetricsLog(folder / LOG if folder else None)
+        self._checkpoints = CheckpointStore(folder, self._warn) if folder else None
+        self._trainer = Trainer(task, group, self._warn)
         self._progress = Progress()
-        self._pending: list[Tensor] = []  # steps whose losses nobody has read yet
-        self._order = -1, task.train  # of an epoch
-        self._saved: tuple[int, int] | None = None  # steps and epochs
-        self._began = self._looked = time.monotonic()
-        self._first = 0  # step of this process
+        self._pending: list[Tensor] = []  # results of steps that are not read from the device yet
+        self._order = -1, task.train  # an epoch and its shuffled windows
+        self._saved: tuple[int, int] | None = None  # steps and epochs of the last checkpoint
+        self._began = self._last_reading = time.monotonic()
+        self._first_step = 0  # where this process began or resumed
 
     def run(self) -> TrainingResult:
-        """Go on until there is nothing left to do."""
+        """Train until all epochs are done or validation stops improving."""
         self._resume()
         try:
-            while (why := self._progress.why_stop(self._task.config)) is None:
+            while (reason := self._progress.stop_reason(self._task.config)) is None:
                 self._advance()
             self._save()
         finally:
-            self._journal.flush()
-        return TrainingResult(self._learner.finish(), tuple(self._progress.records), why)
+            self._log.flush()
+        return TrainingResult(self._trainer.finish(), tuple(self._progress.records), reason)
 
     def _advance(self) -> None:
-        """Take a step, or validate where an epoch is over."""
+        """Take one training step, or validate at the end of an epoch."""
         step = self._progress.step + len(self._pending)
         if step == self._task.epoch_steps * (len(self._progress.records) + 1):
-            self._settle()
+            self._read_losses()
             self._validate()
             return
-        self._pending.append(self._learner.learn(self._batch(step), step))
+        self._pending.append(self._trainer.train_step(self._batch(step), step))
         due = (step + 1) % self._task.config.checkpoint_steps == 0
         if due or len(self._pending) >= steps_ahead(self._task.device):
-            self._settle()
-            if self._asked():
+            self._read_losses()
+            if self._stop_requested():
                 self._stop()
         if due:
             self._save()
 
     def _batch(self, step: int) -> Int64[np.ndarray, " B"]:
-        """Return the windows of a step, over all processes."""
+        """The forecast origins of a step, over all processes."""
         epoch, index = divmod(step, self._task.epoch_steps)
         if self._order[0] != epoch:
             self._order = epoch, shuffle(self._task.train, self._task.config.seed, epoch)
         size = self._task.config.batch
         return self._order[1][index * size : (index + 1) * size]
 
-    def _settle(self) -> None:
-        """Read the losses of the steps taken since the last time, and refuse those that failed."""
+    def _read_losses(self) -> None:
+        """Read and log the losses of the pending steps; raise if one is not finite."""
         rows = torch.stack(self._pending).tolist() if self._pending else []
         self._pending = []
         for loss, norm, *sums in rows:
             if not math.isfinite(loss + norm):
-                raise RunError(self._explain(loss, norm))
+                raise RunError(self._describe_failure(loss, norm))
             self._progress.add(sums)
             line = {"step": self._progress.step, "loss": loss, "norm": norm}
-            self._journal.write({**line, "mape_terms": int(sums[-1])})
+            self._log.write({**line, "mape_terms": int(sums[-1])})
         now = time.monotonic()
-        self._progress.seconds += now - self._looked
-        self._looked = now
+        self._progress.seconds += now - self._last_reading
+        self._last_reading = now
         if rows:
-            self._show()
+            self._report()
 
-    def _explain(self, loss: float, norm: float) -> str:
-        """Return what is known of the step that failed; the weights are as they were before it."""
+    def _describe_failure(self, loss: float, norm: float) -> str:
+        """The message for a step that is not finite; the weights are those before it."""
         step = self._progress.step
         origins = self._batch(step)
-        found = self._learner.find_non_finite(origins, step)
+        culprit = self._trainer.find_non_finite(origins, step)
         hours = name_some(f"{time}Z" for time in np.sort(self._task.batches.times[origins]))
-        what = f"step {step + 1:,}: loss {loss}, norm of the gradient {norm}"
-        where = f"not finite: {found}, in the {count_of(len(origins), 'window')} from {hours}"
-        return f"{what}; {where}. Checkpoints are as before; look there, or learn more slowly"
+        numbers = f"step {step + 1:,}: loss {loss}, norm of the gradient {norm}"
+        where = f"not finite: {culprit}, in the {count_of(len(origins), 'window')} from {hours}"
+        return (
+            f"{numbers}; {where}. Checkpoints are unchanged; "
+            "check these windows, or lower training.learning_rate"
+        )
 
     def _validate(self) -> None:
-        """Close the epoch with what the weights do on the validation windows."""
-        found = self._learner.validate(self._asked)
-        if found is None:
+        """Close the epoch with its validation loss; keep the weights if it is the lowest."""
+        sums = self._trainer.validate(self._stop_requested)
+        if sums is None:
             self._stop()
             return
-        self._settle()  # for the time it took
-        progress, rate = self._progress, self._learner.rate(self._progress.step - 1)
-        record = progress.close(found.tolist(), rate, self._task.eta)
+        self._read_losses()  # adds the seconds of the validation
+        progress, rate = self._progress, self._trainer.rate(self._progress.step - 1)
+        record = progress.close(sums.tolist(), rate, self._task.eta)
         if not math.isfinite(record.validation_loss):
             message = f"epoch {record.epoch}: validation loss {record.validation_loss}"
-            raise RunError(f"{message}; checkpoints are as before; learn more slowly")
+            raise RunError(f"{message}; checkpoints are unchanged; lower training.learning_rate")
         if progress.best is record:
-            self._learner.keep_best()
-        self._journal.write(asdict(record))
+            self._trainer.keep_best()
+        self._log.write(asdict(record))
         if progress.spike:
-            self._say(progress.spike)
-        self._show()
+            self._warn(progress.spike)
+        self._report()
 
-    def _asked(self) -> bool:
-        """Tell whether any process was asked to stop; all must ask together."""
-        return self._team.any(self._noted.asked is not None)
+    def _stop_requested(self) -> bool:
+        """Whether any process has received a signal; all processes must call this together."""
+        return self._group.any(self._interrupts.asked is not None)
 
     def _stop(self) -> None:
         self._save()
-        kept = "saved; the same command resumes" if self._shelf else "nothing saved: no folder"
+        outcome = (
+            "saved; the same command resumes" if self._checkpoints else "nothing saved: no folder"
+        )
         where = f"after step {self._progress.step:,} of {self._task.steps:,}"
         raise StoppedError(
-            f"interrupted {where} by {self._noted.asked or 'another process'}, {kept}"
+            f"interrupted {where} by {self._interrupts.asked or 'another process'}, {outcome}"
         )
 
     def _save(self) -> None:
-        """Write a checkpoint, unless the last one is of this very moment."""
-        now = self._progress.step, len(self._progress.records)
-        if self._shelf is None or now == self._saved:
+        """Write a checkpoint, unless the last one is of the same step and epoch."""
+        position = self._progress.step, len(self._progress.records)
+        if self._checkpoints is None or position == self._saved:
             return
-        self._journal.flush()
-        arrays = {name: vector.cpu().numpy() for name, vector in self._learner.vectors.items()}
-        self._shelf.save(Checkpoint(self._progress, arrays, self._known, self._machine))
-        self._saved = now
+        self._log.flush()
+        arrays = {name: vector.cpu().numpy() for name, vector in self._trainer.vectors.items()}
+        self._checkpoints.save(Checkpoint(self._progress, arrays, self._identity, self._machine))
+        self._saved = position
 
     def _resume(self) -> None:
-        """Go on from the newest checkpoint, if the first process has one."""
-        found = self._shelf.newest() if self._shelf else None
-        if found is not None:
-            self._refuse_others(found)
-        told = self._team.tell(json.dumps(found and found.progress.to_json()))
-        progress = json.loads(told)
+        """Continue from the newest checkpoint, if the first process has one."""
+        checkpoint = self._checkpoints.newest() if self._checkpoints else None
+        if checkpoint is not None:
+            self._check_identity(checkpoint)
+        content = json.dumps(checkpoint and checkpoint.progress.to_json())
+        progress = json.loads(self._group.broadcast_text(content))
         if progress is not None:
             self._progress = Progress.from_json(progress)
         step, epochs = self._progress.step, len(self._progress.records)
-        self._learner.begin(found.arrays if found else None, step)
-        self._journal.rewind(step, epochs)
-        self._first = step
-        if found is not None:
+        self._trainer.begin(checkpoint.arrays if checkpoint else None, step)
+        self._log.rewind(step, epochs)
+        self._first_step = step
+        if checkpoint is not None:
             self._saved = step, epochs
             lost = count_of(self._task.config.checkpoint_steps, "step")
-            self._show(f"resuming from step {step:,} of {self._task.steps:,} (lost ≤ {lost})")
+            self._report(f"resuming from step {step:,} of {self._task.steps:,} (lost ≤ {lost})")
 
-    def _refuse_others(self, found: Checkpoint) -> None:
-        """Refuse another task, by name and hash; say what may move the last bits."""
+    def _check_identity(self, checkpoint: Checkpoint) -> None:
+        """Refuse the checkpoint of another task; warn if the machine may change the last bits."""
         faults = Faults(f"{self._folder}: begun otherwise; go back to that, or use another folder")
-        faults.found = differences(found.known, self._known)
+        faults.found = differences(checkpoint.identity, self._identity)
         faults.raise_any(ArtifactError)
-        other = differences(found.machine, self._machine)
-        if other:
-            self._say(f"same samples in the same order, but not bit-identical: {'; '.join(other)}")
+        changes = differences(checkpoint.machine, self._machine)
+        if changes:
+            message = "same samples in the same order, but not bit-identical"
+            self._warn(f"{message}: {'; '.join(changes)}")
 
-    def _say(self, message: str) -> None:
+    def _warn(self, message: str) -> None:
         log.warning(message)
-        self._show(message)
+        self._report(message)
 
-    def _show(self, message: str | None = None) -> None:
-        """Tell the watcher of the first process."""
-        if self._watch is None or not self._team.is_first:
+    def _report(self, message: str | None = None) -> None:
+        """Call the progress callback, in the first process only."""
+        if self._on_progress is None or not self._group.is_first:
             return
         progress, task = self._progress, self._task
-        taken, seconds = progress.step - self._first, time.monotonic() - self._began
+        taken, seconds = progress.step - self._first_step, time.monotonic() - self._began
         last = progress.records[-1] if progress.records else None
-        self._watch(
+        self._on_progress(
             ProgressUpdate(
                 epoch=min(progress.step // task.epoch_steps + 1, task.config.epochs),
                 epochs=task.config.epochs,
@@ -258,23 +275,23 @@ class _Training:
         )
 
     def _windows(self, taken: int) -> int:
-        """Return how many windows the steps of this process held; an epoch's last has fewer."""
+        """The number of windows in so many steps of this process; batches may differ in size."""
         task = self._task
 
         def before(step: int) -> int:
-            epochs, rest = divmod(step, task.epoch_steps)
-            return epochs * len(task.train) + min(rest * task.config.batch, len(task.train))
+            epochs, steps = divmod(step, task.epoch_steps)
+            return epochs * len(task.train) + min(steps * task.config.batch, len(task.train))
 
-        return before(self._first + taken) - before(self._first)
+        return before(self._first_step + taken) - before(self._first_step)
 
 
 def steps_ahead(device: torch.device) -> int:
-    """Return how many steps a device may be ahead of whoever reads its losses."""
+    """The number of steps that are queued on a device before their losses are read."""
     return 1 if device.type == "cpu" else 32
 
 
-def _hold(folder: Path, stack: ExitStack) -> None:
-    """Keep other trainings out of the folder for as long as this one runs."""
+def _lock_folder(folder: Path, stack: ExitStack) -> None:
+    """Lock the folder against other trainings while this one runs."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         stack.enter_context(locked(folder))
@@ -283,21 +300,19 @@ def _hold(folder: Path, stack: ExitStack) -> None:
         raise RunError(f"{message}. Choose another folder") from error
 
 
-BETA_1, BETA_2, EPSILON = 0.9, 0.999, 1e-8  # of AdamW, as torch has them
-WARM_UP = 10  # steps: an average of few steps may not look back further than there were
-
-
 class Trainer:
-    """The weights of a network, and how they move.
+    """The weights, their optimiser and their validation: one training step at a time.
 
-    A step whose loss or gradient is not finite moves nothing, and neither do those after it: the
-    weights wait, as they were before it, for somebody to look. A GPU need not be waited for.
+    A step whose loss or gradient is not finite changes nothing, and neither do those after it, so
+    that a GPU need not be waited for: the weights are still those before the failure.
     """
 
-    def __init__(self, task: TrainingTask, team: ProcessGroup, say: Callable[[str], None]) -> None:
-        self._task, self._team, self._rations = task, team, MicroBatches(task, say)
-        alone_on_a_gpu = task.device.type == "cuda" and team.size == 1
-        self._recorder = Recorder(say) if alone_on_a_gpu else None
+    def __init__(
+        self, task: TrainingTask, group: ProcessGroup, say: Callable[[str], None]
+    ) -> None:
+        self._task, self._group, self._micro_batches = task, group, MicroBatches(task, say)
+        alone_on_a_gpu = task.device.type == "cuda" and group.size == 1
+        self._graphs = CudaGraphs(say) if alone_on_a_gpu else None
         self.weights = Weights(task.network, task.config.precision)
         vector = self.weights.vector
         names = ("first_moment", "second_moment", "best", "average")
@@ -305,11 +320,13 @@ class Trainer:
         if not task.config.ema:
             del self.vectors["average"]
         parts = len(self.weights.parts(vector))
-        *self._taken, self._failed = vector.new_zeros(parts + 1, dtype=torch.float32).unbind()
+        *self._adam_steps, self._has_failed = vector.new_zeros(
+            parts + 1, dtype=torch.float32
+        ).unbind()
         task.network.train()
 
     def begin(self, arrays: Mapping[str, np.ndarray] | None, step: int) -> None:
-        """Go on from the first process's arrays, or from its fresh weights at step 0."""
+        """Start from the arrays of a checkpoint, or from fresh weights at step 0."""
         if arrays is not None:
             lengths = {name: array.shape for name, array in arrays.items()}
             if lengths != {name: vector.shape for name, vector in self.vectors.items()}:
@@ -319,70 +336,100 @@ class Trainer:
         elif step == 0 and "average" in self.vectors:
             self.vectors["average"].copy_(self.vectors["weights"])
         for vector in self.vectors.values():
-            self._team.spread(vector)
-        for taken in self._taken:
-            taken.fill_(step)
-        self.weights.show()
+            self._group.broadcast(vector)
+        for count in self._adam_steps:
+            count.fill_(step)
+        self.weights.update_network()
 
     def rate(self, step: int) -> float:
-        """Return the learning rate of a step, counted from 0."""
+        """The learning rate of a step, counted from 0."""
         return self._task.config.learning_rate * one_cycle(step, self._task.steps)
 
-    def learn(self, origins: Int64[np.ndarray, " B"], step: int) -> Float64[Tensor, "6"]:
-        """Take a step, counted from 0; return its loss, the gradient's norm, errors and counts.
+    def train_step(self, origins: Int64[np.ndarray, " B"], step: int) -> Float64[Tensor, "6"]:
+        """Take a step, counted from 0: forward, loss, gradient, clipping, AdamW.
 
-        With quantiles there are two gradients; the larger norm is returned.
+        Returns the loss, the norm of the gradient, the sums of errors and the counts of targets.
+        The forecast and the quantile head are clipped apart; the larger norm is returned.
         """
         config = self._task.config
-        errors, counts = self._differentiate(origins, step)
-        gradient = self._team.add(self.weights.collect_gradient())
-        self._team.add(errors)
+        errors, counts = self._sum_gradient(origins, step)  # forward, loss (Eq. 6, 7), gradient
+        gradient = self._group.all_reduce(self.weights.collect_gradient())
+        self._group.all_reduce(errors)
         parts = self.weights.parts(gradient)
         norms = torch.stack([part.norm().double() for part in parts])
         loss, norm = join_terms(errors, counts, self._task.eta), norms.max()
-        self._failed.logical_or_(~torch.isfinite(loss + norm))
-        for part, own in zip(parts, norms, strict=True):
-            part.mul_((config.clip / own).clamp(max=1.0))
-        self._move(step)
+        self._has_failed.logical_or_(~torch.isfinite(loss + norm))
+        for part, part_norm in zip(parts, norms, strict=True):
+            part.mul_((config.clip / part_norm).clamp(max=1.0))
+        self._update_weights(step)
         return torch.cat([torch.stack([loss, norm]), errors, counts])
 
-    def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "4"] | None:
-        """Return errors and counts over all validation windows, or None if told to stop."""
-        origins, batch = self._task.validation, self._task.config.batch
-        totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
-        with self._ready_to_forecast():
-            for start in range(0, len(origins), batch):
-                if stop():
-                    return None
-                share = self._team.share(origins[start : start + batch])
-                totals += self._rations.serve(partial(self._score, share))
-        return self._team.add(totals)
+    def _sum_gradient(
+        self, origins: Int64[np.ndarray, " B"], step: int
+    ) -> tuple[Float64[Tensor, "2"], Float64[Tensor, "2"]]:
+        """Sum the gradient over this process's windows; return their errors and the whole counts.
 
-    def keep_best(self) -> None:
-        """Remember the weights that were validated."""
-        self.vectors["best"].copy_(self._chosen())
+        One CUDA graph for the whole batch where possible, else launch by launch in micro-batches.
+        """
+        share = self._group.share(origins)
+        indices = self._task.batches.locate(share)
+        if self._graphs is not None and len(share) <= self._micro_batches.windows:
+            forced, seed = self._task.teacher_forcing(step), partial(self._seed, step)
+            inputs = (indices,) if forced is None else (indices, forced)
+            sums = self._graphs.replay("learn", self._backward_whole, inputs, seed)
+            if sums is not None:
+                return sums[:2], sums[2:]
+        whole = self._task.batches.gather(indices)
+        counts = self._group.all_reduce(self._count(whole))
+        backward = partial(self._backward_parts, share, whole, counts, step)
+        return self._micro_batches.run(backward), counts
 
-    def finish(self) -> dict[str, np.ndarray]:
-        """Give the network its best weights, and return them by name."""
-        self._recorder = None  # it holds memory of the GPU
-        self.weights.vector.copy_(self.vectors["best"])
-        self._task.network.eval()
-        return self.weights.release()
+    def _backward_whole(
+        self, indices: Int64[Tensor, "B T"], forced: Bool[Tensor, " S"] | None = None
+    ) -> Float64[Tensor, "4"]:
+        """Gradient, errors and counts of a whole batch in one process, for a CUDA graph."""
+        whole = self._task.batches.gather(indices)
+        counts = self._count(whole)
+        self.weights.zero_gradient()
+        errors = self._backward(whole, counts, forced)
+        return torch.cat([errors, counts])
 
-    def find_non_finite(self, origins: Int64[np.ndarray, " B"], step: int) -> str:
-        """Return the first tensors that are not finite in a step that has moved nothing."""
-        batch = self._task.batches.cut(self._team.share(origins))
-        for name, values in vars(batch).items():
-            if not values.isfinite().all():
-                return f"the input {name}"
-        if wrong := self.weights.name_non_finite(self.weights.vector):
-            return f"the weights {wrong}"
-        self._differentiate(origins, step)
-        wrong = self.weights.name_non_finite(self.weights.collect_gradient())
-        return f"the gradient of {wrong}" if wrong else "the loss (none of this process's tensors)"
+    def _backward_parts(
+        self,
+        share: Int64[np.ndarray, " B"],
+        whole: Batch,
+        counts: Float64[Tensor, "2"],
+        step: int,
+        windows: int,
+    ) -> Float64[Tensor, "2"]:
+        """Gradient and errors of a batch, in micro-batches of at most `windows` windows."""
+        self._seed(step)
+        forced = self._task.teacher_forcing(step)
+        self.weights.zero_gradient()
+        errors = torch.zeros_like(counts)
+        for part in [whole] if len(share) <= windows else self._cut(share, windows):
+            errors += self._backward(part, counts, forced)
+        return errors
 
-    def _move(self, step: int) -> None:
-        """Move the weights along the gradient, unless a step has failed; then their average."""
+    def _backward(
+        self, part: Batch, counts: Float64[Tensor, "2"], forced: Bool[Tensor, " S"] | None
+    ) -> Float64[Tensor, "2"]:
+        """Add the gradient of a micro-batch; return its errors.
+
+        Quantiles add a pinball loss of scaled values, so that all locations weigh the same.
+        """
+        forecast, quantiles = self._task.teacher_forced(part, forced)
+        errors = self._errors(forecast, part)  # Eq. 6
+        loss = join_terms(errors, counts, self._task.eta)  # Eq. 7
+        if quantiles.shape[1]:
+            levels = self._task.levels
+            pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
+            loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
+        self.weights.backward(loss)
+        return errors.detach()
+
+    def _update_weights(self, step: int) -> None:
+        """AdamW, unless a step has failed, and the moving average of the weights."""
         config, parts = self._task.config, self.weights.parts
         adamw(
             parts(self.weights.vector),
@@ -390,9 +437,9 @@ class Trainer:
             exp_avgs=parts(self.vectors["first_moment"]),
             exp_avg_sqs=parts(self.vectors["second_moment"]),
             max_exp_avg_sqs=[],
-            state_steps=self._taken,
+            state_steps=self._adam_steps,
             fused=True,
-            found_inf=self._failed,
+            found_inf=self._has_failed,
             amsgrad=False,
             beta1=BETA_1,
             beta2=BETA_2,
@@ -403,89 +450,86 @@ class Trainer:
         )
         if config.ema:
             decay = min(config.ema, (1 + step) / (WARM_UP + step))
-            for average, now in zip(
-                parts(self.vectors["average"]), parts(self.weights.vector), strict=True
-            ):
-                average.lerp_(now, 1 - decay)
-        self.weights.show()
+            averages = parts(self.vectors["average"])
+            for average, weights in zip(averages, parts(self.weights.vector), strict=True):
+                average.lerp_(weights, 1 - decay)
+        self.weights.update_network()
 
-    def _differentiate(
-        self, origins: Int64[np.ndarray, " B"], step: int
-    ) -> tuple[Float64[Tensor, "2"], Float64[Tensor, "2"]]:
-        """Sum up the gradient of this process's share; return its errors, and all counts."""
-        share = self._team.share(origins)
-        places = self._task.batches.locate(share)
-        if self._recorder is not None and len(share) <= self._rations.windows:
-            shown, seed = self._task.shown(step), partial(self._seed, step)
-            inputs = (places,) if shown is None else (places, shown)
-            found = self._recorder.play("learn", self._sum_up_whole, inputs, seed)
-            if found is not None:
-                return found[:2], found[2:]
-        whole = self._task.batches.gather(places)
-        counts = self._team.add(self._count(whole))
-        return self._rations.serve(partial(self._sum_up, share, whole, counts, step)), counts
+    def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "4"] | None:
+        """Sums of errors and counts of the rolled-out validation windows; None if told to stop."""
+        origins, batch = self._task.validation, self._task.config.batch
+        totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
+        with self._evaluating():
+            for start in range(0, len(origins), batch):
+                if stop():
+                    return None
+                share = self._group.share(origins[start : start + batch])
+                totals += self._micro_batches.run(partial(self._score_share, share))
+        return self._group.all_reduce(totals)
 
-    def _sum_up_whole(
-        self, places: Int64[Tensor, "B T"], shown: Bool[Tensor, " S"] | None = None
-    ) -> Float64[Tensor, "4"]:
-        """Sum up gradient, errors and counts of a batch that no other process shares."""
-        whole = self._task.batches.gather(places)
-        counts = self._count(whole)
-        self.weights.clear_gradient()
-        errors = self._learn_from(whole, counts, shown)
-        return torch.cat([errors, counts])
-
-    def _sum_up(
-        self,
-        share: Int64[np.ndarray, " B"],
-        whole: Batch,
-        counts: Float64[Tensor, "2"],
-        step: int,
-        windows: int,
-    ) -> Float64[Tensor, "2"]:
-        """Sum up gradient and errors of a batch, some windows at a time."""
-        self._seed(step)
-        shown = self._task.shown(step)
-        self.weights.clear_gradient()
-        errors = torch.zeros_like(counts)
-        for part in [whole] if len(share) <= windows else self._cut(share, windows):
-            errors += self._learn_from(part, counts, shown)
-        return errors
-
-    def _learn_from(
-        self, part: Batch, counts: Float64[Tensor, "2"], shown: Bool[Tensor, " S"] | None
-    ) -> Float64[Tensor, "2"]:
-        """Add the gradient of some windows; return their errors.
-
-        Quantiles have a loss of their own, in scaled numbers, so that all locations count alike.
-        """
-        forecast, quantiles = self._task.teach_quantiles(part, shown)
-        errors = self._errors(forecast, part)
-        loss = join_terms(errors, counts, self._task.eta)
-        if quantiles.shape[1]:
-            levels = self._task.levels
-            pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
-            loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
-        self.weights.differentiate(loss)
-        return errors.detach()
-
-    def _score(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:
+    def _score_share(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:
         totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
         for start in range(0, len(share), windows):
-            places = self._task.batches.locate(share[start : start + windows])
-            found = None
-            if self._recorder is not None and len(share) <= windows:
-                found = self._recorder.play("score", self._score_part, (places,), _nothing)
-            totals += self._score_part(places) if found is None else found
+            indices = self._task.batches.locate(share[start : start + windows])
+            sums = None
+            if self._graphs is not None and len(share) <= windows:
+                sums = self._graphs.replay("score", self._score_batch, (indices,), _no_seed)
+            totals += self._score_batch(indices) if sums is None else sums
         return totals
 
-    def _score_part(self, places: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
-        part = self._task.batches.gather(places)
+    def _score_batch(self, indices: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
+        part = self._task.batches.gather(indices)
         errors = self._errors(self._task.roll_out(part), part)
         return torch.cat([errors, self._count(part)])
 
+    @contextmanager
+    def _evaluating(self) -> Iterator[None]:
+        """The network in evaluation mode, with the averaged weights if there are any."""
+        vector, network = self.weights.vector, self._task.network
+        training_weights = vector.clone()
+        vector.copy_(self._evaluated_weights())
+        self.weights.update_network()
+        network.eval()
+        try:
+            with torch.no_grad():
+                yield
+        finally:
+            network.train()
+            vector.copy_(training_weights)
+            self.weights.update_network()
+
+    def keep_best(self) -> None:
+        """Keep the validated weights as the best."""
+        self.vectors["best"].copy_(self._evaluated_weights())
+
+    def finish(self) -> dict[str, np.ndarray]:
+        """Load the best weights into the network and return them by name."""
+        self._graphs = None  # frees its GPU memory
+        self.weights.vector.copy_(self.vectors["best"])
+        self._task.network.eval()
+        return self.weights.release()
+
+    def find_non_finite(self, origins: Int64[np.ndarray, " B"], step: int) -> str:
+        """Name the first tensors that are not finite in a failed step, which changed nothing."""
+        batch = self._task.batches.cut(self._group.share(origins))
+        for name, values in vars(batch).items():
+            if not values.isfinite().all():
+                return f"the input {name}"
+        if wrong := self.weights.name_non_finite(self.weights.vector):
+            return f"the weights {wrong}"
+        self._sum_gradient(origins, step)
+        wrong = self.weights.name_non_finite(self.weights.collect_gradient())
+        return f"the gradient of {wrong}" if wrong else "the loss (none of this process's tensors)"
+
+    def _evaluated_weights(self) -> Float[Tensor, " W"]:
+        return self.vectors.get("average", self.vectors["weights"])
+
     def _seed(self, step: int) -> None:
-        seed_dropout(self._task.device, self._task.config.seed, step, self._team.rank)
+        seed_dropout(self._task.device, self._task.config.seed, step, self._group.rank)
+
+    def _cut(self, origins: Int64[np.ndarray, " B"], windows: int) -> Iterator[Batch]:
+        for start in range(0, len(origins), windows):
+            yield self._task.batches.cut(origins[start : start + windows])
 
     def _count(self, batch: Batch) -> Float64[Tensor, "2"]:
         return count_terms(batch.target, batch.observed, self._task.mape_cut)
@@ -493,29 +537,6 @@ class Trainer:
     def _errors(self, forecast: Float[Tensor, "N B K"], batch: Batch) -> Float64[Tensor, "2"]:
         return sum_errors(forecast, batch.target, batch.observed, self._task.mape_cut)
 
-    def _cut(self, origins: Int64[np.ndarray, " B"], windows: int) -> Iterator[Batch]:
-        for start in range(0, len(origins), windows):
-            yield self._task.batches.cut(origins[start : start + windows])
 
-    def _chosen(self) -> Float[Tensor, " W"]:
-        return self.vectors.get("average", self.vectors["weights"])
-
-    @contextmanager
-    def _ready_to_forecast(self) -> Iterator[None]:
-        """Let the network forecast with the weights that are chosen from, for a while."""
-        vector, network = self.weights.vector, self._task.network
-        moving = vector.clone()
-        vector.copy_(self._chosen())
-        self.weights.show()
-        network.eval()
-        try:
-            with torch.no_grad():
-                yield
-        finally:
-            network.train()
-            vector.copy_(moving)
-            self.weights.show()
-
-
-def _nothing() -> None:
-    """Prepare nothing: validation draws no numbers."""
+def _no_seed() -> None:
+    """Does nothing: validation draws no random numbers."""

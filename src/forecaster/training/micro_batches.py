@@ -1,6 +1,6 @@
-"""What to do when memory runs out: take fewer windows at a time.
+"""Micro-batches: fewer windows at a time when memory runs out.
 
-The result is the same, unless dropout draws for every part anew.
+Gradients are summed over them, so that the result is the same but for what dropout draws.
 """
 
 from collections.abc import Callable
@@ -13,59 +13,59 @@ from forecaster.errors import RunError, count_of
 from forecaster.training.task import TrainingTask
 
 T = TypeVar("T")
-# As long as the weights: they, their gradient and its sum, two moments, the average, the best.
+# Vectors as long as the weights: weights, gradient, its sum, two moments, average, best.
 VECTORS = 7
 
 
 class MicroBatches:
-    """How many windows are worked on at a time."""
+    """The number of windows that fit into memory at a time, halved when they do not."""
 
     def __init__(self, task: TrainingTask, say: Callable[[str], None]) -> None:
         self.windows = task.config.batch
         self._task, self._say = task, say
 
-    def serve(self, job: Callable[[int], T]) -> T:
-        """Return what a job makes of so many windows at a time, of fewer if memory runs out."""
+    def run(self, job: Callable[[int], T]) -> T:
+        """Run a job on micro-batches; halve them and retry when memory runs out."""
         while True:
             try:
                 return job(self.windows)
             except (RuntimeError, MemoryError) as error:
-                if not _ran_out(error):
+                if not _is_out_of_memory(error):
                     raise
                 if self.windows == 1:
                     raise RunError(self._explain()) from error
-            self._halve()  # outside the clause, whose error holds on to what filled the memory
+            self._halve()  # outside the clause: the error holds references to the tensors
 
     def _halve(self) -> None:
         if self.windows == self._task.config.batch:
             count = count_of(self.windows, "window")
-            alike = "with the same result"
-            if _draws(self._task.network):
-                alike = "and dropout draws otherwise for each"
-            self._say(f"out of memory: {count} are now done in parts, {alike}")
+            effect = "with the same result"
+            if _has_dropout(self._task.network):
+                effect = "and dropout draws otherwise for each"
+            self._say(f"out of memory: {count} are now done in parts, {effect}")
         self.windows = -(-self.windows // 2)
         if self._task.device.type == "cuda":
             torch.cuda.empty_cache()
 
     def _explain(self) -> str:
-        window, rest = (f"{size / 1e6:,.0f} MB" for size in estimate_bytes(self._task))
-        need = f"it needs about {window}, weights and optimiser {rest} more"
+        window, optimiser = (f"{size / 1e6:,.0f} MB" for size in estimate_bytes(self._task))
+        need = f"it needs about {window}, weights and optimiser {optimiser} more"
         return f"out of memory with one window at a time: {need}; use a smaller network"
 
 
 def estimate_bytes(task: TrainingTask) -> tuple[int, int]:
-    """Return about what one window takes, and what there is whatever the batch."""
+    """Estimated bytes of one window, and of weights and optimiser."""
     network, first = task.network, next(task.network.parameters())
     weights = sum(parameter.numel() for parameter in network.parameters())
     return network.window_numbers * first.element_size(), VECTORS * weights * first.element_size()
 
 
-def _draws(network: nn.Module) -> bool:
-    """Tell whether dropout makes a network draw numbers."""
+def _has_dropout(network: nn.Module) -> bool:
+    """Whether the network has active dropout."""
     return any(isinstance(module, nn.Dropout) and module.p > 0 for module in network.modules())
 
 
-def _ran_out(error: Exception) -> bool:
-    """Tell whether it was memory that failed; a CPU's allocator has no type of its own for it."""
+def _is_out_of_memory(error: Exception) -> bool:
+    """Whether memory ran out; the CPU allocator has no error type of its own."""
     kinds = (torch.OutOfMemoryError, MemoryError)
     return isinstance(error, kinds) or "DefaultCPUAllocator" in str(error)

@@ -20,19 +20,19 @@ from forecaster.training.loss import join_terms
 
 SPIKE = 2.0  # times the lowest training loss so far
 
-Sums = list[float]  # Σ squared errors, Σ relative errors, and how many terms each has
+Sums = list[float]  # Σ squared errors, Σ relative errors, and the counts of their terms
 
 
 @dataclass(frozen=True)
 class EpochRecord:
-    """One epoch."""
+    """The losses of one epoch."""
 
     epoch: int  # from 1
-    step: int  # how many had been taken at its end
+    step: int  # number of steps at its end
     learning_rate: float  # of its last step
     loss: float  # Eq. 7 over all its training windows, teacher forced
     terms: int  # targets that counted for MAPE
-    empty_batches: int  # had no such target: their MAPE was 0
+    empty_batches: int  # without such a target: their MAPE was 0
     validation_loss: float  # Eq. 7 over the validation windows, rolled out
     rmse: float  # of validation, in the values' units
     mape: float | None  # of validation, a fraction; None without terms
@@ -42,9 +42,9 @@ class EpochRecord:
 
 @dataclass
 class Progress:
-    """Where training stands; as JSON it is part of every checkpoint."""
+    """The state of a training; as JSON it is part of every checkpoint."""
 
-    step: int = 0  # how many were taken
+    step: int = 0  # number of steps taken
     sums: Sums = field(default_factory=lambda: [0.0] * 4)  # of this epoch
     empty_batches: int = 0  # of this epoch
     seconds: float = 0.0  # of this epoch
@@ -52,22 +52,22 @@ class Progress:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Progress":
-        """Return the progress that `to_json` described."""
+        """The inverse of `to_json`."""
         records = [EpochRecord(**record) for record in content["records"]]
         return Progress(**{**content, "records": records})
 
     def to_json(self) -> dict[str, Any]:
-        """Return the progress as JSON."""
+        """The progress as JSON."""
         return asdict(self)
 
     def add(self, sums: Sums) -> None:
-        """Take in one step: its errors and its counts."""
+        """Add the errors and counts of one step."""
         self.step += 1
         self.sums = [old + new for old, new in zip(self.sums, sums, strict=True)]
         self.empty_batches += sums[-1] == 0
 
     def close(self, validation: Sums, learning_rate: float, eta: float) -> EpochRecord:
-        """Record the epoch and begin the next."""
+        """Close the epoch with its validation sums; begin the next."""
         squares, shares, values, terms = validation
         record = EpochRecord(
             epoch=len(self.records) + 1,
@@ -88,19 +88,19 @@ class Progress:
 
     @property
     def best(self) -> EpochRecord | None:
-        """Return the epoch of the lowest validation loss, the first of equals."""
+        """The epoch with the lowest validation loss; the first of equal ones."""
         return min(self.records, key=lambda record: record.validation_loss, default=None)
 
     @property
     def spike(self) -> str:
-        """Return what is odd about the last training loss, if anything is."""
+        """A warning if the last training loss is far above the lowest; otherwise empty."""
         *before, last = (record.loss for record in self.records)
         if not before or last <= SPIKE * min(before):
             return ""
         return f"loss spike: {last:.4g} in epoch {len(self.records)}, was {min(before):.4g}"
 
-    def why_stop(self, config: TrainingConfig) -> str | None:
-        """Return why there is nothing left to do, or None."""
+    def stop_reason(self, config: TrainingConfig) -> str | None:
+        """Why training stops now, or None."""
         done, best = len(self.records), self.best
         if best is not None and done - best.epoch >= config.patience:
             waited = count_of(config.patience, "epoch")
@@ -110,18 +110,18 @@ class Progress:
 
 @dataclass(frozen=True)
 class ProgressUpdate:
-    """What there is to see at one moment of training."""
+    """The state of a training as the progress callback receives it."""
 
     epoch: int  # from 1
     epochs: int  # at most
-    step: int  # how many were taken
+    step: int  # number of steps taken
     steps: int  # in all epochs
     loss: float | None  # of this epoch so far
     rmse: float | None  # of the last validation
     mape: float | None
     windows_per_second: float | None
     seconds_left: float | None
-    message: str | None = None  # said once
+    message: str | None = None  # a warning or notice, given once
 
 
 ProgressCallback = Callable[[ProgressUpdate], None]
@@ -129,26 +129,26 @@ ProgressCallback = Callable[[ProgressUpdate], None]
 
 @dataclass(frozen=True, eq=False)
 class TrainingResult:
-    """What training found."""
+    """The weights, the losses of all epochs, and why training stopped."""
 
-    weights: dict[str, np.ndarray]  # by name; the best on validation, averaged ones if asked
+    weights: dict[str, np.ndarray]  # by name; the best on validation, averaged if `ema` is set
     records: tuple[EpochRecord, ...]
-    why: str  # it stopped
+    stop_reason: str
 
 
 def loss_of(sums: Sums, eta: float) -> float:
-    """Return η · RMSE² + MAPE of sums (Eq. 7)."""
+    """η · RMSE² + MAPE of sums of errors and counts (Eq. 7)."""
     errors, counts = torch.tensor(sums, dtype=torch.float64).view(2, 2)
     return join_terms(errors, counts, eta).item()
 
 
-EVERY = 1.0  # seconds that a line may wait for the disk
+FLUSH_SECONDS = 1.0
 
 log = logging.getLogger(__name__)
 
 
 class MetricsLog:
-    """A log that is written as training goes on, and cut where it is resumed."""
+    """The metrics log: one JSON object per line, cut back on resume. It never fails training."""
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
@@ -157,14 +157,14 @@ class MetricsLog:
         self._begun = self._warned = False
 
     def rewind(self, step: int, epochs: int) -> None:
-        """Forget what was written after so many steps and epochs: it will be done again."""
+        """Remove the lines after a step and an epoch: these will be repeated."""
         if self._path is None:
             return
         try:
             lines = self._path.read_text(encoding="utf-8", errors="replace").splitlines(True)
-            kept = [line for line in lines if _is_within(line, step, epochs)]
-            if len(kept) < len(lines):
-                replace_file(self._path, bytes_writer("".join(kept).encode()))
+            valid = [line for line in lines if _is_within(line, step, epochs)]
+            if len(valid) < len(lines):
+                replace_file(self._path, bytes_writer("".join(valid).encode()))
             self._begun = True
         except FileNotFoundError:
             if step:
@@ -173,13 +173,13 @@ class MetricsLog:
             self._warn(str(error))
 
     def write(self, line: Mapping[str, Any]) -> None:
-        """Add a line of an `epoch` or a `step`."""
+        """Append a line of an `epoch` or a `step`."""
         self._lines.append(json.dumps(line, allow_nan=False) + "\n")
-        if time.monotonic() - self._flushed >= EVERY:
+        if time.monotonic() - self._flushed >= FLUSH_SECONDS:
             self.flush()
 
     def flush(self) -> None:
-        """Put all lines on disk, or lose them with one warning."""
+        """Write all lines to disk; warn once if that fails."""
         text, self._lines, self._flushed = "".join(self._lines), [], time.monotonic()
         if not text or self._path is None:
             return
@@ -194,14 +194,14 @@ class MetricsLog:
         except OSError as error:
             self._warn(f"cannot be written ({error.strerror})")
 
-    def _warn(self, what: str) -> None:
+    def _warn(self, fault: str) -> None:
         if not self._warned:
-            log.warning("%s: %s; training goes on, the log has a gap", self._path, what)
+            log.warning("%s: %s; training goes on, the log has a gap", self._path, fault)
         self._warned = True
 
 
 def _is_within(line: str, step: int, epochs: int) -> bool:
-    """Tell whether a line is of the first steps or epochs; one that was cut short is of none."""
+    """Whether a line is of the first steps or epochs; a truncated line is of none."""
     try:
         content = json.loads(line)
         return bool(content["epoch"] <= epochs if "epoch" in content else content["step"] <= step)
@@ -210,10 +210,10 @@ def _is_within(line: str, step: int, epochs: int) -> bool:
 
 
 class TensorBoard:
-    """Writes what there is to see as TensorBoard events; close it when training is over."""
+    """A progress callback that writes TensorBoard events; close it after training."""
 
     def __init__(self, folder: Path) -> None:
-        """Refuse, where it is not installed, before anything is trained."""
+        """Fail before training if TensorBoard is not installed."""
         try:
             from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415 (few have it)
         except ImportError as error:
@@ -222,16 +222,16 @@ class TensorBoard:
         self._make, self._folder = SummaryWriter, folder
         self._writer: Any = None
 
-    def __call__(self, moment: ProgressUpdate) -> None:
-        """Write one moment; steps that a resumed run does again replace the old ones."""
+    def __call__(self, update: ProgressUpdate) -> None:
+        """Write one update; steps repeated after a resume replace the old ones."""
         if self._writer is None:
-            self._writer = self._make(str(self._folder), purge_step=moment.step)
+            self._writer = self._make(str(self._folder), purge_step=update.step)
         for name in ("loss", "rmse", "mape"):
-            value = getattr(moment, name)
+            value = getattr(update, name)
             if value is not None:
-                self._writer.add_scalar(name, value, moment.step)
+                self._writer.add_scalar(name, value, update.step)
 
     def close(self) -> None:
-        """Write what is left."""
+        """Flush and close the event file."""
         if self._writer is not None:
             self._writer.close()

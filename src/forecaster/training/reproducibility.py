@@ -18,15 +18,15 @@ from forecaster.kernels.choice import choose_backend
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.task import TrainingTask
 
-CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # without it cuBLAS may sum in another order each time
+CUBLAS = "CUBLAS_WORKSPACE_CONFIG"  # unset, cuBLAS may sum in a different order each time
 MEMORY: Any = torch.utils.deterministic
 
 
 @contextmanager
 def reproducible(device: torch.device) -> Iterator[None]:
-    """Allow operations that repeat their bits and no others, and leave torch as it was found.
+    """Allow deterministic operations only, and restore the settings of torch afterwards.
 
-    Those on a CPU repeat them anyway. On a GPU torch names an operation that cannot, and raises.
+    A CPU is deterministic anyway. On a GPU torch raises for an operation that is not.
     """
     if device.type != "cuda":
         with torch.random.fork_rng(devices=[]):
@@ -38,7 +38,7 @@ def reproducible(device: torch.device) -> Iterator[None]:
         try:
             os.environ[CUBLAS] = config or ":4096:8"
             torch.use_deterministic_algorithms(True)
-            MEMORY.fill_uninitialized_memory = False  # a pass over memory that nobody reads
+            MEMORY.fill_uninitialized_memory = False  # filling costs time, and nothing reads it
             yield
         finally:
             torch.set_deterministic_debug_mode(strict)
@@ -48,9 +48,9 @@ def reproducible(device: torch.device) -> Iterator[None]:
 
 
 def seed_dropout(device: torch.device, *key: int) -> None:
-    """Make what torch draws next on a device a pure function of the key.
+    """Seed the generator of a device by a key, such as the step.
 
-    Seeded anew at each step, generators hold nothing that a checkpoint would have to keep.
+    Seeded at each step, generators have no state that a checkpoint would have to hold.
     """
     seed = int(np.random.SeedSequence(key).generate_state(1, np.uint64)[0])
     if device.type == "cuda":
@@ -60,9 +60,9 @@ def seed_dropout(device: torch.device, *key: int) -> None:
 
 
 def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, str]:
-    """Return everything on which the result depends, large things by their hash."""
-    decisive = task.config.model_dump(exclude=PACE)
-    config = {f"training.{name}": str(value) for name, value in decisive.items()}
+    """Everything that the result depends on, large values by their hash."""
+    settings = task.config.model_dump(exclude=PACE)
+    config = {f"training.{name}": str(value) for name, value in settings.items()}
     sampling = {} if task.sampling_decay is None else {"sampling_decay": str(task.sampling_decay)}
     levels = {} if not task.network.levels else {"quantiles": str(task.network.levels)}
     layout = [[n, str(p.dtype), list(p.shape)] for n, p in task.network.named_parameters()]
@@ -81,29 +81,29 @@ def describe_task(task: TrainingTask, identity: Mapping[str, str]) -> dict[str, 
     }
 
 
-def describe_machine(team: ProcessGroup) -> dict[str, str]:
-    """Return what the last bits of the result depend on, beside the task."""
-    cuda = team.device.type == "cuda"
+def describe_machine(group: ProcessGroup) -> dict[str, str]:
+    """The hardware and libraries that the last bits of the result depend on."""
+    cuda = group.device.type == "cuda"
     return {
-        "device": torch.cuda.get_device_name(team.device) if cuda else platform.machine(),
+        "device": torch.cuda.get_device_name(group.device) if cuda else platform.machine(),
         "torch": torch.__version__,
-        "sparse layers": _backend(team.device),
+        "sparse layers": _backend(group.device),
         "threads": str(torch.get_num_threads()),
-        "processes": str(team.size),
+        "processes": str(group.size),
     }
 
 
-def differences(then: Mapping[str, Any], now: Mapping[str, str]) -> list[str]:
-    """Return a line for everything that is not as it was."""
+def differences(old: Mapping[str, Any], new: Mapping[str, str]) -> list[str]:
+    """One line for each value that has changed."""
     return [
-        f"{name}: was {then.get(name, 'nothing')}, is {now.get(name, 'nothing')}"
-        for name in sorted({*then, *now})
-        if then.get(name) != now.get(name)
+        f"{name}: was {old.get(name, 'nothing')}, is {new.get(name, 'nothing')}"
+        for name in sorted({*old, *new})
+        if old.get(name) != new.get(name)
     ]
 
 
 def _backend(device: torch.device) -> str:
-    """Return what computes the sparse layers, with its version where that is not torch's."""
+    """The backend of the sparse layers, with its version if it is not torch."""
     name = choose_backend(device, torch.float32)
     return gpu.version() if name == "triton" else name
 

@@ -8,25 +8,25 @@ from scipy.special import expit
 
 
 def shuffle(origins: Int64[np.ndarray, " B"], seed: int, epoch: int) -> Int64[np.ndarray, " B"]:
-    """Return the windows in the order of an epoch, which depends on nothing but the arguments.
+    """Shuffle the windows for an epoch, as a pure function of the arguments.
 
-    Every window is sorted by a number drawn for (seed, epoch, its index). Philox counts instead of
-    remembering, and its raw numbers, unlike numpy's permutations, are the same in every release.
+    Windows are sorted by a number drawn for (seed, epoch, index). Philox is counter-based, and its
+    raw numbers, unlike numpy's permutations, are the same in every release.
     """
     key = np.array([seed, epoch], dtype=np.uint64)
     draws = np.random.Philox(key=key).random_raw(len(origins))
     return origins[np.argsort(draws, kind="stable")]
 
 
-RISE = 0.3  # share of the steps on which it rises
+RISE = 0.3  # share of the steps with a rising learning rate
 FIRST = 1 / 25  # of the highest rate
 LAST = FIRST / 10_000
 
 
 def one_cycle(step: int, steps: int) -> float:
-    """Return the share of the highest rate at step 0 … steps − 1: up by a cosine, then down.
+    """The learning rate at step 0 … steps − 1 as a share of its peak: one cosine up, one down.
 
-    Differs: the paper gives no schedule. The numbers are those that torch's OneCycleLR has.
+    Differs: the paper gives no schedule. These are the defaults of torch's OneCycleLR.
     """
     peak = RISE * steps - 1
     if step <= peak:
@@ -35,15 +35,15 @@ def one_cycle(step: int, steps: int) -> float:
 
 
 def _between(first: float, last: float, share: float) -> float:
-    """Return where a cosine from first to last is after a share of the way."""
+    """Cosine interpolation from first to last."""
     return last + (first - last) * (1 + math.cos(math.pi * share)) / 2
 
 
-STREAM = 1  # of the generator: `order` draws from stream 0 by the same kind of key
+STREAM = 1  # of the generator: `shuffle` draws from stream 0 with the same kind of key
 
 
 def teacher_forcing_rate(step: int, decay: float) -> float:
-    """Return the probability that a true value is shown: τ / (τ + exp(i / τ)), i from 0.
+    """The probability of teacher forcing at step i: τ / (τ + exp(i / τ)), i from 0.
 
     That is the logistic function of log τ − i / τ, which does not overflow.
     """
@@ -51,10 +51,10 @@ def teacher_forcing_rate(step: int, decay: float) -> float:
 
 
 def draw_teacher_forcing(count: int, decay: float, seed: int, step: int) -> tuple[bool, ...]:
-    """Tell for so many steps ahead whether all windows of a training step are shown the truth.
+    """Draw which steps ahead are teacher-forced, for all windows of a training step.
 
-    A pure function of seed and step: the parts of a batch, the processes that share it and a
-    training that was resumed draw the same.
+    A pure function of seed and step: micro-batches, processes and a resumed training draw the
+    same.
     """
     key = np.array([seed, step], dtype=np.uint64)
     draws = np.random.Philox(key=key, counter=[0, 0, 0, STREAM]).random_raw(count)

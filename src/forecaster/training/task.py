@@ -1,4 +1,4 @@
-"""What is to be learned. There is no test in it: training cannot look at what it is not given."""
+"""A training task: network, batches, splits and configuration; test windows are not in it."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -17,12 +17,12 @@ from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 
-SAMPLE = 1_000  # windows that the balance of the loss is judged by
+SAMPLE = 1_000  # windows that a balanced η is estimated from
 
 
 @dataclass(frozen=True, eq=False)
 class TrainingTask:
-    """A network, what it learns from and what it is chosen on."""
+    """A network with its training and validation windows."""
 
     network: Network  # trained in place
     batches: Batches  # on the network's device
@@ -31,7 +31,9 @@ class TrainingTask:
     validation: Int64[np.ndarray, " B2"]
     config: TrainingConfig
     mape_cut: float
-    sampling_decay: float | None = None  # of scheduled sampling, in steps; None: all is shown
+    sampling_decay: float | None = (
+        None  # of scheduled sampling, in steps; None: full teacher forcing
+    )
 
     def __post_init__(self) -> None:
         empty = [name for name in ("train", "validation") if not len(getattr(self, name))]
@@ -40,65 +42,58 @@ class TrainingTask:
 
     @property
     def device(self) -> torch.device:
-        """Return where the network is."""
+        """The device of the network."""
         return next(self.network.parameters()).device
 
     @property
     def dtype(self) -> torch.dtype:
-        """Return the numbers that the network computes in."""
+        """The floating-point type of the network."""
         return next(self.network.parameters()).dtype
 
     @property
     def epoch_steps(self) -> int:
-        """Return how many steps an epoch has; the last one may be of fewer windows."""
+        """The number of steps in an epoch; the last batch may be smaller."""
         return -(-len(self.train) // self.config.batch)
 
     @property
     def steps(self) -> int:
-        """Return how many steps all epochs have."""
+        """The number of steps in all epochs."""
         return self.epoch_steps * self.config.epochs
 
     @cached_property
     def eta(self) -> float:
-        """Return η of Eq. 7: the recipe's, or what makes both terms equal for the last value.
+        """η of Eq. 7: the recipe's or, if balanced, that for which persistence has equal terms.
 
-        As printed it fits demand of the paper's size; a balanced one fits any unit.
+        The printed η suits demand of the paper's size; a balanced one suits any unit.
         """
         if self.config.eta != "balanced":
             return self.config.eta
         errors = torch.zeros(4, dtype=torch.float64, device=self.device)
-        some = self.train[:: -(-len(self.train) // SAMPLE)]
-        for start in range(0, len(some), self.config.batch):
-            batch = self.batches.cut(some[start : start + self.config.batch])
+        sample = self.train[:: -(-len(self.train) // SAMPLE)]
+        for start in range(0, len(sample), self.config.batch):
+            batch = self.batches.cut(sample[start : start + self.config.batch])
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
             sums = sum_errors(last, batch.target, batch.observed, self.mape_cut)
             errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
         squares, shares, seen, busy = errors.tolist()
-        if not squares or not shares:  # nothing moves, or nothing counts for MAPE
+        if not squares or not shares:  # constant series, or no target counts for MAPE
             return 1.0
         return float((shares / busy) / (squares / seen))
 
-    def teach(
-        self, batch: Batch, shown: Bool[Tensor, " T"] | None = None
-    ) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the true value before it, in the values' units.
-
-        With scheduled sampling the network's own takes the place of those that are not shown.
-        """
-        return self.teach_quantiles(batch, shown)[0]
-
-    def teach_quantiles(
-        self, batch: Batch, shown: Bool[Tensor, " T"] | None = None
+    def teacher_forced(
+        self, batch: Batch, forced: Bool[Tensor, " T"] | None = None
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return the same with the network's quantiles, which stay scaled."""
+        """x̂_{t+1…t+K} in the values' units and the scaled quantiles, by teacher forcing.
+
+        Scheduled sampling forces only some steps; the others start from the forecast before.
+        """
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        beside = () if shown is None else (shown,)
-        forecast, quantiles = self.network.teach(history, ahead, truth, *beside)
+        forecast, quantiles = self.network(history, ahead, truth, forced)
         return self._scale_back(forecast), quantiles
 
-    def shown(self, step: int) -> Bool[Tensor, " T"] | None:
-        """Tell which true values a training step is shown; None: always all."""
+    def teacher_forcing(self, step: int) -> Bool[Tensor, " T"] | None:
+        """The steps ahead that are teacher-forced in a training step; None: all of them."""
         if self.sampling_decay is None:
             return None
         drawn = draw_teacher_forcing(
@@ -107,22 +102,22 @@ class TrainingTask:
         return torch.tensor(drawn, dtype=torch.bool).to(self.device)
 
     def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
-        """Return x̂_{t+1…t+K}, each from the forecasts before it, in the values' units."""
+        """x̂_{t+1…t+K} in the values' units, rolled out: each from the forecasts before it."""
         return self._scale_back(self.network.roll_out(*self._inputs(batch)))
 
     def _inputs(self, batch: Batch) -> tuple[State, State]:
-        """Return the history and what is known ahead, in the network's numbers."""
+        """The history and the covariates ahead, in the network's floating-point type."""
         dtype = self.dtype
         history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
         return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
 
     def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units
-        return forecast * deviation + mean  # never below float32, whatever the network's numbers
+        return forecast * deviation + mean  # at least float32, also for a network in bf16
 
     @cached_property
     def levels(self) -> Float[Tensor, " Q"]:
-        """Return the levels of the network's quantiles, where it is."""
+        """The quantile levels of the network, on its device."""
         return torch.tensor(self.network.levels, dtype=torch.float32).to(self.device)
 
     @cached_property

@@ -1,6 +1,6 @@
 """All weights of a network as one vector, and their gradient as another.
 
-With them clipping, averaging, the exchange between processes and a checkpoint are a line each.
+Clipping, averaging, the exchange between processes and a checkpoint are then one line each.
 """
 
 from dataclasses import dataclass
@@ -13,26 +13,26 @@ from torch import Tensor, nn
 from forecaster.choices import Precision
 from forecaster.errors import name_some
 
-HEAD = "quantiles."  # in the names of its parameters, which are the last ones
-LINE = 64  # bytes: every parameter begins at a multiple, as kernels like it
+HEAD = "quantiles."  # in the names of the quantile head's parameters, which come last
+LINE = 64  # bytes: every parameter is aligned to a multiple of it
 
 
 @dataclass(frozen=True)
 class ParameterSlice:
-    """Where a parameter lies in the vector."""
+    """The slice of the vector that holds a parameter."""
 
     start: int
     shape: torch.Size
 
-    def of(self, vector: Float[Tensor, " W"]) -> Float[Tensor, "..."]:
-        """Return a view of the parameter."""
+    def view(self, vector: Float[Tensor, " W"]) -> Float[Tensor, "..."]:
+        """The parameter as a view of a vector like it."""
         return vector[self.start : self.start + self.shape.numel()].view(self.shape)
 
 
 class Weights:
-    """The weights, which the optimiser moves, and the numbers that the network computes with.
+    """The weights as the optimiser updates them, and as the network computes with them.
 
-    These are the same memory, except that a network in bf16 has a rounded copy of its own.
+    Both are the same memory, except that a network in bf16 computes with a rounded copy.
     """
 
     def __init__(self, network: nn.Module, precision: Precision) -> None:
@@ -40,69 +40,75 @@ class Weights:
         self.network = network
         named = {name: p for name, p in network.named_parameters() if p.requires_grad}
         first = next(iter(named.values()))
-        self.places, length = _lay_out(named, LINE // first.element_size())
+        self.slices, length = _lay_out(named, LINE // first.element_size())
         self.vector, self.gradient = first.new_zeros(2, length).unbind()
-        for name, place in self.places.items():
-            place.of(self.vector).copy_(named[name].detach())
-        self._apart = next((p.start for n, p in self.places.items() if HEAD in n), length)
-        self._numbers, self._slopes = self.vector, self.gradient
+        for name, part in self.slices.items():
+            part.view(self.vector).copy_(named[name].detach())
+        self._head_start = next(
+            (part.start for n, part in self.slices.items() if HEAD in n), length
+        )
+        self._network_weights, self._network_gradient = self.vector, self.gradient
         self._buffers = {name: buffer.clone() for name, buffer in network.named_buffers()}
         if precision == "bf16":
             network.to(torch.bfloat16)
-            self._numbers = self.vector.to(torch.bfloat16)
-            self._slopes = torch.zeros_like(self._numbers)
+            self._network_weights = self.vector.to(torch.bfloat16)
+            self._network_gradient = torch.zeros_like(self._network_weights)
         self._parameters = list(named.values())
-        for name, place in self.places.items():
-            named[name].data = place.of(self._numbers)
+        for name, part in self.slices.items():
+            named[name].data = part.view(self._network_weights)
 
     def parts(self, vector: Float[Tensor, " W"]) -> list[Tensor]:
-        """Return views of the forecast's weights and, if there is one, of the quantile head's.
+        """Views of the forecast's weights and of the quantile head's, if there is one.
 
-        Each is clipped and moved by itself, so that the forecast learns as it would alone.
+        Each is clipped and updated by itself, so that the forecast trains as it would alone.
         """
-        return [part for part in (vector[: self._apart], vector[self._apart :]) if len(part)]
+        return [
+            part for part in (vector[: self._head_start], vector[self._head_start :]) if len(part)
+        ]
 
-    def show(self) -> None:
-        """Let the network compute with the weights as they are now."""
-        if self._numbers is not self.vector:
-            self._numbers.copy_(self.vector)
+    def update_network(self) -> None:
+        """Round the weights into the copy of a bf16 network; nothing to do otherwise."""
+        if self._network_weights is not self.vector:
+            self._network_weights.copy_(self.vector)
 
-    def clear_gradient(self) -> None:
-        """Forget what was summed up."""
-        self._slopes.zero_()
+    def zero_gradient(self) -> None:
+        """Set the summed gradient to zero."""
+        self._network_gradient.zero_()
 
-    def differentiate(self, loss: Float[Tensor, ""]) -> None:
-        """Add the gradient of a loss to what is summed up, all parameters' in one launch."""
-        found = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
-        torch._foreach_add_([place.of(self._slopes) for place in self.places.values()], found)
+    def backward(self, loss: Float[Tensor, ""]) -> None:
+        """Add the gradient of a loss to the sum, for all parameters in one launch."""
+        gradients = torch.autograd.grad(loss, self._parameters, materialize_grads=True)
+        torch._foreach_add_(
+            [part.view(self._network_gradient) for part in self.slices.values()], gradients
+        )
 
     def collect_gradient(self) -> Float[Tensor, " W"]:
-        """Return what was summed up since it was cleared."""
-        if self._slopes is not self.gradient:
-            self.gradient.copy_(self._slopes)
+        """The gradient summed since `zero_gradient`."""
+        if self._network_gradient is not self.gradient:
+            self.gradient.copy_(self._network_gradient)
         return self.gradient
 
     def name_non_finite(self, vector: Float[Tensor, " W"]) -> str:
-        """Return the first few parameters that hold NaN or infinity in a vector; none: empty."""
-        wrong = (n for n, place in self.places.items() if not place.of(vector).isfinite().all())
+        """Name the first parameters with NaN or infinity in a vector; empty if there are none."""
+        wrong = (n for n, part in self.slices.items() if not part.view(vector).isfinite().all())
         return name_some(wrong)
 
     def release(self) -> dict[str, np.ndarray]:
-        """Give the network parameters of its own again, and return all it remembers by name."""
+        """Give the network its own parameters again; return its state_dict as arrays."""
         self.network.to(self.vector.dtype)
         for name, parameter in self.network.named_parameters():
-            if name in self.places:
-                parameter.data = self.places[name].of(self.vector).clone()
+            if name in self.slices:
+                parameter.data = self.slices[name].view(self.vector).clone()
         for name, buffer in self.network.named_buffers():
-            buffer.data = self._buffers[name]  # what bf16 rounded away does not come back
+            buffer.data = self._buffers[name]  # as before bf16 rounded them
         state = self.network.state_dict()
         return {name: tensor.cpu().numpy().copy() for name, tensor in state.items()}
 
 
 def _lay_out(named: dict[str, nn.Parameter], line: int) -> tuple[dict[str, ParameterSlice], int]:
-    """Return where each parameter goes, and how long the vector is."""
-    places, length = {}, 0
+    """The slice of each parameter, and the length of the vector."""
+    slices, length = {}, 0
     for name, parameter in named.items():
-        places[name] = ParameterSlice(length, parameter.shape)
+        slices[name] = ParameterSlice(length, parameter.shape)
         length += -(-parameter.numel() // line) * line
-    return places, length
+    return slices, length

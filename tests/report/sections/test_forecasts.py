@@ -5,8 +5,7 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import Run
-from forecaster.estimators.asking import ask
-from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
 from forecaster.evaluation.comparison import Row
 from forecaster.metrics import measure
 from forecaster.panel.panel import Panel
@@ -148,9 +147,9 @@ def test_no_origin_is_asked_twice(
 
     def note(run: Run, panel: Panel, origins: np.ndarray, *rest: Any) -> ForecastInputs:
         asked.extend(origins.tolist())
-        return ask(run, panel, origins, *rest)
+        return prepare_inputs(run, panel, origins, *rest)
 
-    monkeypatch.setattr("forecaster.estimators.asking.ask", note)
+    monkeypatch.setattr("forecaster.estimators.base.prepare_inputs", note)
     span, _ = normal_span(best.first, material.panel)
     take_excerpt(material.estimator_of(best), material.panel, best.first, span, [3])
     assert len(asked) > 7 * 24 - 2
