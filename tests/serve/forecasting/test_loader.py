@@ -134,14 +134,14 @@ def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
 
     def load() -> ServedModel:
         model = load_model(run)
-        monkeypatch.setattr(model.estimator, "answers", refuse)
+        monkeypatch.setattr(model.estimator, "predictor", refuse)
         return model
 
     before, loader = engine.model, engine.loader
     loader.load = load
     asyncio.run(loader.reload())
     assert (engine.model, loader.reloads) == (before, {"done": 0, "failed": 1})
-    monkeypatch.setattr(before.estimator, "answers", refuse)
+    monkeypatch.setattr(before.estimator, "predictor", refuse)
     asyncio.run(loader.reload())  # the live one cannot forecast either
     assert loader.reloads == {"done": 1, "failed": 1}
 
