@@ -330,34 +330,34 @@ def training() -> None:
 
 def layers() -> None:
     """The layers of the package: each imports only those below it."""
-    figure = Figure("layers", 960, 560)
     rows = [
         (("cli",), "the command", "warm"),
         (("pipeline",), "whole runs: panel, graph, training, comparison", "warm"),
         (("report", "serve"), "pages about comparisons; the HTTP service", "warm"),
-        (("explain", "evaluation"), "explanations; backtests, comparisons", "accent"),
+        (("explain",), "explanations of single forecasts", "accent"),
+        (("evaluation",), "backtests, comparisons", "accent"),
         (("estimators",), "fit, forecast, save, load; intervals", "accent"),
         (("training",), "the training loop, checkpoints", "accent"),
-        (("artifact", "models"), "saved runs; networks as torch modules", "accent"),
-        (("kernels", "graph", "windows", "ingest"), "products, graph, batches, raw data", "plain"),
-        (("synthetic", "metrics", "splits"), "generated city, scores, splits", "plain"),
+        (("artifact",), "saved runs", "accent"),
+        (("models",), "networks as torch modules", "accent"),
+        (("kernels", "graph", "windows"), "sparse products, dependency graph, batches", "plain"),
+        (("ingest", "synthetic", "metrics"), "raw data, generated city, scores", "plain"),
+        (("splits",), "training, validation, test", "plain"),
         (("panel",), "the central type: values, covariates, locations", "plain"),
-        (("clock", "recipe", "config"), "time zones and lags; settings", "plain"),
-        (("publish", "errors", "compiled"), "atomic writes, typed errors, numba", "plain"),
+        (("clock", "recipe"), "time zones and lags; one run's settings", "plain"),
+        (("publish", "config"), "atomic writes; sections of a recipe", "plain"),
+        (("errors", "compiled", "choices"), "typed errors, numba, allowed values", "plain"),
     ]
+    figure = Figure("layers", 960, 36 + 40 * len(rows))
     for number, (names, text, kind) in enumerate(rows):
-        y = 14 + number * 44
+        y = 10 + number * 40
         width = (540 - 10 * (len(names) - 1)) / len(names)
         for column, name in enumerate(names):
-            figure.box((14 + column * (width + 10), y), (width, 34), (name,), kind)
-        figure.text((574, y + 22), text, small=True, anchor="start")
-    figure.line([(4, 14), (4, 532)], width=2, arrow=True)
-    figure.text(
-        (14, 552),
-        "imports run downwards only (checked by lint-imports)",
-        small=True,
-        anchor="start",
-    )
+            figure.box((14 + column * (width + 10), y), (width, 32), (name,), kind)
+        figure.text((574, y + 21), text, small=True, anchor="start")
+    figure.line([(5, 10), (5, 2 + 40 * len(rows))], width=2, arrow=True)
+    note = "imports run downwards only; the six packages kernels … metrics are one layer"
+    figure.text((14, 24 + 40 * len(rows)), note, small=True, anchor="start")
     figure.write()
 
 

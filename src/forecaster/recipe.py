@@ -56,7 +56,7 @@ class Recipe(Stage):
 
     preset: Preset | None = Field(
         default=None,
-        description="`paper`: the graph as in the paper; `best`: our best network and training",
+        description="`paper`: the paper as printed; `best`: another network over the same graph",
     )
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None

@@ -89,8 +89,10 @@ def test_every_field_of_a_recipe_is_documented(reference: ModuleType) -> None:
     for name, field in Recipe.model_fields.items():
         section = reference._section(field)
         assert f"`[{name}]`" in text if section else f"`{name}`" in text
-        for key in section.model_fields if section else ():
+        assert section or field.description, name
+        for key, inner in section.model_fields.items() if section else ():
             assert f"| `{key}` |" in text, f"{name}.{key}"
+            assert inner.description, f"{name}.{key}"
 
 
 def test_every_endpoint_is_documented(reference: ModuleType) -> None:

@@ -11,17 +11,16 @@ from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.areas import (
     Areas,
     add_areas,
-    answer_areas,
+    area_predictors,
     calibrate_area,
     read_areas,
     sum_observed,
 )
-from forecaster.estimators.asking import ask
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
-from forecaster.estimators.forecast_inputs import Changes, ForecastInputs
+from forecaster.estimators.forecast_inputs import Changes, ForecastInputs, prepare_inputs
 from forecaster.estimators.predictor import Prediction
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -50,8 +49,8 @@ def predict_areas(
     weather: Weather = "observed",
 ) -> list[Prediction]:
     """Return what is forecast of each area."""
-    answers = estimator.answers(panel, weather)
-    return [area.predict(origins) for area in answer_areas(estimator, answers, panel, areas)]
+    predictor = estimator.predictor(panel, weather)
+    return [area.predict(origins) for area in area_predictors(estimator, predictor, panel, areas)]
 
 
 def areas_of(**members: list[int]) -> Areas:
@@ -221,9 +220,9 @@ def test_what_is_supposed_is_answered_once_for_all_areas(
         run: Run, panel: Panel, origins: np.ndarray, weather: Weather, changes: Changes | None
     ) -> ForecastInputs:
         asked.extend((step, changes is not None) for step in origins.tolist())
-        return ask(run, panel, origins, weather, changes)
+        return prepare_inputs(run, panel, origins, weather, changes)
 
-    monkeypatch.setattr("forecaster.estimators.asking.ask", note)
+    monkeypatch.setattr("forecaster.estimators.base.prepare_inputs", note)
     add_areas(table, areas, fitted, panel, what_if="rain=1")
     assert sum(supposed for _, supposed in asked) == 1
     assert len(asked) == len(set(asked))

@@ -74,15 +74,15 @@ def test_an_estimator_introduces_itself_in_one_line(
 
 
 class Wild(SeasonalNaive):
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        y = super().predict_windows(arrays, question)
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        y = super().predict_windows(arrays, inputs)
         y[..., 0] = -3.0
         return y
 
 
 class Broken(SeasonalNaive):
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        return super().predict_windows(arrays, question) * np.float32(np.nan)
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, inputs) * np.float32(np.nan)
 
 
 def test_P4_counts_below_zero_are_clipped_and_counted(
@@ -234,10 +234,10 @@ class Curious(SeasonalNaive):
 
     asked: ForecastInputs | None = None
 
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        if self.asked is None or question.panel.times[-1] >= self.asked.panel.times[-1]:
-            self.asked = question
-        return super().predict_windows(arrays, question)
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        if self.asked is None or inputs.panel.times[-1] >= self.asked.panel.times[-1]:
+            self.asked = inputs
+        return super().predict_windows(arrays, inputs)
 
 
 def test_an_answer_gets_the_history_it_needs_and_nothing_later(

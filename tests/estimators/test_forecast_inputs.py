@@ -8,15 +8,20 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.artifact import Run
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ConfigError, DataError
+from forecaster.estimators.baselines.naive import SeasonalNaive
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    fill_of,
     find_origin,
     fit_climatology,
     look_ahead,
     look_back,
+    prepare_inputs,
     refuse_missing,
     refuse_unknown_future,
     tell_missing,
@@ -25,9 +30,10 @@ from forecaster.estimators.forecast_inputs import (
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.splits import history_steps
+from forecaster.splits import Splits, history_steps
 
 HOURS, PLACES = 24 * 31, 11
+CITY = small_city()
 LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=1),), horizon=2)
 MakePanel = Callable[..., Panel]
 
@@ -210,41 +216,41 @@ def test_what_lies_ahead_is_taken_from_the_panel(panel: Panel) -> None:
 
 def test_weather_can_be_replaced(panel: Panel) -> None:
     origins = np.array([30, 200])
-    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
+    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
     climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
-    persisted = with_weather(question, "persist", climate)
+    persisted = with_weather(inputs, "persist", climate)
     assert np.array_equal(persisted.covariates[:, :, 0], [[30, 30], [200, 200]])
     assert np.array_equal(
         persisted.local_covariates[1, 1, 0], panel.local_covariates.values[0, 200]
     )
-    usual = with_weather(question, "climatology", climate)
+    usual = with_weather(inputs, "climatology", climate)
     hour = (panel.times[31] - np.timedelta64(4, "h")).astype("datetime64[h]").astype(int) % 24
     same_hour = panel.covariates.values[:HOURS][hour::24, 0]  # the panel begins at local midnight
     assert usual.covariates[0, 0, 0] == pytest.approx(same_hour.mean(), rel=1e-5)
-    none = with_weather(question, "none", climate)
+    none = with_weather(inputs, "none", climate)
     assert np.ptp(none.covariates[:, :, 0]) == 0
 
 
 def test_changes_replace_what_they_name_and_nothing_else(panel: Panel) -> None:
     origins = np.array([30, 200, 300])
-    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
+    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 2))
     rain, queue = np.float32([7, np.nan]), np.float32([np.nan, 5])
-    changed = with_changes(question, {"rain": rain, "queue": queue})
+    changed = with_changes(inputs, {"rain": rain, "queue": queue})
     assert (changed.covariates[:, 0, 1] == 7).all()
-    assert np.array_equal(changed.covariates[:, 1, 1], question.covariates[:, 1, 1])
-    assert np.array_equal(changed.covariates[..., 0], question.covariates[..., 0])
+    assert np.array_equal(changed.covariates[:, 1, 1], inputs.covariates[:, 1, 1])
+    assert np.array_equal(changed.covariates[..., 0], inputs.covariates[..., 0])
     assert (changed.local_covariates[:, 1] == 5).all()
-    assert np.array_equal(changed.local_covariates[:, 0], question.local_covariates[:, 0])
-    assert not (question.covariates == 7).any()  # the question itself stays
+    assert np.array_equal(changed.local_covariates[:, 0], inputs.local_covariates[:, 0])
+    assert not (inputs.covariates == 7).any()  # the question itself stays
     assert changed.panel is panel
 
 
 def test_an_unknown_weather_is_refused(panel: Panel) -> None:
-    question = ForecastInputs(panel, np.array([30]), *look_ahead(panel, np.array([30]), 2))
+    inputs = ForecastInputs(panel, np.array([30]), *look_ahead(panel, np.array([30]), 2))
     climate = fit_climatology(panel, np.ones(HOURS, dtype=bool))
     unchecked = inspect.unwrap(with_weather)  # the shape checker would refuse it first
     with pytest.raises(ConfigError, match="'sunny'"):
-        unchecked(question, "sunny", climate)
+        unchecked(inputs, "sunny", climate)
 
 
 def test_climatology_never_looks_at_held_out_steps(panel: Panel) -> None:
@@ -265,3 +271,36 @@ def test_locations_and_covariates_are_selected_by_name(panel: Panel) -> None:
     rain = panel.select_covariates(("rain",), ())
     assert rain.local_covariates.names == ()
     assert np.array_equal(rain.covariates.values[:, 0], panel.covariates.values[:, 1])
+
+
+@pytest.fixture(scope="module")
+def run() -> Run:
+    fitted = SeasonalNaive(RECIPE).fit(CITY, Splits.by_share(CITY))
+    assert fitted.run is not None
+    return fitted.run
+
+
+def test_inputs_have_no_holes_and_ends_at_its_last_origin(run: Run) -> None:
+    inputs = prepare_inputs(run, CITY, np.array([700, 731]), "observed")
+    assert np.isfinite(inputs.panel.values).all()
+    assert inputs.panel.times[inputs.origins[1]] == CITY.times[731]
+    assert len(inputs.panel.values) == inputs.origins[1] + 1
+    np.testing.assert_array_equal(inputs.covariates[0], CITY.covariates.values[701:703])
+
+
+def test_holes_are_filled_with_the_means_that_the_run_remembers(run: Run) -> None:
+    values = CITY.values.copy()
+    values[700, 3] = np.nan
+    inputs = prepare_inputs(run, replace(CITY, values=values), np.array([700]), "observed")
+    slot = CITY.clock.slot_of_week(CITY.times[700:701])[0]
+    assert inputs.panel.values[-1, 3] == fill_of(run).values[slot, 3]
+
+
+def test_covariates_that_nobody_knows_are_refused(run: Run) -> None:
+    weather = CITY.covariates.values.copy()
+    weather[702, 1] = np.nan
+    holed = replace(CITY, covariates=replace(CITY.covariates, values=weather))
+    prepare_inputs(run, holed, np.array([699]), "observed")
+    with pytest.raises(DataError, match="covariates ahead are missing"):
+        prepare_inputs(run, holed, np.array([699, 700]), "observed")
+    prepare_inputs(run, holed, np.array([699, 700]), "persist")

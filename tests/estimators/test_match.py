@@ -10,7 +10,7 @@ from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.match import Sizes, check_run, country_of, match
+from forecaster.estimators.match import Sizes, check_run, country_of, location_order, match
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.splits import Splits
@@ -136,3 +136,9 @@ def test_C3_lags_that_would_fill_the_memory_are_refused(run: Run) -> None:
     recipe = run.recipe.model_copy(update={"lags": lags})
     with pytest.raises(ArtifactError, match="wrong: lags"):
         check_run(replace(run, recipe=recipe), no_more)
+
+
+def test_locations_are_found_by_id() -> None:
+    panel = small_city()
+    other = panel.select(("place 4", "place 0", "place 2", "place 1", "place 3"))
+    assert location_order(panel.locations.ids, other) == [4, 0, 2, 1, 3]

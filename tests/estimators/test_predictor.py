@@ -3,13 +3,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from forecaster.errors import RunError
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.online import CYCLE
-from forecaster.estimators.predictor import Predictor, learn_intervals
-from forecaster.estimators.training_data import Arrays, prepare
-from forecaster.splits import Splits
+from forecaster.estimators.predictor import Predictor, finish
+from forecaster.estimators.training_data import Arrays, hide_test
+from forecaster.splits import Splits, cut_windows
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15)
@@ -22,9 +23,9 @@ class Counting(Ridge):
 
     asked = 0
 
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        self.asked += len(question.origins)
-        return super().predict_windows(arrays, question)
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        self.asked += len(inputs.origins)
+        return super().predict_windows(arrays, inputs)
 
 
 @pytest.fixture(scope="module")
@@ -33,13 +34,15 @@ def fitted() -> Counting:
 
 
 @pytest.fixture
-def answers(fitted: Counting) -> Predictor:
-    return fitted.answers(PANEL, "observed")
+def predictor(fitted: Counting) -> Predictor:
+    return fitted.predictor(PANEL, "observed")
 
 
-def test_each_origin_is_answered_once_for_all_forms(fitted: Counting, answers: Predictor) -> None:
+def test_each_origin_is_answered_once_for_all_forms(
+    fitted: Counting, predictor: Predictor
+) -> None:
     fitted.asked = 0
-    found = answers.predict(ORIGINS)
+    found = predictor.predict(ORIGINS)
     before = fitted.asked - len(ORIGINS)  # whose outcomes the first corrections rest on
     assert CYCLE <= before < 2 * CYCLE
     assert np.array_equal(found.forecast, fitted.predict(PANEL, ORIGINS))
@@ -61,9 +64,9 @@ def test_nothing_after_an_origin_is_seen_though_later_ones_are_asked(
     np.testing.assert_allclose(there.online[-1], here.online[41], rtol=1e-5)
 
 
-def test_what_is_supposed_is_corrected_like_what_is_given(answers: Predictor) -> None:
-    found = answers.predict(ORIGINS)
-    changed = answers.suppose(found, ORIGINS, RAIN)
+def test_what_is_supposed_is_corrected_like_what_is_given(predictor: Predictor) -> None:
+    found = predictor.predict(ORIGINS)
+    changed = predictor.predict_changed(found, ORIGINS, RAIN)
     assert not np.array_equal(changed.forecast[:, 0], found.forecast[:, 0])
     assert np.array_equal(changed.forecast[:, 1], found.forecast[:, 1])  # only the first step
     moved, apart = (changed.online - found.online), (changed.forecast - found.forecast)[:, None]
@@ -72,9 +75,9 @@ def test_what_is_supposed_is_corrected_like_what_is_given(answers: Predictor) ->
     np.testing.assert_allclose(moved[free], (apart + 0 * moved)[free], atol=1e-4)
 
 
-def test_outcomes_count_in_the_weather_that_there_was(answers: Predictor) -> None:
-    found = answers.predict(ORIGINS)
-    changed = answers.suppose(found, ORIGINS, {"rain": np.full(2, 97, np.float32)})
+def test_outcomes_count_in_the_weather_that_there_was(predictor: Predictor) -> None:
+    found = predictor.predict(ORIGINS)
+    changed = predictor.predict_changed(found, ORIGINS, {"rain": np.full(2, 97, np.float32)})
     assert np.array_equal(changed.corrections, found.corrections)
 
 
@@ -95,8 +98,19 @@ def test_intervals_are_learned_from_validation_alone(fitted: Counting) -> None:
     test = SPLITS.mask("test", PANEL.clock, PANEL.times)
     other = replace(PANEL, values=np.where(test[:, None], np.float32(977), PANEL.values))
     one, two = (
-        learn_intervals(fitted.predict_window_quantiles, run, prepare(panel, SPLITS, RECIPE.lags))
+        fitted.calibrate(run, hide_test(panel, SPLITS, cut_windows(panel, SPLITS, RECIPE.lags)))
         for panel in (PANEL, other)
     )
     assert all(np.array_equal(one[name], two[name]) for name in one)
     assert one["intervals.residuals"].any()
+
+
+def test_counts_are_not_negative_and_nothing_is_nan(fitted: Counting) -> None:
+    run = fitted.run
+    assert run is not None
+    forecast = np.array([[[-1.0, 2.0]]], dtype=np.float32)
+    assert finish(run, forecast).tolist() == [[[0, 2]]]
+    measured = replace(run, about={**run.about, "kind": "measurement"})
+    assert finish(measured, forecast).tolist() == [[[-1, 2]]]
+    with pytest.raises(RunError, match="Counting gave NaN or infinity"):
+        finish(run, forecast * np.float32(np.inf))

@@ -8,11 +8,11 @@ import pytest
 from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
-from forecaster.estimators.training_data import prepare
+from forecaster.estimators.training_data import hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
-from forecaster.splits import Splits, history_steps
+from forecaster.splits import Splits, cut_windows, history_steps
 
 HOURS, PLACES = 24 * 47, 3
 LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=1),), horizon=2)
@@ -38,23 +38,23 @@ def panel(make_panel: MakePanel) -> Panel:
 
 
 @pytest.mark.parametrize("late", [True, False])
-def test_a_lesson_holds_no_test_value_and_no_test_window(
+def test_training_data_holds_no_test_value_and_no_test_window(
     panel: Panel, splits: Splits, late: bool
 ) -> None:
     chosen = splits if late else EARLY_TEST
-    lesson = prepare(panel, chosen, LAGS)
+    data = hide_test(panel, chosen, cut_windows(panel, chosen, LAGS))
     held_out = chosen.mask("test", panel.clock, panel.times)
-    assert np.isnan(lesson.panel.values[held_out]).all()
-    assert np.isfinite(lesson.panel.values[~held_out]).all()
-    assert len(lesson.windows.test) == 0
-    assert min(len(lesson.windows.train), len(lesson.windows.validation)) > 0
-    assert np.isfinite(lesson.whole.values).all()
+    assert np.isnan(data.panel.values[held_out]).all()
+    assert np.isfinite(data.panel.values[~held_out]).all()
+    assert len(data.windows.test) == 0
+    assert min(len(data.windows.train), len(data.windows.validation)) > 0
+    assert np.isfinite(data.filled.values).all()
 
 
 def test_a_validation_window_whose_history_is_hidden_is_not_chosen_on(panel: Panel) -> None:
-    lesson = prepare(panel, EARLY_TEST, LAGS)
+    data = hide_test(panel, EARLY_TEST, cut_windows(panel, EARLY_TEST, LAGS))
     begin = np.flatnonzero(EARLY_TEST.mask("validation", panel.clock, panel.times))[0]
-    first = lesson.windows.validation[0]
+    first = data.windows.validation[0]
     reach = history_steps(panel, LAGS, np.array([first - 1, first])).min(axis=1)
     assert reach.tolist() == [begin - 1, begin]  # one step of seven is above a tenth
 
@@ -66,7 +66,7 @@ def test_a_panel_without_training_windows_is_refused(panel: Panel) -> None:
         test=[("2015-10-21", "2015-10-31")],
     )
     with pytest.raises(DataError, match="no window left for train"):
-        prepare(panel, short, LAGS)
+        hide_test(panel, short, cut_windows(panel, short, LAGS))
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))

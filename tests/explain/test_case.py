@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from forecaster.errors import ConfigError, DataError, RunError
-from forecaster.estimators.asking import fill_of
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.forecast_inputs import fill_of
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster

@@ -1,4 +1,3 @@
-import math
 from collections.abc import Callable
 from dataclasses import fields, replace
 from datetime import datetime
@@ -81,7 +80,6 @@ def test_a_batch_is_laid_out_location_first(batch: Batch) -> None:
         "next_values": (7, 11, 5),
         "target": (7, 11, 5),
         "observed": (7, 11, 5),
-        "filled": (11,),
     }
     for field in fields(batch):
         assert getattr(batch, field.name).is_contiguous()
@@ -208,17 +206,6 @@ def test_targets_are_in_the_panels_units_and_masked_where_missing(
     assert batch.observed.any()
 
 
-def test_filled_counts_the_missing_values_of_each_history(
-    batch: Batch, panel: Panel, lags: LagConfig
-) -> None:
-    expected = [
-        sum(math.isnan(panel.values[s, n]) for s in history_of(panel, lags, t) for n in range(7))
-        for t in ORIGINS.tolist()
-    ]
-    assert batch.filled.tolist() == expected
-    assert len(set(expected)) > 3  # and none of them by accident
-
-
 def test_history_is_oldest_first_and_ends_at_the_origin() -> None:
     panel = numbered(997, 2)
     scaler = fit_scaler(panel, np.arange(997) < 2)  # two steps: nearly the values themselves
@@ -316,7 +303,7 @@ def test_P3_no_input_is_changed_by_what_any_location_does_after_the_origin(
         values[origin + 1 :] = noise(generator, 616 - origin, 7)
         other = Batches(replace(panel, values=values, kind="measurement"), scaler, fill, lags)
         one, two = (each.cut(np.array([origin])) for each in (batches, other))
-        for name in ("signal", "auxiliary", "next_auxiliary", "next_local", "filled"):
+        for name in ("signal", "auxiliary", "next_auxiliary", "next_local"):
             assert torch.equal(getattr(one, name), getattr(two, name)), (name, origin)
 
 

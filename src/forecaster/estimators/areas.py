@@ -21,7 +21,6 @@ from jaxtyping import Bool, Float32, Int64
 from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
-from forecaster.estimators.asking import find_places
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import Changes, find_origin
 from forecaster.estimators.intervals.calibration import (
@@ -35,7 +34,8 @@ from forecaster.estimators.intervals.calibration import (
     calibrate,
 )
 from forecaster.estimators.intervals.residuals import count_needed
-from forecaster.estimators.predictor import Give, Given, Predictor
+from forecaster.estimators.match import location_order
+from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowForecasts
 from forecaster.estimators.table import quantile_name
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
@@ -44,7 +44,7 @@ from forecaster.panel.parts import LocalCovariates, Locations, check_names
 from forecaster.splits import MAX_FILLED
 
 SUMMED = ("y_hat", "y_hat_what_if", "difference")
-Supposed = frozenset[tuple[str, bytes]]  # changes by name; none: as it is
+ChangeKey = frozenset[tuple[str, bytes]]  # changed covariates by name
 
 
 @dataclass(frozen=True, eq=False)
@@ -102,16 +102,16 @@ def add_areas(
         weather: as for the forecast.
         what_if: as for the forecast.
     """
-    answers = estimator.answers(panel, weather)
+    predictor = estimator.predictor(panel, weather)
     origin = np.array([find_origin(panel, table["cutoff"].iloc[0])])
-    horizon = answers.calibration.corrections.shape[1]
+    horizon = predictor.calibration.corrections.shape[1]
     changes = None
     if what_if is not None:
-        changes = read_changes(what_if, answers.panel, int(origin[0]), horizon)
+        changes = read_changes(what_if, predictor.panel, int(origin[0]), horizon)
     summed = [name for name in SUMMED if name in table.columns]
     place = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
     rows = [table]
-    for number, area in enumerate(answer_areas(estimator, answers, panel, areas)):
+    for number, area in enumerate(area_predictors(estimator, predictor, panel, areas)):
         own = table[areas.members[number][place.to_numpy()]]
         first = own[own["unique_id"] == own["unique_id"].iloc[0]].reset_index(drop=True)
         sums = own.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
@@ -120,14 +120,14 @@ def add_areas(
     return pd.concat(rows, ignore_index=True)
 
 
-def answer_areas(
-    estimator: Estimator, answers: Predictor, panel: Panel, areas: Areas
+def area_predictors(
+    estimator: Estimator, predictor: Predictor, panel: Panel, areas: Areas
 ) -> Iterator[Predictor]:
-    """Yield what is answered about each area, as about a panel of one location.
+    """Yield a predictor of each area, as of a panel of one location.
 
     Args:
         estimator: fitted.
-        answers: what it answers about the panel.
+        predictor: of the panel's locations.
         panel: whose locations the areas are made of.
         areas: what to sum.
     """
@@ -136,14 +136,14 @@ def answer_areas(
         raise ConfigError(
             "the run keeps no validation residuals to calibrate sums; train it again"
         )
-    members = areas.members[:, find_places(panel, answers.panel)]
-    memory = _Memory(answers.give)
-    for name, own in zip(areas.names, members, strict=True):
+    members = areas.members[:, location_order(panel.locations.ids, predictor.panel)]
+    cache = _ForecastCache(predictor.forecast_origins)
+    for name, chosen in zip(areas.names, members, strict=True):
         yield replace(
-            answers,
-            panel=_as_panel(answers.panel, own),
-            give=partial(memory.give, own),
-            calibration=calibrate_area(run, name, own),
+            predictor,
+            panel=_as_panel(predictor.panel, chosen),
+            forecast_origins=partial(cache.sum, chosen),
+            calibration=calibrate_area(run, name, chosen),
         )
 
 
@@ -175,45 +175,45 @@ def _quantile_columns(
     area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None
 ) -> dict[str, Float32[np.ndarray, " K"]]:
     """Return the quantiles of an area by the names of their columns."""
-    found = area.predict(origin)
-    ends = {"": found}
+    prediction = area.predict(origin)
+    predictions = {"": prediction}
     if changes is not None:
-        ends[CHANGED] = area.suppose(found, origin, changes)
+        predictions[CHANGED] = area.predict_changed(prediction, origin, changes)
     return {
-        f"{quantile_name(level)}{end}": q[:, 0]
-        for end, one in ends.items()
-        for level, q in zip(area.calibration.levels, one.online[0], strict=True)
+        f"{quantile_name(level)}{suffix}": quantile[:, 0]
+        for suffix, each in predictions.items()
+        for level, quantile in zip(area.calibration.levels, each.online[0], strict=True)
     }
 
 
-class _Memory:
-    """Forecasts of locations, each step asked once for all areas, with each thing supposed."""
+class _ForecastCache:
+    """Forecasts of locations, made once for all areas, by step and changed covariates."""
 
-    def __init__(self, give: Give) -> None:
-        self._give = give
-        self._forecasts: dict[tuple[int, Supposed], np.ndarray] = {}  # [K, N]
+    def __init__(self, forecast_origins: ForecastOrigins) -> None:
+        self._forecast_origins = forecast_origins
+        self._forecasts: dict[tuple[int, ChangeKey], np.ndarray] = {}  # [K, N]
 
-    def give(
+    def sum(
         self,
         members: Bool[np.ndarray, " N"],
         steps: Int64[np.ndarray, " S"],
         changes: Changes | None = None,
-    ) -> Given:
-        """Return the forecasts of an area [S K 1], and no quantiles."""
-        forecast = self._remember(steps, changes)
+    ) -> WindowForecasts:
+        """The forecasts of an area [S K 1], and no quantiles."""
+        forecast = self._look_up(steps, changes)
         sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
         return sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32)
 
-    def _remember(
+    def _look_up(
         self, steps: Int64[np.ndarray, " S"], changes: Changes | None
     ) -> Float32[np.ndarray, "S K N"]:
-        supposed = frozenset((name, column.tobytes()) for name, column in (changes or {}).items())
-        keys = [(step, supposed) for step in steps.tolist()]
+        changed = frozenset((name, column.tobytes()) for name, column in (changes or {}).items())
+        keys = [(step, changed) for step in steps.tolist()]
         new = [key for key in keys if key not in self._forecasts]
         if new:
-            asked = np.array([step for step, _ in new])
-            self._forecasts |= dict(zip(new, self._give(asked, changes)[0], strict=True))
+            forecast, _ = self._forecast_origins(np.array([step for step, _ in new]), changes)
+            self._forecasts |= dict(zip(new, forecast, strict=True))
         return np.stack([self._forecasts[key] for key in keys])
 
 

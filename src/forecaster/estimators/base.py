@@ -1,14 +1,21 @@
-"""The contract of every estimator: fit, forecast, save, load.
+"""The estimator: fit, predict, forecast, save, load.
 
-An estimator has two methods of its own: `fit_windows` and `predict_windows`. All else is the same
-for all of them and lives here: which windows, what stands for missing values, that
-locations are matched by id, that nothing after the origin is seen, that counts are not negative.
+An estimator of one's own has two methods: `fit_windows` and `predict_windows` (and
+`predict_window_quantiles`, if its model has quantiles). All else is the same for all of them and
+lives here: which windows there are, how missing values are filled, that locations are matched by
+id, that nothing after a forecast origin is seen, that counts are not negative, and calibrated
+quantiles.
+
+A forecast is made in this order: `match` the panel to the run → `prepare_inputs` for each origin
+→ `predict_window_quantiles` → `Calibration` and, step by step, `OnlineCalibration` (by
+`Predictor`) → `forecast_table`.
 """
 
 import logging
 import time
 from abc import ABC, abstractmethod
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
@@ -20,91 +27,91 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
-from forecaster.estimators.asking import (
-    ask_in_blocks,
-    find_places,
-    finish,
-    remember,
-    warn_of_recent,
+from forecaster.estimators import forecast_inputs
+from forecaster.estimators.forecast_inputs import At, Changes, ForecastInputs, prepare_inputs
+from forecaster.estimators.intervals import calibration, online
+from forecaster.estimators.intervals.calibration import Calibration, Outcomes
+from forecaster.estimators.match import (
+    Sizes,
+    check_run,
+    describe,
+    location_order,
+    match,
+    training_steps,
+    with_meaning,
 )
-from forecaster.estimators.forecast_inputs import (
-    At,
-    Changes,
-    ForecastInputs,
-    find_origin,
-    look_back,
-    refuse_unknown_future,
-    tell_missing,
-)
-from forecaster.estimators.intervals.calibration import LEVELS, refuse_few
-from forecaster.estimators.match import Sizes, check_run, describe, match, with_meaning
-from forecaster.estimators.predictor import (
-    Prediction,
-    Predictor,
-    answers_of,
-    give_answers,
-    learn_intervals,
-)
+from forecaster.estimators.predictor import Prediction, Predictor, finish, refuse_non_finite
 from forecaster.estimators.table import forecast_table
-from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, prepare
+from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_outside
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import ProgressCallback
+from forecaster.windows.scaling import fit_scaler
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
+BLOCK = 512  # origins forecast at a time, to bound memory
 log = logging.getLogger(__name__)
 
 
 class Estimator(ABC):
-    """Something that learns from a panel and forecasts the next steps of all its locations.
+    """A model that is fitted to a panel and forecasts the next steps of all its locations.
 
     The one base class of this package: without it every estimator would repeat these methods.
     """
 
-    seeded: ClassVar[bool] = False  # learns something else with another `training.seed`
+    seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
-        self.run: Run | None = None  # what was learned, once it was
-        self.seconds: float | None = None  # that learning took, with what was resumed
+        self.run: Run | None = None  # the result of fitting
+        self.seconds: float | None = None  # of fitting, with what was resumed
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
 
+    # What an estimator defines itself.
+
     @abstractmethod
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
-        """Return everything that has to be remembered."""
+    def fit_windows(self, data: TrainingData) -> FitResult:
+        """Fit the model to the training windows; choices are made on the validation windows."""
 
     @abstractmethod
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return the forecasts for every origin of the question."""
+        """Forecast the steps t+1…t+K of every origin t, in the panel's units.
+
+        Args:
+            arrays: of the fitted run.
+            inputs: the origins, their history and the covariates ahead.
+        """
 
     def predict_window_quantiles(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Return the forecasts and quantiles of the estimator's own; here it has none (Q = 0)."""
-        forecast = self.predict_windows(arrays, question)
+        """The forecasts with the model's own quantiles; Q = 0: those of residuals are used."""
+        forecast = self.predict_windows(arrays, inputs)
         B, K, N = forecast.shape
         return forecast, np.empty((B, 0, K, N), dtype=np.float32)
 
-    @property
-    def levels(self) -> tuple[float, ...]:
-        """Which quantiles the fitted run has; none if it was saved before there were any."""
-        return tuple(_fitted(self).arrays.get(LEVELS, np.empty(0)).tolist())
+    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
+        """The shapes of the arrays that forecasts need; a run that lacks one is refused."""
+        del sizes
+        return {}
 
     @property
     def lags(self) -> LagConfig:
-        """Which past steps are seen: the recipe's, by which windows are cut for all alike."""
+        """The past steps that the model sees: those by which windows are cut."""
         return self.recipe.lags
 
-    def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the arrays that answers need, each with its shape; a run without is refused."""
-        del sizes
-        return {}
+    # What all estimators share.
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The quantile levels of the fitted run; none if it was saved before there were any."""
+        return tuple(self._fitted.arrays.get(calibration.LEVELS, np.empty(0)).tolist())
 
     def fit(
         self: E,
@@ -114,37 +121,50 @@ class Estimator(ABC):
         folder: Path | str | None = None,
         watch: ProgressCallback | None = None,
     ) -> E:
-        """Learn from the training windows; choices are made on the validation windows.
+        """Fit to the training windows; choices are made on the validation windows.
 
         Args:
-            panel: values and covariates; of the test steps nothing is looked at.
+            panel: values and covariates; the model sees nothing of the test steps.
             splits: which steps are for what.
-            folder: where a long training keeps its checkpoints, so that the same call goes on
-                after a kill; None: in memory.
-            watch: told how a long training gets on.
+            folder: where a long training keeps its checkpoints, so that the same call resumes it;
+                None: in memory.
+            watch: told the progress of a long training.
         """
         self.recipe = with_meaning(self.recipe, panel)
-        tested = cut_windows(panel, splits, self.recipe.lags)
-        lesson = prepare(panel, splits, self.recipe.lags)
-        windows = replace(lesson.windows, test=tested.test, dropped=tested.dropped)
+        windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
-        refuse_few(len(windows.validation), self.recipe.intervals.quantiles)
-        place = Path(folder) if folder is not None else None
+        calibration.refuse_few(len(windows.validation), self.recipe.intervals.quantiles)
+        data = hide_test(panel, splits, windows)
+        checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
-        learned = self.fit_windows(replace(lesson, folder=place, watch=watch))
-        self.seconds = learned.seconds or time.monotonic() - began
-        own = {"panel": panel.digest} if panel.digest else {}
-        arrays = {**learned.arrays, **remember(lesson)}
+        result = self.fit_windows(replace(data, folder=checkpoints, watch=watch))
+        self.seconds = result.seconds or time.monotonic() - began
+        arrays = {**result.arrays, **data.shared_arrays()}
         run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
-            about={**describe(panel, splits, windows), **learned.about},
+            about={**describe(panel, splits, windows), **result.about},
             arrays=arrays,
-            parents={**own, **learned.parents},
+            parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
-        arrays |= learn_intervals(self.predict_window_quantiles, run, lesson)
+        arrays |= self.calibrate(run, data)
         self.run = run
         return self
+
+    def calibrate(self, run: Run, data: TrainingData) -> dict[str, np.ndarray]:
+        """Calibrate the quantiles of a run on the validation windows."""
+        panel, origins = data.panel, data.windows.validation
+        forecast, quantiles = self.forecast_origins(run, panel, "observed", origins)
+        ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
+        days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
+        outcomes = Outcomes(
+            residuals=panel.values[ahead] - forecast,
+            own=quantiles - forecast[:, None],
+            hours=calibration.local_hours(panel, ahead),
+            days=days,
+        )
+        deviation = fit_scaler(panel, data.train).values.deviation
+        return calibration.calibrate(outcomes, run.recipe.intervals.quantiles, deviation)
 
     def predict(
         self,
@@ -154,21 +174,26 @@ class Estimator(ABC):
         *,
         changes: Changes | None = None,
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return forecasts from many origins, given as steps of the panel, by its locations.
+        """Forecasts from many origins, by the panel's locations.
 
         Args:
-            panel: what was observed, and what is known of the steps after each origin.
-            origins: the last observed steps.
+            panel: what was observed, and the covariates after each origin.
+            origins: the last observed steps, as steps of the panel.
             weather: what to take for covariates ahead.
-            changes: what to suppose of them beside that.
+            changes: what to change in them.
         """
-        run = _fitted(self)
-        known, horizon = match(run, panel), run.recipe.lags.horizon
+        run = self._fitted
+        matched = match(run, panel)
         if not len(origins):
-            return np.empty((0, horizon, len(panel.locations)), dtype=np.float32)
-        questions = ask_in_blocks(run, known, origins, weather, changes)
-        answers = [self.predict_windows(run.arrays, question) for question in questions]
-        return finish(run, np.concatenate(answers))[..., find_places(known, panel)]
+            shape = 0, run.recipe.lags.horizon, len(panel.locations)
+            return np.empty(shape, dtype=np.float32)
+        blocks = np.split(origins, range(BLOCK, len(origins), BLOCK))
+        forecasts = [
+            self.predict_windows(run.arrays, prepare_inputs(run, matched, block, weather, changes))
+            for block in blocks
+        ]
+        order = location_order(matched.locations.ids, panel)
+        return finish(run, np.concatenate(forecasts))[..., order]
 
     def predict_quantiles(
         self,
@@ -178,11 +203,11 @@ class Estimator(ABC):
         *,
         online: bool = True,
     ) -> Float32[np.ndarray, "B Q K N"]:
-        """Return the quantiles of `levels` from many origins, ascending and calibrated.
+        """Calibrated quantiles of `levels` from many origins, ascending.
 
         Args:
-            panel: what was observed, and what is known of the steps after each origin.
-            origins: the last observed steps.
+            panel: what was observed, and the covariates after each origin.
+            origins: the last observed steps, as steps of the panel.
             weather: what to take for covariates ahead.
             online: correct them by the outcomes that were observed up to each origin; else as
                 they were calibrated on the validation windows.
@@ -192,41 +217,24 @@ class Estimator(ABC):
             return np.empty(shape, dtype=np.float32)
         if online:
             return self.predict_all(panel, origins, weather).online
-        answers = self.answers(panel, weather)
-        base = answers.base(origins).at(find_places(answers.panel, panel))
-        return answers.calibration.correct(base, answers.calibration.corrections)
+        predictor = self.predictor(panel, weather)
+        base = predictor.base(origins).at(location_order(predictor.panel.locations.ids, panel))
+        return predictor.calibration.correct(base, predictor.calibration.corrections)
 
     def predict_all(
         self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
     ) -> Prediction:
-        """Return forecasts and both forms of their quantiles; each origin is answered once.
+        """Forecasts and both forms of their quantiles; each origin is forecast once.
 
         Args:
-            panel: what was observed, and what is known of the steps after each origin.
+            panel: what was observed, and the covariates after each origin.
             origins: the last observed steps, one at least.
             weather: what to take for covariates ahead.
         """
-        answers = self.answers(panel, weather)
-        found = answers.predict(origins)
-        return replace(found, base=found.base.at(find_places(answers.panel, panel)))
-
-    def answer_all(
-        self, run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
-    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Return forecasts and own quantiles from many origins, by the run's locations.
-
-        Args:
-            run: of this estimator, calibrated or not.
-            panel: matched to the run.
-            origins: the last observed steps.
-            weather: what to take for covariates ahead.
-        """
-        return give_answers(self.predict_window_quantiles, run, panel, weather, origins)
-
-    def answers(self, panel: Panel, weather: Weather) -> Predictor:
-        """Return what there is to ask of the fitted run, by its locations."""
-        run = _fitted(self)
-        return answers_of(self.predict_window_quantiles, run, match(run, panel), weather)
+        predictor = self.predictor(panel, weather)
+        prediction = predictor.predict(origins)
+        order = location_order(predictor.panel.locations.ids, panel)
+        return replace(prediction, base=prediction.base.at(order))
 
     def forecast(
         self,
@@ -237,10 +245,10 @@ class Estimator(ABC):
         allow_missing: bool = False,
         what_if: WhatIf | None = None,
     ) -> pd.DataFrame:
-        """Return the next steps of every location as a long table.
+        """The next steps of every location as a long table.
 
         Args:
-            panel: what was observed up to `at` and what is known of the steps after it.
+            panel: what was observed up to `at`, and the covariates after it.
             at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
@@ -248,36 +256,79 @@ class Estimator(ABC):
             what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
-        answers = self.answers(panel, weather)
-        run, lags = _fitted(self), self.recipe.lags
-        step = np.array([find_origin(panel, at)])
-        known, own = look_back(answers.panel, lags, step)
-        origin = int(own[0])
-        reasons = [] if weather == "observed" else [f"weather {weather}"]
+        predictor = self.predictor(panel, weather)
+        run, lags = self._fitted, self.recipe.lags
+        step = np.array([forecast_inputs.find_origin(panel, at)])
+        recent, origins = forecast_inputs.look_back(predictor.panel, lags, step)
+        origin = int(origins[0])
+        degraded = [] if weather == "observed" else [f"weather {weather}"]
         if weather == "observed":
-            refuse_unknown_future(known, origin, lags.horizon)
-        reasons += tell_missing(known, (lags, self.lags), origin, allowed=allow_missing)
-        changes = None if what_if is None else read_changes(what_if, known, origin, lags.horizon)
-        warn_of_recent(run, known, origin)
-        found = answers.predict(step)
-        table = forecast_table(known, origin, *self._first(found), "; ".join(reasons))
+            forecast_inputs.refuse_unknown_future(recent, origin, lags.horizon)
+        degraded += forecast_inputs.tell_missing(
+            recent, (lags, self.lags), origin, allowed=allow_missing
+        )
+        changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
+        forecast_inputs.warn_of_recent(run, recent, origin)
+        prediction = predictor.predict(step)
+        table = forecast_table(recent, origin, *self._first(prediction), "; ".join(degraded))
         if changes is None:
             return table
         warn_outside(run, changes)
-        changed = answers.suppose(found, step, changes)
+        changed = predictor.predict_changed(prediction, step, changes)
         return add_changed(table, *self._first(changed), run, changes)
 
-    def _first(self, found: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
-        """Return the forecast of the first origin [K N], and its quantiles by level."""
-        return found.forecast[0], dict(zip(self.levels, found.online[0], strict=True))
+    def predictor(self, panel: Panel, weather: Weather) -> Predictor:
+        """The fitted run on a panel: its forecasts and calibration, by the run's locations.
+
+        A run that was saved before there were quantiles has none.
+        """
+        run, matched = self._fitted, match(self._fitted, panel)
+        lags, N = run.recipe.lags, len(run.about["ids"])
+        arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
+        return Predictor(
+            panel=matched,
+            forecast_origins=partial(self.forecast_origins, run, matched, weather),
+            calibration=Calibration.from_arrays(arrays, run.about["kind"]),
+            counts=lambda steps: online.can_count(
+                matched, lags, weather, training_steps(run, matched), steps
+            ),
+        )
+
+    def forecast_origins(
+        self,
+        run: Run,
+        panel: Panel,
+        weather: Weather,
+        origins: Int64[np.ndarray, " B"],
+        changes: Changes | None = None,
+    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+        """Forecasts and the model's own quantiles from many origins, by the run's locations.
+
+        Args:
+            run: of this estimator, calibrated or not.
+            panel: matched to the run.
+            weather: what to take for covariates ahead.
+            origins: the last observed steps.
+            changes: what to change in the covariates ahead.
+        """
+        forecasts, quantiles = [], []
+        for first in range(0, len(origins), BLOCK):
+            block = origins[first : first + BLOCK]
+            inputs = prepare_inputs(run, panel, block, weather, changes)
+            forecast, own_quantiles = self.predict_window_quantiles(run.arrays, inputs)
+            forecasts.append(forecast)
+            quantiles.append(own_quantiles)
+        all_quantiles = np.concatenate(quantiles)
+        refuse_non_finite(run, all_quantiles)
+        return finish(run, np.concatenate(forecasts)), all_quantiles
 
     def save(self, folder: Path | str) -> None:
-        """Publish what was learned as a folder."""
-        self.run = save_run(Path(folder), _fitted(self))
+        """Save the fitted run as a folder."""
+        self.run = save_run(Path(folder), self._fitted)
 
     @classmethod
     def load(cls: type[E], folder: Path | str) -> E:
-        """Return the estimator that was saved in a folder."""
+        """Load an estimator from the folder that it was saved in."""
         run = load_run(Path(folder))
         if run.estimator != cls.__name__:
             message = f"{folder}: the run of a {run.estimator}, not of a {cls.__name__}"
@@ -286,14 +337,18 @@ class Estimator(ABC):
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """Return a fitted estimator around a run that holds together."""
+        """The fitted estimator of a run whose parts fit together."""
         estimator = cls(recipe=run.recipe)
         check_run(run, estimator.shapes)
         estimator.run = run
         return estimator
 
+    @property
+    def _fitted(self) -> Run:
+        if self.run is None:
+            raise RunError(f"{type(self).__name__} is not fitted yet; call fit(panel, splits)")
+        return self.run
 
-def _fitted(estimator: Estimator) -> Run:
-    if estimator.run is None:
-        raise RunError(f"{type(estimator).__name__} is not fitted yet; call fit(panel, splits)")
-    return estimator.run
+    def _first(self, prediction: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
+        """The forecast from the first origin [K N], and its quantiles by level."""
+        return prediction.forecast[0], dict(zip(self.levels, prediction.online[0], strict=True))

@@ -1,5 +1,6 @@
-"""What is asked of a fitted estimator: at which origins, with which knowledge of the future."""
+"""The inputs of forecasts: origins, their filled history and the covariates ahead."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -8,15 +9,18 @@ from typing import TypeAlias
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.splits import MAX_FILLED, history_steps, is_poor
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
+log = logging.getLogger(__name__)
 HOLIDAY = CALENDAR_COLUMNS[-1]  # the one thing of a calendar that may be supposed otherwise
 # The least and the most of each covariate in training, as a run remembers them.
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
@@ -29,7 +33,7 @@ Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 @dataclass(frozen=True, eq=False)
 class ForecastInputs:
-    """Origins in a panel without holes, and what is known of the steps ahead of each."""
+    """B forecast origins in a panel without missing values, and the covariates ahead of each."""
 
     panel: Panel  # every missing value filled
     origins: Int64[np.ndarray, " B"]
@@ -38,13 +42,45 @@ class ForecastInputs:
     holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
-        """Return the same of some origins only."""
+        """The inputs of some of the origins."""
         return replace(
             self,
             origins=self.origins[first:end],
             covariates=self.covariates[first:end],
             local_covariates=self.local_covariates[first:end],
         )
+
+
+def prepare_inputs(
+    run: Run,
+    panel: Panel,
+    origins: Int64[np.ndarray, " B"],
+    weather: Weather,
+    changes: Changes | None = None,
+) -> ForecastInputs:
+    """The inputs of a run's forecasts from some origins.
+
+    Args:
+        run: whose lags and fill values are used.
+        panel: matched to the run.
+        origins: the last observed steps.
+        weather: what to take for covariates ahead.
+        changes: what to change in them.
+    """
+    part, places = look_back(panel, run.recipe.lags, origins)
+    ahead = look_ahead(part, places, run.recipe.lags.horizon)
+    inputs = ForecastInputs(fill_missing(part, fill_of(run)), places, *ahead)
+    inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
+    inputs = with_changes(inputs, changes or {})
+    if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
+        raise DataError("covariates ahead are missing at some origins; leave those out")
+    return inputs
+
+
+def fill_of(run: Run) -> Fill:
+    """What a run takes for missing values: means of its training steps by time of the week."""
+    names = ("shared.fill", "shared.fill_covariates", "shared.fill_local_covariates")
+    return Fill(*(run.arrays[name] for name in names))
 
 
 def find_origin(panel: Panel, at: At) -> int:
@@ -169,34 +205,34 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
 
 
 def with_weather(
-    question: ForecastInputs, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
+    inputs: ForecastInputs, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
 ) -> ForecastInputs:
-    """Return the question with another knowledge of the future than the panel has."""
-    panel, origins = question.panel, question.origins
-    B, K = question.covariates.shape[:2]
+    """Return the inputs with another knowledge of the future than the panel has."""
+    panel, origins = inputs.panel, inputs.origins
+    B, K = inputs.covariates.shape[:2]
     here = panel.covariates.values[origins][:, None, :]
     local = panel.local_covariates.values.transpose(1, 0, 2)[origins][:, None]
-    local = np.broadcast_to(local, question.local_covariates.shape)
+    local = np.broadcast_to(local, inputs.local_covariates.shape)
     if weather == "observed":
-        return question
+        return inputs
     if weather == "persist":
         return replace(
-            question, covariates=np.repeat(here, K, axis=1), local_covariates=local.copy()
+            inputs, covariates=np.repeat(here, K, axis=1), local_covariates=local.copy()
         )
     if weather == "climatology":
         ahead = origins[:, None] + np.arange(1, K + 1)
         bins = _month_hours(panel, ahead.reshape(-1)).reshape(B, K)
-        return replace(question, covariates=climatology[bins], local_covariates=local.copy())
+        return replace(inputs, covariates=climatology[bins], local_covariates=local.copy())
     if weather == "none":
-        mean = np.broadcast_to(climatology.mean(axis=0), question.covariates.shape)
-        return replace(question, covariates=mean.copy(), local_covariates=local.copy())
+        mean = np.broadcast_to(climatology.mean(axis=0), inputs.covariates.shape)
+        return replace(inputs, covariates=mean.copy(), local_covariates=local.copy())
     raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
 
 
-def with_changes(question: ForecastInputs, changes: Changes) -> ForecastInputs:
-    """Return the question with other covariates ahead, the same at every origin and location."""
-    world, own = question.covariates.copy(), question.local_covariates.copy()
-    names, local_names = question.panel.covariates.names, question.panel.local_covariates.names
+def with_changes(inputs: ForecastInputs, changes: Changes) -> ForecastInputs:
+    """Return the inputs with other covariates ahead, the same at every origin and location."""
+    world, own = inputs.covariates.copy(), inputs.local_covariates.copy()
+    names, local_names = inputs.panel.covariates.names, inputs.panel.local_covariates.names
     for name, values in changes.items():
         given = ~np.isnan(values)
         if name in names:
@@ -204,7 +240,20 @@ def with_changes(question: ForecastInputs, changes: Changes) -> ForecastInputs:
         elif name in local_names:
             own[:, given, local_names.index(name)] = values[given][:, None]
     holiday = None if HOLIDAY in (*names, *local_names) else changes.get(HOLIDAY)
-    return replace(question, covariates=world, local_covariates=own, holiday=holiday)
+    return replace(inputs, covariates=world, local_covariates=own, holiday=holiday)
+
+
+def warn_of_recent(run: Run, panel: Panel, origin: int) -> None:
+    """Warn of recent values far beyond anything seen in training."""
+    least, most = run.arrays["shared.least"], run.arrays["shared.most"]
+    recent = panel.values[max(origin - run.recipe.lags.recent + 1, 0) : origin + 1]
+    smallest = 1.0 if run.about["kind"] == "count" else 0.0  # one ride is no surprise
+    reach = np.maximum(most - least, smallest)
+    far = ((recent > most + reach) | (recent < least - reach)).any(axis=0)
+    if far.any():
+        ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
+        what = count_of(int(far.sum()), "location")
+        log.warning("outside training range: recent values of %s (%s)", what, ids)
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

@@ -1,13 +1,16 @@
 """What a run says of the panel it learned from, and whether another panel fits it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
+from jaxtyping import Bool
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.errors import ArtifactError, Faults, name_some
+from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.panel import Panel
@@ -121,6 +124,23 @@ def match(run: Run, panel: Panel) -> Panel:
     faults.raise_any(ArtifactError)
     chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
     return panel.select(ids).select_covariates(*chosen)
+
+
+def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:
+    """Which steps of a panel, and of the horizon after it, the run was fitted to."""
+    try:
+        ranges = {name: [tuple(pair) for pair in run.about["splits"][name]] for name in SPLITS}
+        splits = Splits(**ranges)
+    except (KeyError, TypeError, ConfigError) as error:
+        raise ArtifactError(f"the run does not name its training steps ({error})") from error
+    steps = len(panel.values) + run.recipe.lags.horizon
+    return splits.mask("train", panel.clock, panel.clock.axis(panel.start, steps))
+
+
+def location_order(ids: Sequence[str], panel: Panel) -> list[int]:
+    """The position among `ids` of each of a panel's locations."""
+    position = {identity: n for n, identity in enumerate(ids)}
+    return [position[identity] for identity in panel.locations.ids]
 
 
 def country_of(panel: Panel) -> str | None:

@@ -1,37 +1,28 @@
-"""Answers to many origins, each asked once, with quantiles that follow what was observed."""
+"""Forecasts from many origins with calibrated quantiles, each origin forecast once."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import partial
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
 from forecaster.artifact import Run
-from forecaster.choices import Weather
-from forecaster.estimators.asking import ask_in_blocks, finish, learned_steps, refuse_non_finite
-from forecaster.estimators.forecast_inputs import Changes, ForecastInputs
-from forecaster.estimators.intervals.calibration import (
-    Base,
-    Calibration,
-    Outcomes,
-    calibrate,
-    local_hours,
-    no_intervals,
-)
-from forecaster.estimators.intervals.online import Judge, can_count, follow
-from forecaster.estimators.training_data import Arrays, TrainingData
+from forecaster.errors import RunError, count_of
+from forecaster.estimators.forecast_inputs import Changes
+from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
+from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.panel.panel import Panel
-from forecaster.windows.scaling import fit_scaler
 
-Given = tuple[np.ndarray, np.ndarray]  # forecasts [B K N], the estimator's own quantiles [B Q K N]
-Answer = Callable[[Arrays, ForecastInputs], Given]  # of an estimator
-Give = Callable[[np.ndarray, Changes | None], Given]  # from some origins, with what is supposed
+# Forecasts [B K N] and the estimator's own quantiles [B Q K N]; Q = 0: it has none.
+WindowForecasts = tuple[np.ndarray, np.ndarray]
+ForecastOrigins = Callable[[np.ndarray, Changes | None], WindowForecasts]
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """What is forecast from B origins: ŷ, and its quantiles in both forms."""
+    """Forecasts from B origins, and their quantiles in both forms."""
 
     base: Base
     calibration: Calibration
@@ -55,83 +46,74 @@ class Prediction:
 
 @dataclass(frozen=True, eq=False)
 class Predictor:
-    """What is answered about the locations of a panel, or about sums of them."""
+    """A fitted estimator on one panel: forecasts of its locations, or of a sum of them."""
 
-    panel: Panel  # what was observed of them
-    give: Give
+    panel: Panel  # by the run's locations, or the sum as a panel of one location
+    forecast_origins: ForecastOrigins
     calibration: Calibration
-    judge: Judge
+    counts: Callable[[np.ndarray], np.ndarray]  # of steps: whether their forecasts are judged
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
-        """Return the forecasts, and their quantiles before any correction."""
-        forecast, own = self.give(origins, changes)
+        """The forecasts, and their quantiles before any correction.
+
+        Args:
+            origins: steps of the panel.
+            changes: what to change in the covariates ahead.
+        """
+        forecast, quantiles = self.forecast_origins(origins, changes)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
-        return self.calibration.base(forecast, own, local_hours(self.panel, ahead))
+        return self.calibration.base(forecast, quantiles, local_hours(self.panel, ahead))
 
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
-        """Return the forecasts and both forms of their quantiles."""
+        """The forecasts and both forms of their quantiles."""
         base, calibration = self.base(origins), self.calibration
         if not calibration.levels:
             return Prediction(base, calibration, calibration.corrections[None])
-        corrections = follow(calibration, self.panel, origins, base, self.judge, self.base)
-        return Prediction(base, calibration, corrections)
+        return Prediction(base, calibration, self._follow_outcomes(origins, base))
 
-    def suppose(
-        self, found: Prediction, origins: Int64[np.ndarray, " B"], changes: Changes
+    def predict_changed(
+        self, prediction: Prediction, origins: Int64[np.ndarray, " B"], changes: Changes
     ) -> Prediction:
-        """Return what is forecast with other covariates ahead, corrected like what was found.
+        """The prediction with other covariates ahead, and the same corrections.
 
-        Outcomes came in the weather that there was; what they correct is how sure the estimator
-        is, which changes with the weather supposed only as far as its own quantiles do.
+        Outcomes came with the covariates that there were. They correct how wide intervals are;
+        changed covariates change that only as far as the estimator's own quantiles do.
         """
-        return replace(found, base=self.base(origins, changes))
+        return replace(prediction, base=self.base(origins, changes))
+
+    def _follow_outcomes(
+        self, origins: Int64[np.ndarray, " B"], base: Base
+    ) -> Float64[np.ndarray, "B Q K"]:
+        """The online corrections at each origin, whose base forecasts are given."""
+        online = OnlineCalibration(self.calibration, step_number(self.panel))
+        asked, rows, back = np.unique(origins, return_index=True, return_inverse=True)
+        cycles = np.array([online.cycle(step) for step in asked.tolist()])
+        corrections = []
+        for cycle in np.unique(cycles):  # in order, so that a cycle's forecasts serve the next
+            here = asked[cycles == cycle].tolist()
+            steps = np.array(online.unobserved(here[-1]))
+            online.observe(steps.tolist(), self.panel.values[steps], self.counts(steps))
+            own = np.flatnonzero(np.isin(asked, steps))
+            online.add(asked[own].tolist(), base.rows(rows[own]))
+            others = online.unforecast(here[-1])
+            if others:
+                online.add(others, self.base(np.array(others)))
+            corrections += [online.corrections(step) for step in here]
+        return np.stack(corrections)[back]
 
 
-def answers_of(predict_windows: Answer, run: Run, panel: Panel, weather: Weather) -> Predictor:
-    """Return what an estimator answers about the locations of a panel that matches its run.
-
-    A run that was saved before there were quantiles has none.
-    """
-    lags, N = run.recipe.lags, len(run.about["ids"])
-    arrays = {**no_intervals(lags.horizon, N), **run.arrays}
-    return Predictor(
-        panel=panel,
-        give=partial(give_answers, predict_windows, run, panel, weather),
-        calibration=Calibration.from_arrays(arrays, run.about["kind"]),
-        judge=partial(can_count, panel, lags, weather, learned_steps(run, panel)),
-    )
+def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
+    """Refuse NaN and infinity; set negative forecasts of counts to 0."""
+    refuse_non_finite(run, forecast)
+    if run.about["kind"] != "count":
+        return forecast
+    below = int((forecast < 0).sum())
+    if below:
+        log.info("%s: %s below zero set to 0", run.estimator, count_of(below, "forecast"))
+    return np.asarray(np.maximum(forecast, np.float32(0)))
 
 
-def give_answers(
-    predict_windows: Answer,
-    run: Run,
-    panel: Panel,
-    weather: Weather,
-    origins: Int64[np.ndarray, " B"],
-    changes: Changes | None = None,
-) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-    """Return forecasts and own quantiles from many origins; arguments as of `answers_of`."""
-    questions = ask_in_blocks(run, panel, origins, weather, changes)
-    forecasts, own = zip(
-        *(predict_windows(run.arrays, question) for question in questions), strict=True
-    )
-    quantiles = np.concatenate(own)
-    refuse_non_finite(run, quantiles)
-    return finish(run, np.concatenate(forecasts)), quantiles
-
-
-def learn_intervals(
-    predict_windows: Answer, run: Run, lesson: TrainingData
-) -> dict[str, np.ndarray]:
-    """Return what makes quantiles hold, learned from the validation windows."""
-    panel, origins = lesson.panel, lesson.windows.validation
-    forecast, own = give_answers(predict_windows, run, panel, "observed", origins)
-    ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
-    outcomes = Outcomes(
-        residuals=panel.values[ahead] - forecast,
-        own=own - forecast[:, None],
-        hours=local_hours(panel, ahead),
-        days=panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64),
-    )
-    deviation = fit_scaler(panel, lesson.train).values.deviation
-    return calibrate(outcomes, run.recipe.intervals.quantiles, deviation)
+def refuse_non_finite(run: Run, forecast: Float32[np.ndarray, "..."]) -> None:
+    """Refuse NaN and infinity."""
+    if not np.isfinite(forecast).all():
+        raise RunError(f"{run.estimator} gave NaN or infinity; nothing is forecast")

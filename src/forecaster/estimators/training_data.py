@@ -1,7 +1,7 @@
-"""What an estimator learns from, with the test period out of its reach; and what it learned."""
+"""What an estimator is fitted to, with the test steps hidden; and the result of fitting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -9,10 +9,11 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
-from forecaster.config import LagConfig
+from forecaster.estimators.forecast_inputs import fit_climatology
+from forecaster.estimators.what_if import training_ranges
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
-from forecaster.splits import Splits, Windows, cut_windows
+from forecaster.splits import Splits, Windows
 from forecaster.training.progress import ProgressCallback
 
 Arrays = Mapping[str, np.ndarray]
@@ -20,39 +21,56 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """A panel in which the test steps are missing, and the windows of the others.
+    """A panel in which the test steps are missing, and the windows of the other splits.
 
-    No code that learns can look at a test step, whatever it does: there is nothing to see.
+    No code that fits can look at a test step, whatever it does: nothing of it is there.
     """
 
     panel: Panel  # as observed
     splits: Splits
-    windows: Windows  # of training and validation
+    windows: Windows  # of training and validation; test is empty
     train: Bool[np.ndarray, " M"]  # the training steps
     fill: Fill  # what stands for a missing value
-    folder: Path | None = None  # where a long training keeps what must survive a kill
-    watch: ProgressCallback | None = None  # told how a long training gets on
+    folder: Path | None = None  # where a long training keeps its checkpoints
+    watch: ProgressCallback | None = None  # told the progress of a long training
 
     @cached_property
-    def whole(self) -> Panel:
+    def filled(self) -> Panel:
         """The panel with every missing value filled."""
         return fill_missing(self.panel, self.fill)
+
+    def shared_arrays(self) -> dict[str, np.ndarray]:
+        """What every run keeps of its training steps, whatever the estimator."""
+        panel, fill, train = self.panel, self.fill, self.train
+        observed = panel.values[train]
+        return {
+            "shared.fill": fill.values,
+            "shared.fill_covariates": fill.covariates,
+            "shared.fill_local_covariates": fill.local_covariates,
+            "shared.climatology": fit_climatology(panel, train),
+            "shared.least": np.nan_to_num(np.fmin.reduce(observed, axis=0)),
+            "shared.most": np.nan_to_num(np.fmax.reduce(observed, axis=0)),
+            **training_ranges(panel, train),
+        }
 
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """Everything that has to be remembered."""
+    """What a fit leaves behind: all that forecasts need."""
 
     arrays: Arrays
     about: Mapping[str, Any] = field(default_factory=dict)  # JSON
     parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
-    seconds: float | None = None  # that it took, if that is more than this process's
+    seconds: float | None = None  # of training, if resumed: of all its parts together
 
 
-def prepare(panel: Panel, splits: Splits, lags: LagConfig) -> TrainingData:
-    """Return the lesson of a panel: what its training and validation steps say."""
-    held_out = splits.mask("test", panel.clock, panel.times)
-    seen = panel.hide_steps(held_out)
-    windows = cut_windows(seen, splits, lags, needed=("train", "validation"))
+def hide_test(panel: Panel, splits: Splits, windows: Windows) -> TrainingData:
+    """The training data of a panel whose windows are cut.
+
+    Windows of training and validation have no test step in their history or targets
+    (`cut_windows`), so hiding those steps changes none of them.
+    """
+    hidden = panel.hide_steps(splits.mask("test", panel.clock, panel.times))
     train = splits.mask("train", panel.clock, panel.times)
-    return TrainingData(seen, splits, windows, train, fit_fill(seen, train))
+    windows = replace(windows, test=windows.test[:0])
+    return TrainingData(hidden, splits, windows, train, fit_fill(hidden, train))

@@ -10,11 +10,11 @@ from jaxtyping import Float64, Int64
 from forecaster.artifact import Run
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
-from forecaster.estimators.asking import fill_of
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    fill_of,
     find_origin,
     look_ahead,
     look_back,
@@ -80,9 +80,9 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
     forecast, usual = (
         estimator.predict(one, own)[0, :, place].astype(np.float64) for one in (known, nothing)
     )
-    ready = estimator.ready(run.arrays)
+    ready = estimator.load_network(run.arrays)
     (history, ahead), (usually, _) = (
-        ready.inputs(_ask(run, one, origin)) for one in (known, nothing)
+        ready.states(_ask(run, one, origin)) for one in (known, nothing)
     )
     unit = float(ready.scaler.values.deviation[place])
     window = Window(ready.network, history, ahead, usually, place, unit)

@@ -13,13 +13,12 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, DataError
-from forecaster.estimators import base
 from forecaster.estimators.baselines import boosting as module
 from forecaster.estimators.baselines.boosting import Boosting, Rows, _weigh, draw_rows, see_rows
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.training_data import prepare
+from forecaster.estimators.training_data import hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -135,8 +134,8 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     )
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.array([701, 24 * 25 + 11])  # the second is 2015-10-26 11:00, on a Monday
-    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
-    row = see_rows(question, scaler, recipe.lags, Rows(np.array([1]), np.array([2])), 2)[0]
+    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
+    row = see_rows(inputs, scaler, recipe.lags, Rows(np.array([1]), np.array([2])), 2)[0]
     L, history = recipe.lags.length, history_steps(panel, recipe.lags, origins[1:])[0]
     scale = scaler.local_covariates
     assert np.allclose(row[:L], scaler.values.apply(panel.values)[history, 2])
@@ -147,14 +146,14 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
 
 
 def test_rows_without_a_target_are_left_out_and_others_weigh_by_their_variance() -> None:
-    lesson = prepare(PANEL, SPLITS, RECIPE.lags)
-    scaler = fit_scaler(lesson.panel, lesson.train)
-    rows = draw_rows(lesson.windows.train, np.arange(5), 10**6, np.random.default_rng(0))
-    table = Boosting(RECIPE)._make_table(lesson, scaler, rows, 2)
-    truth = PANEL.values[lesson.windows.train + 2].reshape(-1)
+    data = hide_test(PANEL, SPLITS, cut_windows(PANEL, SPLITS, RECIPE.lags))
+    scaler = fit_scaler(data.panel, data.train)
+    rows = draw_rows(data.windows.train, np.arange(5), 10**6, np.random.default_rng(0))
+    table = Boosting(RECIPE)._make_table(data, scaler, rows, 2)
+    truth = PANEL.values[data.windows.train + 2].reshape(-1)
     seen = np.isfinite(truth)
     assert not seen.all()
-    place = np.tile(np.arange(5), len(lesson.windows.train))[seen]
+    place = np.tile(np.arange(5), len(data.windows.train))[seen]
     scale = scaler.values
     assert sum(map(len, table.inputs)) == len(table.target) == seen.sum()
     again = table.target * scale.deviation[place] + scale.mean[place]
@@ -170,16 +169,16 @@ def test_a_row_weighs_the_variance_of_its_location_within_limits() -> None:
 
 
 def test_a_step_ahead_that_nobody_observed_is_refused() -> None:
-    lesson = prepare(PANEL, SPLITS, RECIPE.lags)
-    scaler = fit_scaler(lesson.panel, lesson.train)
-    origin = int(lesson.windows.train[3])
-    values = lesson.panel.values.copy()
+    data = hide_test(PANEL, SPLITS, cut_windows(PANEL, SPLITS, RECIPE.lags))
+    scaler = fit_scaler(data.panel, data.train)
+    origin = int(data.windows.train[3])
+    values = data.panel.values.copy()
     values[origin + 2] = np.nan
-    lesson = replace(lesson, panel=replace(lesson.panel, values=values))
+    data = replace(data, panel=replace(data.panel, values=values))
     rows = Rows(np.full(5, origin), np.arange(5))
-    assert len(Boosting(RECIPE)._make_table(lesson, scaler, rows, 1).target) > 0
+    assert len(Boosting(RECIPE)._make_table(data, scaler, rows, 1).target) > 0
     with pytest.raises(DataError, match="no value 2 steps ahead is observed in 5 rows"):
-        Boosting(RECIPE)._make_table(lesson, scaler, rows, 2)
+        Boosting(RECIPE)._make_table(data, scaler, rows, 2)
 
 
 # ------------------------------------------------------------------------------ how many rows
@@ -226,7 +225,7 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "MAX_VALIDATION", 101)
     monkeypatch.setattr(module, "ROWS", 67)
     # Calibration answers, and sees rows too.
-    monkeypatch.setattr(base, "learn_intervals", lambda *_: {})
+    monkeypatch.setattr(Boosting, "calibrate", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67
     assert sum(made) <= RECIPE.lags.horizon * (211 + 101)

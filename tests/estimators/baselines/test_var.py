@@ -13,7 +13,7 @@ from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.baselines import var
 from forecaster.estimators.baselines.var import VAR
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
-from forecaster.estimators.training_data import prepare
+from forecaster.estimators.training_data import hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -196,13 +196,13 @@ def test_a_training_without_any_such_step_is_refused(
     make_panel: MakePanel, splits: Splits, recipe: Recipe
 ) -> None:
     panel = make_panel(autoregression(5), "measurement")
-    lesson = prepare(panel, splits, recipe.lags)
+    data = hide_test(panel, splits, cut_windows(panel, splits, recipe.lags))
     values = panel.values.copy()
     values[:, :2] = np.nan  # two locations in five are never observed
     with pytest.raises(
         DataError, match=r"no training step, .*, is observed at nine locations in ten; leave"
     ):
-        VAR(recipe).fit_windows(replace(lesson, panel=replace(panel, values=values)))
+        VAR(recipe).fit_windows(replace(data, panel=replace(panel, values=values)))
 
 
 # ------------------------------------------------------------------------- dependent columns

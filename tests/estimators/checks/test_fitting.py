@@ -20,16 +20,16 @@ class Peeking(SeasonalNaive):
         self.total = np.nan_to_num(panel.values).sum(axis=0)
         return super().fit(panel, splits, **given)  # type: ignore[arg-type]
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
-        del lesson
+    def fit_windows(self, data: TrainingData) -> FitResult:
+        del data
         return FitResult({"total": self.total})
 
 
 class Restless(SeasonalNaive):
     calls = 0
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
-        del lesson
+    def fit_windows(self, data: TrainingData) -> FitResult:
+        del data
         Restless.calls += 1
         return FitResult({"calls": np.array([Restless.calls])})
 
@@ -39,13 +39,13 @@ class Forgetful(SeasonalNaive):
 
     extra = 0.0
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
-        del lesson
+    def fit_windows(self, data: TrainingData) -> FitResult:
+        del data
         self.extra = 7.0
         return FitResult({})
 
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        return super().predict_windows(arrays, question) + np.float32(self.extra)
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, inputs) + np.float32(self.extra)
 
 
 @pytest.mark.parametrize(

@@ -14,9 +14,9 @@ from forecaster.panel.panel import Panel
 
 
 class Leaky(SeasonalNaive):
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        later = np.minimum(question.origins + 1, len(question.panel.values) - 1)
-        return super().predict_windows(arrays, question) + question.panel.values[later][:, None]
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        later = np.minimum(inputs.origins + 1, len(inputs.panel.values) - 1)
+        return super().predict_windows(arrays, inputs) + inputs.panel.values[later][:, None]
 
 
 class Ordered(SeasonalNaive):
@@ -30,8 +30,8 @@ class Ordered(SeasonalNaive):
 class Blocky(SeasonalNaive):
     """Lets the origins of one call influence each other."""
 
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        return super().predict_windows(arrays, question) + np.float32(len(question.origins))
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, inputs) + np.float32(len(inputs.origins))
 
 
 class Silent(SeasonalNaive):

@@ -28,8 +28,8 @@ def test_the_best_preset_passes() -> None:
 class Broken(SeasonalNaive):
     """Forgets a column, and lets the origins of one call influence each other."""
 
-    def predict_windows(self, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        return super().predict_windows(arrays, question) + np.float32(len(question.origins))
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        return super().predict_windows(arrays, inputs) + np.float32(len(inputs.origins))
 
     def forecast(self, panel: Panel, at: str, **given: object) -> pd.DataFrame:
         return super().forecast(panel, at, **given).drop(columns="ds_local")  # type: ignore[arg-type]

@@ -7,20 +7,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.config import LagConfig
+from forecaster.errors import RunError
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.online import (
     CYCLE,
     GAMMA,
-    Ask,
-    Judge,
+    OnlineCalibration,
     Tracker,
     can_count,
-    follow,
+    step_number,
 )
+from forecaster.estimators.predictor import Predictor
 from forecaster.panel.panel import Panel
 
 LEVELS = (0.1, 0.5, 0.9)
 PLACES, AHEAD = 5, 2
+Judge = Callable[[np.ndarray], np.ndarray]
+Ask = Callable[[np.ndarray], Base]
 LAGS = LagConfig(recent=3, seasons=(), horizon=AHEAD)
 
 
@@ -58,9 +61,19 @@ def quantiles_of(
     ask: Ask = ask_flat,
 ) -> np.ndarray:
     """Return the quantiles of origins, corrected by what was observed up to each."""
-    base = ask(origins)
-    corrections = follow(calibration, panel, origins, base, judge, ask)
-    return calibration.correct(base, corrections)
+    return predictor_of(calibration, panel, judge, ask).predict(origins).online
+
+
+def predictor_of(
+    calibration: Calibration, panel: Panel, judge: Judge = judge_all, ask: Ask = ask_flat
+) -> Predictor:
+    """Return a predictor whose forecasts are made up."""
+
+    def forecast(steps: np.ndarray, _: object) -> tuple[np.ndarray, np.ndarray]:
+        base = ask(steps)
+        return base.forecast, base.quantiles
+
+    return Predictor(panel, forecast, calibration, judge)
 
 
 @pytest.fixture
@@ -72,10 +85,9 @@ def noise(make_panel: Callable[..., Panel]) -> Panel:
 def test_levels_move_by_the_share_beyond_them(calibration: Calibration) -> None:
     tracker = Tracker(calibration)
     base = flat_base(1).row(0)
-    tracker.issue(base, counts=True)
+    tracker.issue(base)
     tracker.observe(np.array([-2, -2, 0.5, 2, np.nan], np.float32))  # of four: 2 low, 1 high
-    found = tracker.issue(base, counts=True)
-    assert found is not None
+    found = calibration.correct(base, tracker.corrections)
     expected = [-1 - GAMMA * (0.5 - 0.1), GAMMA * (0.5 - 0.5), 1 + GAMMA * (0.25 - 0.1)]
     np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
     np.testing.assert_array_equal(found[:, 1], base.quantiles[:, 1])  # of t + 2 nothing came yet
@@ -84,12 +96,11 @@ def test_levels_move_by_the_share_beyond_them(calibration: Calibration) -> None:
 def test_a_forecast_counts_once_its_step_has_come(calibration: Calibration) -> None:
     tracker, far = Tracker(calibration), np.full(PLACES, 9, np.float32)
     base = flat_base(1).row(0)
-    tracker.issue(base, counts=True)
+    tracker.issue(base)
     tracker.observe(np.full(PLACES, np.nan, np.float32))  # t + 1 is missing
-    tracker.issue(None, counts=False)
+    tracker.issue(None)
     tracker.observe(far)  # t + 2
-    found = tracker.issue(base, counts=True)
-    assert found is not None
+    found = calibration.correct(base, tracker.corrections)
     np.testing.assert_array_equal(found[:, 0], base.quantiles[:, 0])
     np.testing.assert_allclose(found[2, 1], 1 + GAMMA * 0.9, rtol=1e-6)
 
@@ -102,10 +113,9 @@ def test_equal_values_are_on_neither_side_and_within_the_outermost(
         (-1.0, [-1 + GAMMA * 0.1, -GAMMA * 0.5, 1 - GAMMA * 0.1]),  # as the lowest: not beyond
     ):
         tracker, base = Tracker(calibration), flat_base(1).row(0)
-        tracker.issue(base, counts=True)
+        tracker.issue(base)
         tracker.observe(np.full(PLACES, value, np.float32))
-        found = tracker.issue(base, counts=True)
-        assert found is not None
+        found = calibration.correct(base, tracker.corrections)
         np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
 
 
@@ -184,9 +194,9 @@ def test_other_steps_are_asked_for_once_and_two_cycles_are_enough(
         return ask_flat(steps)
 
     origins = np.setdiff1d(np.arange(1100, 1400), [1200, 1201])
-    follow(calibration, noise, origins, ask_flat(origins), judge_all, ask)
+    predictor_of(calibration, noise, ask=ask).predict(origins)
     assert 1100 - 2 * CYCLE < min(asked) <= 1100 - CYCLE
-    assert sorted(asked) == [*range(min(asked), 1100), 1200, 1201]
+    assert sorted(asked) == [*range(min(asked), 1400)]
 
 
 def test_without_any_outcome_the_static_form_is_left(
@@ -211,6 +221,51 @@ def test_a_forecast_that_does_not_count_moves_nothing_even_if_it_is_asked_for(
     alone = quantiles_of(calibration, noise, np.array([1003]), judge)
     both = quantiles_of(calibration, noise, np.array([1000, 1003]), judge)
     np.testing.assert_array_equal(both[1:], alone)
+
+
+def test_origins_step_by_step_and_in_any_order_are_those_of_one_call(
+    calibration: Calibration, noise: Panel
+) -> None:
+    whole = quantiles_of(calibration, noise, np.arange(900, 1400))
+    online = OnlineCalibration(calibration, step_number(noise))
+
+    def follow(origin: int) -> np.ndarray:
+        steps = np.array(online.unobserved(origin), dtype=np.int64)
+        online.observe(steps.tolist(), noise.values[steps], judge_all(steps))
+        while missing := online.unforecast(origin)[:7]:  # a few at a time
+            online.add(missing, flat_base(len(missing)))
+        return calibration.correct(online.base(origin), online.corrections(origin))
+
+    for origin in (1000, 1001, 1399, 990, 1013, 901, 1398):
+        np.testing.assert_array_equal(follow(origin), whole[origin - 900])
+    assert online.unobserved(1398) == []
+
+
+def test_nothing_is_kept_that_rests_on_changed_steps(
+    calibration: Calibration, noise: Panel
+) -> None:
+    online = OnlineCalibration(calibration, step_number(noise))
+
+    def follow(panel: Panel, origin: int) -> np.ndarray:
+        steps = np.array(online.unobserved(origin), dtype=np.int64)
+        online.observe(steps.tolist(), panel.values[steps], judge_all(steps))
+        missing = online.unforecast(origin)
+        online.add(missing, flat_base(len(missing)))
+        return calibration.correct(online.base(origin), online.corrections(origin))
+
+    before = follow(noise, 1010)
+    values = noise.values.copy()
+    values[1003:1008] += 5
+    later = replace(noise, values=values)
+    online.forget_from(1003)
+    after = follow(later, 1010)
+    np.testing.assert_array_equal(after, quantiles_of(calibration, later, np.array([1010]))[0])
+    assert not np.array_equal(after, before)
+
+
+def test_corrections_without_their_steps_are_refused(calibration: Calibration) -> None:
+    with pytest.raises(RunError, match="step 500: earlier steps are missing"):
+        OnlineCalibration(calibration, 0).corrections(500)
 
 
 def test_steps_count_that_have_their_history_and_their_future(

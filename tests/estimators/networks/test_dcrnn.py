@@ -16,7 +16,7 @@ from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
 from forecaster.estimators.networks.dcrnn import DCRNN, KERNEL
 from forecaster.estimators.networks.estimator import NetworkEstimator
-from forecaster.estimators.training_data import TrainingData, prepare
+from forecaster.estimators.training_data import TrainingData, hide_test
 from forecaster.graph.covariance import take_sample
 from forecaster.graph.edges import EARTH_KM
 from forecaster.models.neurons import NeuronLayout
@@ -55,7 +55,9 @@ def place(panel: Panel, lat: list[float], lon: list[float], **extra: Any) -> Pan
 
 def prerequisites(panel: Panel, recipe: Recipe = RECIPE) -> tuple[np.ndarray, str]:
     """Return the kernel of a panel, and where it comes from."""
-    learned = DCRNN(recipe).prerequisites(prepare(panel, SPLITS, recipe.lags))
+    learned = DCRNN(recipe).prerequisites(
+        hide_test(panel, SPLITS, cut_windows(panel, SPLITS, recipe.lags))
+    )
     return learned.arrays[KERNEL], learned.about["graph"]["kind"]
 
 
@@ -109,8 +111,8 @@ def test_without_coordinates_the_correlation_of_training_values_stands_for_nearn
     values = 100 + noise + np.array([3, 2, -2, 0, 0]) * generator.normal(size=(HOURS, 1))
     panel = replace(PANEL, values=values.astype(np.float32))
     kernel, kind = prerequisites(panel)
-    lesson = prepare(panel, SPLITS, RECIPE.lags)
-    sample = take_sample(lesson.panel, lesson.train, "hour_of_week")
+    data = hide_test(panel, SPLITS, cut_windows(panel, SPLITS, RECIPE.lags))
+    sample = take_sample(data.panel, data.train, "hour_of_week")
     slots = panel.clock.slot_of_week(panel.times)[sample.steps]
     expected = np.corrcoef((panel.values[sample.steps] - sample.base[slots]).T)
     assert kind == "pearson"
@@ -191,7 +193,7 @@ def test_T6_no_training_window_reads_held_out_steps(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(
         NetworkEstimator,
         "fit_windows",
-        lambda self, lesson: (seen.append(lesson), fit_windows(self, lesson))[1],
+        lambda self, data: (seen.append(data), fit_windows(self, data))[1],
     )
     DCRNN(RECIPE).fit(PANEL, splits)
     others = cut_windows(PANEL, splits, RECIPE.lags).train

@@ -16,7 +16,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.trees import Trees
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import Scaler, fit_scaler
@@ -38,7 +38,7 @@ PARAMETERS = {  # what people begin with; squared errors, since RMSE is the firs
 }
 ALONE = 50_000  # rows up to which one thread is faster than several that wait for each other
 MOST_WEIGHT = 1e3  # or its inverse: LightGBM guesses from weights how many rows a leaf holds
-BLOCK = 64  # origins answered at a time, to bound memory
+BLOCK = 64  # origins forecast at a time, to bound memory
 ROWS = 2**16  # rows of a table made at a time, for the same reason
 TREES = "trees."  # begins the names of the trees' arrays in a run
 BESIDE = 5  # inputs beside lags and covariates: weekday, hour, holiday, mean, deviation
@@ -74,12 +74,12 @@ class Boosting(Estimator):
         """Return the shapes of the scales and of the counts; the trees have their own check."""
         return {**scale_shapes(sizes), f"{TREES}count": (sizes.K,)}
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the trees, and the scales they rest on."""
         lightgbm = need_extra("lightgbm", "baselines")
-        scaler, horizon = fit_scaler(lesson.panel, lesson.train), self.recipe.lags.horizon
+        scaler, horizon = fit_scaler(data.panel, data.train), self.recipe.lags.horizon
         generator = np.random.default_rng(self.recipe.training.seed)
-        windows, places = lesson.windows, _varied(lesson)
+        windows, places = data.windows, _varied(data)
         N = len(places)
         train = draw_rows(windows.train, places, MAX_TRAINING, generator)
         validation = draw_rows(windows.validation, places, MAX_VALIDATION, generator)
@@ -90,7 +90,7 @@ class Boosting(Estimator):
         }
         steps = []
         for k in range(1, horizon + 1):
-            tables = [self._make_table(lesson, scaler, rows, k) for rows in (train, validation)]
+            tables = [self._make_table(data, scaler, rows, k) for rows in (train, validation)]
             steps.append(_boost(lightgbm, parameters, *tables))
             log.info("Boosting: %d of %d steps ahead, %d trees", k, horizon, steps[-1].count[0])
         arrays = {TREES + name: array for name, array in Trees.join(steps).to_arrays().items()}
@@ -100,10 +100,10 @@ class Boosting(Estimator):
         }
         return FitResult({**scale_arrays(scaler), **arrays}, {"rows": rows})
 
-    def _make_table(self, lesson: TrainingData, scaler: Scaler, rows: Rows, k: int) -> Table:
+    def _make_table(self, data: TrainingData, scaler: Scaler, rows: Rows, k: int) -> Table:
         """Return what is learned from of step t+k; rows whose target is missing are left out."""
         lags, scale = self.recipe.lags, scaler.values
-        truth = lesson.panel.values[rows.origin + k, rows.place]
+        truth = data.panel.values[rows.origin + k, rows.place]
         seen = np.isfinite(truth)
         if not seen.any():
             what = f"no value {k} steps ahead is observed in {count_of(len(seen), 'row')}"
@@ -113,29 +113,29 @@ class Boosting(Estimator):
         for start in range(0, len(origin), ROWS):
             part = slice(start, start + ROWS)
             origins, row = np.unique(origin[part], return_inverse=True)
-            ahead = look_ahead(lesson.whole, origins, lags.horizon)
-            question = ForecastInputs(lesson.whole, origins, *ahead)
-            inputs.append(see_rows(question, scaler, lags, Rows(row, place[part]), k))
+            ahead = look_ahead(data.filled, origins, lags.horizon)
+            origin_inputs = ForecastInputs(data.filled, origins, *ahead)
+            inputs.append(see_rows(origin_inputs, scaler, lags, Rows(row, place[part]), k))
         target = (truth[seen] - scale.mean[place]) / scale.deviation[place]
         return Table(inputs, target, _weigh(scale.deviation, place))
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return the sums over the trees in the panel's units."""
         trees, scaler, lags = self.trees(arrays), scaler_of(arrays), self.recipe.lags
         N = len(scaler.values.mean)
         varied = arrays["shared.most"] > arrays["shared.least"]  # what never did keeps its mean
-        answers = []
-        for start in range(0, len(question.origins), BLOCK):
-            part = question.rows(start, start + BLOCK)
+        forecasts = []
+        for start in range(0, len(inputs.origins), BLOCK):
+            part = inputs.rows(start, start + BLOCK)
             rows = Rows(*np.divmod(np.arange(len(part.origins) * N), N))
             sums = [
                 varied * trees.predict(k, see_rows(part, scaler, lags, rows, k + 1)).reshape(-1, N)
                 for k in range(lags.horizon)
             ]
-            answers.append(scaler.values.undo(np.stack(sums, axis=1).astype(np.float32)))
-        return np.concatenate(answers)
+            forecasts.append(scaler.values.undo(np.stack(sums, axis=1).astype(np.float32)))
+        return np.concatenate(forecasts)
 
     def trees(self, arrays: Arrays) -> Trees:
         """Return the trees that a run remembers."""
@@ -171,33 +171,33 @@ def draw_rows(
     return Rows(origins[number], places[place])
 
 
-def _varied(lesson: TrainingData) -> Int64[np.ndarray, " N"]:
+def _varied(data: TrainingData) -> Int64[np.ndarray, " N"]:
     """Return the locations that are learned from: the others keep their mean, whatever trees say.
 
     Where none ever varied, all of them: there must be something to learn from.
     """
-    seen = lesson.panel.values[lesson.train]
+    seen = data.panel.values[data.train]
     varied = np.flatnonzero(np.fmax.reduce(seen, axis=0) > np.fmin.reduce(seen, axis=0))
     return varied if len(varied) else np.arange(seen.shape[1])
 
 
 def see_rows(
-    question: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: Rows, k: int
+    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: Rows, k: int
 ) -> Float32[np.ndarray, "R F"]:
     """Return what the trees of step t+k see.
 
     Args:
-        question: some origins.
+        inputs: some origins.
         scaler: fitted on training steps.
         lags: which past steps are seen.
-        rows: origins, by their number in the question, each at one location.
+        rows: origins, by their number in the inputs, each at one location.
         k: how many steps ahead.
     """
     scale, place = scaler.values, rows.place
     mean, deviation = scale.mean[place, None], scale.deviation[place, None]
-    history = history_steps(question.panel, lags, question.origins)[rows.origin]
-    past = (question.panel.values[history, place[:, None]] - mean) / deviation
-    world, own = coming(question, scaler)
+    history = history_steps(inputs.panel, lags, inputs.origins)[rows.origin]
+    past = (inputs.panel.values[history, place[:, None]] - mean) / deviation
+    world, own = scale_ahead(inputs, scaler)
     weather, calendar = np.split(world[rows.origin, k - 1], [-len(CALENDAR_COLUMNS)], axis=1)
     numbers, own = _number_calendar(calendar), own[rows.origin, k - 1, :, place]  # [R, 3], [R, Q]
     return np.concatenate([past, weather, numbers, own, mean, deviation], axis=1)

@@ -20,24 +20,22 @@ MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
 class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return nothing: there is nothing to learn."""
-        del lesson
+        del data
         return FitResult({})
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return x_{t+k−season}; without any season the last value."""
         del arrays
         lags = self.recipe.lags
         days = max((season.days for season in lags.seasons), default=0)
         if not days:
-            return np.repeat(
-                question.panel.values[question.origins][:, None], lags.horizon, axis=1
-            )
-        steps = _season_steps(question.panel, question.origins, days, 1, lags.horizon)
-        return np.asarray(question.panel.values[steps[:, 0]])
+            return np.repeat(inputs.panel.values[inputs.origins][:, None], lags.horizon, axis=1)
+        steps = _season_steps(inputs.panel, inputs.origins, days, 1, lags.horizon)
+        return np.asarray(inputs.panel.values[steps[:, 0]])
 
 
 class HistoricalMean(Estimator):
@@ -51,13 +49,13 @@ class HistoricalMean(Estimator):
         del sizes
         return {"counts": (1 + len(self.recipe.lags.seasons),)}
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return how many steps of each kind give the lowest validation RMSE."""
         lags = self.recipe.lags
-        origins = lesson.windows.validation
+        origins = data.windows.validation
         origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
-        truth = lesson.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
-        sums = _running_sums(lesson.whole, origins, lags)
+        truth = data.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
+        sums = _running_sums(data.filled, origins, lags)
         best: tuple[float, tuple[int, ...]] = (np.inf, ())
         for counts in product(*(_few(len(part) - 1) for part in sums)):
             if sum(counts):
@@ -66,10 +64,10 @@ class HistoricalMean(Estimator):
         return FitResult({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return the mean over the chosen steps."""
-        sums = _running_sums(question.panel, question.origins, self.recipe.lags)
+        sums = _running_sums(inputs.panel, inputs.origins, self.recipe.lags)
         counts = arrays["counts"].tolist()
         if not sum(counts) or any(
             c not in range(len(s)) for c, s in zip(counts, sums, strict=True)

@@ -7,13 +7,13 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import fit_scaler
 
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
-BLOCK = 128  # origins answered at a time, to bound memory
+BLOCK = 128  # origins forecast at a time, to bound memory
 
 
 class Ridge(Estimator):
@@ -27,28 +27,28 @@ class Ridge(Estimator):
         inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
         return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the weights of the best penalty, and the scales they rest on."""
-        scaler = fit_scaler(lesson.panel, lesson.train)
-        scaled = scaler.values.apply(lesson.whole.values)
-        truth = scaler.values.apply(lesson.panel.values)
+        scaler = fit_scaler(data.panel, data.train)
+        scaled = scaler.values.apply(data.filled.values)
+        truth = scaler.values.apply(data.panel.values)
         horizon = self.recipe.lags.horizon
         views = []
-        for origins in (lesson.windows.train, lesson.windows.validation):
-            question = ForecastInputs(
-                lesson.whole, origins, *look_ahead(lesson.whole, origins, horizon)
+        for origins in (data.windows.train, data.windows.validation):
+            inputs = ForecastInputs(
+                data.filled, origins, *look_ahead(data.filled, origins, horizon)
             )
-            history = history_steps(lesson.whole, self.recipe.lags, origins)
+            history = history_steps(data.filled, self.recipe.lags, origins)
             targets = origins[:, None] + np.arange(1, horizon + 1)
-            views.append((history, coming(question, scaler), targets))
+            views.append((history, scale_ahead(inputs, scaler), targets))
         (past, (world, own), ahead), (past_v, (world_v, own_v), ahead_v) = views
         weights, errors = [], np.zeros(len(PENALTIES))
         for n in range(scaled.shape[1]):
             known = np.concatenate([world, own[..., n]], axis=2)
             w = _solve(scaled[past, n].astype(np.float64), known, truth[ahead, n])  # [penalty K F]
-            inputs = np.concatenate([world_v, own_v[..., n]], axis=2)
-            answers = _apply(scaled[past_v, n], inputs, w)  # [penalty B K]
-            misses = (answers - truth[ahead_v, n]) * scaler.values.deviation[n]
+            known_v = np.concatenate([world_v, own_v[..., n]], axis=2)
+            forecasts = _apply(scaled[past_v, n], known_v, w)  # [penalty B K]
+            misses = (forecasts - truth[ahead_v, n]) * scaler.values.deviation[n]
             errors += np.nansum(np.square(misses), axis=(1, 2))
             weights.append(w)
         best = int(np.argmin(errors))
@@ -57,23 +57,23 @@ class Ridge(Estimator):
         return FitResult({**scale_arrays(scaler), "weights": chosen, "penalty": penalty})
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return the weighted sums in the panel's units."""
         scaler = scaler_of(arrays)
-        history = history_steps(question.panel, self.recipe.lags, question.origins)
-        world, own = coming(question, scaler)
+        history = history_steps(inputs.panel, self.recipe.lags, inputs.origins)
+        world, own = scale_ahead(inputs, scaler)
         L, P = history.shape[1], world.shape[2]
-        weights, values = arrays["weights"], question.panel.values
-        answers = []
+        weights, values = arrays["weights"], inputs.panel.values
+        forecasts = []
         for start in range(0, len(history), BLOCK):
             rows = slice(start, start + BLOCK)
             past = scaler.values.apply(values[history[rows]])
             y = np.einsum("bln,kln->bkn", past, weights[:, :L])
             y += np.einsum("bkp,kpn->bkn", world[rows], weights[:, L : L + P])
             y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
-            answers.append(scaler.values.undo(y.astype(np.float32)))
-        return np.concatenate(answers)
+            forecasts.append(scaler.values.undo(y.astype(np.float32)))
+        return np.concatenate(forecasts)
 
 
 def _solve(

@@ -15,7 +15,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import coming, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
@@ -41,19 +41,19 @@ class VAR(Estimator):
         """Return the shapes of scales and order; the order decides that of the weights."""
         return {**scale_shapes(replace(sizes, Q=0)), "order": (1,)}
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the weights of the best order, and the scales they rest on."""
-        panel = _without_own(lesson.whole)
-        scaler = fit_scaler(_without_own(lesson.panel), lesson.train)
+        panel = _without_own(data.filled)
+        scaler = fit_scaler(_without_own(data.panel), data.train)
         highest = _highest(panel, self.recipe.lags.recent)
-        steps = _targets(lesson, highest)
+        steps = _targets(data, highest)
         known = _known(_ask(panel, steps - 1, 1), scaler)[:, 0]
         factor = eliminate(measure(scaler.values.apply(panel.values), known, steps, highest))
         solutions = [
             factor.solve(len(_columns(panel, order))).astype(np.float32)
             for order in range(highest + 1)
         ]
-        errors = _validate(solutions, lesson, scaler, self.recipe.lags.horizon)
+        errors = _validate(solutions, data, scaler, self.recipe.lags.horizon)
         order = int(np.argmin(errors))
         found = [e if np.isfinite(e) else None for e in errors]
         about = {"order": order, "validation_rmse": found, "rows": len(steps)}
@@ -63,10 +63,10 @@ class VAR(Estimator):
         return FitResult(arrays, {"var": about})
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return the recursion's forecasts in the panel's units."""
-        shared = replace(question, local_covariates=question.local_covariates[:, :, :0])
+        shared = replace(inputs, local_covariates=inputs.local_covariates[:, :, :0])
         return _forecast(arrays["weights"], int(arrays["order"][0]), shared, scaler_of(arrays))
 
     @classmethod
@@ -105,13 +105,13 @@ def _highest(panel: Panel, recent: int) -> int:
     return min(recent, max(most, 1))
 
 
-def _targets(lesson: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
+def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
     """Return the steps to learn, with `order` training steps before each.
 
     They were observed at nine locations in ten or all but one, as the steps of the graph are.
     """
-    inside = sliding_window_view(lesson.train, order + 1).all(axis=1)
-    steps = order + np.flatnonzero(inside & is_whole(lesson.panel.values[order:]))
+    inside = sliding_window_view(data.train, order + 1).all(axis=1)
+    steps = order + np.flatnonzero(inside & is_whole(data.panel.values[order:]))
     if not len(steps):
         what = f"no training step, of those with {order} training steps before them"
         remedy = "leave out the locations that miss most, or train on more steps"
@@ -123,32 +123,32 @@ def _ask(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> Foreca
     return ForecastInputs(panel, origins, *look_ahead(panel, origins, horizon))
 
 
-def _known(question: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
+def _known(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
     """Return a_{t+1…t+K}, a constant first."""
-    auxiliary, _ = coming(question, scaler)
+    auxiliary, _ = scale_ahead(inputs, scaler)
     return np.pad(auxiliary, ((0, 0), (0, 0), (1, 0)), constant_values=1)
 
 
 def _forecast(
-    weights: Float32[np.ndarray, "F N"], order: int, question: ForecastInputs, scaler: Scaler
+    weights: Float32[np.ndarray, "F N"], order: int, inputs: ForecastInputs, scaler: Scaler
 ) -> Float32[np.ndarray, "B K N"]:
-    past = question.panel.values[question.origins[:, None] - np.arange(order)]
-    forecast = roll_out(weights, scaler.values.apply(past), _known(question, scaler))
+    past = inputs.panel.values[inputs.origins[:, None] - np.arange(order)]
+    forecast = roll_out(weights, scaler.values.apply(past), _known(inputs, scaler))
     return scaler.values.undo(forecast)
 
 
 def _validate(
-    solutions: list[np.ndarray], lesson: TrainingData, scaler: Scaler, horizon: int
+    solutions: list[np.ndarray], data: TrainingData, scaler: Scaler, horizon: int
 ) -> list[float]:
     """Return the validation RMSE of every order; infinite where forecasts leave all bounds."""
-    origins = lesson.windows.validation
+    origins = data.windows.validation
     origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
-    question = _ask(_without_own(lesson.whole), origins, horizon)
-    truth = lesson.panel.values[origins[:, None] + np.arange(1, horizon + 1)]
+    inputs = _ask(_without_own(data.filled), origins, horizon)
+    truth = data.panel.values[origins[:, None] + np.arange(1, horizon + 1)]
     errors = []
     for order, weights in enumerate(solutions):
         with np.errstate(over="ignore", invalid="ignore"):  # a recursion may explode
-            forecast = _forecast(weights, order, question, scaler)
+            forecast = _forecast(weights, order, inputs, scaler)
             rmse = score(truth, forecast, mape_cut=1.0).rmse.value
         errors.append(rmse if rmse is not None and np.isfinite(rmse) else np.inf)
     return errors

@@ -59,13 +59,17 @@ class Base:
     spread: Float32[np.ndarray, "*B K N"]
 
     def row(self, number: int) -> "Base":
-        """Return those of one origin."""
+        """Those of one origin."""
         return Base(self.forecast[number], self.quantiles[number], self.spread[number])
 
-    def at(self, places: Sequence[int]) -> "Base":
-        """Return those of some locations, in this order."""
+    def rows(self, numbers: Int64[np.ndarray, " n"]) -> "Base":
+        """Those of some origins."""
+        return Base(self.forecast[numbers], self.quantiles[numbers], self.spread[numbers])
+
+    def at(self, locations: Sequence[int]) -> "Base":
+        """Those of some locations, in this order."""
         parts = (self.forecast, self.quantiles, self.spread)
-        return Base(*(part[..., list(places)] for part in parts))
+        return Base(*(part[..., list(locations)] for part in parts))
 
 
 @dataclass(frozen=True, eq=False)

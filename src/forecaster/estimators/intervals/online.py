@@ -3,7 +3,7 @@
 After every step, what came is compared with the quantiles issued for it. A level α moves up by
 γ · (share above − (1 − α)) spreads where too many outcomes lay above it, and down by
 γ · (share below − α) where too many lay below: the quantile tracking of adaptive conformal
-inference. Outcomes that equal a quantile, as zeros of quiet places do, are on neither side; the
+inference. Outcomes that equal a quantile, as zeros of quiet locations do, are on neither side; the
 two outermost levels move by those beyond them alone, so that the interval between them, ends
 included, holds as much as it says. A forecast made at s for s + k counts only once s + k is
 observed.
@@ -13,13 +13,16 @@ Cycles are counted from 1970, so that an origin's quantiles depend on the run, t
 origin alone, not on what else is asked; origins of one cycle share one pass.
 """
 
-from collections.abc import Callable
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
+from forecaster.errors import RunError, name_some
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
@@ -27,12 +30,10 @@ from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps, is_poor
 
 CYCLE = 168  # steps: a week of hours; one to two cycles of outcomes count
+KEPT_PASSES = 3  # cycles whose origins can be asked for again at no cost
 # In spreads, by which a level would move if everything lay beyond it. Chosen by the pinball loss
 # on validation windows: 0.05 and 0.1 are lowest there, and 0.05 is steadier through the day.
 GAMMA = 0.05
-
-Ask = Callable[[np.ndarray], Base]  # the base quantiles of some steps
-Judge = Callable[[np.ndarray], np.ndarray]  # whether forecasts from them count [S]
 
 
 class Tracker:
@@ -43,7 +44,7 @@ class Tracker:
         self._corrections = calibration.corrections.copy()  # [Q, K]
         (Q, K), N = self._corrections.shape, calibration.spread.shape[1]
         self._levels = np.array(calibration.levels)  # share below each
-        self._issued = np.full((K, Q, K, N), np.nan, dtype=np.float32)  # the last K, in turn
+        self._issued = np.full((K, Q, K, N), np.nan, dtype=np.float32)  # of the last K steps
         self._steps, self._ahead = 0, np.arange(K)
 
     @property
@@ -52,7 +53,7 @@ class Tracker:
         return self._corrections.copy()
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
-        """Move by what came at a step; NaN: missing."""
+        """Correct by the outcomes of a step; NaN: missing."""
         count = np.isfinite(values).sum()
         made = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[made, :, self._ahead]  # [K, Q, N]; NaN: none
@@ -64,83 +65,164 @@ class Tracker:
                 push[:, 0] = -low[:, 0]
             if self._levels[-1] > MIDDLE:
                 push[:, -1] = high[:, -1]
-            came = ~np.isnan(due[:, :1, 0])  # a forecast was made for this step
-            self._corrections += GAMMA * (push * came).T
+            forecast_made = ~np.isnan(due[:, :1, 0])
+            self._corrections += GAMMA * (push * forecast_made).T
 
-    def issue(self, base: Base | None, counts: bool) -> Float32[np.ndarray, "Q K N"] | None:
-        """Return the quantiles at the step observed last, if there are any.
+    def issue(self, base: Base | None) -> None:
+        """Issue the quantiles of the step observed last, to be compared with what comes.
 
         Args:
-            base: what to correct.
-            counts: they will be compared with what comes.
+            base: what is corrected; None: nothing is issued.
         """
-        issued = None if base is None else self._calibration.correct(base, self._corrections)
-        kept = issued if counts and issued is not None else np.nan
-        self._issued[self._steps % len(self._ahead)] = kept
+        quantiles = np.nan if base is None else self._calibration.correct(base, self._corrections)
+        self._issued[self._steps % len(self._ahead)] = quantiles
         self._steps += 1
-        return issued
 
 
-def follow(
-    calibration: Calibration,
-    panel: Panel,
-    origins: Int64[np.ndarray, " B"],
-    base: Base,
-    judge: Judge,
-    ask: Ask,
-) -> Float64[np.ndarray, "B Q K"]:
-    """Return the corrections at each origin, by what was observed up to it.
+@dataclass(eq=False)
+class _Step:
+    """The outcome of a step, and the forecast from it."""
 
-    Args:
-        calibration: of the run.
-        panel: what was observed, by the run's locations.
-        origins: steps of the panel.
-        base: their quantiles, so that they are not asked for again.
-        judge: tells from which steps a forecast counts, whoever asks.
-        ask: gives the base quantiles of other steps.
+    values: Float32[np.ndarray, " N"]  # as observed; NaN: missing
+    counts: bool  # a forecast from it is compared with what comes
+    base: Base | None = None
+
+
+@dataclass(eq=False)
+class _Pass:
+    """One tracker on its way through two cycles; corrections of the second are kept."""
+
+    tracker: Tracker
+    second: int  # where the second cycle begins
+    next: int  # the step that comes next
+    corrections: dict[int, np.ndarray] = field(default_factory=dict)  # by step: [Q K]
+
+
+class OnlineCalibration:
+    """The corrections of one run at any origin, each step observed and forecast once.
+
+    Steps are numbers that stay the same from call to call. For an origin, whose data may come in
+    parts:
+
+        steps = online.unobserved(origin)
+        online.observe(steps, values, counts)
+        steps = online.unforecast(origin)       # may be forecast a few at a time
+        online.add(steps, base)
+        quantiles = calibration.correct(online.base(origin), online.corrections(origin))
     """
-    asked, rows, place = np.unique(origins, return_index=True, return_inverse=True)
-    cycles = _count_cycles(panel)
-    own = {s: base.row(n) for s, n in zip(asked.tolist(), rows.tolist(), strict=True)}
-    others: dict[int, Base] = {}  # by step
-    found = []
-    for cycle in np.unique(cycles[asked]):
-        mine = asked[cycles[asked] == cycle]
-        first = int(np.searchsorted(cycles, cycle - 1))
-        steps = np.arange(first, mine[-1] + 1)
-        usable = steps[judge(steps)].tolist()
-        others = {s: row for s, row in others.items() if s >= first}
-        new = [s for s in usable if s not in own and s not in others]
-        if new:
-            answered = ask(np.array(new))
-            others |= {s: answered.row(n) for n, s in enumerate(new)}
-        counting = {s: own.get(s, others.get(s)) for s in usable}
-        tracker, wanted = Tracker(calibration), set(mine.tolist())
-        for step in steps.tolist():
-            tracker.observe(panel.values[step])
-            if step in wanted:
-                found.append(tracker.corrections)
-            tracker.issue(counting.get(step), step in counting)
-    return np.stack(found)[place]
+
+    def __init__(self, calibration: Calibration, first_step: int) -> None:
+        """Start without any data.
+
+        Args:
+            calibration: of the run.
+            first_step: the number of step 0 counted from 1970, as `step_number` gives it.
+        """
+        self.calibration, self._first_step = calibration, first_step
+        self._steps: dict[int, _Step] = {}
+        self._passes: OrderedDict[int, _Pass] = OrderedDict()  # by cycle, the latest used last
+
+    def cycle(self, step: int) -> int:
+        """The number of the cycle that a step lies in."""
+        return (self._first_step + step) // CYCLE
+
+    def unobserved(self, origin: int) -> list[int]:
+        """The steps whose outcomes are needed for an origin and not known yet."""
+        steps = range(self._open_pass(origin).next, origin + 1)
+        return [step for step in steps if step not in self._steps]
+
+    def observe(
+        self,
+        steps: Iterable[int],
+        values: Float32[np.ndarray, "S N"],
+        counts: Bool[np.ndarray, " S"],
+    ) -> None:
+        """Take the outcomes of some steps.
+
+        Args:
+            steps: their numbers.
+            values: what was observed, by the run's locations; NaN: missing.
+            counts: whether a forecast from the step is compared with what comes (`can_count`).
+        """
+        for step, row, count in zip(steps, values, counts.tolist(), strict=True):
+            self._steps[step] = _Step(row, count)
+
+    def unforecast(self, origin: int) -> list[int]:
+        """The observed steps that still have to be forecast from before an origin is corrected."""
+        steps = range(self._open_pass(origin).next, origin + 1)
+        lacking = [s for s in steps if self._steps[s].counts and self._steps[s].base is None]
+        if self._steps[origin].base is None and origin not in lacking:
+            lacking.append(origin)
+        return lacking
+
+    def add(self, steps: Sequence[int], base: Base) -> None:
+        """Take the base forecasts from some observed steps."""
+        for number, step in enumerate(steps):
+            self._steps[step].base = base.row(number)
+
+    def base(self, origin: int) -> Base:
+        """The base forecast from an origin that was added."""
+        base = self._steps[origin].base
+        if base is None:
+            raise RunError(f"step {origin} was not forecast from")
+        return base
+
+    def corrections(self, origin: int) -> Float64[np.ndarray, "Q K"]:
+        """The corrections by what was observed up to an origin."""
+        lacking = self.unobserved(origin) or self.unforecast(origin)
+        if lacking:
+            raise RunError(
+                f"step {origin}: earlier steps are missing: {name_some(map(str, lacking))}"
+            )
+        current = self._open_pass(origin)
+        for number in range(current.next, origin + 1):
+            step = self._steps[number]
+            current.tracker.observe(step.values)
+            if number >= current.second:
+                current.corrections[number] = current.tracker.corrections
+            current.tracker.issue(step.base if step.counts else None)
+        current.next = max(current.next, origin + 1)
+        return current.corrections[origin]
+
+    def forget_from(self, first: int) -> None:
+        """Drop what rests on steps from `first` on: their data has changed."""
+        self._steps = {number: step for number, step in self._steps.items() if number < first}
+        for cycle in [c for c, tracked in self._passes.items() if tracked.next > first]:
+            del self._passes[cycle]
+
+    def _open_pass(self, origin: int) -> _Pass:
+        """The pass of an origin's cycle: before the origin, or with its corrections."""
+        cycle = self.cycle(origin)
+        current = self._passes.get(cycle)
+        if current is None:
+            first = max((cycle - 1) * CYCLE - self._first_step, 0)
+            second = cycle * CYCLE - self._first_step
+            current = self._passes[cycle] = _Pass(Tracker(self.calibration), second, first)
+        self._passes.move_to_end(cycle)
+        if len(self._passes) > KEPT_PASSES:
+            self._passes.popitem(last=False)
+            kept = {c - back for c in self._passes for back in (0, 1)}
+            self._steps = {s: step for s, step in self._steps.items() if self.cycle(s) in kept}
+        return current
 
 
 def can_count(
     panel: Panel,
     lags: LagConfig,
     weather: Weather,
-    learned: Bool[np.ndarray, " S"],
+    training: Bool[np.ndarray, " S"],
     steps: Int64[np.ndarray, " T"],
 ) -> Bool[np.ndarray, " T"]:
-    """Tell from which steps a forecast may be compared with what came.
+    """Whether a forecast from each step may be compared with what came.
 
-    They have their history, not too much of it missing, and what has to be known ahead; and what
-    came was not learned from, where a forecast errs less than it will.
+    The step has its history, not too much of it missing, and the covariates ahead are known; and
+    what came is not in the training steps, where a forecast errs less than it will later.
 
     Args:
         panel: what was observed, by the run's locations.
         lags: which past steps are seen.
         weather: what is taken for covariates ahead.
-        learned: the steps of the panel, and of the horizon after it, that the run was fitted to.
+        training: which steps of the panel, and of the horizon after it, the run was fitted to.
         steps: of the panel.
     """
     reach = panel.clock.lag_steps(lags, panel.times[steps]).max(axis=1)
@@ -148,17 +230,17 @@ def can_count(
     counts = np.asarray(steps - reach >= spare)
     early = int(np.argmax(counts)) if counts.any() else len(steps)
     if early < len(steps):
-        part, own = look_back(panel, lags, steps[early:])
-        counts[early:] &= ~is_poor(part, history_steps(part, lags, own), own)
+        part, origins = look_back(panel, lags, steps[early:])
+        counts[early:] &= ~is_poor(part, history_steps(part, lags, origins), origins)
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
-    counts &= ~learned[targets].any(axis=1)
+    counts &= ~training[targets].any(axis=1)
     if weather == "observed":
         world, local = look_ahead(panel, steps, lags.horizon)
         counts &= ~(np.isnan(world).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
     return counts
 
 
-def _count_cycles(panel: Panel) -> Int64[np.ndarray, " M"]:
-    """Return the number of the cycle that each step lies in, whenever the panel begins."""
-    first = panel.start.astype("datetime64[s]").astype(np.int64) // (panel.clock.step_minutes * 60)
-    return np.asarray((first + np.arange(len(panel.values))) // CYCLE)
+def step_number(panel: Panel) -> int:
+    """The number of a panel's first step, counted from 1970."""
+    seconds = int(panel.start.astype("datetime64[s]").astype(np.int64))
+    return seconds // (panel.clock.step_minutes * 60)

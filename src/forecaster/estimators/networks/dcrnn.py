@@ -49,35 +49,35 @@ class DCRNN(NetworkEstimator):
         """Return the shapes of the scales and of the kernel."""
         return {**super().shapes(sizes), KERNEL: (sizes.N, sizes.N)}
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the weights with the lowest validation loss, and what they rest on."""
-        self._refuse_short_lags(lesson.panel)
-        return super().fit_windows(replace(lesson, windows=self._own_windows(lesson)))
+        self._refuse_short_lags(data.panel)
+        return super().fit_windows(replace(data, windows=self._own_windows(data)))
 
-    def prerequisites(self, lesson: TrainingData) -> FitResult:
+    def prerequisites(self, data: TrainingData) -> FitResult:
         """Return the kernel of the locations' distances.
 
         Differs: where places are unknown, the correlation of training values stands for it.
         """
-        graph = self._neighbours(lesson)
+        graph = self._neighbours(data)
         first, second = graph.pairs.T
-        kernel = np.eye(len(lesson.panel.locations), dtype=np.float32)
+        kernel = np.eye(len(data.panel.locations), dtype=np.float32)
         kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
         return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
 
     def build(
-        self, inputs: NeuronLayout, known: Arrays, generator: Generator
+        self, layout: NeuronLayout, known: Arrays, generator: Generator
     ) -> dcrnn.DCRNNNetwork:
         """Return the network with fresh weights."""
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
         kernel = torch.from_numpy(_kernel(known))
-        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, inputs, kernel, generator)
+        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator)
 
-    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+    def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the network has."""
         del known
-        return dcrnn.count_weights(self.recipe.dcrnn, inputs)
+        return dcrnn.count_weights(self.recipe.dcrnn, layout)
 
     def _refuse_short_lags(self, panel: Panel) -> None:
         """Refuse to look further back than the lags, by which windows are cut, reach."""
@@ -86,10 +86,10 @@ class DCRNN(NetworkEstimator):
             message = f"dcrnn.recent = {self.lags.length} steps, and lags reach back {reach}"
             raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
 
-    def _own_windows(self, lesson: TrainingData) -> Windows:
+    def _own_windows(self, data: TrainingData) -> Windows:
         """Drop windows in which this network, unlike others, sees held-out steps or too little."""
-        panel, windows = lesson.panel, lesson.windows
-        split = assign_splits(panel, lesson.splits)
+        panel, windows = data.panel, data.windows
+        split = assign_splits(panel, data.splits)
         kept = {}
         for number, name in enumerate(SPLITS[:2]):
             origins = getattr(windows, name)
@@ -98,16 +98,16 @@ class DCRNN(NetworkEstimator):
             kept[name] = origins[~later & ~is_poor(panel, history, origins)]
         return replace(windows, **kept)
 
-    def _neighbours(self, lesson: TrainingData) -> DependencyGraph:
+    def _neighbours(self, data: TrainingData) -> DependencyGraph:
         """Return the pairs of locations that are near each other, and how near."""
         kinds: tuple[GraphKind, ...] = ("distance", "pearson")
         cut = self.recipe.dcrnn.kernel_threshold
         by_distance, by_values = (GraphConfig(kind=kind, threshold=cut) for kind in kinds)
         try:
-            return learn_graph(lesson.panel, lesson.splits, by_distance)
+            return learn_graph(data.panel, data.splits, by_distance)
         except DataError as error:  # some places are unknown
             log.warning("DCRNN: %s; it diffuses by the correlation of training values", error)
-            return learn_graph(lesson.panel, lesson.splits, by_values)
+            return learn_graph(data.panel, data.splits, by_values)
 
 
 def _kernel(known: Arrays) -> Float32[np.ndarray, "N N"]:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import numpy as np
 import torch
 from jaxtyping import Float32
-from torch import Generator, Tensor
+from torch import Generator
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
@@ -17,7 +17,8 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import coming, past, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.networks.states import window_states
+from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.network import Network, refuse_non_finite
@@ -32,7 +33,7 @@ from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
 WEIGHTS = "model."  # begins the names of a network's weights in a run
-BATCH = 64  # origins that a network answers at a time
+BATCH = 64  # origins that a network forecasts at a time
 LINEARS = 16  # a Transformer's between two states: 6 in an encoder layer, 10 in a decoder layer
 
 
@@ -46,35 +47,28 @@ class LoadedNetwork:
     device: str
 
     @torch.inference_mode()
-    def predict_windows(self, question: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
+    def predict_windows(self, inputs: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
         """Return x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
-        forecast = self.network.roll_out(*self.inputs(question))  # [N, B, K]
+        forecast = self.network.roll_out(*self.states(inputs))  # [N, B, K]
         return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
     @torch.inference_mode()
     def predict_window_quantiles(
-        self, question: ForecastInputs
+        self, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the same with the network's quantiles."""
-        forecast, quantiles = self.network(*self.inputs(question))
+        forecast, quantiles = self.network(*self.states(inputs))
         undo = self.scaler.values.undo
         return (
             undo(forecast.permute(1, 2, 0).cpu().numpy()),
             undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
         )
 
-    def inputs(self, question: ForecastInputs) -> tuple[State, State]:
-        """Return the past and the coming steps of a question as the network is shown them."""
-        signal, auxiliary = past(question, self.scaler, self.lags)
-        next_auxiliary, next_local = coming(question, self.scaler)
-        history = State(self._put(signal, 3, 2, 0, 1), self._put(auxiliary, 2, 0, 1))
-        ahead = State(self._put(next_local, 3, 2, 0, 1), self._put(next_auxiliary, 2, 0, 1))
+    def states(self, inputs: ForecastInputs) -> tuple[State, State]:
+        """The past and the coming steps of forecast inputs, scaled, on the device."""
+        history, ahead = window_states(inputs, self.scaler, self.lags, self.device)
         refuse_non_finite(history, ahead)
         return history, ahead
-
-    def _put(self, array: np.ndarray, *order: int) -> Tensor:
-        """Return an array on the device with its axes in another order: location-major."""
-        return torch.from_numpy(np.ascontiguousarray(array.transpose(order))).to(self.device)
 
 
 class NetworkEstimator(Estimator):
@@ -87,20 +81,20 @@ class NetworkEstimator(Estimator):
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         super().__init__(recipe)
-        self._ready: tuple[Arrays, LoadedNetwork] | None = None  # for these arrays, built once
+        self._loaded: tuple[Arrays, LoadedNetwork] | None = None  # for these arrays, built once
 
     @abstractmethod
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights.
 
         Args:
-            inputs: the neurons of a step.
+            layout: the neurons of a step.
             known: what was learned before the network.
             generator: what the weights are drawn from.
         """
 
     @abstractmethod
-    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+    def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the network has at least, without building it."""
 
     @property
@@ -118,34 +112,34 @@ class NetworkEstimator(Estimator):
         dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
         return describe_backend(torch.device(best_device()), dtype)
 
-    def prerequisites(self, lesson: TrainingData) -> FitResult:
+    def prerequisites(self, data: TrainingData) -> FitResult:
         """Return what has to be known before a network can be built: nothing."""
-        del lesson
+        del data
         return FitResult({})
 
-    def fit_windows(self, lesson: TrainingData) -> FitResult:
+    def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the weights with the lowest validation loss, and what they rest on."""
-        known, recipe = self.prerequisites(lesson), self.recipe
-        scaler = fit_scaler(lesson.panel, lesson.train)
+        known, recipe = self.prerequisites(data), self.recipe
+        scaler = fit_scaler(data.panel, data.train)
         levels = {LEVELS: np.array(recipe.intervals.quantiles)}
         arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = TrainingTask(
-            network=self.build(_inputs(scaler), arrays, generator).to(device),
-            batches=Batches(lesson.panel, scaler, lesson.fill, self.lags, device),
+            network=self.build(_layout(scaler), arrays, generator).to(device),
+            batches=Batches(data.panel, scaler, data.fill, self.lags, device),
             scale=scaler.values,
-            train=lesson.windows.train,
-            validation=lesson.windows.validation,
+            train=data.windows.train,
+            validation=data.windows.validation,
             config=recipe.training,
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,
         )
         outcome = train(
             task,
-            folder=lesson.folder,
-            identity=_identity(lesson, recipe, known),
-            on_progress=lesson.watch,
+            folder=data.folder,
+            identity=_identity(data, recipe, known),
+            on_progress=data.watch,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
@@ -153,41 +147,41 @@ class NetworkEstimator(Estimator):
         return FitResult({**arrays, **weights}, about, known.parents, seconds)
 
     def predict_windows(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """Return the network's forecasts."""
-        ready = self.ready(arrays)
-        blocks = range(0, len(question.origins), BATCH)
-        return np.concatenate([ready.predict_windows(question.rows(b, b + BATCH)) for b in blocks])
+        loaded = self.load_network(arrays)
+        blocks = range(0, len(inputs.origins), BATCH)
+        return np.concatenate([loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks])
 
     def predict_window_quantiles(
-        self, arrays: Arrays, question: ForecastInputs
+        self, arrays: Arrays, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
         """Return the network's forecasts, and its quantiles if it has any."""
-        ready = self.ready(arrays)
-        blocks = range(0, len(question.origins), BATCH)
-        parts = [ready.predict_window_quantiles(question.rows(b, b + BATCH)) for b in blocks]
+        loaded = self.load_network(arrays)
+        blocks = range(0, len(inputs.origins), BATCH)
+        parts = [loaded.predict_window_quantiles(inputs.rows(b, b + BATCH)) for b in blocks]
         forecasts, quantiles = zip(*parts, strict=True)
         return np.concatenate(forecasts), np.concatenate(quantiles)
 
-    def ready(self, arrays: Arrays) -> LoadedNetwork:
+    def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """Return the network of these arrays on the best device; it is built once."""
-        if self._ready is None or self._ready[0] is not arrays:
+        if self._loaded is None or self._loaded[0] is not arrays:
             scaler, device = scaler_of(arrays), best_device()
-            network = self._restore(_inputs(scaler), arrays).eval().to(device)
-            self._ready = (arrays, LoadedNetwork(network, scaler, self.lags, device))
-        return self._ready[1]
+            network = self._restore(_layout(scaler), arrays).eval().to(device)
+            self._loaded = (arrays, LoadedNetwork(network, scaler, self.lags, device))
+        return self._loaded[1]
 
-    def _restore(self, inputs: NeuronLayout, arrays: Arrays) -> Network:
+    def _restore(self, layout: NeuronLayout, arrays: Arrays) -> Network:
         """Return the network with its weights; one that they cannot fill is never built."""
         named = {
             name.removeprefix(WEIGHTS): a for name, a in arrays.items() if name.startswith(WEIGHTS)
         }
         held = sum(array.size for array in named.values())
-        needed = self.size(inputs, arrays)
+        needed = self.size(layout, arrays)
         if needed > held:
             raise ArtifactError(f"{held:,} weights for a network of more than {needed:,}")
-        network = self.build(inputs, arrays, Generator())
+        network = self.build(layout, arrays, Generator())
         _load(network, named)
         return network
 
@@ -196,7 +190,7 @@ class NetworkEstimator(Estimator):
         """Return a fitted estimator around a run whose weights fit its network."""
         estimator = super().from_run(run)
         try:
-            estimator.ready(run.arrays)
+            estimator.load_network(run.arrays)
         except (ArtifactError, ConfigError, KeyError, ValueError) as error:
             raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
@@ -212,20 +206,20 @@ def best_device() -> str:
     return local_device("cuda" if torch.cuda.is_available() else "cpu")
 
 
-def _inputs(scaler: Scaler) -> NeuronLayout:
+def _layout(scaler: Scaler) -> NeuronLayout:
     """Return the neurons of a step: 1 + Q of each location, P + calendar auxiliary ones."""
     N, Q = len(scaler.values.mean), len(scaler.local_covariates.mean)
     return NeuronLayout(N, 1 + Q, len(scaler.covariates.mean) + len(CALENDAR_COLUMNS))
 
 
-def _identity(lesson: TrainingData, recipe: Recipe, known: FitResult) -> dict[str, str] | None:
+def _identity(data: TrainingData, recipe: Recipe, known: FitResult) -> dict[str, str] | None:
     """Return the hashes that a training must share with the one that it resumes."""
-    if lesson.folder is None:
+    if data.folder is None:
         return None
-    if lesson.panel.digest is None:
+    if data.panel.digest is None:
         message = "a training that can be resumed must know its panel again"
         raise ConfigError(f"{message}; save the panel first: panel = panel.save(folder)")
-    return {"recipe": recipe.digest(), "panel": lesson.panel.digest, **known.parents}
+    return {"recipe": recipe.digest(), "panel": data.panel.digest, **known.parents}
 
 
 def _describe(outcome: TrainingResult) -> dict[str, Any]:

@@ -56,34 +56,34 @@ class Forecaster(NetworkEstimator):
         """Return the shapes of the scales and of what is usual."""
         return {**super().shapes(sizes), **(level_shapes(sizes) if self._knows_the_usual else {})}
 
-    def prerequisites(self, lesson: TrainingData) -> FitResult:
+    def prerequisites(self, data: TrainingData) -> FitResult:
         """Return the graph: the given one, if it fits, or that of the training steps."""
         graph = self.graph
         if graph is None:
-            graph = learn_graph(lesson.panel, lesson.splits, self.recipe.graph)
-        graph.match(lesson.panel, lesson.splits)
-        usual = learn_level(lesson) if self._knows_the_usual else {}
+            graph = learn_graph(data.panel, data.splits, self.recipe.graph)
+        graph.match(data.panel, data.splits)
+        usual = learn_level(data) if self._knows_the_usual else {}
         return FitResult(
             {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths, **usual},
             {"graph": graph.about.model_dump(mode="json")},
             {"graph": graph.digest or _digest(graph)},
         )
 
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
-        pattern = BlockPattern.from_pairs(inputs.n_locations, _pairs(known))
+        pattern = BlockPattern.from_pairs(layout.n_locations, _pairs(known))
         recipe, levels = self.recipe, levels_of(known)
         if recipe.preset == "best":
-            ground = MixerPrerequisites(level_of(known), pattern)
-            return Mixer(recipe.mixer, recipe.lags, inputs, ground, generator, levels)
-        network = build_forecaster(recipe.model, recipe.lags, inputs, pattern, generator, levels)
+            prerequisites = MixerPrerequisites(level_of(known), pattern)
+            return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, levels)
+        network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, levels)
         return DeviationNetwork(network, level_of(known)) if recipe.model.level else network
 
-    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+    def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: E·C² + A² each."""
-        model, edges = self.recipe.model, inputs.n_locations + 2 * len(_pairs(known))
+        model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(known))
         if self.recipe.preset == "best":
-            return count_weights(self.recipe.mixer, self.recipe.lags, inputs, edges)
+            return count_weights(self.recipe.mixer, self.recipe.lags, layout, edges)
         one = edges * model.per_location**2 + model.auxiliary**2
         return int(one * LINEARS * model.n_layers)
 

@@ -19,10 +19,10 @@ def level_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     return {PROFILE: (sizes.N, WEEK_HOURS), COUNTS: ()}
 
 
-def learn_level(lesson: TrainingData) -> Arrays:
+def learn_level(data: TrainingData) -> Arrays:
     """Return the profile of the training steps, and whether its levels multiply."""
-    counts = np.array(lesson.panel.kind == "count")
-    return {PROFILE: fit_profile(lesson.panel, lesson.train), COUNTS: counts}
+    counts = np.array(data.panel.kind == "count")
+    return {PROFILE: fit_profile(data.panel, data.train), COUNTS: counts}
 
 
 def level_of(known: Arrays) -> SeasonalProfile:

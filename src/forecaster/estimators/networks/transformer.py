@@ -22,19 +22,19 @@ class Transformer(NetworkEstimator):
             **(level_shapes(sizes) if self.recipe.model.level else {}),
         }
 
-    def prerequisites(self, lesson: TrainingData) -> FitResult:
+    def prerequisites(self, data: TrainingData) -> FitResult:
         """Return what is usual, if deviations from it are forecast."""
-        return FitResult(learn_level(lesson) if self.recipe.model.level else {})
+        return FitResult(learn_level(data) if self.recipe.model.level else {})
 
-    def build(self, inputs: NeuronLayout, known: Arrays, generator: Generator) -> Network:
+    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
         """Return the network with fresh weights."""
         model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
-        network = build_dense_transformer(model, lags, inputs, generator, levels)
+        network = build_dense_transformer(model, lags, layout, generator, levels)
         return DeviationNetwork(network, level_of(known)) if model.level else network
 
-    def size(self, inputs: NeuronLayout, known: Arrays) -> int:
+    def size(self, layout: NeuronLayout, known: Arrays) -> int:
         """Return how many weights the layers between two states have: D² each."""
         del known
         model = self.recipe.model
-        D = model.width or inputs.n_locations * model.per_location + model.auxiliary
+        D = model.width or layout.n_locations * model.per_location + model.auxiliary
         return int(D**2 * LINEARS * model.n_layers)

@@ -10,15 +10,14 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
-from forecaster.estimators.asking import fill_of, find_places
-from forecaster.estimators.forecast_inputs import look_ahead, refuse_missing
-from forecaster.estimators.match import match
+from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
+from forecaster.estimators.intervals.online import OnlineCalibration
+from forecaster.estimators.match import location_order, match
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
-from forecaster.serve.forecasting.online import OnlineIntervals
 
 KEPT_INTERVALS = 2  # models, each with one knowledge of the weather ahead
 SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
@@ -100,9 +99,9 @@ class OnlinePredictor:
         self._model, self._weather = model, weather
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
-        offset = snapshot.start_seconds // snapshot.step_seconds
-        self._intervals = OnlineIntervals(predictor.calibration, offset)
-        self._order = find_places(predictor.panel, snapshot.base)  # among the run's locations
+        first_step = snapshot.start_seconds // snapshot.step_seconds
+        self._online = OnlineCalibration(predictor.calibration, first_step)
+        self._order = location_order(predictor.panel.locations.ids, snapshot.base)
 
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
         """Return ŷ and its quantiles by the panel's locations; None: call again.
@@ -110,22 +109,20 @@ class OnlinePredictor:
         They are the numbers that the estimator gives for the snapshot's whole panel.
         """
         self._forget_changed(snapshot)
-        intervals = self._intervals
-        unmarked = intervals.open(origin)
-        if unmarked:
-            predictor, steps = self._look(snapshot, unmarked)
-            intervals.mark(unmarked, predictor.judge(steps))
-        missing = intervals.missing(origin)
-        at_once = max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)
-        if missing:
-            predictor, steps = self._look(snapshot, missing[:at_once])
-            intervals.add(missing[:at_once], predictor.base(steps))
-        if len(missing) > at_once:
+        online = self._online
+        unobserved = online.unobserved(origin)
+        if unobserved:
+            predictor, steps = self._look(snapshot, unobserved)
+            online.observe(unobserved, predictor.panel.values[steps], predictor.counts(steps))
+        missing = online.unforecast(origin)
+        batch = missing[: max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)]
+        if batch:
+            predictor, steps = self._look(snapshot, batch)
+            online.add(batch, predictor.base(steps))
+        if len(missing) > len(batch):
             return None
-        first = intervals.first_unobserved(origin)
-        values = snapshot.values(first, max(origin + 1, first))
-        y_hat, quantiles = intervals.issue(origin, values[:, np.argsort(self._order)])
-        return y_hat[:, self._order], quantiles[..., self._order]
+        base = online.base(origin).at(self._order)
+        return base.forecast, online.calibration.correct(base, online.corrections(origin))
 
     def _forget_changed(self, snapshot: Snapshot) -> None:
         """Forget forecasts that saw other data; an earlier snapshot may follow a later one."""
@@ -133,12 +130,12 @@ class OnlinePredictor:
         self._last = snapshot
         if earlier.version != later.version:
             first = later.first_changed_origin(earlier.version, self._model.horizon)
-            self._intervals.forget(first)
+            self._online.forget_from(first)
 
     def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
         """Return the model on the part of the data that some steps see, and the steps in it."""
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
-        predictor = self._model.estimator.answers(panel, self._weather)
+        predictor = self._model.estimator.predictor(panel, self._weather)
         return predictor, np.array(steps) - steps[-1] + last
 
 
@@ -195,8 +192,11 @@ def explain_forecast(
 
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
     """Return ŷ and its quantiles as they were calibrated in training."""
-    predictor = view.model.estimator.answers(view.panel, weather)
-    order, calibration = find_places(predictor.panel, view.panel), predictor.calibration
+    predictor = view.model.estimator.predictor(view.panel, weather)
+    order, calibration = (
+        location_order(predictor.panel.locations.ids, view.panel),
+        predictor.calibration,
+    )
     base = predictor.base(np.array([view.step])).at(order)
     return base.forecast[0], calibration.correct(base, calibration.corrections)[0]
 

@@ -1,0 +1,46 @@
+"""Forecast inputs as the states that a network is given."""
+
+import numpy as np
+import torch
+
+from forecaster.config import LagConfig
+from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.scaled_inputs import assumed_calendar, calendar_of
+from forecaster.models.neurons import State
+from forecaster.splits import history_steps
+from forecaster.windows.inputs import StepInputs, scale_steps
+from forecaster.windows.scaling import Scaler
+
+
+def window_states(
+    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, device: str = "cpu"
+) -> tuple[State, State]:
+    """The L past and K coming steps of each origin, as a network is given them.
+
+    Built as batches of training are (`windows.inputs`): one table of the past steps, each once,
+    and of the coming ones, whose covariates may be assumed, and windows gathered from it.
+    """
+    panel, (B, K, _) = inputs.panel, inputs.covariates.shape
+    steps = history_steps(panel, lags, inputs.origins)  # [B, L]
+    ahead = inputs.origins[:, None] + np.arange(1, K + 1)
+    if inputs.holiday is None:
+        past, rows = np.unique(steps, return_inverse=True)
+        calendar = calendar_of(inputs, np.concatenate([past, ahead.reshape(-1)]))
+    else:  # of one step, different origins may assume different holidays
+        past, rows = steps.reshape(-1), np.arange(steps.size)
+        parts = (assumed_calendar(inputs, part).reshape(part.size, -1) for part in (steps, ahead))
+        calendar = np.concatenate(list(parts))
+    local = inputs.local_covariates.reshape(B * K, *inputs.local_covariates.shape[2:])
+    local_past = panel.local_covariates.values[:, past]
+    table = scale_steps(
+        panel.values[past],
+        np.concatenate([local_past, local.transpose(1, 0, 2)], axis=1),
+        np.concatenate([panel.covariates.values[past], inputs.covariates.reshape(B * K, -1)]),
+        calendar,
+        scaler,
+    )
+    windows = StepInputs(table, panel.values.shape[1], 1 + len(local_past)).to(device)
+    coming = torch.arange(len(past), len(table)).view(B, K)
+    signal, auxiliary = windows.gather(torch.from_numpy(rows.reshape(steps.shape)).to(device))
+    next_signal, next_auxiliary = windows.gather(coming.to(device))
+    return State(signal, auxiliary), State(next_signal[:, 1:].contiguous(), next_auxiliary)
