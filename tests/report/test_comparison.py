@@ -131,7 +131,7 @@ def test_a_report_shows_the_verdict_the_table_and_what_was_run(
 def test_how_sure_each_model_is_is_a_table_in_its_section(data: ReportData, page: str) -> None:
     start = page.index('<h2 id="intervals">Prediction intervals</h2>')
     section = page[start : page.index("<h2 id=", start + 1)]
-    assert 'aria-label="How sure"' in section
+    assert 'aria-label="Prediction intervals"' in section
     assert section.count('<th scope="row">') == len(data.comparison.tested)
     assert data.comparison.interval_verdict is not None
     assert data.comparison.interval_verdict in section

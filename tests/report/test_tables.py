@@ -105,7 +105,7 @@ def test_intervals_have_both_forms_of_every_model(data: ReportData) -> None:
     assert [name for name, line in found.items() if line.recommended] == [data.best.name]
 
 
-def test_runs_from_before_intervals_have_no_table_of_them(data: Material) -> None:
+def test_runs_from_before_intervals_have_no_table_of_them(data: ReportData) -> None:
     row = data.comparison.rows[0]
     older = replace(row, results={0: replace(row.first, interval_results=None)})
     assert interval_table(Comparison([older], 10.0, {})) is None

@@ -92,13 +92,13 @@ def _describe_comparison(data: ReportData) -> str:
     models = count_of(len(comparison.rows), "model")
     locations = count_of(len(panel.locations), "location")
     if not comparison.tested:
-        return f"{models}, {places}; nothing was tested."
-    found = comparison.tested[0].first
-    first, last = (str(found.days[n].astype("datetime64[D]")) for n in (0, -1))
-    K = found.by_location.squares.shape[0]
-    ahead = f"{count_of(K, 'step')} of {duration(panel.clock.step_minutes)} ahead"
-    windows = count_of(len(found.origins), "test window")
-    return f"{models} on {windows} from {first} to {last} at {places}, {ahead}."
+        return f"{models}, {locations}; no model was tested."
+    test = comparison.tested[0].first
+    first, last = (str(test.days[n].astype("datetime64[D]")) for n in (0, -1))
+    K = test.by_location.squares.shape[0]
+    horizon = f"{count_of(K, 'step')} of {duration(panel.clock.step_minutes)} ahead"
+    windows = count_of(len(test.origins), "test window")
+    return f"{models}, {windows} from {first} to {last}, {locations}, {horizon}."
 
 
 def _summarise_error(data: ReportData) -> str:
@@ -110,16 +110,7 @@ def _summarise_error(data: ReportData) -> str:
     mae, wape = (best.seed_means(figure, weather)[0].mean for figure in ("mae", "wape"))
     if mae is None:
         return ""
-    share = f", {percent(wape)} of what is there" if wape and data.panel.kind == "count" else ""
-    return f"A forecast of {best.name} is off by {number(mae)} on average{share}."
-
-
-def _caption(data: Material) -> str:
-    comparison = data.comparison
-    names = data.panel.covariates.names or data.panel.local_covariates.names
-    known = f"Coming weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
-    seeds = any(len(row.results) > 1 for row in comparison.rows)
-    spread = " ± is the deviation over trainings." if seeds else ""
+    relative = f" ({percent(wape)} of the mean)" if wape and data.panel.kind == "count" else ""
     return (
         f"On average a forecast of {best.name} differs from the value by {number(mae)}{relative}."
     )
@@ -131,7 +122,7 @@ def _caption(data: ReportData) -> str:
     weather = (
         f"Future weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
     )
-    seeds = any(len(row.found) > 1 for row in comparison.rows)
+    seeds = any(len(row.results) > 1 for row in comparison.rows)
     deviation = " ± is the standard deviation over trainings." if seeds else ""
     return (
         f"{weather}RMSE in units of the data; MAPE over values ≥ {comparison.mape_cut:g}. "

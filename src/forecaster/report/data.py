@@ -42,17 +42,17 @@ class ReportData:
 
     @property
     def best(self) -> ModelResult | None:
-        """The row that the report is about: the one to use."""
+        """The recommended model."""
         return self.comparison.recommended
 
     @property
     def naive(self) -> ModelResult | None:
-        """The row that every other one has to beat, if it is there."""
+        """The baseline SeasonalNaive, if it was tested."""
         return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
 
     @cached_property
     def drawn(self) -> list[ModelResult]:
-        """The rows in pictures: the one to use, Forecaster, the best of the others, the naive."""
+        """The models in figures: recommended, Forecaster, the best other one, SeasonalNaive."""
         models = [row for row in self.comparison.tested if row.of is None]
         reference = [row for row in models if row.name == REFERENCE]
         first = [row for row in (self.best, *reference) if row is not None]
@@ -79,21 +79,21 @@ class ReportData:
             ) from error
 
     def manifests(self, row: ModelResult) -> dict[int, Manifest]:
-        """Return the tables of contents of a row's runs, by seed."""
-        places = row.runs.items()
-        return {seed: read_manifest(self.folder / place, "run") for seed, place in places}
+        """Return the manifests of a row's runs, by seed."""
+        runs = row.runs.items()
+        return {seed: read_manifest(self.folder / path, "run") for seed, path in runs}
 
     def estimator_of(self, row: ModelResult) -> Estimator:
-        """Return the first model of a row, verified."""
-        return load_estimator(self.folder / _first_place(row))
+        """Load the first trained model of a row, verified."""
+        return load_estimator(self.folder / _first_run(row))
 
 
-def _first_place(row: ModelResult) -> str:
+def _first_run(row: ModelResult) -> str:
     return next(iter(row.runs.values()))
 
 
 def mean_rmse(row: ModelResult, comparison: Comparison) -> float:
-    """Return the RMSE of a row, the mean of its trainings; infinite without any target."""
+    """Return the mean RMSE over the trainings of a row; infinite without any target."""
     mean = row.seed_means("rmse", comparison.weathers[0])[0].mean
     return float("inf") if mean is None else mean
 
@@ -151,20 +151,20 @@ def _open_panel(folder: Path, panel_folder: Path | None) -> Panel:
 
 
 def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResult:
-    """Return a row of the table with what its runs did."""
-    found: dict[int, BacktestResult] = {}
-    for seed, place in record["runs"].items():
-        run = read_manifest(folder / place, kind="run", reads=RUN_FORMAT).digest
-        tested = load_backtest(folder / place / f"{TEST}{suffix}", run)
+    """Read a row of the table with the assessments of its runs."""
+    assessments: dict[int, BacktestResult] = {}
+    for seed, path in record["runs"].items():
+        run = read_manifest(folder / path, kind="run", reads=RUN_FORMAT).digest
+        tested = load_backtest(folder / path / f"{TEST}{suffix}", run)
         if tested is None:
             message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
         errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        found[int(seed)] = replace(tested, errors=errors)
+        assessments[int(seed)] = replace(tested, errors=errors)
     return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),
-        results=found,
+        results=assessments,
         failures=dict(record["failures"]),
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],

@@ -32,17 +32,20 @@ def percent_range(shares: Sequence[float]) -> str:
     return f"{' … '.join(ends)} %"
 
 
-def signed_percent(found: RelativeDifference) -> str:
-    """Return a difference with its interval: `−5.2 % (−7.1 … −3.3)`."""
-    value, low, high = (f"{100 * part:+.1f}" for part in (found.value, found.low, found.high))
+def signed_percent(difference: RelativeDifference) -> str:
+    """Format a difference with its confidence interval: `−5.2 % (−7.1 … −3.3)`."""
+    value, low, high = (
+        f"{100 * part:+.1f}" for part in (difference.value, difference.low, difference.high)
+    )
     return with_minus(f"{value} % ({low} … {high})")
 
 
-def less_or_more(found: RelativeDifference) -> str:
-    """Return a difference in words: `5.2 % lower (interval 3.3 … 7.1 %)`."""
-    sign, way = (-1, "lower") if found.value < 0 else (1, "higher")
-    low, high = sorted(100 * sign * part for part in (found.low, found.high))
-    return with_minus(f"{percent(abs(found.value))} {way} (interval {low:.1f} … {high:.1f} %)")
+def less_or_more(difference: RelativeDifference) -> str:
+    """Format a difference in words: `5.2 % lower (95 % interval 3.3 … 7.1 %)`."""
+    sign, direction = (-1, "lower") if difference.value < 0 else (1, "higher")
+    low, high = sorted(100 * sign * part for part in (difference.low, difference.high))
+    size = percent(abs(difference.value))
+    return with_minus(f"{size} {direction} (95 % interval {low:.1f} … {high:.1f} %)")
 
 
 def with_minus(text: str) -> str:

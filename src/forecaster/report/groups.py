@@ -56,38 +56,38 @@ class Breakdown:
         return float(np.nanmax(self.first) / max(np.nanmin(self.first), 1e-9))
 
 
-def target_times(found: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
-    """Return the instant of every step that was forecast."""
-    K = found.errors[found.weather].squares.shape[1]
-    origins = found.origins.astype("datetime64[s]")
+def target_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+    """Return the UTC time of every target step."""
+    K = assessment.errors[assessment.weather].squares.shape[1]
+    origins = assessment.origins.astype("datetime64[s]")
     return np.asarray(origins[:, None] + np.arange(1, K + 1) * panel.clock.step)
 
 
-def group_by_hour(found: BacktestResult, panel: Panel) -> Grouping | None:
-    """Return the hours of the local day; None where a step is a day or longer."""
+def group_by_hour(assessment: BacktestResult, panel: Panel) -> Grouping | None:
+    """Group by hour of the local day; None where a step is a day or longer."""
     if panel.clock.step_minutes >= DAY_MINUTES:
         return None
     hours = _local_times(assessment, panel).astype("datetime64[h]").astype(np.int64) % 24
     return Grouping(tuple(f"{hour}:00" for hour in range(24)), hours)
 
 
-def group_by_weekday(found: BacktestResult, panel: Panel) -> Grouping:
-    """Return the days of the week."""
-    days = _local(found, panel).astype("datetime64[D]").astype(np.int64)
+def group_by_weekday(assessment: BacktestResult, panel: Panel) -> Grouping:
+    """Group by local day of the week."""
+    days = _local_times(assessment, panel).astype("datetime64[D]").astype(np.int64)
     weekday = (days + 3) % 7  # 1970 began on a Thursday
     return Grouping(tuple(day.capitalize() for day in WEEKDAYS), weekday)
 
 
-def group_by_step(found: BacktestResult) -> Grouping:
-    """Return the steps ahead."""
-    B, K = found.errors[found.weather].squares.shape
+def group_by_step(assessment: BacktestResult) -> Grouping:
+    """Group by step ahead."""
+    B, K = assessment.errors[assessment.weather].squares.shape
     steps = np.broadcast_to(np.arange(K), (B, K))
     return Grouping(tuple(f"+{k}" for k in range(1, K + 1)), steps)
 
 
-def group_by_weather(found: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
-    """Return little and much of each covariate, by its name."""
-    times = target_times(found, panel)
+def group_by_weather(assessment: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
+    """Group by low and high values of each covariate; by covariate name."""
+    times = target_times(assessment, panel)
     step = ((times - panel.start) // panel.clock.step).astype(np.int64)
     local_means = panel.local_covariates.values.mean(axis=2)  # over the locations
     covariates = zip(
@@ -104,8 +104,8 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Float64[np.ndarray,
     return np.asarray(np.divide(numerator, denominator, out=quotient, where=denominator > 0))
 
 
-def _local(found: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
-    return panel.clock.local(target_times(found, panel))
+def _local_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+    return panel.clock.local(target_times(assessment, panel))
 
 
 def _group_values(values: Float64[np.ndarray, "B K"]) -> Grouping:

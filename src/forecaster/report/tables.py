@@ -54,7 +54,7 @@ def error_table(comparison: Comparison) -> Table:
         ("Simple models", [row for row in rows if row.estimator in SIMPLE_MODELS]),
         ("Networks", [row for row in rows if is_network(row.estimator)]),
         (
-            "Others",
+            "Other models",
             [r for r in rows if r.estimator not in SIMPLE_MODELS and not is_network(r.estimator)],
         ),
     )
@@ -75,9 +75,9 @@ def ablation_table(comparison: Comparison) -> Table | None:
     tested = {row.name: row for row in comparison.tested}
 
     def change(row: ModelResult) -> list[TableCell]:
-        base = named.get(row.of or "")
-        found = comparison.compare(row, base).rmse if base and row.results else None
-        return [TableCell(signed_percent(found) if found else NOTHING)]
+        base = tested.get(row.of or "")
+        difference = comparison.compare(row, base).rmse if base and row.results else None
+        return [TableCell(signed_percent(difference) if difference else NOTHING)]
 
     lines = [builder.row(row, change) for row in (*rows, *variants)]
     return Table([(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)])
@@ -96,7 +96,7 @@ def weather_table(comparison: Comparison) -> Table | None:
 
 
 def interval_table(comparison: Comparison) -> Table | None:
-    """Return how often the intervals of each model held, how wide they are, what they lose."""
+    """Return coverage, width and pinball loss of the intervals of each model."""
     rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
         return None
@@ -110,17 +110,17 @@ def interval_table(comparison: Comparison) -> Table | None:
             for form in CALIBRATION_MODES
             for k in steps
         ]
-        others = [
+        widths_and_losses = [
             (f, row.interval_seed_means(f, form)[0])
             for f in ("width", "pinball")
             for form in CALIBRATION_MODES
         ]
-        known = [*(("coverage", spread) for spread in coverage), *others]
-        cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in known]
+        figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
+        cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    columns = [(f"Within, %: {form}", heads) for form in CALIBRATION_MODES]
+    columns = [(f"Coverage %, {form}", heads) for form in CALIBRATION_MODES]
     columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
     return Table(columns, [("", lines)])
 
@@ -166,10 +166,10 @@ class _ErrorRows:
         }
         return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
 
-    def line(
+    def row(
         self, row: ModelResult, further: Callable[[ModelResult], list[TableCell]] = lambda _: []
     ) -> TableRow:
-        """Return the line of a row, with further cells at its end."""
+        """Return the table row of a model, with further cells at its end."""
         record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
         chosen = model_label(record).removeprefix(row.name).strip(" ()")
         if row.name not in self._spreads:
@@ -182,8 +182,8 @@ class _ErrorRows:
             row.name, [*cells, *further(row)], chosen, recommended=row.name == self._recommended
         )
 
-    def _cell(self, place: int, given: tuple[str, SeedMean]) -> TableCell:
-        figure, spread = given
+    def _cell(self, column: int, figure_spread: tuple[str, SeedMean]) -> TableCell:
+        figure, spread = figure_spread
         if spread.mean is None:
             return TableCell("n/a")
         models = self._spreads.values()

@@ -20,11 +20,12 @@ from forecaster.report.sections.errors import (
     draw_weather,
     error_section,
     location_errors,
+    location_rmse,
 )
 from tests.report.comparisons import bare_panel, compare
 
 
-def long_errors(data: Material, row: ModelResult) -> Iterator[pd.DataFrame]:
+def long_errors(data: ReportData, row: ModelResult) -> Iterator[pd.DataFrame]:
     """Yield a line for every training, window, step and location, from new forecasts."""
     panel, seed = data.panel, next(iter(row.results))
     found, estimator = row.results[seed], data.estimator_of(row)
@@ -45,12 +46,12 @@ def long_errors(data: Material, row: ModelResult) -> Iterator[pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def ridge(data: Material) -> ModelResult:
+def ridge(data: ReportData) -> ModelResult:
     return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def errors(data: Material, ridge: ModelResult) -> pd.DataFrame:
+def errors(data: ReportData, ridge: ModelResult) -> pd.DataFrame:
     return pd.concat(long_errors(data, ridge))
 
 
@@ -59,7 +60,7 @@ def rmse(errors: pd.DataFrame, by: str) -> pd.Series:
 
 
 def test_errors_of_hours_are_those_of_the_wall_clock(
-    data: Material, ridge: ModelResult, errors: pd.DataFrame
+    data: ReportData, ridge: ModelResult, errors: pd.DataFrame
 ) -> None:
     found = by_hour([ridge], data.panel)
     assert found is not None
@@ -67,7 +68,7 @@ def test_errors_of_hours_are_those_of_the_wall_clock(
     np.testing.assert_allclose(found.values["Ridge"], rmse(errors, "hour"), rtol=1e-5)
 
 
-def test_errors_of_weekdays(data: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
+def test_errors_of_weekdays(data: ReportData, ridge: ModelResult, errors: pd.DataFrame) -> None:
     found = by_weekday([ridge], data.panel)
     direct = rmse(errors, "weekday")
     np.testing.assert_allclose(found.values["Ridge"], direct[list(found.labels)], rtol=1e-5)
@@ -80,16 +81,16 @@ def test_errors_of_steps(ridge: ModelResult, errors: pd.DataFrame) -> None:
     np.testing.assert_allclose(found.first, rmse(errors, "k"), rtol=1e-5)
 
 
-def test_errors_of_locations(data: Material, ridge: ModelResult, errors: pd.DataFrame) -> None:
-    np.testing.assert_allclose(place_rmse(ridge), rmse(errors, "place"), rtol=1e-5)
-    measure, found = place_errors(ridge, data.panel)
+def test_errors_of_locations(data: ReportData, ridge: ModelResult, errors: pd.DataFrame) -> None:
+    np.testing.assert_allclose(location_rmse(ridge), rmse(errors, "place"), rtol=1e-5)
+    measure, found = location_errors(ridge, data.panel)
     sums = errors[["place", "error", "truth"]].abs().groupby("place").sum()
     np.testing.assert_allclose(found, sums.error / sums.truth, rtol=1e-5)
     assert measure == "WAPE"
 
 
 def test_rain_is_told_from_no_rain(
-    data: Material, ridge: ModelResult, errors: pd.DataFrame
+    data: ReportData, ridge: ModelResult, errors: pd.DataFrame
 ) -> None:
     found = by_weather([ridge], data.panel)
     rain = found["rain"]
@@ -102,7 +103,7 @@ def test_rain_is_told_from_no_rain(
     assert contrasts == sorted(contrasts, reverse=True)
 
 
-def test_several_trainings_are_averaged_as_in_the_table(data: Material) -> None:
+def test_several_trainings_are_averaged_as_in_the_table(data: ReportData) -> None:
     row = next(row for row in data.comparison.rows if row.name == "Forecaster")
     assert len(row.results) == 2
     steps = [spread.mean for spread in row.seed_means("rmse", "observed")[1:]]

@@ -14,6 +14,7 @@ from forecaster.report.draw.canvas import to_svg
 from forecaster.report.formatting import number
 from forecaster.report.sections.forecasts import (
     Period,
+    choose_locations,
     draw_excerpt,
     forecast_section,
     take_excerpt,
@@ -24,12 +25,12 @@ from tests.report.comparisons import bare_panel, compare
 
 
 @pytest.fixture(scope="module")
-def best(data: Material) -> ModelResult:
+def best(data: ReportData) -> ModelResult:
     assert data.best is not None
     return data.best
 
 
-def day_rmse(data: Material, row: ModelResult) -> dict[int, float]:
+def day_rmse(data: ReportData, row: ModelResult) -> dict[int, float]:
     """Return the error of each local day from forecasts that are made again."""
     panel, found = data.panel, row.first
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
@@ -45,16 +46,16 @@ def day_rmse(data: Material, row: ModelResult) -> dict[int, float]:
     }
 
 
-def test_the_worst_day_has_the_largest_error(data: Material, best: ModelResult) -> None:
-    span, by_day = worst_span(best.first, data.panel), day_rmse(data, best)
+def test_the_worst_day_has_the_largest_error(data: ReportData, best: ModelResult) -> None:
+    span, by_day = worst_period(best.first, data.panel), day_rmse(data, best)
     assert span.days == 1
     assert span.rmse == pytest.approx(by_day[span.first], rel=1e-5)
     whole = sorted(by_day)[1:-1]  # the first and the last may be cut
     assert span.rmse >= max(by_day[day] for day in whole) * (1 - 1e-6)
 
 
-def test_the_normal_week_has_the_median_error(data: Material, best: ModelResult) -> None:
-    span, count = normal_span(best.first, data.panel)
+def test_the_normal_week_has_the_median_error(data: ReportData, best: ModelResult) -> None:
+    span, count = typical_period(best.first, data.panel)
     assert (span.days, span.kind) == (7, "week")
     assert count == 1  # the test has nine days
     assert span.first == best.first.days.min()
@@ -79,15 +80,15 @@ def test_a_span_names_its_days() -> None:
 
 
 def test_three_unlike_places_are_chosen(best: ModelResult) -> None:
-    chosen = choose_places(best.first, np.array([0.1, 0.5, 0.2, np.nan, 0.3]))
-    assert chosen == {4: "the busiest", 2: "middling", 1: "the hardest"}  # they grow busier
+    chosen = choose_locations(best.first, np.array([0.1, 0.5, 0.2, np.nan, 0.3]))
+    assert chosen == {4: "busiest", 2: "median size", 1: "largest error"}  # they grow busier
 
 
 def test_what_is_drawn_is_what_was_forecast_and_what_came(
-    data: Material, best: ModelResult
+    data: ReportData, best: ModelResult
 ) -> None:
     panel, found = data.panel, best.first
-    span = worst_span(found, panel)
+    span = worst_period(found, panel)
     excerpt = take_excerpt(data.estimator_of(best), panel, found, span, [3, 1])
     assert len(excerpt.times) == 24
     assert (excerpt.times.astype("datetime64[D]").astype(int) == span.first).all()
@@ -102,9 +103,9 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(
         np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
 
 
-def test_the_interval_is_that_of_one_step_ahead(data: Material, best: ModelResult) -> None:
+def test_the_interval_is_that_of_one_step_ahead(data: ReportData, best: ModelResult) -> None:
     panel, found, estimator = data.panel, best.first, data.estimator_of(best)
-    excerpt = take_excerpt(estimator, panel, found, worst_span(found, panel), [3, 1])
+    excerpt = take_excerpt(estimator, panel, found, worst_period(found, panel), [3, 1])
     assert excerpt.levels == (0.1, 0.5, 0.9)
     assert excerpt.bounds is not None
     start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
@@ -120,7 +121,7 @@ def test_the_interval_is_that_of_one_step_ahead(data: Material, best: ModelResul
     assert b"80 % interval" in to_svg(drawing, "x")
 
 
-def test_a_run_without_intervals_is_drawn_without(data: Material, best: ModelResult) -> None:
+def test_a_run_without_intervals_is_drawn_without(data: ReportData, best: ModelResult) -> None:
     estimator = data.estimator_of(best)
     assert estimator.run is not None
     arrays = {n: a for n, a in estimator.run.arrays.items() if not n.startswith("intervals.")}
@@ -131,9 +132,9 @@ def test_a_run_without_intervals_is_drawn_without(data: Material, best: ModelRes
     assert b"interval" not in to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
 
 
-def test_only_tested_origins_are_asked(data: Material, best: ModelResult) -> None:
+def test_only_tested_origins_are_asked(data: ReportData, best: ModelResult) -> None:
     panel, found = data.panel, best.first
-    before = Span(first=int(found.days.min()) - 3, days=2, rmse=1.0)
+    before = Period(first=int(found.days.min()) - 3, days=2, rmse=1.0)
     excerpt = take_excerpt(data.estimator_of(best), panel, found, before, [0])
     assert np.isfinite(excerpt.truth).any()
     assert np.isnan(excerpt.one_step).all()
@@ -142,7 +143,7 @@ def test_only_tested_origins_are_asked(data: Material, best: ModelResult) -> Non
 
 
 def test_no_origin_is_asked_twice(
-    data: Material, best: ModelResult, monkeypatch: pytest.MonkeyPatch
+    data: ReportData, best: ModelResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -157,8 +158,8 @@ def test_no_origin_is_asked_twice(
     assert len(asked) == len(set(asked))
 
 
-def test_names_are_no_formulas(data: Material, best: ModelResult) -> None:
-    span = worst_span(best.first, data.panel)
+def test_names_are_no_formulas(data: ReportData, best: ModelResult) -> None:
+    span = worst_period(best.first, data.panel)
     excerpt = take_excerpt(data.estimator_of(best), data.panel, best.first, span, [0, 1])
     drawing = to_svg(draw_excerpt(excerpt, ["$x^2$ <b>", "b"]), "x")
     assert b"$x^2$ &lt;b&gt;" in drawing

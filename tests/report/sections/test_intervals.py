@@ -20,7 +20,7 @@ from forecaster.report.sections.intervals import (
     draw_coverage_by_group,
     draw_coverage_by_location,
     draw_coverage_by_weather,
-    interval_results_of,
+    interval_scores_of,
     interval_section,
     widths_by_group,
 )
@@ -29,12 +29,12 @@ from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
 @pytest.fixture(scope="module")
-def ridge(data: Material) -> ModelResult:
+def ridge(data: ReportData) -> ModelResult:
     return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def outcomes(data: Material, ridge: ModelResult) -> dict[str, pd.DataFrame]:
+def outcomes(data: ReportData, ridge: ModelResult) -> dict[str, pd.DataFrame]:
     """Return a line for every observed target: when, where, whether it lay within, how wide."""
     panel, found, estimator = data.panel, ridge.first, data.estimator_of(ridge)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
@@ -57,7 +57,7 @@ def outcomes(data: Material, ridge: ModelResult) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("form", ["static", "online"])
 def test_shares_of_hours_and_steps_are_counted(
-    data: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame], form: str
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame], form: str
 ) -> None:
     hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
@@ -73,7 +73,7 @@ def test_shares_of_hours_and_steps_are_counted(
 
 
 def test_shares_with_rain_and_without(
-    data: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     found = coverage_by_weather(ridge, data.panel)
     direct = outcomes["online"].groupby("rain").inside.mean()
@@ -83,7 +83,7 @@ def test_shares_with_rain_and_without(
 
 
 def test_shares_and_widths_of_locations_and_hours(
-    data: Material, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     direct = outcomes["online"].groupby("place").inside.mean()
     np.testing.assert_allclose(coverage_by_location(ridge), direct)
@@ -94,19 +94,19 @@ def test_shares_and_widths_of_locations_and_hours(
     np.testing.assert_allclose(widths.values["Ridge"], direct, rtol=1e-5)
 
 
-def test_several_trainings_are_averaged_as_in_the_table(data: Material) -> None:
+def test_several_trainings_are_averaged_as_in_the_table(data: ReportData) -> None:
     row = next(row for row in data.comparison.rows if row.name == "Forecaster")
-    assert len(interval_results_of(row)) == 2
+    assert len(interval_scores_of(row)) == 2
     steps = [spread.mean for spread in row.interval_seed_means("coverage", "static")[1:]]
     np.testing.assert_allclose(
-        coverage_by_group(row, group_steps(row.first)).shares["static"], steps
+        coverage_by_group(row, group_by_step(row.first)).shares["static"], steps
     )
 
 
 def test_hours_in_which_nothing_was_observed_are_left_out(
-    data: Material, ridge: ModelResult
+    data: ReportData, ridge: ModelResult
 ) -> None:
-    hours = group_hours(ridge.first, data.panel)
+    hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
     moved = replace(hours, groups=np.where(hours.groups == 3, 4, hours.groups))
     found = coverage_by_group(ridge, moved)
@@ -201,11 +201,11 @@ def without_intervals(row: ModelResult) -> ModelResult:
     )
 
 
-def test_the_section_says_what_an_interval_means(data: Material, section: Section) -> None:
-    assert (section.name, section.title) == ("sure", "How sure")
+def test_the_section_says_what_an_interval_means(data: ReportData, section: Section) -> None:
+    assert (section.name, section.title) == ("intervals", "Prediction intervals")
     assert data.comparison.interval_verdict is not None
     assert section.text.startswith(data.comparison.interval_verdict)
-    assert "If more than 80 % lies within" in section.text
+    assert "covers more than 80 % is too wide" in section.text
     assert [picture.name for picture in section.pictures] == [
         "20-coverage-steps", "21-coverage-hours", "22-coverage-weather",
         "23-coverage-by-location", "24-interval-width",

@@ -7,6 +7,7 @@ import pytest
 from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.doctor.checkup import Finding
+from forecaster.report.groups import group_by_hour
 from forecaster.report.sections.errors import location_rmse
 from forecaster.report.sections.reliability import check_reliability, key_figures
 from tests.report.comparisons import bare_panel, compare, daily_cycle
@@ -92,9 +93,9 @@ def test_a_naive_best_model_is_a_warning(data: ReportData) -> None:
 def test_chance_is_told_of_networks_alone(data: ReportData) -> None:
     network = next(row for row in data.comparison.rows if row.name == "Forecaster")
     once = replace(network, results={0: network.results[0]})
-    assert "trained 2 times" in findings(with_rows(data, [network]))["Chance"].text
-    assert "trained once" in findings(with_rows(data, [once]))["Chance"].text
-    assert "Chance" not in findings(data)  # Ridge has none
+    assert "trained 2 times" in findings(with_rows(data, [network]))["Random seed"].text
+    assert "trained once" in findings(with_rows(data, [once]))["Random seed"].text
+    assert "Random seed" not in findings(data)  # Ridge has none
 
 
 @pytest.mark.parametrize(
@@ -123,7 +124,7 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
     best = data.best
     assert best is not None
-    known, hours = best.first.interval_results, group_hours(best.first, data.panel)
+    known, hours = best.first.interval_results, group_by_hour(best.first, data.panel)
     assert known is not None
     assert hours is not None
     inside = np.where(hours.groups == 6, 700, 804)
@@ -168,7 +169,7 @@ def test_the_key_figures_are_those_of_the_table(data: ReportData) -> None:
     rmse = best.seed_means("rmse", "observed")[0].mean
     figures = key_figures(data, best)
     assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
-    assert figures["RMSE against SeasonalNaive"].startswith("−")
+    assert figures["RMSE relative to SeasonalNaive"].startswith("−")
     held = best.interval_seed_means("coverage", "online")[0].mean
     assert held is not None
     assert figures["coverage of the 80 % interval"] == f"{100 * held:.1f} %"

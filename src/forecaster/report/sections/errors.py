@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
@@ -25,93 +24,88 @@ from forecaster.report.draw.charts import (
 from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
+    FEWEST_STEPS,
     Breakdown,
     Grouping,
+    group_by_hour,
+    group_by_step,
+    group_by_weather,
+    group_by_weekday,
     ratio,
 )
-from forecaster.report.sections.section import Picture
+from forecaster.report.sections.section import Picture, Section
 
 MOST_COVARIATES = 6  # in one picture
 
 
+def error_section(data: ReportData) -> Section:
+    """Return the errors of the recommended model and of those it is compared with."""
+    text = "RMSE on the test windows. All models are scored on the same values."
+    return Section("errors", "Errors by time, weather and location", text, list(_pictures(data)))
+
+
 def by_hour(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
-    """Return the errors of each hour of the day; None where a step is a day or longer."""
-    hours = group_hours(rows[0].first, panel)
-    return None if hours is None else _drop_empty(group_errors(rows, hours))
+    """Return RMSE by hour of the day; None where a step is a day or longer."""
+    hours = group_by_hour(rows[0].first, panel)
+    return None if hours is None else _drop_empty(rmse_by_group(rows, hours))
 
 
 def by_weekday(rows: Sequence[ModelResult], panel: Panel) -> Breakdown:
-    """Return the errors of each day of the week."""
-    return _drop_empty(group_errors(rows, group_weekdays(rows[0].first, panel)))
+    """Return RMSE by day of the week."""
+    return _drop_empty(rmse_by_group(rows, group_by_weekday(rows[0].first, panel)))
 
 
 def by_step(rows: Sequence[ModelResult]) -> Breakdown:
-    """Return the errors of each step ahead."""
-    return group_errors(rows, group_steps(rows[0].first))
+    """Return RMSE by step ahead."""
+    return rmse_by_group(rows, group_by_step(rows[0].first))
 
 
 def by_weather(rows: Sequence[ModelResult], panel: Panel) -> dict[str, Breakdown]:
-    """Return the errors with little and much of each covariate, what differs most first."""
-    found = {}
-    for name, grouping in group_weather(rows[0].first, panel).items():
-        parted = _drop_empty(group_errors(rows, grouping))
-        if len(parted.labels) > 1 and parted.steps.min() >= FEWEST:
-            found[name] = parted
-    ranked = sorted(found, key=lambda name: -found[name].contrast)
-    return {name: found[name] for name in ranked[:MOST_COVARIATES]}
+    """Return RMSE by low and high values of each covariate, the largest contrast first."""
+    breakdowns = {}
+    for name, grouping in group_by_weather(rows[0].first, panel).items():
+        breakdown = _drop_empty(rmse_by_group(rows, grouping))
+        if len(breakdown.labels) > 1 and breakdown.steps.min() >= FEWEST_STEPS:
+            breakdowns[name] = breakdown
+    ranked = sorted(breakdowns, key=lambda name: -breakdowns[name].contrast)
+    return {name: breakdowns[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def group_errors(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
+def rmse_by_group(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return RMSE = √(Σ squares / Σ values) of every group, the mean over trainings."""
     rmse = {}
     for row in rows:
-        each = [_group(_errors(found), grouping) for found in row.results.values()]
-        rmse[row.name] = np.mean(each, axis=0)
+        trainings = [_group_rmse(a.errors[a.weather], grouping) for a in row.results.values()]
+        rmse[row.name] = np.mean(trainings, axis=0)
     return Breakdown(grouping.labels, grouping.steps, rmse)
 
 
 def location_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
-    """Return what is said of each location's errors, and their figure; NaN without any value.
+    """Return the name of the metric by location and its values; NaN without any observation.
 
     Counts: WAPE = Σ |x̂ − x| / Σ |x|, comparable for busy and quiet locations. Measurements:
     RMSE, since a relative error has no meaning around zero.
     """
     if panel.kind != "count":
         return "RMSE", location_rmse(row)
-    sums = [found.by_location for found in row.results.values()]
-    each = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
-    return "WAPE", np.asarray(np.mean(each, axis=0))
+    sums = [assessment.by_location for assessment in row.results.values()]
+    trainings = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
+    return "WAPE", np.asarray(np.mean(trainings, axis=0))
 
 
 def location_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
-    """Return the RMSE of each location, the mean over trainings; NaN without any value."""
-    sums = [found.by_location for found in row.results.values()]
-    each = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
-    return np.asarray(np.mean(each, axis=0))
+    """Return the RMSE of each location, the mean over trainings; NaN without any observation."""
+    sums = [assessment.by_location for assessment in row.results.values()]
+    trainings = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
-def _errors(found: BacktestResult) -> ErrorSums:
-    return found.errors[found.weather]
-
-
-def _group(errors: ErrorSums, grouping: Grouping) -> Float64[np.ndarray, " G"]:
-    squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
-    return np.asarray(np.sqrt(ratio(squares, values)))
-
-
-def _drop_empty(given: Breakdown) -> Breakdown:
-    """Return the groups in which something was observed."""
-    kept = np.flatnonzero(np.isfinite(given.first))
-    values = {name: figures[kept] for name, figures in given.values.items()}
-    return Breakdown(tuple(given.labels[g] for g in kept), given.steps[kept], values)
-
-
-def draw_weather(given: Mapping[str, Breakdown]) -> Any:
-    """Return the errors in each kind of weather, a row for each and a dot for each model."""
-    lines = [(name, g) for name, parted in given.items() for g in range(len(parted.labels))]
-    gaps = np.cumsum([g == 0 for _, g in lines])  # room between covariates
-    at = np.arange(len(lines)) + 0.6 * gaps
-    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
+def draw_weather(breakdowns: Mapping[str, Breakdown]) -> Any:
+    """Draw RMSE by weather: a row for each group, a dot for each model."""
+    groups = [(name, g) for name, b in breakdowns.items() for g in range(len(b.labels))]
+    gaps = np.cumsum([g == 0 for _, g in groups])  # room between covariates
+    heights = np.arange(len(groups)) + 0.6 * gaps
+    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(heights[-1]))
     axes = figure.subplots()
     models = list(next(iter(breakdowns.values())).values)
     for model, line in line_styles(models).items():
@@ -141,7 +135,7 @@ def draw_location_errors(
     return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
-def _group_rmse(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
+def _group_rmse(errors: ErrorSums, grouping: Grouping) -> Float64[np.ndarray, " G"]:
     squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
     return np.asarray(np.sqrt(ratio(squares, values)))
 
@@ -185,39 +179,39 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     yield from _by_location(data, best)
 
 
-def _extremes(given: Breakdown, best: ModelResult) -> str:
-    """Say when errors are largest and smallest."""
-    ends = int(np.argmax(given.first)), int(np.argmin(given.first))
-    at = "at" if ":" in given.labels[0] else "on"
-    most, least = (f"{at} {given.labels[n]} (RMSE {number(given.first[n])})" for n in ends)
-    return f"Errors of {best.name} are largest {most} and smallest {least}."
+def _describe_extremes(breakdown: Breakdown, best: ModelResult) -> str:
+    """Name the groups with the largest and the smallest RMSE."""
+    ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
+    at = "at" if ":" in breakdown.labels[0] else "on"
+    highest, lowest = (f"{at} {breakdown.labels[n]} ({number(breakdown.first[n])})" for n in ends)
+    return f"The RMSE of {best.name} is highest {highest} and lowest {lowest}."
 
 
-def _growth(given: Breakdown, best: ModelResult) -> str:
-    """Say how errors grow with the steps ahead."""
-    first, last = float(given.first[0]), float(given.first[-1])
-    grown = 100 * (last / max(first, 1e-9) - 1)
+def _describe_growth(breakdown: Breakdown, best: ModelResult) -> str:
+    """Give the RMSE of the first and the last step ahead."""
+    first, last = float(breakdown.first[0]), float(breakdown.first[-1])
+    growth = 100 * (last / max(first, 1e-9) - 1)
     return with_minus(
         f"The RMSE of {best.name} changes from {number(first)} at step 1 to {number(last)} at "
         f"step {len(breakdown.labels)} ({growth:+.0f} %)."
     )
 
 
-def _most(given: dict[str, Breakdown], best: ModelResult) -> str:
-    """Say with which weather errors differ most."""
-    name, parted = next(iter(given.items()))
-    high, low = int(np.argmax(parted.first)), int(np.argmin(parted.first))
-    most, least = (f"{number(parted.first[n])} where {parted.labels[n]}" for n in (high, low))
+def _describe_weather(breakdowns: dict[str, Breakdown], best: ModelResult) -> str:
+    """Name the covariate with the largest contrast."""
+    name, breakdown = next(iter(breakdowns.items()))
+    ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
+    high, low = (f"{number(breakdown.first[n])} where {breakdown.labels[n]}" for n in ends)
     return (
         f"The RMSE of {best.name} differs most by {name}: {high}, {low}. Weather correlates with "
         "hour and season, so the difference is not its effect alone. Number of steps in brackets."
     )
 
 
-def _by_place(data: Material, best: ModelResult) -> Iterator[Picture]:
+def _by_location(data: ReportData, best: ModelResult) -> Iterator[Picture]:
     panel = data.panel
-    measure, errors = location_errors(best, panel)
-    ranked = rank(errors)
+    metric, errors = location_errors(best, panel)
+    ranked = rank_locations(errors)
     if len(ranked) < 2:  # noqa: PLR2004 (nothing to compare)
         return
     show = percent if metric == "WAPE" else number

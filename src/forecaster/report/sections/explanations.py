@@ -19,6 +19,7 @@ from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, INK, ORANGE, TEXT, WIDTH
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number, percent, with_minus
+from forecaster.report.sections.forecasts import Period, typical_period, worst_period
 from forecaster.report.sections.section import Picture, Section
 from forecaster.report.tables import NOTHING
 
@@ -44,7 +45,7 @@ def explanation_section(data: ReportData) -> Section:
         "values for the time of the week: by attention (if the model has it), by gradient and by "
         "ablation."
     )
-    row = next((row for row in data.drawn if row.estimator in EXPLAINED), None)
+    row = next((row for row in data.drawn if row.estimator in EXPLAINABLE), None)
     if row is None:
         return Section("explanations", "Explanations", text, [])
     estimator = data.estimator_of(row)
@@ -139,8 +140,11 @@ def _draw_steps(axes: Any, explanation: Explanation) -> None:
     _write_legend(axes, 2)
 
 
-def _draw_places(axes: Any, rows: Sequence[LocationEffect], *, apart: bool) -> None:
-    """Draw what locations add; apart from it what they really do, where the two differ."""
+def _draw_locations(axes: Any, rows: Sequence[LocationEffect], *, city_wide: bool) -> None:
+    """Draw the effect of each location by gradient and by ablation.
+
+    With a city-wide part, also by ablation without holding that part fixed.
+    """
     at = np.arange(len(rows), dtype=np.float64)
     axes.barh(at, [row.gradient for row in rows], height=0.7, color=BLUE, label="gradient")
     axes.plot([row.ablation for row in rows], at, "o", color=ORANGE, markersize=5,
@@ -164,44 +168,12 @@ def _write_legend(axes: Any, columns: int) -> None:
                 loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
 
 
-def _earlier(hour: StepEffect) -> str:
-    """Return how much earlier an hour lies, as short as can be: `now`, `2 d`, `3 w`."""
+def _days_earlier(hour: StepEffect) -> str:
+    """Abbreviate how much earlier a step is: `now`, `2 d`, `3 w`."""
     if not hour.days:
         return "now"
-    weeks, rest = divmod(hour.days, 7)
-    return f"{hour.days} d" if rest else f"{weeks} w"
-
-
-@dataclass(frozen=True)
-class ExplainedForecast:
-    """A forecast that is explained, and why this one."""
-
-    name: str
-    title: str
-    origin: int  # a step of the panel
-    place: int
-
-
-def explanation_section(data: Material) -> Section:
-    """Return the explanation of a few forecasts by the first model that can be explained."""
-    text = (
-        "Which past steps and which locations carried a forecast, against what is usual for the "
-        "time of the week: by attention, if the model has any, by gradient and by ablation."
-    )
-    row = next((row for row in data.drawn if row.estimator in EXPLAINABLE), None)
-    if row is None:
-        return Section("why", "Why", text, [])
-    estimator = data.estimator_of(row)
-    cases: dict[tuple[int, int], ExplainedForecast] = {}
-    for one in _choose(data, estimator, row.first):
-        cases.setdefault((one.origin, one.place), one)  # the busiest may be the worst miss too
-    found = dict(_explain_cases(data.panel, estimator, list(cases.values())))
-    pictures = [_draw(chosen, why) for chosen, why in found.items()]
-    facts = {
-        "City-wide": {chosen.title: city_wide_sentence(why) for chosen, why in found.items()},
-        "How far the methods agree": _list_agreement(list(found.values())),
-    }
-    return Section("why", f"Why {row.name} says so", text, pictures, facts)
+    weeks, weekdays = divmod(hour.days, 7)
+    return f"{hour.days} d" if weekdays else f"{weeks} w"
 
 
 def _explain_cases(
@@ -216,46 +188,54 @@ def _explain_cases(
             continue
 
 
-def _choose(
-    data: Material, estimator: Estimator, found: BacktestResult
+def _choose_cases(
+    data: ReportData, estimator: Estimator, assessment: BacktestResult
 ) -> Iterator[ExplainedForecast]:
-    """Yield the busiest location and the hub in a normal week, and the worst miss of all days."""
+    """Yield the busiest location and a hub in a typical week, and the largest error of all."""
     panel, graph = data.panel, data.graph
-    sizes = found.by_location.sizes.sum(axis=0) / np.maximum(
-        found.by_location.values.sum(axis=0), 1
-    )
-    busiest, normal = int(np.argmax(sizes)), normal_span(found, panel)[0]
-    yield _busy_hour(panel, found, normal, ("31-why-busiest", "the busiest", busiest))
-    yield _worst_miss(panel, estimator, found)
+    sums = assessment.by_location
+    sizes = sums.sizes.sum(axis=0) / np.maximum(sums.values.sum(axis=0), 1)
+    busiest, period = int(np.argmax(sizes)), typical_period(assessment, panel)[0]
+    busiest_case = "31-why-busiest", "busiest location", busiest
+    yield _busiest_hour(panel, assessment, period, busiest_case)
+    yield _largest_error(panel, estimator, assessment)
     if graph is not None and len(graph):
         hub = panel.locations.ids.index(graph.locations.ids[int(np.argmax(graph.degrees))])
         if hub != busiest:
             yield _busiest_hour(panel, assessment, period, ("33-why-hub", "hub of the graph", hub))
 
 
-def _busy_hour(
-    panel: Panel, found: BacktestResult, span: Span, what: tuple[str, str, int]
+def _busiest_hour(
+    panel: Panel, assessment: BacktestResult, period: Period, subject: tuple[str, str, int]
 ) -> ExplainedForecast:
-    """Return the forecast of a location before the largest values that it had in a stretch."""
-    name, why, place = what
-    origins = _origins(panel, found)[_inside(found, span)]
-    came = targets(panel, origins, found.by_location.values.shape[0])[:, :, place]
-    origin = int(origins[np.argmax(np.nan_to_num(came).sum(axis=1))])
-    return ExplainedForecast(
-        name, f"{shorten(panel.locations.names[place])}, {why}", origin, place
-    )
+    """Return the forecast before the largest values of a location within a period.
+
+    Args:
+        panel: the observed values.
+        assessment: the tested origins.
+        period: the days to look at.
+        subject: name of the picture, description and index of the location.
+    """
+    name, description, location = subject
+    origins = _tested_origins(panel, assessment)[_origins_within(assessment, period)]
+    observed = targets(panel, origins, assessment.by_location.values.shape[0])[:, :, location]
+    origin = int(origins[np.argmax(np.nan_to_num(observed).sum(axis=1))])
+    title = f"{shorten(panel.locations.names[location])}, {description}"
+    return ExplainedForecast(name, title, origin, location)
 
 
-def _worst_miss(panel: Panel, estimator: Estimator, found: BacktestResult) -> ExplainedForecast:
-    """Return the forecast that was off most, from the worst origin of the worst day."""
-    inside = _inside(found, worst_span(found, panel))
-    squares = np.where(inside, found.errors[found.weather].squares.sum(axis=1), -1.0)
-    origin = _origins(panel, found)[[int(np.argmax(squares))]]
-    forecast = estimator.predict(panel, origin, found.weather)[0]
-    miss = np.abs(forecast - targets(panel, origin, len(forecast))[0])
-    place = int(np.argmax(np.nan_to_num(miss).sum(axis=0)))
-    title = f"{shorten(panel.locations.names[place])}, the worst miss"
-    return ExplainedForecast("32-why-worst", title, int(origin[0]), place)
+def _largest_error(
+    panel: Panel, estimator: Estimator, assessment: BacktestResult
+) -> ExplainedForecast:
+    """Return the forecast with the largest error, from the worst origin of the worst day."""
+    inside = _origins_within(assessment, worst_period(assessment, panel))
+    squares = assessment.errors[assessment.weather].squares.sum(axis=1)
+    origin = _tested_origins(panel, assessment)[[int(np.argmax(np.where(inside, squares, -1.0)))]]
+    forecast = estimator.predict(panel, origin, assessment.weather)[0]
+    errors = np.abs(forecast - targets(panel, origin, len(forecast))[0])
+    location = int(np.argmax(np.nan_to_num(errors).sum(axis=0)))
+    title = f"{shorten(panel.locations.names[location])}, largest error"
+    return ExplainedForecast("32-why-worst", title, int(origin[0]), location)
 
 
 def _list_agreement(explanations: Sequence[Explanation]) -> dict[str, str]:
@@ -277,13 +257,14 @@ def _picture(case: ExplainedForecast, explanation: Explanation) -> Picture:
     return Picture(case.name, case.title, text, alt, draw_explanation(explanation))
 
 
-def _origins(panel: Panel, found: BacktestResult) -> Int64[np.ndarray, " B"]:
+def _tested_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return the tested origins as steps of the panel."""
     seconds = assessment.origins - panel.start.astype("datetime64[s]").astype(np.int64)
     return np.asarray(seconds // (panel.clock.step_minutes * 60))
 
 
-def _inside(found: BacktestResult, span: Span) -> Bool[np.ndarray, " B"]:
-    """Tell which windows begin in a stretch of days; all, if it holds the rest of some only."""
-    inside = (found.days >= span.first) & (found.days < span.first + span.days)
+def _origins_within(assessment: BacktestResult, period: Period) -> Bool[np.ndarray, " B"]:
+    """Return a mask of the windows that begin within a period; of all, if none does."""
+    days = assessment.days
+    inside = (days >= period.first) & (days < period.first + period.days)
     return np.asarray(inside if inside.any() else np.ones_like(inside))

@@ -61,11 +61,14 @@ class Excerpt:
     bounds: Float32[np.ndarray, "2 T n"] | None = None  # of the online interval one step ahead
 
 
-def normal_span(found: BacktestResult, panel: Panel) -> tuple[Span, int]:
-    """Return the week whose error is the median one, and how many weeks there are.
+def forecast_section(data: ReportData) -> Section:
+    """Return forecasts of the recommended model and observed values, in two periods."""
+    name = data.best.name if data.best is not None else ""
+    text = f"Forecasts of {name} for the test period. Each uses only data up to its origin."
+    return Section("forecasts", "Forecasts and observed values", text, list(_pictures(data)))
 
 
-def typical_period(assessment: Assessment, panel: Panel) -> tuple[Period, int]:
+def typical_period(assessment: BacktestResult, panel: Panel) -> tuple[Period, int]:
     """Return the week with the median error, and the number of weeks.
 
     Where a week has few steps the period is longer; where the test is shorter, it is all of it.
@@ -74,21 +77,22 @@ def typical_period(assessment: Assessment, panel: Panel) -> tuple[Period, int]:
     return periods[(len(periods) - 1) // 2], len(periods)
 
 
-def worst_span(found: BacktestResult, panel: Panel) -> Span:
-    """Return the day with the largest error; where a day has few steps, a longer stretch."""
-    return _spans(found, panel, _days_of(DAY_STEPS, panel))[-1]
+def worst_period(assessment: BacktestResult, panel: Panel) -> Period:
+    """Return the day with the largest error; where a day has few steps, a longer period."""
+    return _periods(assessment, panel, _days_of(DAY_STEPS, panel))[-1]
 
 
-def choose_places(found: BacktestResult, errors: Float64[np.ndarray, " N"]) -> dict[int, str]:
-    """Return up to three locations and why: the busiest, a middling one, the hardest.
+def choose_locations(
+    assessment: BacktestResult, errors: Float64[np.ndarray, " N"]
+) -> dict[int, str]:
+    """Return up to three locations with the reason: busiest, median, largest error.
 
     Args:
         assessment: the sums of a model, with the mean size of each location.
         errors: of each location.
     """
-    sizes = found.by_location.sizes.sum(axis=0) / np.maximum(
-        found.by_location.values.sum(axis=0), 1
-    )
+    sums = assessment.by_location
+    sizes = sums.sizes.sum(axis=0) / np.maximum(sums.values.sum(axis=0), 1)
     busiest = np.argsort(-sizes, kind="stable")
     largest_error = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")
     ranks = np.abs(np.arange(len(busiest)) - len(busiest) // 2)
@@ -102,11 +106,16 @@ def choose_places(found: BacktestResult, errors: Float64[np.ndarray, " N"]) -> d
 
 
 def take_excerpt(
-    estimator: Estimator, panel: Panel, found: BacktestResult, span: Span, places: Sequence[int]
+    estimator: Estimator,
+    panel: Panel,
+    assessment: BacktestResult,
+    period: Period,
+    locations: Sequence[int],
 ) -> Excerpt:
-    """Return truth and forecasts of a stretch; only origins that were tested are asked."""
-    origins = (found.origins - panel.start.astype(np.int64)) // (panel.clock.step_minutes * 60)
-    K = found.by_location.squares.shape[0]
+    """Return observed values and forecasts of a period; only tested origins are forecast."""
+    seconds = assessment.origins - panel.start.astype(np.int64)
+    tested = seconds // (panel.clock.step_minutes * 60)
+    K = assessment.by_location.squares.shape[0]
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= period.first) & (day < period.first + period.days))
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
@@ -173,10 +182,10 @@ def _days_of(steps: int, panel: Panel) -> int:
     return math.ceil(steps * panel.clock.step_minutes / DAY_MINUTES)
 
 
-def _spans(found: BacktestResult, panel: Panel, days: int) -> list[Span]:
-    """Return the whole stretches of the test, the smallest error first; all of it if none is."""
-    errors: ErrorSums = found.errors[found.weather]
-    local = panel.clock.local(target_times(found, panel))
+def _periods(assessment: BacktestResult, panel: Panel, days: int) -> list[Period]:
+    """Return the complete periods of the test by error, smallest first."""
+    errors: ErrorSums = assessment.errors[assessment.weather]
+    local = panel.clock.local(target_times(assessment, panel))
     day = local.astype("datetime64[D]").astype(np.int64)
     block = (day - day.min()) // days
     squares, values, targets = (

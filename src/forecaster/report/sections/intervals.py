@@ -13,16 +13,19 @@ from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import IntervalSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
 from forecaster.report.draw.charts import CROWDED, both_ends, draw_breakdown, shorten
 from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent_range, tenth_percent
 from forecaster.report.groups import (
+    FEWEST_STEPS,
     Breakdown,
     Grouping,
     group_by_hour,
     group_by_step,
+    group_by_weather,
     ratio,
 )
 from forecaster.report.sections.errors import MOST_COVARIATES
@@ -34,7 +37,7 @@ LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not l
 BAR = 0.8  # share of a group's room that its bars fill
 HOUR = "hour of day, local time"
 LABEL = "coverage, %"
-COLOURS: dict[Form, str] = {"static": ORANGE, "online": BLUE}
+COLOURS: dict[CalibrationMode, str] = {"static": ORANGE, "online": BLUE}
 
 Shares = Float64[np.ndarray, " G"]
 
@@ -44,8 +47,8 @@ class Coverage:
     """The share of observed values within a model's intervals, by group of target steps."""
 
     labels: tuple[str, ...]
-    steps: Int64[np.ndarray, " G"]  # how many target steps there are in each group
-    shares: Mapping[CalibrationMode, Shares]  # the mean over trainings
+    steps: Int64[np.ndarray, " G"]  # number of target steps in each group
+    shares: Mapping[CalibrationMode, Shares]  # mean over trainings
 
     @property
     def contrast(self) -> float:
@@ -53,66 +56,75 @@ class Coverage:
         return float(np.ptp(self.shares["online"]))
 
 
-def interval_results_of(row: ModelResult) -> list[IntervalResults]:
-    """Return what became of the intervals in each training; none if they are none."""
-    each = [found.interval_results for found in row.results.values()]
-    return [known for known in each if known is not None and known.nominal_coverage > 0]
+def interval_section(data: ReportData) -> Section:
+    """Return the coverage of the recommended model's intervals; empty if it has none."""
+    title, best, summary = "Prediction intervals", data.best, data.comparison.interval_verdict
+    if best is None or summary is None:
+        return Section("intervals", title, "", [])
+    scores = interval_scores_of(best)[0]
+    nominal = f"{100 * scores.nominal_coverage:g} %"
+    text = (
+        f"{summary} An interval that covers more than {nominal} is too wide, one that covers less "
+        "is too narrow. Static intervals are calibrated once, on validation; online intervals "
+        "are recalibrated at every forecast origin with the values observed until then."
+    )
+    pictures = list(_pictures(data, best, scores))
+    return Section("intervals", title, text, pictures, table=interval_table(data.comparison))
+
+
+def interval_scores_of(row: ModelResult) -> list[IntervalResults]:
+    """Return the interval scores of each training; empty for models without intervals."""
+    scores = [assessment.interval_results for assessment in row.results.values()]
+    return [s for s in scores if s is not None and s.nominal_coverage > 0]
 
 
 def coverage_by_group(row: ModelResult, grouping: Grouping) -> Coverage:
     """Return Σ inside / Σ spans of every group in which something was observed."""
-    shares = {form: _mean(row, form, grouping, "inside") for form in CALIBRATION_MODES}
-    kept = np.flatnonzero(np.isfinite(shares["online"]))
-    labels = tuple(grouping.labels[g] for g in kept)
-    return Coverage(
-        labels, grouping.steps[kept], {form: shares[form][kept] for form in CALIBRATION_MODES}
-    )
+    shares = {form: _mean_by_group(row, form, grouping, "inside") for form in CALIBRATION_MODES}
+    observed = np.flatnonzero(np.isfinite(shares["online"]))
+    labels = tuple(grouping.labels[g] for g in observed)
+    by_form = {form: shares[form][observed] for form in CALIBRATION_MODES}
+    return Coverage(labels, grouping.steps[observed], by_form)
 
 
 def coverage_by_weather(row: ModelResult, panel: Panel) -> dict[str, Coverage]:
-    """Return the shares with little and much of each covariate, what differs most first."""
-    found = {}
-    for name, grouping in group_weather(row.first, panel).items():
-        parted = coverage_by_group(row, grouping)
-        if len(parted.labels) > 1 and parted.steps.min() >= FEWEST:
-            found[name] = parted
-    ranked = sorted(found, key=lambda name: -found[name].contrast)
-    return {name: found[name] for name in ranked[:MOST_COVARIATES]}
+    """Return the coverage by low and high values of each covariate, largest contrast first."""
+    coverages = {}
+    for name, grouping in group_by_weather(row.first, panel).items():
+        coverage = coverage_by_group(row, grouping)
+        if len(coverage.labels) > 1 and coverage.steps.min() >= FEWEST_STEPS:
+            coverages[name] = coverage
+    ranked = sorted(coverages, key=lambda name: -coverages[name].contrast)
+    return {name: coverages[name] for name in ranked[:MOST_COVARIATES]}
 
 
 def coverage_by_location(row: ModelResult) -> Float64[np.ndarray, " N"]:
-    """Return the share of each location, online and over all steps; NaN without any value."""
-    sums = [known.by_location["online"] for known in interval_results_of(row)]
-    each = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
-    return np.asarray(np.mean(each, axis=0))
+    """Return the online coverage of each location over all steps; NaN without observations."""
+    sums = [scores.by_location["online"] for scores in interval_scores_of(row)]
+    trainings = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
 def widths_by_group(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
-    """Return the mean width Σ widths / Σ spans, online, of every group in which there is any."""
-    widths = {row.name: _mean(row, "online", grouping, "widths") for row in rows}
-    kept = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
-    labels = tuple(grouping.labels[g] for g in kept)
-    return Breakdown(labels, grouping.steps[kept], {n: w[kept] for n, w in widths.items()})
+    """Return the mean online width Σ widths / Σ spans of every group with observations."""
+    widths = {row.name: _mean_by_group(row, "online", grouping, "widths") for row in rows}
+    observed = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
+    labels = tuple(grouping.labels[g] for g in observed)
+    by_model = {name: width[observed] for name, width in widths.items()}
+    return Breakdown(labels, grouping.steps[observed], by_model)
 
 
-def _mean(row: ModelResult, form: CalibrationMode, grouping: Grouping, part: str) -> Shares:
-    """Return a part of the sums for each interval, the mean over trainings."""
-    sums: list[IntervalSums] = [known.by_window[form] for known in interval_results_of(row)]
-    each = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
-    return np.asarray(np.mean(each, axis=0))
+def _mean_by_group(
+    row: ModelResult, form: CalibrationMode, grouping: Grouping, part: str
+) -> Shares:
+    """Return Σ part / Σ spans by group, the mean over trainings."""
+    sums: list[IntervalSums] = [scores.by_window[form] for scores in interval_scores_of(row)]
+    trainings = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
-TOLERANCE = 0.02  # to either side of what is wanted: the ground that is shaded
-LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
-BAR = 0.8  # of the room of a group that its bars fill
-LABEL = "within the interval, %"
-COLOURS: dict[CalibrationMode, str] = {"static": ORANGE, "online": BLUE}
-
-SharesByForm = Mapping[CalibrationMode, Float64[np.ndarray, " G"]]
-
-
-def draw_coverage_by_group(given: Coverage, wanted: float, what: str) -> Any:
-    """Return bars that reach from what is wanted to what came within, upright.
+def draw_coverage_by_group(coverage: Coverage, nominal: float, axis: str) -> Any:
+    """Draw upright bars from the nominal to the actual coverage.
 
     Args:
         coverage: the shares of each group.
@@ -176,7 +188,7 @@ def draw_coverage_by_location(
 def _draw_rows(
     names: Sequence[str],
     at: Float64[np.ndarray, " G"],
-    shares: Mapping[Form, Shares],
+    shares: Mapping[CalibrationMode, Shares],
     nominal: float,
 ) -> Any:
     figure = canvas.new_figure(WIDTH, 1.1 + 0.24 * (float(at[-1]) + 1))
@@ -201,7 +213,7 @@ def _mark_nominal(shade: Any, rule: Any, nominal: float) -> None:
     rule(100 * nominal, color=INK, linewidth=1.2, label=label)
 
 
-def _limits(shares: Mapping[Form, Shares], nominal: float) -> tuple[float, float]:
+def _limits(shares: Mapping[CalibrationMode, Shares], nominal: float) -> tuple[float, float]:
     """Return the limits of the axis: symmetric around the nominal coverage, within 0 … 100."""
     furthest = max(float(np.abs(s - nominal).max(initial=0)) for s in shares.values())
     reach = 1.1 * max(furthest, LEAST_REACH)
@@ -213,31 +225,10 @@ def _write_legend(figure: Any, axes: Any) -> None:
     canvas.write_legend(figure, handles, columns=3)
 
 
-HOUR = "hour of the day, local time"
-
-
-def interval_section(data: Material) -> Section:
-    """Return how often the intervals of the model to use held; empty if it has none."""
-    title, best, plain = "How sure", data.best, data.comparison.interval_verdict
-    if best is None or plain is None:
-        return Section("sure", title, "", [])
-    interval_results = interval_results_of(best)[0]
-    aim = f"{100 * interval_results.nominal_coverage:g} %"
-    text = (
-        f"{plain} If more than {aim} lies within, the interval is wider "
-        "than it need be; if less, it is too sure of itself. Static intervals are set once on "
-        "validation; online ones are corrected at every origin with what had come by then."
-    )
-    pictures = list(_pictures(data, best, interval_results))
-    return Section("sure", title, text, pictures, table=interval_table(data.comparison))
-
-
-def _pictures(
-    data: Material, best: ModelResult, interval_results: IntervalResults
-) -> Iterator[Picture]:
-    panel, wanted = data.panel, interval_results.nominal_coverage
-    name = f"the {interval_name(interval_results.levels)} of {best.name}"
-    bars = f"Bars of how much of what came lay within {name}, static and online, by"
+def _pictures(data: ReportData, best: ModelResult, scores: IntervalResults) -> Iterator[Picture]:
+    panel, nominal = data.panel, scores.nominal_coverage
+    interval = f"the {interval_name(scores.levels)} of {best.name}"
+    alt = f"Bar chart of the coverage of {interval}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
     by_step = coverage_by_group(best, group_by_step(best.first))
     yield Picture(
@@ -261,10 +252,10 @@ def _pictures(
     yield _widths(data, best)
 
 
-def _by_place(data: Material, best: ModelResult, wanted: float) -> Iterator[Picture]:
+def _by_location(data: ReportData, best: ModelResult, nominal: float) -> Iterator[Picture]:
     panel, shares = data.panel, coverage_by_location(best)
-    known = np.flatnonzero(np.isfinite(shares))
-    if len(known) < 2:  # noqa: PLR2004 (nothing to compare)
+    observed = np.flatnonzero(np.isfinite(shares))
+    if len(observed) < 2:  # noqa: PLR2004 (nothing to compare)
         return
     low, high = (int(observed[find(shares[observed])]) for find in (np.argmin, np.argmax))
     ends = [f"{tenth_percent(shares[n])} at {panel.locations.names[n]}" for n in (low, high)]
@@ -279,21 +270,22 @@ def _by_place(data: Material, best: ModelResult, wanted: float) -> Iterator[Pict
     yield Picture("23-coverage-by-location", "Coverage by location", text, alt, figure)
 
 
-def _widths(data: Material, best: ModelResult) -> Picture:
-    """Return how wide the intervals of the drawn models are, by hour or else by step."""
-    rows = [row for row in data.drawn if interval_results_of(row)]
-    hours = group_hours(best.first, data.panel)
-    what = HOUR if hours is not None else "step ahead"
-    widths = widths_by_group(rows, group_steps(best.first) if hours is None else hours)
-    kind = f"Line chart of the mean width of the interval by {what} for "
-    kind += list_names([row.name for row in rows])
-    figure = draw_breakdown(widths, what, "mean width")
-    return Picture("24-interval-width", "How wide it is", _extremes(widths, best), kind, figure)
+def _widths(data: ReportData, best: ModelResult) -> Picture:
+    """Return the mean interval width of the drawn models, by hour or else by step."""
+    rows = [row for row in data.drawn if interval_scores_of(row)]
+    hours = group_by_hour(best.first, data.panel)
+    axis = HOUR if hours is not None else "step ahead"
+    widths = widths_by_group(rows, group_by_step(best.first) if hours is None else hours)
+    alt = f"Line chart of the mean interval width by {axis} for "
+    alt += join_names([row.name for row in rows])
+    figure = draw_breakdown(widths, axis, "mean width")
+    text = _describe_widths(widths, best)
+    return Picture("24-interval-width", "Interval width", text, alt, figure)
 
 
-def _extremes(given: Breakdown, best: ModelResult) -> str:
-    low, high = int(np.argmin(given.first)), int(np.argmax(given.first))
-    least, most = (f"{number(given.first[n])} at {given.labels[n]}" for n in (low, high))
+def _describe_widths(widths: Breakdown, best: ModelResult) -> str:
+    low, high = int(np.argmin(widths.first)), int(np.argmax(widths.first))
+    least, most = (f"({number(widths.first[n])}) at {widths.labels[n]}" for n in (low, high))
     return (
         f"The interval of {best.name} is narrowest {least} and widest {most}: mean width, "
         "online. At the same coverage a narrower interval is better."

@@ -13,6 +13,7 @@ from forecaster.evaluation.comparison import ModelResult
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.report.data import ReportData
 from forecaster.report.draw.charts import MOST_BARS, draw_bars, rank_locations, shorten
 from forecaster.report.draw.maps import map_values
 from forecaster.report.formatting import number, percent, with_minus
@@ -48,15 +49,33 @@ class RainEffect:
         return np.asarray(np.divide(difference, self.dry, out=relative, where=self.dry > 0))
 
 
+def what_if_section(data: ReportData) -> Section:
+    """Return the change of the forecasts with rain, by the first model that depends on rain."""
+    title = "Effect of rain on the forecast"
+    text = (
+        "The same forecasts with rain in all future steps and without, everything else unchanged. "
+        "This is what the model has learned to expect with rain, not necessarily what rain causes."
+    )
+    for row in data.drawn if rain_scenarios(data.panel) is not None else ():
+        effect = measure_rain_effect(data.estimator_of(row), data.panel, row.first)
+        if effect is not None:
+            facts = {"Scenarios": _describe_scenarios(effect, row)}
+            return Section("what-if", title, text, [_picture(data, effect, row)], facts)
+    return Section("what-if", title, text, [])
+
+
 def measure_rain_effect(
-    estimator: Estimator, panel: Panel, found: BacktestResult
+    estimator: Estimator, panel: Panel, assessment: BacktestResult
 ) -> RainEffect | None:
-    """Return what an estimator makes of rain at some tested origins; None: nothing, or no rain."""
-    supposed = rain_scenarios(panel)
-    if supposed is None:
+    """Forecast some tested origins with and without rain.
+
+    None if the panel has no rain or the forecasts do not depend on it.
+    """
+    scenarios = rain_scenarios(panel)
+    if scenarios is None:
         return None
-    origins = _choose_origins(panel, found)
-    horizon = found.by_location.squares.shape[0]
+    origins = _choose_origins(panel, assessment)
+    horizon = assessment.by_location.squares.shape[0]
     dry, wet = (
         estimator.predict(panel, origins, assessment.weather, changes=_constant(values, horizon))
         for values in scenarios
@@ -84,41 +103,6 @@ def rain_scenarios(panel: Panel) -> tuple[Scenario, Scenario] | None:
     return dict.fromkeys(wet_values, 0.0), medians
 
 
-def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
-    """Return all values of a covariate, of the city or of its locations; nothing of none."""
-    world, own = panel.covariates, panel.local_covariates
-    if name in world.names:
-        return np.asarray(world.values[:, world.names.index(name)])
-    layers = own.values[[own.names.index(name)] if name in own.names else []]
-    return layers.reshape(-1)
-
-
-def _choose_origins(panel: Panel, found: BacktestResult) -> Int64[np.ndarray, " B"]:
-    """Return some of the tested origins, as steps of the panel."""
-    steps = (found.origins - int(panel.start.astype(np.int64))) // (panel.clock.step_minutes * 60)
-    count = min(len(steps), MOST_ORIGINS)
-    return np.asarray(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
-
-
-def _lasting(values: Scenario, horizon: int) -> Changes:
-    return {name: np.full(horizon, value, np.float32) for name, value in values.items()}
-
-
-def what_if_section(data: Material) -> Section:
-    """Return the change of the forecasts with rain, by the first model that answers to it."""
-    text = (
-        "The same forecasts with rain in all coming steps and without, all else as it was: what "
-        "the model has learned to expect with rain, which need not be what rain alone does."
-    )
-    for row in data.drawn if rain_scenarios(data.panel) is not None else ():
-        effect = measure_rain_effect(data.estimator_of(row), data.panel, row.first)
-        if effect is not None:
-            facts = {"What was supposed": _describe(effect, row)}
-            pictures = [_map_change(data, effect, row)]
-            return Section("what-if", "What if it rains", text, pictures, facts)
-    return Section("what-if", "What if it rains", text, [])
-
-
 def draw_location_changes(
     locations: Locations,
     change: Float64[np.ndarray, " N"],
@@ -140,7 +124,29 @@ def draw_location_changes(
     return draw_bars([shorten(locations.names[n]) for n in shown], change[shown], label)
 
 
-def _map_change(data: Material, effect: RainEffect, row: ModelResult) -> Picture:
+def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
+    """Return all values of a shared or local covariate; empty if there is none of that name."""
+    shared, local = panel.covariates, panel.local_covariates
+    if name in shared.names:
+        return np.asarray(shared.values[:, shared.names.index(name)])
+    layers = local.values[[local.names.index(name)] if name in local.names else []]
+    return layers.reshape(-1)
+
+
+def _choose_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
+    """Return up to MOST_ORIGINS of the tested origins, as steps of the panel."""
+    seconds = assessment.origins - int(panel.start.astype(np.int64))
+    steps = seconds // (panel.clock.step_minutes * 60)
+    count = min(len(steps), MOST_ORIGINS)
+    return np.asarray(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
+
+
+def _constant(values: Scenario, horizon: int) -> Changes:
+    """Return a scenario with the same values at every step ahead."""
+    return {name: np.full(horizon, value, np.float32) for name, value in values.items()}
+
+
+def _picture(data: ReportData, effect: RainEffect, row: ModelResult) -> Picture:
     panel, counts = data.panel, data.panel.kind == "count"
     change = effect.change(panel.kind)
     ends = int(np.nanargmin(change)), int(np.nanargmax(change))
@@ -157,8 +163,7 @@ def _map_change(data: Material, effect: RainEffect, row: ModelResult) -> Picture
     return Picture("14-what-if-rain", "Change of the forecast with rain", text, alt, figure)
 
 
-def _describe(effect: RainEffect, row: ModelResult) -> dict[str, str]:
-    """Return what was supposed in words."""
+def _describe_scenarios(effect: RainEffect, row: ModelResult) -> dict[str, str]:
     wet, dry = (
         ", ".join(f"{name} {value:.3g}" for name, value in scenario.items())
         for scenario in (effect.scenario, dict.fromkeys(effect.scenario, 0.0))
