@@ -161,7 +161,7 @@ def test_doctor_follows_the_recipe(panel_folder: Path, run: Run, tmp_path: Path)
     _, output, _ = run("doctor", panel_folder, "--recipe", recipe, "--json")
     findings = {f["topic"]: f for f in json.loads(output)["findings"]}
     assert findings["MAPE targets"]["level"] == "warning"
-    assert "looks back 6 steps" in findings["history"]["text"]
+    assert "needs 6 past steps" in findings["history"]["text"]
 
 
 def test_a_wrong_recipe_is_a_usage_error(panel_folder: Path, run: Run, tmp_path: Path) -> None:

@@ -66,7 +66,7 @@ def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path
     assert "By ablation it rests on recent steps" in words
     assert "Past hours with the largest share of ablation" in words
     assert not {"rolled", "free", "city-wide"} & set(words.split("City-wide:")[0].split())
-    assert "City-wide: Nothing of other locations comes through the whole city" in words
+    assert "City-wide: Other locations have no influence through city-wide layers" in words
 
 
 def test_data_is_printed_if_asked_for(run: Run, folder: Path) -> None:

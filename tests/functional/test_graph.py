@@ -49,7 +49,9 @@ def test_a_graph_is_learned_written_and_drawn(panel_folder: Path, run: Run) -> N
     assert "7 locations, 6 edges, average degree 1.71" in output
     assert "hubs                    =cmd() 2, p2 2, p3 2, p4 2, p5 2" in output
     assert "components              1, the largest of 7; 0 isolated" in output
-    assert "plain inverse beside it 6 edges, average degree 1.71, 100 % of the edges" in output
+    assert (
+        "plain inverse for comparison 6 edges, average degree 1.71, 100 % of all edges" in output
+    )
     assert "gap " in output
     assert "time " in output
     assert "penalty " in errors  # what was done, while it was done

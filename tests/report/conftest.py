@@ -6,7 +6,9 @@ import pytest
 import torch
 
 from forecaster.evaluation.model_specs import Ablations
-from forecaster.report.data import Material, read_material
+from forecaster.report.comparison import make_sections
+from forecaster.report.data import ReportData, read_report_data
+from forecaster.report.sections.section import Section
 from tests.report.comparisons import compare, placed_city
 
 
@@ -24,6 +26,12 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="session")
-def material(folder: Path) -> Material:
+def data(folder: Path) -> ReportData:
     """Return the same, read."""
-    return read_material(folder)
+    return read_report_data(folder)
+
+
+@pytest.fixture(scope="session")
+def sections(data: ReportData) -> list[Section]:
+    """Return all sections of its report."""
+    return make_sections(data, lambda _: None)

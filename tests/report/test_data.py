@@ -8,7 +8,7 @@ import pytest
 
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.graph.storage import open_graph
-from forecaster.report.data import Material, mean_rmse, read_material
+from forecaster.report.data import ReportData, mean_rmse, read_report_data
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
@@ -23,40 +23,40 @@ def change_table(folder: Path, **values: Any) -> None:
     (folder / "table.json").write_text(json.dumps({**table, **values}))
 
 
-def test_what_is_read_is_the_comparison_that_was_written(folder: Path, material: Material) -> None:
+def test_what_is_read_is_the_comparison_that_was_written(folder: Path, data: ReportData) -> None:
     written = json.loads((folder / "table.json").read_text())
-    assert json.loads(material.comparison.to_json()) == written
+    assert json.loads(data.comparison.to_json()) == written
 
 
 def test_the_panel_may_lie_elsewhere(copied: Path, tmp_path: Path) -> None:
     shutil.move(copied / "panel", tmp_path / "panel")
-    with pytest.raises(ConfigError, match="name the folder with --panel"):
-        read_material(copied)
-    assert read_material(copied, tmp_path / "panel").panel.digest is not None
+    with pytest.raises(ConfigError, match="panel's folder with --panel"):
+        read_report_data(copied)
+    assert read_report_data(copied, tmp_path / "panel").panel.digest is not None
 
 
-def test_the_graph_is_the_one_that_was_learned(folder: Path, material: Material) -> None:
-    graph = material.graph
+def test_the_graph_is_the_one_that_was_learned(folder: Path, data: ReportData) -> None:
+    graph = data.graph
     assert graph is not None
     saved = [open_graph(place) for place in sorted((folder / "graphs").iterdir())]
     same = next(one for one in saved if one.digest == graph.digest)
     assert np.array_equal(graph.pairs, same.pairs)
     assert graph.about == same.about
-    assert graph.locations.names == material.panel.locations.names
+    assert graph.locations.names == data.panel.locations.names
 
 
-def test_at_most_four_models_are_drawn_the_one_to_use_first(material: Material) -> None:
-    names = [row.name for row in material.drawn]
-    assert material.best is not None
-    assert names[0] == material.best.name
+def test_at_most_four_models_are_drawn_the_one_to_use_first(data: ReportData) -> None:
+    names = [row.name for row in data.drawn]
+    assert data.best is not None
+    assert names[0] == data.best.name
     assert set(names) == {"Ridge", "Forecaster", "SeasonalNaive"}
-    rmse = [mean_rmse(row, material.comparison) for row in material.comparison.tested]
-    assert mean_rmse(material.best, material.comparison) <= 1.02 * min(rmse)
+    rmse = [mean_rmse(row, data.comparison) for row in data.comparison.tested]
+    assert mean_rmse(data.best, data.comparison) <= 1.02 * min(rmse)
 
 
 def test_without_forecaster_there_is_no_graph(tmp_path: Path) -> None:
     compare(tmp_path, bare_panel(daily_cycle()), ["Ridge"])
-    found = read_material(tmp_path)
+    found = read_report_data(tmp_path)
     assert found.graph is None
     assert found.naive is None
     assert [row.name for row in found.drawn] == ["Ridge"]
@@ -64,11 +64,11 @@ def test_without_forecaster_there_is_no_graph(tmp_path: Path) -> None:
 
 def test_a_folder_without_a_table_says_what_to_run_first(tmp_path: Path) -> None:
     with pytest.raises(
-        ConfigError, match=r"table.json is not there\); `forecaster evaluate RECIPE"
+        ConfigError, match=r"table.json is missing\); make one with `forecaster evaluate RECIPE"
     ):
-        read_material(tmp_path)
-    with pytest.raises(ConfigError, match=r"table-2020.json is not there"):
-        read_material(tmp_path / "table-2020.json")
+        read_report_data(tmp_path)
+    with pytest.raises(ConfigError, match=r"table-2020.json is missing"):
+        read_report_data(tmp_path / "table-2020.json")
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_folder_without_a_table_says_what_to_run_first(tmp_path: Path) -> None
 def test_a_damaged_table_is_refused(copied: Path, content: bytes) -> None:
     (copied / "table.json").write_bytes(content)
     with pytest.raises(ArtifactError, match="run `forecaster evaluate` again"):
-        read_material(copied)
+        read_report_data(copied)
 
 
 @pytest.mark.parametrize(
@@ -93,24 +93,24 @@ def test_a_damaged_table_is_refused(copied: Path, content: bytes) -> None:
 def test_a_table_that_does_not_fit_is_refused(copied: Path, values: dict[str, Any]) -> None:
     change_table(copied, **values)
     with pytest.raises(ArtifactError):
-        read_material(copied)
+        read_report_data(copied)
 
 
-def test_a_run_that_was_not_tested_is_refused(copied: Path, material: Material) -> None:
-    place = next(iter(material.comparison.rows[0].runs.values()))
+def test_a_run_that_was_not_tested_is_refused(copied: Path, data: ReportData) -> None:
+    place = next(iter(data.comparison.rows[0].runs.values()))
     shutil.rmtree(copied / place / "test")
     with pytest.raises(ArtifactError, match="not tested since it was trained"):
-        read_material(copied)
+        read_report_data(copied)
 
 
 @pytest.mark.parametrize("part", ["", "test"])
-def test_a_damaged_run_is_refused(copied: Path, material: Material, part: str) -> None:
-    row = material.best
+def test_a_damaged_run_is_refused(copied: Path, data: ReportData, part: str) -> None:
+    row = data.best
     assert row is not None
     (arrays,) = (copied / row.runs[0] / part).glob("arrays-*.safetensors")
     arrays.write_bytes(arrays.read_bytes()[:-1] + b"x")
     with pytest.raises(ArtifactError, match="damaged"):
-        read_material(copied).estimator_of(row)
+        read_report_data(copied).estimator_of(row)
 
 
 def test_a_comparison_on_other_days_has_its_own_table(copied: Path) -> None:
@@ -118,5 +118,5 @@ def test_a_comparison_on_other_days_has_its_own_table(copied: Path) -> None:
         test.rename(test.with_name("test-2020"))
     (copied / "table.json").rename(copied / "table-2020.json")
     (copied / "command-2020.txt").write_text("forecaster evaluate …\n")
-    found = read_material(copied / "table-2020.json")
+    found = read_report_data(copied / "table-2020.json")
     assert (found.suffix, found.command) == ("-2020", "forecaster evaluate …")

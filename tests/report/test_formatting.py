@@ -3,12 +3,12 @@ import pytest
 from forecaster.evaluation.bootstrap import Interval
 from forecaster.report.formatting import (
     duration,
+    join_names,
     less_or_more,
-    list_names,
     number,
     percent,
+    percent_range,
     signed_percent,
-    span_of,
     tenth_percent,
     with_minus,
 )
@@ -28,14 +28,14 @@ def test_shares_are_per_cent() -> None:
 
 def test_shares_near_each_other_are_told_to_a_tenth() -> None:
     assert tenth_percent(0.80061) == "80.1 %"
-    assert span_of([0.8049, 0.7981, 0.8]) == "79.8 … 80.5 %"
-    assert span_of([0.80061, 0.80102]) == "80.1 %"
+    assert percent_range([0.8049, 0.7981, 0.8]) == "79.8 … 80.5 %"
+    assert percent_range([0.80061, 0.80102]) == "80.1 %"
 
 
 def test_a_difference_is_told_on_its_own_side() -> None:
-    assert less_or_more(Interval(-0.05, -0.07, -0.03)) == "5.0 % lower (interval 3.0 … 7.0 %)"
-    assert less_or_more(Interval(0.05, 0.03, 0.07)) == "5.0 % higher (interval 3.0 … 7.0 %)"
-    assert less_or_more(Interval(-0.02, -0.05, 0.01)) == "2.0 % lower (interval −1.0 … 5.0 %)"
+    assert less_or_more(Interval(-0.05, -0.07, -0.03)) == "5.0 % lower (95 % interval 3.0 … 7.0 %)"
+    assert less_or_more(Interval(0.05, 0.03, 0.07)) == "5.0 % higher (95 % interval 3.0 … 7.0 %)"
+    assert less_or_more(Interval(-0.02, -0.05, 0.01)) == "2.0 % lower (95 % interval −1.0 … 5.0 %)"
     assert signed_percent(Interval(-0.02, -0.05, 0.01)) == "−2.0 % (−5.0 … +1.0)"
 
 
@@ -50,6 +50,6 @@ def test_durations_have_their_largest_unit() -> None:
 
 
 def test_names_make_a_sentence() -> None:
-    assert list_names(["a"]) == "a"
-    assert list_names(["a", "b"]) == "a and b"
-    assert list_names(["a", "b", "c"]) == "a, b and c"
+    assert join_names(["a"]) == "a"
+    assert join_names(["a", "b"]) == "a and b"
+    assert join_names(["a", "b", "c"]) == "a, b and c"

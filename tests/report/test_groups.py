@@ -1,20 +1,20 @@
 import numpy as np
 import pytest
 
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.groups import (
-    NOWHERE,
+    NO_GROUP,
     Grouping,
-    group_hours,
-    group_steps,
-    group_weather,
-    group_weekdays,
+    group_by_hour,
+    group_by_step,
+    group_by_weather,
+    group_by_weekday,
     ratio,
 )
 
 
 def test_steps_of_no_group_are_in_no_sum() -> None:
-    grouping = Grouping(("a", "b", "c"), np.array([[0, 2], [NOWHERE, 2], [0, 0]]))
+    grouping = Grouping(("a", "b", "c"), np.array([[0, 2], [NO_GROUP, 2], [0, 0]]))
     assert grouping.steps.tolist() == [3, 0, 2]
     assert grouping.sum(np.array([[1.0, 2.0], [50.0, 3.0], [4.0, 5.0]])).tolist() == [10, 0, 5]
     assert grouping.sum(np.array([[True, True], [True, False], [False, True]])).tolist() == [
@@ -24,25 +24,25 @@ def test_steps_of_no_group_are_in_no_sum() -> None:
     ]
 
 
-def test_every_target_has_its_hour_weekday_and_step(material: Material) -> None:
-    assert material.best is not None
-    found, panel = material.best.first, material.panel
-    hours, days = group_hours(found, panel), group_weekdays(found, panel)
+def test_every_target_has_its_hour_weekday_and_step(data: ReportData) -> None:
+    assert data.best is not None
+    found, panel = data.best.first, data.panel
+    hours, days = group_by_hour(found, panel), group_by_weekday(found, panel)
     assert hours is not None
     local = panel.clock.local(found.origins.astype("datetime64[s]") + np.timedelta64(2, "h"))
     assert hours.groups[:, 1].tolist() == [int(str(time)[11:13]) for time in local]
     names = [time.astype(object).strftime("%A") for time in local]
     assert [days.labels[d] for d in days.groups[:, 1]] == names
-    assert (group_steps(found).groups == [0, 1]).all()
+    assert (group_by_step(found).groups == [0, 1]).all()
 
 
-def test_weather_is_sorted_into_kinds(material: Material) -> None:
-    assert material.best is not None
-    found = group_weather(material.best.first, material.panel)
+def test_weather_is_sorted_into_kinds(data: ReportData) -> None:
+    assert data.best is not None
+    found = group_by_weather(data.best.first, data.panel)
     assert found["rain"].labels == ("no", "yes")
     thirds = found["temperature"].steps
     assert len(thirds) == 3
-    assert thirds.sum() == 2 * len(material.best.first.origins)
+    assert thirds.sum() == 2 * len(data.best.first.origins)
     assert thirds.min() > 0.3 * thirds.sum()
 
 

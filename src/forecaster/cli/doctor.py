@@ -61,11 +61,11 @@ def _examine(panel: "Panel", recipe: Any) -> "Checkup":
 def write_checkup(folder: Path, name: str, panel: "Panel", checkup: "Checkup") -> Path | None:
     """Write the report and its figures; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.doctor.coverage import draw_coverage, draw_places
+    from forecaster.report.doctor.coverage import draw_coverage, draw_location_map
     from forecaster.report.doctor.page import render_checkup
 
     try:
-        picture, places = draw_coverage(panel), draw_places(panel)
+        picture, places = draw_coverage(panel), draw_location_map(panel)
         page = render_checkup(name, checkup, picture, places)
     except ConfigError as missing_extra:
         print(f"no report and no figures: {missing_extra}", file=sys.stderr)

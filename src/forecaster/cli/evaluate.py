@@ -183,11 +183,11 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
         need_extra(module, extra="report")
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.comparison import make_sections, render_comparison
-    from forecaster.report.data import read_material
+    from forecaster.report.data import read_report_data
 
     with terminal.stages() as (say, _):
         say("reading the comparison")
-        material = read_material(comparison, panel)
+        material = read_report_data(comparison, panel)
         sections = make_sections(material, say)
         say("writing the report and the figures")
         folder = figures or material.folder / f"figures{material.suffix}"

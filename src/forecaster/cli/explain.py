@@ -58,9 +58,9 @@ def _write(explanation: "Explanation", path: Path) -> None:
         content = _to_json(explanation).encode()
     else:
         from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
-        from forecaster.report.sections.explanations import draw_why
+        from forecaster.report.sections.explanations import draw_explanation
 
-        figure = draw_why(explanation)
+        figure = draw_explanation(explanation)
         content = to_svg(figure, "why") if path.suffix == ".svg" else to_png(figure, PAPER_DPI)
     replace_file(path, bytes_writer(content))
     terminal.say(f"explanation: {path}")
@@ -71,18 +71,18 @@ def _print(explanation: "Explanation") -> None:
     from rich.console import Console
     from rich.text import Text
 
-    from forecaster.report.sections.explanations import say_city_wide, say_why
+    from forecaster.report.sections.explanations import city_wide_sentence, explanation_sentences
 
     console = Console(highlight=False, markup=False)
     location = f"{explanation.name} ({explanation.location})"
     title = f"{location} by {explanation.estimator} from {explanation.origin_local}"
     console.print(Text(title, style="bold"))
-    for line in say_why(explanation):
+    for line in explanation_sentences(explanation):
         console.print(line)
     console.print(_hours_table(explanation))
     console.print(_places_table(explanation))
     for line in (
-        f"City-wide: {say_city_wide(explanation)}",
+        f"City-wide: {city_wide_sentence(explanation)}",
         explanation.sentence,
         *explanation.notes,
     ):

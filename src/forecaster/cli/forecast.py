@@ -91,11 +91,13 @@ def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
     """Write a map of the mean difference of each location over the forecast steps."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.draw.canvas import to_png, to_svg
-    from forecaster.report.sections.what_if import draw_change
+    from forecaster.report.sections.what_if import draw_location_changes
 
     means = table.groupby("unique_id")[["difference", "y_hat"]].mean()
     ordered = means.loc[list(panel.locations.ids)].to_numpy(float).T
-    figure = draw_change(panel.locations, ordered[0], abs(ordered[1]), "difference per step")
+    figure = draw_location_changes(
+        panel.locations, ordered[0], abs(ordered[1]), "difference per step"
+    )
     drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
     replace_file(path, bytes_writer(drawn))
     terminal.say(f"map of the difference: {path}")

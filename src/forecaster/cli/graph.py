@@ -118,9 +118,9 @@ def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
 
 
 def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
-    from forecaster.report.sections.graph import describe_choice
+    from forecaster.report.sections.graph import describe_selection
 
-    choice = describe_choice(graph.about)
+    choice = describe_selection(graph.about)
     choice.pop("notes", None)  # printed below
     sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
     isolated = int((graph.degrees == 0).sum())

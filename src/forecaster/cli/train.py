@@ -136,10 +136,10 @@ def _print_run(summary: dict[str, Any]) -> None:
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:
     """Draw the learning curves; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
-    from forecaster.report.sections.learning_curves import draw_curves
+    from forecaster.report.sections.learning_curves import draw_training
 
     try:
-        picture = draw_curves(epochs)
+        picture = draw_training(epochs)
     except ConfigError as missing_extra:
         print(f"no figure: {missing_extra}", file=sys.stderr)
         return

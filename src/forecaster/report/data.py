@@ -1,4 +1,4 @@
-"""What a report is made from: everything that a comparison has left in its folder, verified."""
+"""The data of a comparison report, read and verified from the folder of a comparison."""
 
 import json
 from collections.abc import Mapping
@@ -21,150 +21,154 @@ from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
-TEST = "test"  # folder of a run; the layer above names it so
-NAIVE = "SeasonalNaive"  # what every model has to beat
-COUNTED = (
+TEST = "test"  # folder of a run; the pipeline names it
+NAIVE = "SeasonalNaive"  # the baseline of every model
+DERIVED = (  # entries of the table that are computed from the rows
     "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
     "differences",
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
-class Material:
-    """A comparison with its panel and its recipe."""
+class ReportData:
+    """A comparison with its panel and recipe."""
 
     folder: Path
     panel: Panel
     recipe: Recipe
     comparison: Comparison
-    command: str | None  # that repeats it
-    suffix: str = ""  # of the table's name, if it is of other days than the recipe's
+    command: str | None  # that made the comparison
+    suffix: str = ""  # of the table's name, for tests on other days than the recipe's
 
     @property
     def best(self) -> Row | None:
-        """The row that the report is about: the one to use."""
+        """The recommended model."""
         return self.comparison.recommended
 
     @property
     def naive(self) -> Row | None:
-        """The row that every other one has to beat, if it is there."""
+        """The baseline SeasonalNaive, if it was tested."""
         return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
 
     @cached_property
     def drawn(self) -> list[Row]:
-        """The rows in pictures: the one to use, Forecaster, the best of the others, the naive."""
+        """The models in figures: recommended, Forecaster, the best other one, SeasonalNaive."""
         models = [row for row in self.comparison.tested if row.of is None]
-        named = [row for row in models if row.name == REFERENCE]
-        first = [row for row in (self.best, *named) if row is not None]
+        reference = [row for row in models if row.name == REFERENCE]
+        first = [row for row in (self.best, *reference) if row is not None]
         others = [row for row in models if row not in first and row is not self.naive]
         ranked = sorted(others, key=lambda row: mean_rmse(row, self.comparison))
-        wanted = [*first, *ranked[:1], self.naive]
-        return list(dict.fromkeys(row for row in wanted if row is not None))
+        rows = [*first, *ranked[:1], self.naive]
+        return list(dict.fromkeys(row for row in rows if row is not None))
 
     @cached_property
     def graph(self) -> DependencyGraph | None:
-        """The graph of Forecaster, as its run remembers it; None: there is no such run."""
+        """The dependency graph stored in the run of Forecaster; None without such a run."""
         rows = [row for row in self.comparison.tested if row.estimator == REFERENCE]
         if not rows:
             return None
-        run = load_run(self.folder / _first_place(rows[0]))
+        run = load_run(self.folder / _first_run(rows[0]))
         try:
             about = check_stage(About, run.about["graph"], source="its graph")
             edges = run.arrays["graph.pairs"], run.arrays["graph.strengths"]
             locations = self.panel.select(tuple(run.about["ids"])).locations
             return DependencyGraph(bare(locations), *edges, about, run.parents["graph"])
         except (*FOREIGN, DataError) as error:
-            raise ArtifactError(f"{self.folder}: a run without its graph ({error})") from error
+            raise ArtifactError(
+                f"{self.folder}: the run of Forecaster has no graph ({error})"
+            ) from error
 
     def manifests(self, row: Row) -> dict[int, Manifest]:
-        """Return the tables of contents of a row's runs, by seed."""
-        places = row.runs.items()
-        return {seed: read_manifest(self.folder / place, "run") for seed, place in places}
+        """Return the manifests of a row's runs, by seed."""
+        runs = row.runs.items()
+        return {seed: read_manifest(self.folder / path, "run") for seed, path in runs}
 
     def estimator_of(self, row: Row) -> Estimator:
-        """Return the first model of a row, verified."""
-        return load_estimator(self.folder / _first_place(row))
+        """Load the first trained model of a row, verified."""
+        return load_estimator(self.folder / _first_run(row))
 
 
-def _first_place(row: Row) -> str:
+def _first_run(row: Row) -> str:
     return next(iter(row.runs.values()))
 
 
 def mean_rmse(row: Row, comparison: Comparison) -> float:
-    """Return the RMSE of a row, the mean of its trainings; infinite without any target."""
+    """Return the mean RMSE over the trainings of a row; infinite without any target."""
     mean = row.spread("rmse", comparison.weathers[0])[0].mean
     return float("inf") if mean is None else mean
 
 
-def read_material(place: Path, panel_folder: Path | None = None) -> Material:
-    """Return what a comparison has left in a folder.
+def read_report_data(source: Path, panel_folder: Path | None = None) -> ReportData:
+    """Read the data of a report from the folder of a comparison.
 
     Args:
-        place: where `forecaster evaluate` or `forecaster run` wrote its tables, or one of them.
-        panel_folder: where its panel lies; None: in that folder.
+        source: the folder that `forecaster evaluate` or `forecaster run` wrote, or a table in it.
+        panel_folder: the panel's folder; None: `panel` inside that folder.
     """
-    path = place if place.suffix == ".json" else place / f"{TABLE}.json"
+    path = source if source.suffix == ".json" else source / f"{TABLE}.json"
     folder, suffix = path.parent, path.stem.removeprefix(TABLE)
     table = _read_table(path)
     recipe = read_recipe(folder / RECIPE)
     panel = _open_panel(folder, panel_folder)
-    for what, known, given in (
+    for part, expected, actual in (
         ("panel", table.get("panel"), panel.digest),
         ("recipe", table.get("recipe"), recipe.digest()),
     ):
-        if known != given:
-            message = f"{path}: of {what} {str(known)[:12]}, and there is {str(given)[:12]}"
-            raise ArtifactError(f"{message}; give that {what}, or run `forecaster evaluate` again")
+        if expected != actual:
+            message = f"{path}: made with {part} {str(expected)[:12]}, found {str(actual)[:12]}"
+            raise ArtifactError(f"{message}; give that {part}, or run `forecaster evaluate` again")
     try:
-        about = {name: value for name, value in table.items() if name not in COUNTED}
+        about = {name: value for name, value in table.items() if name not in DERIVED}
         rows = [_read_row(folder, suffix, record) for record in table["rows"]]
         comparison = Comparison(rows, float(table["mape_cut"]), about)
     except FOREIGN as error:
-        raise ArtifactError(f"{path}: not the table of a comparison ({error})") from error
+        raise ArtifactError(f"{path}: not a comparison table ({error})") from error
     command = _read_command(folder / f"{COMMAND}{suffix}.txt")
-    return Material(folder, panel, recipe, comparison, command, suffix)
+    return ReportData(folder, panel, recipe, comparison, command, suffix)
 
 
 def _read_table(path: Path) -> dict[str, Any]:
     if not path.is_file():
-        message = f"{path.parent}: no comparison ({path.name} is not there)"
-        make = f"`forecaster evaluate RECIPE --out {path.parent}`"
-        raise ConfigError(f"{message}; {make} makes one")
+        message = f"{path.parent}: no comparison ({path.name} is missing)"
+        command = f"`forecaster evaluate RECIPE --out {path.parent}`"
+        raise ConfigError(f"{message}; make one with {command}")
     try:
         table = json.loads(path.read_bytes())
         if not isinstance(table, dict):
-            raise ValueError(f"{type(table).__name__} instead of names and values")
+            raise ValueError(f"{type(table).__name__} instead of an object")
     except (OSError, ValueError, RecursionError) as error:
-        message = f"{path}: damaged or not ours ({error})"
+        message = f"{path}: damaged or not a comparison table ({error})"
         raise ArtifactError(f"{message}; run `forecaster evaluate` again") from error
     return table
 
 
-def _open_panel(folder: Path, given: Path | None) -> Panel:
-    if given is None and not (folder / PANEL / MANIFEST).exists():
-        raise ConfigError(f"{folder}: its panel lies elsewhere; name the folder with --panel")
-    return Panel.open(given or folder / PANEL)
+def _open_panel(folder: Path, panel_folder: Path | None) -> Panel:
+    if panel_folder is None and not (folder / PANEL / MANIFEST).exists():
+        raise ConfigError(
+            f"{folder}: its panel is not inside it; give the panel's folder with --panel"
+        )
+    return Panel.open(panel_folder or folder / PANEL)
 
 
 def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> Row:
-    """Return a row of the table with what its runs did."""
-    found: dict[int, Assessment] = {}
-    for seed, place in record["runs"].items():
-        run = read_manifest(folder / place, kind="run", reads=RUN_FORMAT).digest
-        tested = load_assessment(folder / place / f"{TEST}{suffix}", run)
+    """Read a row of the table with the assessments of its runs."""
+    assessments: dict[int, Assessment] = {}
+    for seed, path in record["runs"].items():
+        run = read_manifest(folder / path, kind="run", reads=RUN_FORMAT).digest
+        tested = load_assessment(folder / path / f"{TEST}{suffix}", run)
         if tested is None:
-            message = f"{folder / place}: not tested since it was trained"
+            message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
         errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        found[int(seed)] = replace(tested, errors=errors)
+        assessments[int(seed)] = replace(tested, errors=errors)
     return Row(
         name=str(record["model"]),
         estimator=str(record["estimator"]),
-        found=found,
+        found=assessments,
         failures=dict(record["failures"]),
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],
-        runs={int(seed): str(place) for seed, place in record["runs"].items()},
+        runs={int(seed): str(path) for seed, path in record["runs"].items()},
     )
 
 

@@ -1,4 +1,4 @@
-"""Pages of one HTML file each that needs nothing else."""
+"""Rendering of templates to self-contained HTML pages."""
 
 from importlib.resources import files
 from typing import Any
@@ -7,7 +7,7 @@ from forecaster.errors import need_extra
 
 
 def render_template(package: str, name: str, **content: Any) -> str:
-    """Return a page made from a template of a package; all values are escaped."""
+    """Render a template of a package; all values are escaped."""
     jinja2 = need_extra("jinja2", extra="report")
     template = files(package).joinpath(name).read_text(encoding="utf-8")
     environment = jinja2.Environment(

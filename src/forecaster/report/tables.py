@@ -1,4 +1,4 @@
-"""The tables of a comparison as a page shows them: the best figure and how far others are."""
+"""The tables of a comparison for the HTML report, with bars and the best value marked."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -12,13 +12,13 @@ from forecaster.evaluation.verdict import SIMPLE
 from forecaster.report.formatting import signed_percent
 
 FIGURES = ("rmse", "mape")  # the paper's
-ALL_STEPS = 6  # more steps ahead are not all shown: the first, the middle and the last are
+ALL_STEPS = 6  # of more steps ahead only the first, the middle and the last are shown
 NOTHING = "–"
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A figure of a model, with a bar as long as its share of the largest one."""
+class TableCell:
+    """A figure of a model; its bar is its share of the largest figure."""
 
     text: str
     share: int | None = None  # per cent
@@ -26,72 +26,77 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Line:
+class TableRow:
     """A row of a table."""
 
     name: str
-    cells: Sequence[Cell]
-    chosen: str = ""  # by validation
-    use: bool = False  # the recommended model
-    lacking: bool = False  # nothing of it came to its end
+    cells: Sequence[TableCell]
+    chosen: str = ""  # settings chosen on validation
+    recommended: bool = False
+    failed: bool = False  # no training succeeded
 
 
 @dataclass(frozen=True)
-class Sheet:
-    """A table: groups of columns with their titles, groups of rows with theirs."""
+class Table:
+    """A table with titled groups of columns and of rows."""
 
     columns: Sequence[tuple[str, Sequence[str]]]
-    groups: Sequence[tuple[str, Sequence[Line]]]
+    groups: Sequence[tuple[str, Sequence[TableRow]]]
 
 
-def error_table(comparison: Comparison) -> Sheet:
-    """Return the paper's table: RMSE and MAPE, average and steps ahead, simple models first."""
+def error_table(comparison: Comparison) -> Table:
+    """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
     rows = [row for row in comparison.rows if row.of is None]
     steps = _shown_steps(comparison)
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    bars = _Bars(comparison, rows, steps)
+    builder = _ErrorRows(comparison, rows, steps)
     kinds = (
         ("Simple models", [row for row in rows if row.estimator in SIMPLE]),
         ("Networks", [row for row in rows if is_network(row.estimator)]),
-        ("Others", [r for r in rows if r.estimator not in SIMPLE and not is_network(r.estimator)]),
+        (
+            "Other models",
+            [r for r in rows if r.estimator not in SIMPLE and not is_network(r.estimator)],
+        ),
     )
-    groups = [(title, [bars.line(row) for row in several]) for title, several in kinds if several]
-    return Sheet([(TITLES[figure], heads) for figure in FIGURES], groups)
+    groups = [
+        (title, [builder.row(row) for row in several]) for title, several in kinds if several
+    ]
+    return Table([(TITLES[figure], heads) for figure in FIGURES], groups)
 
 
-def ablation_table(comparison: Comparison) -> Sheet | None:
-    """Return what each change to a model does to its errors; None: nothing was changed."""
+def ablation_table(comparison: Comparison) -> Table | None:
+    """Return the errors of each variant of a model; None without variants."""
     variants = [row for row in comparison.rows if row.of is not None]
     bases = {row.of for row in variants}
     rows = [row for row in comparison.rows if row.name in bases]
     if not variants:
         return None
-    bars = _Bars(comparison, [*rows, *variants], [0])
-    named = {row.name: row for row in comparison.tested}
+    builder = _ErrorRows(comparison, [*rows, *variants], [0])
+    tested = {row.name: row for row in comparison.tested}
 
-    def change(row: Row) -> list[Cell]:
-        base = named.get(row.of or "")
-        found = comparison.compare(row, base).rmse if base and row.found else None
-        return [Cell(signed_percent(found) if found else NOTHING)]
+    def change(row: Row) -> list[TableCell]:
+        base = tested.get(row.of or "")
+        difference = comparison.compare(row, base).rmse if base and row.found else None
+        return [TableCell(signed_percent(difference) if difference else NOTHING)]
 
-    lines = [bars.line(row, change) for row in (*rows, *variants)]
-    return Sheet([(TITLES[f], [""]) for f in FIGURES] + [("RMSE, change", [""])], [("", lines)])
+    lines = [builder.row(row, change) for row in (*rows, *variants)]
+    return Table([(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)])
 
 
-def weather_table(comparison: Comparison) -> Sheet | None:
-    """Return the errors with each knowledge of the coming weather; None: there is but one."""
+def weather_table(comparison: Comparison) -> Table | None:
+    """Return the errors by source of the future weather; None if there is only one."""
     weathers = comparison.weathers
-    if len(weathers) < 2:  # noqa: PLR2004 (one and another)
+    if len(weathers) < 2:  # noqa: PLR2004 (nothing to compare)
         return None
     lines = []
     for row in comparison.tested:
         spreads = [(f, row.spread(f, weather)[0]) for f in FIGURES for weather in weathers]
-        lines.append(Line(row.name, [Cell(_show(spread, f)) for f, spread in spreads]))
-    return Sheet([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
+        lines.append(TableRow(row.name, [TableCell(_show(spread, f)) for f, spread in spreads]))
+    return Table([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
 
 
-def interval_table(comparison: Comparison) -> Sheet | None:
-    """Return how often the intervals of each model held, how wide they are, what they lose."""
+def interval_table(comparison: Comparison) -> Table | None:
+    """Return coverage, width and pinball loss of the intervals of each model."""
     rows = [row for row in comparison.tested if row.first.sureness is not None]
     if not rows:
         return None
@@ -101,76 +106,80 @@ def interval_table(comparison: Comparison) -> Sheet | None:
     lines = []
     for row, loss in zip(rows, losses, strict=True):
         coverage = [row.interval_spread("coverage", form)[k] for form in FORMS for k in steps]
-        others = [
+        widths_and_losses = [
             (f, row.interval_spread(f, form)[0]) for f in ("width", "pinball") for form in FORMS
         ]
-        known = [*(("coverage", spread) for spread in coverage), *others]
-        cells = [Cell(show_mean(spread.mean, figure)) for figure, spread in known]
+        figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
+        cells = [TableCell(show_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
-        lines.append(Line(row.name, cells, use=row is best))
+        lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    columns = [(f"Within, %: {form}", heads) for form in FORMS]
+    columns = [(f"Coverage %, {form}", heads) for form in FORMS]
     columns += [(title, list(FORMS)) for title in ("Width", "Pinball loss")]
-    return Sheet(columns, [("", lines)])
+    return Table(columns, [("", lines)])
 
 
-def cost_table(comparison: Comparison) -> Sheet:
-    """Return what else is known of each model: other errors, differences, sizes, times."""
+def cost_table(comparison: Comparison) -> Table:
+    """Return further errors, differences to the reference, size and time of each model."""
     reference = comparison.reference
-    against = f"against {reference.name}" if reference else ""
+    relative = f"Relative to {reference.name}" if reference else ""
     lines = []
     for row in comparison.tested:
-        found = comparison.differences.get(row.name)
-        parts = [getattr(found, figure) if found else None for figure in FIGURES]
+        difference = comparison.differences.get(row.name)
+        parts = [getattr(difference, figure) if difference else None for figure in FIGURES]
         differences = [signed_percent(part) if part else NOTHING for part in parts]
         weather, costs = comparison.weathers[0], row.costs()
         errors = [_show(row.spread(f, weather)[0], f) for f in ("mae", "wape")]
         sizes = [f"{len(row.found)}", f"{costs['parameters']:,}"]
         times = [_show_time(costs[name]) for name in ("seconds", "milliseconds")]
         texts = [*errors, *(differences if reference else ()), *sizes, *times]
-        lines.append(Line(row.name, [Cell(text) for text in texts]))
+        lines.append(TableRow(row.name, [TableCell(text) for text in texts]))
     columns = [
         ("Errors", [TITLES["mae"], TITLES["wape"]]),
-        (against, ["RMSE", "MAPE"]),
-        ("Cost", ["trainings", "parameters", "training, s", "forecast, ms"]),
+        (relative, ["RMSE", "MAPE"]),
+        ("Cost", ["trainings", "parameters", "training s", "forecast ms"]),
     ]
-    return Sheet(columns if reference else [columns[0], columns[2]], [("", lines)])
+    return Table(columns if reference else [columns[0], columns[2]], [("", lines)])
 
 
-class _Bars:
-    """Makes lines whose bars can be compared: each figure has one scale."""
+class _ErrorRows:
+    """Builds rows with bars; all bars of a figure share one scale."""
 
     def __init__(self, comparison: Comparison, rows: Sequence[Row], steps: Sequence[int]) -> None:
         self._comparison, self._steps = comparison, steps
         self._spreads = {row.name: self._read(row) for row in rows if row.found}
         best = comparison.recommended
-        self._use = best.name if best else None
+        self._recommended = best.name if best else None
 
     def _read(self, row: Row) -> list[tuple[str, Spread]]:
         weather = self._comparison.weathers[0]
         spreads: Mapping[str, Sequence[Spread]] = {f: row.spread(f, weather) for f in FIGURES}
         return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
 
-    def line(self, row: Row, further: Callable[[Row], list[Cell]] = lambda _: []) -> Line:
-        """Return the line of a row, with further cells at its end."""
+    def row(self, row: Row, further: Callable[[Row], list[TableCell]] = lambda _: []) -> TableRow:
+        """Return the table row of a model, with further cells at its end."""
         record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
         chosen = label(record).removeprefix(row.name).strip(" ()")
         if row.name not in self._spreads:
-            cells = [Cell("failed")] * (len(FIGURES) * len(self._steps))
-            return Line(row.name, [*cells, *further(row)], chosen, lacking=True)
-        cells = [self._cell(place, spread) for place, spread in enumerate(self._spreads[row.name])]
-        return Line(row.name, [*cells, *further(row)], chosen, use=row.name == self._use)
+            cells = [TableCell("failed")] * (len(FIGURES) * len(self._steps))
+            return TableRow(row.name, [*cells, *further(row)], chosen, failed=True)
+        cells = [
+            self._cell(column, figure) for column, figure in enumerate(self._spreads[row.name])
+        ]
+        return TableRow(
+            row.name, [*cells, *further(row)], chosen, recommended=row.name == self._recommended
+        )
 
-    def _cell(self, place: int, given: tuple[str, Spread]) -> Cell:
-        figure, spread = given
+    def _cell(self, column: int, figure_spread: tuple[str, Spread]) -> TableCell:
+        figure, spread = figure_spread
         if spread.mean is None:
-            return Cell("n/a")
-        columns = self._spreads.values()
-        known = [s.mean for column in columns for f, s in column if f == figure and s.mean]
-        beside = [column[place][1].mean for column in columns]
-        least = min(mean for mean in beside if mean is not None)
-        share = round(100 * spread.mean / max(known)) if known else 0
-        return Cell(_show(spread, figure), share, spread.mean == least)
+            return TableCell("n/a")
+        models = self._spreads.values()
+        means = [s.mean for spreads in models for f, s in spreads if f == figure and s.mean]
+        column_means = [spreads[column][1].mean for spreads in models]
+        least = min(mean for mean in column_means if mean is not None)
+        share = round(100 * spread.mean / max(means)) if means else 0
+        return TableCell(_show(spread, figure), share, spread.mean == least)
 
 
 def _show_time(value: float | None) -> str:
@@ -182,7 +191,7 @@ def _show(spread: Spread, figure: str) -> str:
 
 
 def _shown_steps(comparison: Comparison) -> list[int]:
-    """Return which columns there are: 0 is the average, k the k-th step ahead."""
+    """Return the columns to show: 0 is the average, k the k-th step ahead."""
     if not comparison.tested:
         return [0]
     K = comparison.tested[0].first.places.squares.shape[0]

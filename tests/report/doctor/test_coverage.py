@@ -12,7 +12,7 @@ from forecaster.report.doctor.coverage import (
     ZERO,
     coverage_colours,
     draw_coverage,
-    draw_places,
+    draw_location_map,
 )
 
 
@@ -62,14 +62,14 @@ def test_a_picture_is_drawn_even_if_nothing_was_observed() -> None:
 
 def test_a_map_needs_coordinates() -> None:
     panel = panel_of(np.ones((31, 3)))
-    assert draw_places(panel) is None
+    assert draw_location_map(panel) is None
     lat, lon = np.array([40.7, 40.8, np.nan]), np.array([-74.0, -73.9, np.nan])
     known = Locations(("a", "b", "c"), ("a", "b", "c"), lat, lon)
-    picture = draw_places(replace(panel, locations=known))
+    picture = draw_location_map(replace(panel, locations=known))
     assert picture is not None
     assert picture.startswith(b"\x89PNG")
 
 
 def test_one_place_can_be_mapped() -> None:
     here = Locations(("a",), ("a",), np.array([40.7]), np.array([-74.0]))
-    assert draw_places(replace(panel_of(np.zeros((31, 1))), locations=here)) is not None
+    assert draw_location_map(replace(panel_of(np.zeros((31, 1))), locations=here)) is not None

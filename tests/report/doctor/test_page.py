@@ -18,8 +18,8 @@ def test_the_verdict_counts_the_warnings() -> None:
     worried = render_checkup(
         "city", Checkup(facts, (Finding("gaps", "warning", "many"),)), b"", None
     )
-    assert "Nothing stands in the way" in calm
-    assert "1 thing to look into" in worried
+    assert "No warnings: the panel is ready to use" in calm
+    assert "1 warning: check the data" in worried
 
 
 def test_the_picture_has_words_for_those_who_cannot_see_it() -> None:

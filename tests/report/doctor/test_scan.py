@@ -3,14 +3,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.report.doctor.scan import _median, runs
+from forecaster.report.doctor.scan import _median, true_runs
 
 
 @given(st.lists(st.booleans(), max_size=40))
 def test_runs_cover_exactly_what_is_true(where: list[bool]) -> None:
     covered = np.zeros(len(where), dtype=bool)
     previous_end = -1
-    for start, end in runs(np.array(where, dtype=bool)):
+    for start, end in true_runs(np.array(where, dtype=bool)):
         assert previous_end < start < end
         covered[start:end] = True
         previous_end = end

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from forecaster.report.draw.canvas import FAINT, to_svg
-from forecaster.report.draw.charts import draw_breakdown, looks, rank, shorten
+from forecaster.report.draw.charts import draw_breakdown, line_styles, rank_locations, shorten
 from forecaster.report.groups import Breakdown
 
 
@@ -12,7 +12,7 @@ def breakdown(labels: int, models: int) -> Breakdown:
 
 
 def test_models_are_told_apart_by_colour_and_by_mark() -> None:
-    found = looks(["SeasonalNaive", "a", "b", "c"])
+    found = line_styles(["SeasonalNaive", "a", "b", "c"])
     assert len({look.colour for look in found.values()}) == 4
     assert len({look.mark for look in found.values()}) == 4
     assert found["SeasonalNaive"].colour == FAINT
@@ -31,7 +31,7 @@ def test_every_model_has_a_line(labels: int, models: int) -> None:
 
 
 def test_errors_are_ranked_where_there_are_any() -> None:
-    assert rank(np.array([0.2, np.nan, 0.7, 0.1])).tolist() == [2, 0, 3]
+    assert rank_locations(np.array([0.2, np.nan, 0.7, 0.1])).tolist() == [2, 0, 3]
 
 
 def test_long_names_leave_room() -> None:

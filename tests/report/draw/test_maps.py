@@ -3,7 +3,14 @@ import pytest
 
 from forecaster.panel.parts import Locations
 from forecaster.report.draw.canvas import to_svg
-from forecaster.report.draw.maps import SIDES, map_places, map_values, means, new_map, write_names
+from forecaster.report.draw.maps import (
+    SIDES,
+    location_means,
+    map_locations,
+    map_values,
+    new_map,
+    write_names,
+)
 from forecaster.report.draw.svg import COLOURS
 from tests.report.comparisons import bare_panel
 
@@ -65,5 +72,5 @@ def test_two_sided_colours_lie_around_their_middle_and_stay_in_the_dark() -> Non
 
 def test_means_leave_out_what_is_missing() -> None:
     panel = bare_panel(np.array([[1.0, NAN, 2.0], [3.0, NAN, NAN]]))
-    assert means(panel).tolist() == [2.0, 0.0, 2.0]
-    assert map_places(panel) is None  # nobody knows where they are
+    assert location_means(panel).tolist() == [2.0, 0.0, 2.0]
+    assert map_locations(panel) is None  # nobody knows where they are

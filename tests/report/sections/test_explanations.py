@@ -13,9 +13,14 @@ from forecaster.explain.explanation import (
     Place,
     Step,
 )
-from forecaster.report.data import Material, read_material
+from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_png, to_svg
-from forecaster.report.sections.explanations import draw_why, say_city_wide, say_why, why_section
+from forecaster.report.sections.explanations import (
+    city_wide_sentence,
+    draw_explanation,
+    explanation_section,
+    explanation_sentences,
+)
 from forecaster.report.sections.section import Section
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
@@ -55,75 +60,79 @@ def given() -> Explanation:
 
 
 def test_it_is_said_in_words(given: Explanation) -> None:
-    assert say_why(given) == [
-        "Forecast 123 → 5.25; with every past value as usual for its time of week 99.6 → 4.",
+    assert explanation_sentences(given) == [
+        "Forecast: 123 → 5.25; with usual past values for the time of the week: 99.6 → 4.",
         "Attention goes to recent steps (80 %) and days before (20 %), most to t−0 (50 %); "
-        "by ablation t−4 does most (60 %).",
-        "Its own past adds +11; of others that of $at_b (−7) and $at_c (+3) counts most.",
+        "by ablation t−4 has the largest effect (60 %).",
+        "The location's own past contributes +11; the largest contributions of others are "
+        "$at_b (−7) and $at_c (+3).",
     ]
 
 
 def test_what_sees_all_locations_is_said_apart(given: Explanation) -> None:
-    said = say_city_wide(given)
-    assert said.startswith("25 % of what other locations do comes through parts that see")
-    assert "most from Delta (−0.5); together they add −2.5 this way" in said
+    said = city_wide_sentence(given)
+    assert said.startswith("25 % of the influence of other locations passes through layers")
+    assert "mostly of Delta (−0.5); in total −2.5, by ablation" in said
 
 
 def test_a_network_without_attention_says_what_it_rests_on(given: Explanation) -> None:
     nothing = CityWide(0.0, 0.0, 0.0, ())
     plain = replace(given, shares_by="ablation", city_wide=nothing)
-    assert say_why(plain)[1] == (
-        "By ablation it rests on recent steps (80 %) and days before (20 %), most on t−0 (50 %)."
+    assert explanation_sentences(plain)[1] == (
+        "By ablation the forecast depends on recent steps (80 %) and days before (20 %), "
+        "most on t−0 (50 %)."
     )
-    assert say_city_wide(plain) == (
-        "Nothing of other locations comes through the whole city at once."
+    assert city_wide_sentence(plain) == (
+        "Other locations have no influence through city-wide layers."
     )
-    above, below = draw_why(plain).axes
+    above, below = draw_explanation(plain).axes
     labels = [[text.get_text() for text in a.get_legend().get_texts()] for a in (above, below)]
     assert labels == [["ablation", "gradient"], ["gradient", "ablation"]]
 
 
 def test_a_location_that_no_other_reaches_is_said_to_be_alone(given: Explanation) -> None:
     alone = replace(given, neighbours=())
-    assert say_why(alone)[2] == "Its own past adds +11; that of no other location reaches it."
+    assert explanation_sentences(alone)[2] == (
+        "The location's own past contributes +11; no other location contributes."
+    )
 
 
 def test_the_figure_has_a_bar_for_each_hour_and_each_location(given: Explanation) -> None:
-    above, below = draw_why(given).axes
+    above, below = draw_explanation(given).axes
     assert [bar.get_height() for bar in above.patches] == pytest.approx([5, 15, 10, 20, 50])
     assert [text.get_text() for text in above.get_xticklabels()] == ["1 d", "now"]
     assert [bar.get_width() for bar in below.patches] == pytest.approx([11, -7, 3])
     names = [text.get_text() for text in below.get_yticklabels()]
     assert names == ["$at_a (itself)", "$at_b", "$at_c"]
     labels = [text.get_text() for text in below.get_legend().get_texts()]
-    assert labels == ["gradient", "ablation", "nothing held"]
+    assert labels == ["gradient", "ablation", "with city-wide part"]
 
 
 def test_recent_steps_alone_are_named_one_by_one(given: Explanation) -> None:
     recent = replace(given, hours=given.hours[-3:])
-    labels = [text.get_text() for text in draw_why(recent).axes[0].get_xticklabels()]
+    labels = [text.get_text() for text in draw_explanation(recent).axes[0].get_xticklabels()]
     assert labels == ["t−2", "t−1", "t−0"]
 
 
 def test_the_figure_can_be_written(given: Explanation) -> None:
-    assert to_png(draw_why(given)).startswith(b"\x89PNG")
-    assert to_svg(draw_why(given), "why") == to_svg(draw_why(given), "why")
+    assert to_png(draw_explanation(given)).startswith(b"\x89PNG")
+    assert to_svg(draw_explanation(given), "why") == to_svg(draw_explanation(given), "why")
 
 
 def test_only_the_largest_neighbours_are_drawn(given: Explanation) -> None:
     many = replace(given, neighbours=tuple(place(str(n), float(n)) for n in range(19)))
-    assert len(draw_why(many).axes[1].patches) == 9
+    assert len(draw_explanation(many).axes[1].patches) == 9
 
 
 def test_hours_without_any_effect_can_be_drawn(given: Explanation) -> None:
     calm = replace(given, hours=tuple(replace(hour, ablation=0.0) for hour in given.hours))
-    heights = draw_why(calm).axes[0].get_lines()[0].get_ydata()
+    heights = draw_explanation(calm).axes[0].get_lines()[0].get_ydata()
     assert np.array_equal(heights, np.zeros(5))
 
 
 @pytest.fixture(scope="module")
-def section(material: Material) -> Section:
-    return why_section(material)
+def section(sections: list[Section]) -> Section:
+    return next(s for s in sections if s.name == "explanations")
 
 
 def test_a_few_forecasts_are_explained(section: Section) -> None:
@@ -131,32 +140,32 @@ def test_a_few_forecasts_are_explained(section: Section) -> None:
     assert names[0] == "31-why-busiest"
     assert set(names) <= {"31-why-busiest", "32-why-worst", "33-why-hub"}
     assert len({(picture.title, picture.text) for picture in section.pictures}) == len(names)
-    assert section.title == "Why Forecaster says so"
+    assert section.title == "Explanations of Forecaster"
 
 
 def test_every_picture_says_what_is_in_it(section: Section) -> None:
     for picture in section.pictures:
-        assert picture.text.startswith("At 2021-04-")
+        assert picture.text.startswith("Forecast origin 2021-04-")
         assert "Attention goes to recent steps" in picture.text
-        assert picture.words.startswith("Bars of past hours")
+        assert picture.alternative.startswith("Bar charts of the shares of past hours")
 
 
 def test_agreement_and_the_city_wide_part_are_said_of_each(section: Section) -> None:
     titles = [picture.title for picture in section.pictures]
-    assert list(section.facts) == ["City-wide", "How far the methods agree"]
-    assert list(section.facts["City-wide"]) == titles
-    explained, *pairs = section.facts["How far the methods agree"].items()
+    assert list(section.facts) == ["City-wide part", "Agreement of the methods"]
+    assert list(section.facts["City-wide part"]) == titles
+    explained, *pairs = section.facts["Agreement of the methods"].items()
     assert explained[0] == "rank correlation"
     assert "hours: attention and ablation" in dict(pairs)
     for _, values in pairs:
         assert len(values.split(" · ")) == len(titles)
 
 
-def test_the_busiest_location_is_the_busiest(section: Section, material: Material) -> None:
-    busiest = material.panel.locations.names[4]  # 53 on average
-    assert section.pictures[0].title == f"{busiest}, the busiest"
+def test_the_busiest_location_is_the_busiest(section: Section, data: ReportData) -> None:
+    busiest = data.panel.locations.names[4]  # 53 on average
+    assert section.pictures[0].title == f"{busiest}, busiest location"
 
 
 def test_without_a_model_that_can_be_explained_there_is_nothing(tmp_path: Path) -> None:
     compare(tmp_path, bare_panel(daily_cycle()), ["Ridge", "SeasonalNaive"])
-    assert not why_section(read_material(tmp_path)).pictures
+    assert not explanation_section(read_report_data(tmp_path)).pictures

@@ -5,17 +5,18 @@ from forecaster.graph.alternatives import complete, no_edges, random_edges
 from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, PathStep
 from forecaster.graph.edges import EdgeList
 from forecaster.panel.parts import Locations
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import to_png, to_svg
 from forecaster.report.sections.graph import (
-    describe_choice,
     describe_graph,
+    describe_selection,
     draw_graph,
     draw_map,
     draw_path,
     draw_structure,
     graph_pictures,
-    place_pictures,
+    location_pictures,
+    location_section,
 )
 from tests.report.comparisons import bare_panel
 
@@ -74,9 +75,9 @@ def test_words_say_what_is_drawn() -> None:
     graph = graph_of(random_edges(503, 1_009, np.random.default_rng(0)), 503)
     words = describe_graph(graph)
     assert words["structure"].startswith("503 locations, 1,009 dependencies, average degree 4.01;")
-    assert words["structure"].endswith("a dot where |conditional correlation| > 0.1")
+    assert words["structure"].endswith("a dot: |conditional correlation| > 0.1")
     assert words["map"].endswith("; the 400 strongest are drawn")
-    assert "half of the dependencies lie within" in words["distances"]
+    assert "the median distance of dependent pairs is" in words["distances"]
 
 
 def test_many_dots_do_not_make_a_large_file() -> None:
@@ -98,33 +99,33 @@ def test_how_a_graph_was_chosen_is_told_by_topic() -> None:
         kind="lasso", penalty=0.03, chosen_by="likelihood", gap=2e-5, converged=False, steps=1_176,
         subtracted="hour_of_week", threshold=0.12, degree=2.5, beside=beside, notes=("odd",),
     )  # fmt: skip
-    assert describe_choice(about) == {
+    assert describe_selection(about) == {
         "kind": "lasso",
         "learned from": "1,176 training steps, hour-of-week mean subtracted; 0 dropped, "
         "0 values filled",
         "penalty λ": "0.03 (likelihood)",
-        "certificate": "duality gap 2e-05 per location: NOT CONVERGED",
+        "accuracy": "duality gap 2e-05 per location: NOT CONVERGED",
         "threshold": "0.12, for an average degree of 2.5",
-        "plain inverse beside it": "9 edges, average degree 2.57, 78 % of the edges of either in "
-        "common",
+        "plain inverse for comparison": "9 edges, average degree 2.57, 78 % of all "
+        "edges in common",
         "notes": "odd",
     }
-    assert describe_choice(About(kind="own")) == {"kind": "own"}
+    assert describe_selection(About(kind="own")) == {"kind": "own"}
 
 
-def test_the_busiest_place_is_named(material: Material) -> None:
-    (picture,) = place_pictures(material.panel)
-    assert picture.text.startswith("4 locations on the map")  # one is nowhere
+def test_the_busiest_place_is_named(data: ReportData) -> None:
+    (picture,) = location_pictures(data.panel)
+    assert picture.text.startswith("4 locations with coordinates")  # one is nowhere
     assert "the busiest is d (" in picture.text
 
 
 def test_without_coordinates_locations_are_not_mapped() -> None:
-    assert list(place_pictures(bare_panel(np.ones((7, 2))))) == []
+    assert list(location_pictures(bare_panel(np.ones((7, 2))))) == []
 
 
-def test_the_papers_figures_are_shown(material: Material) -> None:
-    assert material.graph is not None
-    names = [picture.name for picture in graph_pictures(material.graph)]
+def test_the_papers_figures_are_shown(data: ReportData) -> None:
+    assert data.graph is not None
+    names = [picture.name for picture in graph_pictures(data.graph)]
     assert names[:2] == ["10-dependency-map", "09-dependency-matrix"]
 
 
@@ -133,7 +134,7 @@ def test_of_many_dependencies_the_400_strongest_are_on_the_map() -> None:
     places = Locations(tuple(map(str, range(31))), tuple(map(str, range(31))), lat, lon)
     graph = DependencyGraph(places, *complete(31), About(kind="complete"))
     first, *_ = graph_pictures(graph)
-    assert first.text.startswith("The 400 strongest of 465, ")
+    assert first.text.startswith("The 400 strongest of 465 dependencies; ")
     assert len(first.figure.axes[0].collections[0].get_segments()) == 400
 
 
@@ -141,3 +142,9 @@ def test_a_graph_without_edges_has_a_matrix_alone() -> None:
     places = Locations.of_ids("abc")
     graph = DependencyGraph(places, *no_edges(), About(kind="own"))
     assert [picture.name for picture in graph_pictures(graph)] == ["09-dependency-matrix"]
+
+
+def test_the_section_gives_the_hash_of_the_graph(data: ReportData) -> None:
+    assert data.graph is not None
+    facts = location_section(data).facts["Selection of the graph"]
+    assert facts["graph hash"] == data.graph.digest

@@ -9,34 +9,34 @@ import pytest
 
 from forecaster.evaluation.comparison import Comparison, Row
 from forecaster.panel.parts import Locations
-from forecaster.report.data import Material, read_material
+from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_svg
-from forecaster.report.groups import group_hours, group_steps
+from forecaster.report.groups import group_by_hour, group_by_step
 from forecaster.report.sections.intervals import (
-    Held,
-    draw_held,
-    draw_held_at_places,
-    draw_held_in_weather,
-    held_at_places,
-    held_by_weather,
-    held_in,
-    sure_section,
-    sureness_of,
-    widths_in,
+    Coverage,
+    coverage_by_group,
+    coverage_by_location,
+    coverage_by_weather,
+    draw_coverage_by_group,
+    draw_coverage_by_location,
+    draw_coverage_by_weather,
+    interval_scores_of,
+    interval_section,
+    widths_by_group,
 )
 from forecaster.report.sections.section import Section
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
 @pytest.fixture(scope="module")
-def ridge(material: Material) -> Row:
-    return next(row for row in material.comparison.rows if row.name == "Ridge")
+def ridge(data: ReportData) -> Row:
+    return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def outcomes(material: Material, ridge: Row) -> dict[str, pd.DataFrame]:
+def outcomes(data: ReportData, ridge: Row) -> dict[str, pd.DataFrame]:
     """Return a line for every observed target: when, where, whether it lay within, how wide."""
-    panel, found, estimator = material.panel, ridge.first, material.estimator_of(ridge)
+    panel, found, estimator = data.panel, ridge.first, data.estimator_of(ridge)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
     steps = origins[:, None] + [1, 2]
     truth = panel.values[steps]  # [B K N]
@@ -57,11 +57,14 @@ def outcomes(material: Material, ridge: Row) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("form", ["static", "online"])
 def test_shares_of_hours_and_steps_are_counted(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame], form: str
+    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame], form: str
 ) -> None:
-    hours = group_hours(ridge.first, material.panel)
+    hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
-    by_hour, by_step = held_in(ridge, hours), held_in(ridge, group_steps(ridge.first))
+    by_hour, by_step = (
+        coverage_by_group(ridge, hours),
+        coverage_by_group(ridge, group_by_step(ridge.first)),
+    )
     direct = outcomes[form].groupby("hour").inside.mean()
     np.testing.assert_allclose(by_hour.shares[form], direct)  # type: ignore[index]
     direct = outcomes[form].groupby("k").inside.mean()
@@ -70,9 +73,9 @@ def test_shares_of_hours_and_steps_are_counted(
 
 
 def test_shares_with_rain_and_without(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame]
 ) -> None:
-    found = held_by_weather(ridge, material.panel)
+    found = coverage_by_weather(ridge, data.panel)
     direct = outcomes["online"].groupby("rain").inside.mean()
     np.testing.assert_allclose(found["rain"].shares["online"], direct)
     contrasts = [parted.contrast for parted in found.values()]
@@ -80,29 +83,31 @@ def test_shares_with_rain_and_without(
 
 
 def test_shares_and_widths_of_locations_and_hours(
-    material: Material, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     direct = outcomes["online"].groupby("place").inside.mean()
-    np.testing.assert_allclose(held_at_places(ridge), direct)
-    hours = group_hours(ridge.first, material.panel)
+    np.testing.assert_allclose(coverage_by_location(ridge), direct)
+    hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
-    widths = widths_in([ridge], hours)
+    widths = widths_by_group([ridge], hours)
     direct = outcomes["online"].groupby("hour").width.mean()
     np.testing.assert_allclose(widths.values["Ridge"], direct, rtol=1e-5)
 
 
-def test_several_trainings_are_averaged_as_in_the_table(material: Material) -> None:
-    row = next(row for row in material.comparison.rows if row.name == "Forecaster")
-    assert len(sureness_of(row)) == 2
+def test_several_trainings_are_averaged_as_in_the_table(data: ReportData) -> None:
+    row = next(row for row in data.comparison.rows if row.name == "Forecaster")
+    assert len(interval_scores_of(row)) == 2
     steps = [spread.mean for spread in row.interval_spread("coverage", "static")[1:]]
-    np.testing.assert_allclose(held_in(row, group_steps(row.first)).shares["static"], steps)
+    np.testing.assert_allclose(
+        coverage_by_group(row, group_by_step(row.first)).shares["static"], steps
+    )
 
 
-def test_hours_in_which_nothing_was_observed_are_left_out(material: Material, ridge: Row) -> None:
-    hours = group_hours(ridge.first, material.panel)
+def test_hours_in_which_nothing_was_observed_are_left_out(data: ReportData, ridge: Row) -> None:
+    hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
     moved = replace(hours, groups=np.where(hours.groups == 3, 4, hours.groups))
-    found = held_in(ridge, moved)
+    found = coverage_by_group(ridge, moved)
     assert "3:00" not in found.labels
     assert len(found.labels) == len(found.steps) == len(found.shares["static"]) == 23
 
@@ -110,16 +115,18 @@ def test_hours_in_which_nothing_was_observed_are_left_out(material: Material, ri
 WANTED = 0.8
 
 
-def held(*shares: float) -> Held:
+def held(*shares: float) -> Coverage:
     online = np.array(shares)
     labels = tuple(f"{n}:00" for n in range(len(shares)))
-    return Held(labels, np.full(len(shares), 1029), {"static": online - 0.05, "online": online})
+    return Coverage(
+        labels, np.full(len(shares), 1029), {"static": online - 0.05, "online": online}
+    )
 
 
 @pytest.mark.parametrize("count", [2, 7, 24])
 def test_bars_reach_from_what_is_wanted_to_what_came_within(count: int) -> None:
     shares = np.linspace(0.7, 0.9, count)
-    axes = draw_held(held(*shares), WANTED, "hour").axes[0]
+    axes = draw_coverage_by_group(held(*shares), WANTED, "hour").axes[0]
     static, online = axes.containers
     for bars, values in ((static, shares - 0.05), (online, shares)):
         assert [bar.get_y() for bar in bars] == pytest.approx([80.0] * count)
@@ -132,22 +139,26 @@ def test_bars_reach_from_what_is_wanted_to_what_came_within(count: int) -> None:
 
 
 def test_a_small_difference_does_not_look_large() -> None:
-    near = Held(("+1",), np.array([7]), {"static": np.array([0.801]), "online": np.array([0.8])})
-    low, high = draw_held(near, WANTED, "step").axes[0].get_ylim()
+    near = Coverage(
+        ("+1",), np.array([7]), {"static": np.array([0.801]), "online": np.array([0.8])}
+    )
+    low, high = draw_coverage_by_group(near, WANTED, "step").axes[0].get_ylim()
     assert high - low > 8
 
 
 def test_the_axis_ends_where_shares_do() -> None:
-    low, high = draw_held(held(0.1, 1.0), WANTED, "step").axes[0].get_ylim()
+    low, high = draw_coverage_by_group(held(0.1, 1.0), WANTED, "step").axes[0].get_ylim()
     assert (low, high) == (pytest.approx(0, abs=5), 100)
 
 
 def test_every_kind_of_weather_has_a_row_with_its_steps() -> None:
-    figure = draw_held_in_weather({"$rain$": held(0.8, 0.7), "fog": held(0.7, 0.8, 0.9)}, WANTED)
+    figure = draw_coverage_by_weather(
+        {"$rain$": held(0.8, 0.7), "fog": held(0.7, 0.8, 0.9)}, WANTED
+    )
     drawing = to_svg(figure, "x")
     for text in (b"$rain$: 0:00 (1,029)", b"$rain$: 1:00 (1,029)", b"fog: 2:00 (1,029)"):
         assert text in drawing
-    for text in (b"static", b"online", "wanted: 80 %, ± 2 shaded".encode()):
+    for text in (b"static", b"online", "nominal: 80 % (± 2)".encode()):
         assert text in drawing
     online = figure.axes[0].containers[1]
     ends = [bar.get_x() + bar.get_width() for bar in online]
@@ -159,7 +170,7 @@ def test_the_places_that_are_too_sure_are_named_on_the_map() -> None:
     lat, lon = np.array([3.0, 2, 1, np.nan, 5]), np.arange(5.0)
     places = Locations(tuple("abcde"), names, lat, lon)
     shares = np.array([0.9, 0.85, np.nan, 0.4, 0.7])
-    figure = draw_held_at_places(places, shares, np.ones(5), WANTED)
+    figure = draw_coverage_by_location(places, shares, np.ones(5), WANTED)
     drawing = to_svg(figure, "x")
     assert b"east" in drawing
     assert b"lost" not in drawing
@@ -171,80 +182,80 @@ def test_the_places_that_are_too_sure_are_named_on_the_map() -> None:
 def test_many_places_without_coordinates_show_the_least_and_the_most() -> None:
     places = Locations.of_ids(f"p{n:02d}" for n in range(53))
     shares = np.linspace(0.6, 0.95, 53)
-    drawing = to_svg(draw_held_at_places(places, shares, np.ones(53), WANTED), "x")
+    drawing = to_svg(draw_coverage_by_location(places, shares, np.ones(53), WANTED), "x")
     assert all(f"p{n:02d}".encode() in drawing for n in [*range(10), *range(43, 53)])
     assert b"p25" not in drawing
     assert b"static" not in drawing
 
 
 @pytest.fixture(scope="module")
-def section(material: Material) -> Section:
-    return sure_section(material)
+def section(sections: list[Section]) -> Section:
+    return next(s for s in sections if s.name == "intervals")
 
 
 def without_intervals(row: Row) -> Row:
     return replace(row, found={s: replace(f, sureness=None) for s, f in row.found.items()})
 
 
-def test_the_section_says_what_an_interval_means(material: Material, section: Section) -> None:
-    assert (section.name, section.title) == ("sure", "How sure")
-    assert material.comparison.sureness is not None
-    assert section.text.startswith(material.comparison.sureness)
-    assert "If more than 80 % lies within" in section.text
+def test_the_section_says_what_an_interval_means(data: ReportData, section: Section) -> None:
+    assert (section.name, section.title) == ("intervals", "Prediction intervals")
+    assert data.comparison.sureness is not None
+    assert section.text.startswith(data.comparison.sureness)
+    assert "covers more than 80 % is too wide" in section.text
     assert [picture.name for picture in section.pictures] == [
         "20-coverage-steps", "21-coverage-hours", "22-coverage-weather",
         "23-coverage-by-location", "24-interval-width",
     ]  # fmt: skip
 
 
-def test_each_picture_says_what_it_shows(material: Material, section: Section) -> None:
-    best = material.best
+def test_each_picture_says_what_it_shows(data: ReportData, section: Section) -> None:
+    best = data.best
     assert best is not None
     pictures = {picture.name: picture for picture in section.pictures}
-    steps = held_in(best, group_steps(best.first)).shares["online"]
+    steps = coverage_by_group(best, group_by_step(best.first)).shares["online"]
     assert f"{100 * steps.min():.1f}" in pictures["20-coverage-steps"].text
-    grouping = group_hours(best.first, material.panel)
+    grouping = group_by_hour(best.first, data.panel)
     assert grouping is not None
-    hours = held_in(best, grouping)
+    hours = coverage_by_group(best, grouping)
     least = int(hours.shares["online"].argmin())
-    text = f"least lay within with {100 * hours.shares['online'][least]:.1f} % at "
+    text = f"Online coverage is lowest with {100 * hours.shares['online'][least]:.1f} % at "
     assert text + hours.labels[least] in pictures["21-coverage-hours"].text
-    assert "differ most by" in pictures["22-coverage-weather"].text
-    places = held_at_places(best)
-    name = material.panel.locations.names[int(places.argmin())]
-    text = f"From {100 * places.min():.1f} % at {name} to "
+    assert "differs most by" in pictures["22-coverage-weather"].text
+    places = coverage_by_location(best)
+    name = data.panel.locations.names[int(places.argmin())]
+    text = f"Online coverage ranges from {100 * places.min():.1f} % at {name} to "
     assert pictures["23-coverage-by-location"].text.startswith(text)
-    assert "Blue is less than wanted" in pictures["23-coverage-by-location"].text
-    assert "narrowest with" in pictures["24-interval-width"].text
+    assert "Blue: below nominal" in pictures["23-coverage-by-location"].text
+    assert "narrowest (" in pictures["24-interval-width"].text
 
 
 def test_alternatives_name_the_interval_and_the_models(section: Section) -> None:
     for picture in section.pictures[:3]:
-        assert "lay within the 80 % interval of Ridge, static and online" in picture.words
-    assert "Ridge, Forecaster and SeasonalNaive" in section.pictures[-1].words
+        assert "coverage of the 80 % interval of Ridge, static and online" in picture.alternative
+    assert "Ridge, Forecaster and SeasonalNaive" in section.pictures[-1].alternative
 
 
-def test_every_model_has_a_line_in_the_table(material: Material, section: Section) -> None:
+def test_every_model_has_a_line_in_the_table(data: ReportData, section: Section) -> None:
     assert section.table is not None
     names = [line.name for _, lines in section.table.groups for line in lines]
-    assert names == [row.name for row in material.comparison.tested]
+    assert names == [row.name for row in data.comparison.tested]
 
 
-def test_runs_from_before_intervals_have_no_such_section(material: Material) -> None:
-    rows = [without_intervals(row) for row in material.comparison.rows]
-    comparison = Comparison(rows, material.comparison.mape_cut, material.comparison.about)
-    assert not sure_section(replace(material, comparison=comparison)).pictures
-    some = [row if row is material.best else without_intervals(row) for row in material.drawn]
-    comparison = Comparison(some, material.comparison.mape_cut, material.comparison.about)
-    found = sure_section(replace(material, comparison=comparison))
+def test_runs_from_before_intervals_have_no_such_section(data: ReportData) -> None:
+    rows = [without_intervals(row) for row in data.comparison.rows]
+    comparison = Comparison(rows, data.comparison.mape_cut, data.comparison.about)
+    assert not interval_section(replace(data, comparison=comparison)).pictures
+    some = [row if row is data.best else without_intervals(row) for row in data.drawn]
+    comparison = Comparison(some, data.comparison.mape_cut, data.comparison.about)
+    found = interval_section(replace(data, comparison=comparison))
     assert found.pictures
-    assert "for Ridge." in found.pictures[-1].words  # nobody else has widths
+    assert "for Ridge." in found.pictures[-1].alternative  # nobody else has widths
 
 
 def test_one_quantile_is_no_interval(tmp_path: Path) -> None:
     panel = bare_panel(daily_cycle())
-    found = read_material(compare(tmp_path, panel, ["Ridge"], intervals={"quantiles": [0.3]}))
-    assert not sure_section(found).pictures
+    found = read_report_data(compare(tmp_path, panel, ["Ridge"], intervals={"quantiles": [0.3]}))
+    assert not interval_section(found).pictures
     assert found.comparison.levels == (0.3,)
 
 
@@ -252,7 +263,9 @@ def test_days_have_widths_by_step_and_no_hours(tmp_path: Path) -> None:
     values = np.random.default_rng(0).poisson(30, (601, 3))
     lags = {"recent": 3, "seasons": [], "horizon": 2}
     place = compare(tmp_path, bare_panel(values, 1440), ["Ridge"], lags=lags)
-    pictures = {picture.name: picture for picture in sure_section(read_material(place)).pictures}
+    pictures = {
+        picture.name: picture for picture in interval_section(read_report_data(place)).pictures
+    }
     assert list(pictures) == ["20-coverage-steps", "23-coverage-by-location", "24-interval-width"]
-    assert "by step ahead for Ridge" in pictures["24-interval-width"].words
+    assert "by step ahead for Ridge" in pictures["24-interval-width"].alternative
     assert "Blue" not in pictures["23-coverage-by-location"].text  # bars, no map

@@ -2,13 +2,13 @@ from typing import Any
 
 import pytest
 
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import to_svg
 from forecaster.report.sections.learning_curves import (
     best_epoch,
     describe_trainings,
-    draw_curves,
-    draw_learning,
+    draw_learning_curves,
+    draw_training,
     learning_pictures,
     read_trainings,
 )
@@ -30,14 +30,14 @@ def epoch(number: int, **given: Any) -> dict[str, Any]:
     ids=["one epoch", "many", "no terms", "terms from the second on"],
 )
 def test_any_training_can_be_drawn(epochs: list[dict[str, Any]]) -> None:
-    picture = draw_curves(epochs)
+    picture = draw_training(epochs)
     assert picture.startswith(b"\x89PNG")
     assert len(picture) > 10_000
 
 
 def test_the_same_epochs_give_the_same_picture() -> None:
-    assert draw_curves([epoch(1), epoch(2)]) == draw_curves([epoch(1), epoch(2)])
-    assert draw_curves([epoch(1), epoch(2)]) != draw_curves([epoch(1), epoch(2, rmse=3.0)])
+    assert draw_training([epoch(1), epoch(2)]) == draw_training([epoch(1), epoch(2)])
+    assert draw_training([epoch(1), epoch(2)]) != draw_training([epoch(1), epoch(2, rmse=3.0)])
 
 
 def test_the_first_epoch_with_the_lowest_validation_loss_is_kept() -> None:
@@ -49,7 +49,7 @@ def test_the_first_epoch_with_the_lowest_validation_loss_is_kept() -> None:
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_every_network_has_a_panel(count: int) -> None:
     trainings = [[epoch(n) for n in range(1, 8)], [epoch(1, loss=1e6)]]
-    drawing = to_svg(draw_learning({f"$net$ {n}": trainings for n in range(count)}), "x")
+    drawing = to_svg(draw_learning_curves({f"$net$ {n}": trainings for n in range(count)}), "x")
     for n in range(count):
         assert f"$net$ {n}".encode() in drawing
     assert b"validation loss" in drawing
@@ -63,8 +63,8 @@ def training(*losses: float) -> dict[str, Any]:
     return {"epochs": epochs, "why": "all epochs done"}
 
 
-def test_every_training_of_every_network_is_read(material: Material) -> None:
-    found = read_trainings(material)
+def test_every_training_of_every_network_is_read(data: ReportData) -> None:
+    found = read_trainings(data)
     assert {name: list(several) for name, several in found.items()} == {
         "Forecaster": [0, 1],
         "Forecaster, graph own": [0, 1],
@@ -76,13 +76,13 @@ def test_networks_that_might_go_on_are_counted() -> None:
     (picture,) = learning_pictures(
         {"a": {0: training(3.0, 2.0, 1.0)}, "b": {0: training(3.0, 1.0, 2.0)}}
     )
-    assert picture.text == "1 of 2 networks did best in the last epoch: more epochs may help."
+    assert picture.text.startswith("1 of 2 networks had the lowest validation loss in the last ")
     (picture,) = learning_pictures({"b": {0: training(3.0, 1.0, 2.0)}})
-    assert picture.text == "Every network was at its best before its last epoch."
+    assert picture.text == "Every network had its lowest validation loss before the last epoch."
     assert list(learning_pictures({})) == []
 
 
 def test_the_end_of_each_training_is_told() -> None:
     assert describe_trainings({"b": {7: training(3.0, 1.0, 2.0)}}) == {
-        "b, seed 7": "epoch 2 of 3 kept, validation loss 1; all epochs done"
+        "b, seed 7": "epoch 2 of 3 selected, validation loss 1; all epochs done"
     }

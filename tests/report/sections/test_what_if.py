@@ -6,13 +6,13 @@ import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import to_svg
 from forecaster.report.sections.what_if import (
     RainEffect,
-    draw_change,
-    measure_rain,
-    suppose_rain,
+    draw_location_changes,
+    measure_rain_effect,
+    rain_scenarios,
     what_if_section,
 )
 from tests.report.comparisons import bare_panel
@@ -28,7 +28,7 @@ def sky(**columns: list[float]) -> Panel:
 def test_rain_comes_with_the_median_of_what_falls() -> None:
     rain = [1.0, 1, 1, 1, NAN, 0, 0, 0, 0, 0, 0]
     amount = [1.0, 3, 9, NAN, 99, 0, 0, 0, 99, NAN, 0]  # 99: snow, and where nobody saw rain
-    dry, wet = suppose_rain(sky(rain=rain, precipitation_mm=amount)) or ({}, {})
+    dry, wet = rain_scenarios(sky(rain=rain, precipitation_mm=amount)) or ({}, {})
     assert dry == {"rain": 0, "precipitation_mm": 0}
     assert wet == {"rain": 1, "precipitation_mm": 3}
 
@@ -38,7 +38,7 @@ def test_rain_may_be_known_without_its_amount() -> None:
         sky(rain=[0.0] * 5 + [1.0] * 6),
         sky(rain=[0.0] * 5 + [1.0] * 6, precipitation_mm=[NAN] * STEPS),
     ):
-        assert suppose_rain(panel) == ({"rain": 0}, {"rain": 1})
+        assert rain_scenarios(panel) == ({"rain": 0}, {"rain": 1})
 
 
 def test_rain_may_be_known_of_each_location() -> None:
@@ -47,19 +47,19 @@ def test_rain_may_be_known_of_each_location() -> None:
     panel = replace(
         bare_panel(np.ones((STEPS, 3))), local_covariates=LocalCovariates(("rain",), own)
     )
-    assert suppose_rain(panel) == ({"rain": 0}, {"rain": 1})
+    assert rain_scenarios(panel) == ({"rain": 0}, {"rain": 1})
 
 
 @pytest.mark.parametrize("rain", [[0.0] * STEPS, [1.0] * STEPS, [NAN] * STEPS])
 def test_without_wet_and_dry_steps_nothing_is_supposed(rain: list[float]) -> None:
-    assert suppose_rain(sky(rain=rain)) is None
-    assert suppose_rain(sky(temperature=rain)) is None
+    assert rain_scenarios(sky(rain=rain)) is None
+    assert rain_scenarios(sky(temperature=rain)) is None
 
 
-def test_what_a_model_makes_of_rain_is_measured_at_tested_origins(material: Material) -> None:
-    row = next(row for row in material.drawn if row.estimator == "Ridge")
-    estimator, panel, found = material.estimator_of(row), material.panel, row.first
-    effect = measure_rain(estimator, panel, found)
+def test_what_a_model_makes_of_rain_is_measured_at_tested_origins(data: ReportData) -> None:
+    row = next(row for row in data.drawn if row.estimator == "Ridge")
+    estimator, panel, found = data.estimator_of(row), data.panel, row.first
+    effect = measure_rain_effect(estimator, panel, found)
     assert effect is not None
     steps = (found.origins - int(panel.start.astype(np.int64))) // 3600
     assert effect.origins == min(len(steps), 240)
@@ -72,10 +72,10 @@ def test_what_a_model_makes_of_rain_is_measured_at_tested_origins(material: Mate
     assert effect.dry != pytest.approx(expected, rel=1e-5)
 
 
-def test_a_model_that_does_not_look_at_the_weather_has_no_effect(material: Material) -> None:
-    naive = material.naive
+def test_a_model_that_does_not_look_at_the_weather_has_no_effect(data: ReportData) -> None:
+    naive = data.naive
     assert naive is not None
-    assert measure_rain(material.estimator_of(naive), material.panel, naive.first) is None
+    assert measure_rain_effect(data.estimator_of(naive), data.panel, naive.first) is None
 
 
 def test_changes_are_shares_of_counts_and_differences_of_measurements() -> None:
@@ -83,33 +83,33 @@ def test_changes_are_shares_of_counts_and_differences_of_measurements() -> None:
     effect = RainEffect({"rain": 1.0}, 7, dry, wet)
     np.testing.assert_allclose(effect.change("count"), [0.1, NAN, -0.1])
     np.testing.assert_allclose(effect.change("measurement"), [1, 1, -3])
-    assert effect.whole == pytest.approx(-1 / 40)
+    assert effect.total_change == pytest.approx(-1 / 40)
 
 
-def test_the_section_says_what_rain_changes_and_where(material: Material) -> None:
-    section = what_if_section(material)
+def test_the_section_says_what_rain_changes_and_where(data: ReportData) -> None:
+    section = what_if_section(data)
     (picture,) = section.pictures
     number = r"[+−]\d+(\.\d+)? %"
     assert re.match(
-        rf"With rain .* forecasts [\d.]+ % (more|less) in all: {number} at ", picture.text
+        rf"With rain .* is [\d.]+ % (higher|lower) in total, from {number} at ", picture.text
     )
-    assert picture.words.startswith("Map or bars of the change")
-    facts = section.facts["What was supposed"]
-    assert facts["with rain"].startswith("rain 1:")  # the small city knows no amount
-    assert facts["without"] == "rain 0"
+    assert picture.alternative.startswith("Map or bar chart of the change")
+    facts = section.facts["Scenarios"]
+    assert facts["with rain"].startswith("rain 1 in all")  # the small city knows no amount
+    assert facts["without rain"] == "rain 0"
     assert facts["model"] != "SeasonalNaive"  # which does not look at the weather
 
 
-def test_a_panel_without_rain_has_no_such_section(material: Material) -> None:
+def test_a_panel_without_rain_has_no_such_section(data: ReportData) -> None:
     names = ("temperature", "drizzle")
-    renamed = Covariates(names, material.panel.covariates.values)
-    dry = replace(material, panel=replace(material.panel, covariates=renamed))
+    renamed = Covariates(names, data.panel.covariates.values)
+    dry = replace(data, panel=replace(data.panel, covariates=renamed))
     assert not what_if_section(dry).pictures
 
 
 def test_more_and_less_have_their_own_colours() -> None:
     places = Locations(("a", "b", "c"), ("a", "b", "c"), np.array([1.0, 2, 3]), np.arange(3.0))
-    figure = draw_change(places, np.array([-4.0, 0.0, 2.0]), np.ones(3), "x")
+    figure = draw_location_changes(places, np.array([-4.0, 0.0, 2.0]), np.ones(3), "x")
     dots = figure.axes[0].collections[0]
     assert dots.get_clim() == (-4, 4)  # zero lies in the middle of the colours
     less, none, more = dots.to_rgba([-4, 0, 4])[:, [0, 2]]  # red and blue
@@ -120,7 +120,7 @@ def test_more_and_less_have_their_own_colours() -> None:
 
 def test_without_coordinates_the_largest_changes_are_bars() -> None:
     places = Locations.of_ids(f"p{n}" for n in range(23))
-    figure = draw_change(places, np.arange(23.0) - 22, np.ones(23), "x")
+    figure = draw_location_changes(places, np.arange(23.0) - 22, np.ones(23), "x")
     svg = to_svg(figure, "x").decode()
     assert ">p0<" in svg
     assert ">p22<" not in svg  # no change at all

@@ -1,4 +1,4 @@
-"""Pictures of a panel: what of it was observed, and where its locations are."""
+"""Figures of a panel: observed, zero and missing values, and a map of the locations."""
 
 from typing import Any
 
@@ -7,14 +7,14 @@ from jaxtyping import Float, Float32, Float64, Int64
 
 from forecaster.panel.panel import Panel
 from forecaster.report.draw.canvas import BUSY, FAINT, INK, MISSING, ZERO, new_figure, to_png
-from forecaster.report.draw.maps import map_places
+from forecaster.report.draw.maps import map_locations
 
-MAX_COLUMNS, MAX_ROWS = 900, 400  # cells of the heat map; more would not be seen
+MAX_COLUMNS, MAX_ROWS = 900, 400  # most cells of the heat map
 MOSTLY = 0.5
 
 
 def draw_coverage(panel: Panel) -> bytes:
-    """Return a PNG: where values are missing or zero, and how much there is over time."""
+    """Draw missing and zero values and the sum of all locations over time, as PNG."""
     figure = new_figure(11.0, 6.2)
     upper, lower = figure.subplots(2, 1, sharex=True, height_ratios=[3, 1])
     _draw_map(upper, panel)
@@ -26,9 +26,9 @@ def draw_coverage(panel: Panel) -> bytes:
     return to_png(figure)
 
 
-def draw_places(panel: Panel) -> bytes | None:
-    """Return a PNG map of the locations, sized by their mean; None if none has coordinates."""
-    figure = map_places(panel)
+def draw_location_map(panel: Panel) -> bytes | None:
+    """Draw the map of the locations as PNG; None if none has coordinates."""
+    figure = map_locations(panel)
     return None if figure is None else to_png(figure)
 
 
@@ -60,7 +60,7 @@ def _draw_map(axes: Any, panel: Panel) -> None:
 
 
 def _draw_total(axes: Any, panel: Panel) -> None:
-    """Draw the sum of all locations, by the day where single steps would only make a smear."""
+    """Draw the sum of all locations, by day if there are too many steps to show."""
     M, day = len(panel.values), max(24 * 60 // panel.clock.step_minutes, 1)
     width = 1 if M <= MAX_COLUMNS else day * -(-M // (MAX_COLUMNS * day))
     bins = np.arange(0, M, width)
@@ -68,13 +68,13 @@ def _draw_total(axes: Any, panel: Panel) -> None:
     total = np.where(seen, panel.values, 0).sum(axis=1, dtype=np.float64)
     observed = np.add.reduceat(seen.mean(axis=1), bins) / _sizes(bins, M)
     level = np.add.reduceat(total, bins) / _sizes(bins, M) / np.maximum(observed, 1e-9)
-    level[observed < MOSTLY] = np.nan  # a gap in the line, not a dip
+    level[observed < MOSTLY] = np.nan  # a gap in the line
     first, last = _days(panel)
     middle = first + (last - first) * (bins + _sizes(bins, M) / 2) / M
     axes.plot(middle, level, color=BUSY, linewidth=1)
     axes.set_ylim(bottom=0 if panel.kind == "count" else None)
     by = "day" if width == day else f"{width} steps" if width > 1 else "step"
-    axes.set_ylabel(f"sum of all per step,\nmean of each {by}", color=INK, fontsize=8)
+    axes.set_ylabel(f"sum of all locations,\nmean per {by}", color=INK, fontsize=8)
     axes.xaxis_date()
     axes.grid(axis="y", color=FAINT, alpha=0.25)
 
@@ -87,7 +87,7 @@ def coverage_colours(values: Float32[np.ndarray, "M N"]) -> Float[np.ndarray, "r
     palette = np.array(
         [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING)]
     )
-    # Any missing step must be seen, however wide the cell: a floor keeps it from fading away.
+    # A floor keeps a single missing step visible in a wide cell.
     parts[..., 2] = np.where(missing > 0, np.maximum(missing, 0.35), 0)
     parts /= parts.sum(axis=-1, keepdims=True)
     return np.asarray(np.clip(parts @ palette, 0, 1))

@@ -1,4 +1,4 @@
-"""What all pictures share: drawn without a screen, and without any state that outlives them."""
+"""Figures, their style and their files; drawn without a display and without global state."""
 
 import io
 import warnings
@@ -12,14 +12,14 @@ from forecaster.errors import need_extra
 
 INK, FAINT = "#26323d", "#8a97a3"
 MISSING, ZERO, BUSY = "#d1495b", "#f2c14e", "#2e6f8e"
-BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # told apart by every eye
-WIDTH, TEXT = 5.0, 10  # inches and points: two fit beside each other on a page, one on a phone
-PAPER_DPI = 200  # of files to print
+BLUE, ORANGE, GREEN = "#0072b2", "#d55e00", "#009e73"  # safe for colour-blind readers
+WIDTH, TEXT = 5.0, 10  # inches and points: two columns on a page, one on a phone
+PAPER_DPI = 200  # of files for print
 GRID: dict[str, Any] = {"color": FAINT, "alpha": 0.3, "linewidth": 0.6}
 
 
 def style(axes: Any, across: str = "", up: str = "") -> None:
-    """Give axes the look of all pictures, few lines and those faint, and say what lies along."""
+    """Apply the common style to axes and label them."""
     axes.set_xlabel(across, color=INK, fontsize=TEXT)
     axes.set_ylabel(up, color=INK, fontsize=TEXT)
     axes.tick_params(which="both", colors=INK, labelsize=TEXT - 1, color=FAINT)
@@ -33,7 +33,7 @@ def style(axes: Any, across: str = "", up: str = "") -> None:
 def style_rows(
     axes: Any, at: Float64[np.ndarray, " R"], names: Sequence[str], across: str
 ) -> None:
-    """Give axes of rows that look: a name before each, the first on top."""
+    """Apply the common style to axes of named rows, the first row on top."""
     style(axes, across)
     axes.set_yticks(at, names, parse_math=False)
     axes.invert_yaxis()
@@ -44,13 +44,13 @@ def style_rows(
 def write_legend(
     figure: Any, handles: Sequence[Any], columns: int, where: str = "upper left"
 ) -> None:
-    """Say outside the axes which mark is what."""
+    """Write a legend outside the axes."""
     figure.legend(handles=handles, loc=f"outside {where}", ncols=columns, frameon=False,
                   fontsize=TEXT - 1, labelcolor=INK)  # fmt: skip
 
 
 def new_figure(width: float, height: float) -> Any:
-    """Return an empty figure of so many inches."""
+    """Return an empty figure; width and height are in inches."""
     need_extra("matplotlib", extra="report")
     from matplotlib.backends.backend_agg import FigureCanvasAgg  # noqa: PLC0415 (an extra)
     from matplotlib.figure import Figure  # noqa: PLC0415
@@ -61,12 +61,12 @@ def new_figure(width: float, height: float) -> Any:
 
 
 def to_png(figure: Any, dpi: int = 120) -> bytes:
-    """Return the picture as a PNG file's bytes."""
+    """Return the figure as the bytes of a PNG file."""
     return _save(figure, "png", {"Software": None}, dpi)
 
 
 def to_svg(figure: Any, name: str) -> bytes:
-    """Return the picture as an SVG file's bytes; another name gives its parts other names."""
+    """Return the figure as the bytes of an SVG file; `name` makes its element ids unique."""
     from matplotlib import rc_context  # noqa: PLC0415 (an extra)
 
     with rc_context({"svg.fonttype": "none", "svg.hashsalt": name}):
@@ -76,6 +76,8 @@ def to_svg(figure: Any, name: str) -> bytes:
 def _save(figure: Any, form: str, metadata: Mapping[str, None], dpi: int) -> bytes:
     buffer = io.BytesIO()
     with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", "Glyph")  # names in other scripts: a box for each letter
+        warnings.filterwarnings(
+            "ignore", "Glyph"
+        )  # scripts that the font lacks are drawn as boxes
         figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
     return buffer.getvalue()

@@ -1,4 +1,4 @@
-"""Maps: dots where the locations are, coloured by what is known of them."""
+"""Maps of locations, coloured by a value."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -11,22 +11,26 @@ from forecaster.panel.parts import Locations
 from forecaster.report.draw.canvas import FAINT, INK, TEXT, WIDTH, new_figure
 
 DEGREE_KM = 111.2  # of latitude
-SIDES = ("#0b6ead", "#c9cfd4", "#d1600f")  # less, alike, more; none that the dark page changes
-SHADES = (0.15, 0.97)  # of a range of colours: what is seen on white and on black
-NAMED = 3  # locations that have their names beside them
-NAME_ROOM = (0.4, 0.04)  # that a name takes, as shares of the map's width and height
+SIDES = (
+    "#0b6ead",
+    "#c9cfd4",
+    "#d1600f",
+)  # low, middle, high; not among the colours that a dark page replaces
+SHADES = (0.15, 0.97)  # part of the colour map that is visible on white and on black
+NAMED = 3  # locations with their names
+NAME_ROOM = (0.4, 0.04)  # of a name, as shares of the map's width and height
 
 
-def map_places(panel: Panel) -> Any | None:
-    """Return a map of the locations, sized by their mean; None if none has coordinates."""
+def map_locations(panel: Panel) -> Any | None:
+    """Map the locations by their mean; None if none has coordinates."""
     if not panel.locations.placed.any():
         return None
-    mean = means(panel)
+    mean = location_means(panel)
     return map_values(panel.locations, mean, np.abs(mean), "mean per step")
 
 
-def means(panel: Panel) -> Float64[np.ndarray, " N"]:
-    """Return the mean of what was observed at each location, 0 where nothing was."""
+def location_means(panel: Panel) -> Float64[np.ndarray, " N"]:
+    """Return the mean of the observed values of each location, 0 without any."""
     seen = np.isfinite(panel.values)
     total = np.where(seen, panel.values, 0).sum(axis=0, dtype=np.float64)
     return np.asarray(total / np.maximum(seen.sum(axis=0), 1))
@@ -40,15 +44,15 @@ def map_values(
     ranked: Sequence[int] = (),
     around: float | None = None,
 ) -> Any:
-    """Return a map of a figure of each location.
+    """Map a value of each location.
 
     Args:
         locations: those without coordinates are left out.
-        values: what the colours say; NaN is not drawn.
-        sizes: how large the dots are, from 0 on.
-        label: what the values are.
-        ranked: locations, the most telling first: the names of the first few are written.
-        around: what two colours lie on either side of; None: one range of colours.
+        values: shown as colour; NaN is not drawn.
+        sizes: sizes of the dots, ≥ 0.
+        label: name of the values.
+        ranked: locations by importance; the first few are named.
+        around: centre of a two-sided colour scale; None: a one-sided scale.
     """
     figure, axes = new_map(locations)
     shown = locations.placed & np.isfinite(values)
@@ -74,7 +78,7 @@ def map_values(
 
 
 def new_map(locations: Locations) -> tuple[Any, Any]:
-    """Return an empty map of the locations that have coordinates: the figure and its axes."""
+    """Return an empty map for the locations with coordinates: figure and axes."""
     lat, lon = locations.lat[locations.placed], locations.lon[locations.placed]
     stretch = 1 / max(float(np.cos(np.radians(lat.mean()))), 0.05)  # of a degree of latitude
     tall = float(np.clip(np.ptp(lat) * stretch / max(np.ptp(lon), 1e-9), 0.5, 1.4))
@@ -88,7 +92,7 @@ def new_map(locations: Locations) -> tuple[Any, Any]:
 
 
 def write_names(axes: Any, locations: Locations, names: Mapping[int, str], most: int) -> None:
-    """Write the first few names beside their locations, without any that would hide another."""
+    """Write the first few names beside their locations, skipping names that would overlap."""
     at = np.column_stack([locations.lon, locations.lat])
     room = NAME_ROOM * np.ptp(at[locations.placed], axis=0)
     written: list[int] = []
@@ -100,7 +104,7 @@ def write_names(axes: Any, locations: Locations, names: Mapping[int, str], most:
 
 
 def _is_freer_left(apart: Float64[np.ndarray, "N 2"], room: Float64[np.ndarray, " 2"]) -> bool:
-    """Tell whether a name is better to the left: it ends on the map, or else hides fewer dots."""
+    """Whether a name fits better on the left: inside the map, then over fewer dots."""
     level = np.abs(apart[:, 1]) < room[1]
     right, left = (
         (bool(np.nanmax(x) < room[0] / 2), int(((x > 0) & (x < room[0]) & level).sum()))
@@ -110,7 +114,7 @@ def _is_freer_left(apart: Float64[np.ndarray, "N 2"], room: Float64[np.ndarray, 
 
 
 def _write_name(axes: Any, name: str, at: Float64[np.ndarray, " 2"], left: bool) -> None:
-    """Write a name beside a place, on a ground that keeps it readable."""
+    """Write a name beside a location, on a light background."""
     words = axes.annotate(
         name, at, (-5 if left else 5, 4), color=INK, fontsize=TEXT - 2, zorder=4,
         textcoords="offset points", ha="right" if left else "left", parse_math=False,
@@ -120,7 +124,7 @@ def _write_name(axes: Any, name: str, at: Float64[np.ndarray, " 2"], left: bool)
 
 
 def _draw_scale(axes: Any, lat: Float64[np.ndarray, " K"], lon: Float64[np.ndarray, " K"]) -> None:
-    """Draw how long some kilometres are: 1, 2 or 5, or tens of them, up to a quarter."""
+    """Draw a scale bar of 1, 2 or 5 · 10ⁿ km, at most a quarter of the map."""
     shrink = max(float(np.cos(np.radians(lat.mean()))), 0.05)
     extent = max(float(np.ptp(lat)), float(np.ptp(lon)) * shrink) * DEGREE_KM
     if not extent:
@@ -137,7 +141,7 @@ def _draw_scale(axes: Any, lat: Float64[np.ndarray, " K"], lon: Float64[np.ndarr
 
 
 def _colours(values: Float64[np.ndarray, " K"], around: float | None) -> dict[str, Any]:
-    """Return the colours of the values, and which of them have the first and the last."""
+    """Return the colour map and its limits."""
     from matplotlib import colormaps  # noqa: PLC0415 (an extra)
     from matplotlib.colors import LinearSegmentedColormap, ListedColormap  # noqa: PLC0415
 
@@ -149,5 +153,5 @@ def _colours(values: Float64[np.ndarray, " K"], around: float | None) -> dict[st
 
 
 def _room(count: int) -> float:
-    """Return how large dots may be where there are many."""
+    """Return the factor by which dots shrink when there are many."""
     return min(1.0, 9 / count**0.5) if count else 1.0

@@ -1,4 +1,4 @@
-"""Where errors come from: hours, weekdays, weather, steps ahead and locations."""
+"""The section on errors: RMSE by hour, weekday, step ahead and weather, errors by location."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -6,218 +6,224 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.evaluation.backtest import Assessment
 from forecaster.evaluation.comparison import Row
 from forecaster.metrics import Errors
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import WIDTH
 from forecaster.report.draw.charts import (
     both_ends,
     draw_bars,
     draw_breakdown,
-    looks,
-    rank,
+    line_styles,
+    rank_locations,
     shorten,
 )
-from forecaster.report.draw.maps import map_values, means
-from forecaster.report.formatting import duration, list_names, number, percent, with_minus
+from forecaster.report.draw.maps import location_means, map_values
+from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
-    FEWEST,
+    FEWEST_STEPS,
     Breakdown,
     Grouping,
-    group_hours,
-    group_steps,
-    group_weather,
-    group_weekdays,
+    group_by_hour,
+    group_by_step,
+    group_by_weather,
+    group_by_weekday,
     ratio,
 )
-from forecaster.report.sections.section import Picture
+from forecaster.report.sections.section import Picture, Section
 
 MOST_COVARIATES = 6  # in one picture
 
 
+def error_section(data: ReportData) -> Section:
+    """Return the errors of the recommended model and of those it is compared with."""
+    text = "RMSE on the test windows. All models are scored on the same values."
+    return Section("errors", "Errors by time, weather and location", text, list(_pictures(data)))
+
+
 def by_hour(rows: Sequence[Row], panel: Panel) -> Breakdown | None:
-    """Return the errors of each hour of the day; None where a step is a day or longer."""
-    hours = group_hours(rows[0].first, panel)
-    return None if hours is None else _drop_empty(group_errors(rows, hours))
+    """Return RMSE by hour of the day; None where a step is a day or longer."""
+    hours = group_by_hour(rows[0].first, panel)
+    return None if hours is None else _drop_empty(rmse_by_group(rows, hours))
 
 
 def by_weekday(rows: Sequence[Row], panel: Panel) -> Breakdown:
-    """Return the errors of each day of the week."""
-    return _drop_empty(group_errors(rows, group_weekdays(rows[0].first, panel)))
+    """Return RMSE by day of the week."""
+    return _drop_empty(rmse_by_group(rows, group_by_weekday(rows[0].first, panel)))
 
 
 def by_step(rows: Sequence[Row]) -> Breakdown:
-    """Return the errors of each step ahead."""
-    return group_errors(rows, group_steps(rows[0].first))
+    """Return RMSE by step ahead."""
+    return rmse_by_group(rows, group_by_step(rows[0].first))
 
 
 def by_weather(rows: Sequence[Row], panel: Panel) -> dict[str, Breakdown]:
-    """Return the errors with little and much of each covariate, what differs most first."""
-    found = {}
-    for name, grouping in group_weather(rows[0].first, panel).items():
-        parted = _drop_empty(group_errors(rows, grouping))
-        if len(parted.labels) > 1 and parted.steps.min() >= FEWEST:
-            found[name] = parted
-    ranked = sorted(found, key=lambda name: -found[name].contrast)
-    return {name: found[name] for name in ranked[:MOST_COVARIATES]}
+    """Return RMSE by low and high values of each covariate, the largest contrast first."""
+    breakdowns = {}
+    for name, grouping in group_by_weather(rows[0].first, panel).items():
+        breakdown = _drop_empty(rmse_by_group(rows, grouping))
+        if len(breakdown.labels) > 1 and breakdown.steps.min() >= FEWEST_STEPS:
+            breakdowns[name] = breakdown
+    ranked = sorted(breakdowns, key=lambda name: -breakdowns[name].contrast)
+    return {name: breakdowns[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def group_errors(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+def rmse_by_group(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
     """Return RMSE = √(Σ squares / Σ values) of every group, the mean over trainings."""
     rmse = {}
     for row in rows:
-        each = [_group(_errors(found), grouping) for found in row.found.values()]
-        rmse[row.name] = np.mean(each, axis=0)
+        trainings = [_group_rmse(a.errors[a.weather], grouping) for a in row.found.values()]
+        rmse[row.name] = np.mean(trainings, axis=0)
     return Breakdown(grouping.labels, grouping.steps, rmse)
 
 
-def place_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
-    """Return what is said of each location's errors, and their figure; NaN without any value.
+def location_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
+    """Return the name of the metric by location and its values; NaN without any observation.
 
-    Counts: WAPE = Σ |x̂ − x| / Σ |x|, alike for busy and quiet places. Measurements: RMSE, since
-    around zero a share means nothing.
+    Counts: WAPE = Σ |x̂ − x| / Σ |x|, comparable for busy and quiet locations. Measurements:
+    RMSE, since a relative error has no meaning around zero.
     """
     if panel.kind != "count":
-        return "RMSE", place_rmse(row)
-    sums = [found.places for found in row.found.values()]
-    each = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
-    return "WAPE", np.asarray(np.mean(each, axis=0))
+        return "RMSE", location_rmse(row)
+    sums = [assessment.places for assessment in row.found.values()]
+    trainings = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
+    return "WAPE", np.asarray(np.mean(trainings, axis=0))
 
 
-def place_rmse(row: Row) -> Float64[np.ndarray, " N"]:
-    """Return the RMSE of each location, the mean over trainings; NaN without any value."""
-    sums = [found.places for found in row.found.values()]
-    each = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
-    return np.asarray(np.mean(each, axis=0))
+def location_rmse(row: Row) -> Float64[np.ndarray, " N"]:
+    """Return the RMSE of each location, the mean over trainings; NaN without any observation."""
+    sums = [assessment.places for assessment in row.found.values()]
+    trainings = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
-def _errors(found: Assessment) -> Errors:
-    return found.errors[found.weather]
-
-
-def _group(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
-    squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
-    return np.asarray(np.sqrt(ratio(squares, values)))
-
-
-def _drop_empty(given: Breakdown) -> Breakdown:
-    """Return the groups in which something was observed."""
-    kept = np.flatnonzero(np.isfinite(given.first))
-    values = {name: figures[kept] for name, figures in given.values.items()}
-    return Breakdown(tuple(given.labels[g] for g in kept), given.steps[kept], values)
-
-
-def draw_weather(given: Mapping[str, Breakdown]) -> Any:
-    """Return the errors in each kind of weather, a row for each and a dot for each model."""
-    lines = [(name, g) for name, parted in given.items() for g in range(len(parted.labels))]
-    gaps = np.cumsum([g == 0 for _, g in lines])  # room between covariates
-    at = np.arange(len(lines)) + 0.6 * gaps
-    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(at[-1]))
+def draw_weather(breakdowns: Mapping[str, Breakdown]) -> Any:
+    """Draw RMSE by weather: a row for each group, a dot for each model."""
+    groups = [(name, g) for name, b in breakdowns.items() for g in range(len(b.labels))]
+    gaps = np.cumsum([g == 0 for _, g in groups])  # room between covariates
+    heights = np.arange(len(groups)) + 0.6 * gaps
+    figure = canvas.new_figure(WIDTH, 1.1 + 0.2 * float(heights[-1]))
     axes = figure.subplots()
-    models = list(next(iter(given.values())).values)
-    for model, look in looks(models).items():
-        values = [given[name].values[model][g] for name, g in lines]
-        axes.scatter(values, at, s=26, color=look.colour, marker=look.mark, label=model, zorder=3)
+    models = list(next(iter(breakdowns.values())).values)
+    for model, line in line_styles(models).items():
+        values = [breakdowns[name].values[model][g] for name, g in groups]
+        axes.scatter(
+            values, heights, s=26, color=line.colour, marker=line.mark, label=model, zorder=3
+        )
     axes.set_xlim(left=0)
-    canvas.style_rows(axes, at, [_kind(given[name], name, g) for name, g in lines], "RMSE")
+    names = [_group_name(breakdowns[name], name, g) for name, g in groups]
+    canvas.style_rows(axes, heights, names, "RMSE")
     axes.grid(axis="y", **canvas.GRID)  # from a dot to its name
     canvas.write_legend(figure, axes.collections, columns=2)
     return figure
 
 
-def draw_place_errors(
+def draw_location_errors(
     locations: Locations,
     errors: Float64[np.ndarray, " N"],
     sizes: Float64[np.ndarray, " N"],
     label: str,
 ) -> Any:
-    """Return the errors of all locations on a map, or as bars if none has coordinates."""
-    ranked = rank(errors).tolist()
+    """Draw the errors of all locations on a map, or as bars if none has coordinates."""
+    ranked = rank_locations(errors).tolist()
     if locations.placed.any():
         return map_values(locations, errors, sizes, label, ranked)
     shown = both_ends(ranked)
     return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
-def _kind(given: Breakdown, name: str, group: int) -> str:
-    """Return a kind of weather in words: `rain: yes (120)`."""
-    return f"{shorten(name)}: {given.labels[group]} ({given.steps[group]:,})"
+def _group_rmse(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
+    squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
+    return np.asarray(np.sqrt(ratio(squares, values)))
 
 
-def error_pictures(material: Material) -> Iterator[Picture]:
+def _drop_empty(breakdown: Breakdown) -> Breakdown:
+    """Drop the groups in which nothing was observed."""
+    observed = np.flatnonzero(np.isfinite(breakdown.first))
+    values = {name: figures[observed] for name, figures in breakdown.values.items()}
+    labels = tuple(breakdown.labels[g] for g in observed)
+    return Breakdown(labels, breakdown.steps[observed], values)
+
+
+def _group_name(breakdown: Breakdown, name: str, group: int) -> str:
+    """Name a weather group with its number of steps: `rain: yes (120)`."""
+    return f"{shorten(name)}: {breakdown.labels[group]} ({breakdown.steps[group]:,})"
+
+
+def _pictures(data: ReportData) -> Iterator[Picture]:
     """Yield the errors by hour, weekday, step, weather and location, as far as they differ."""
-    best, rows, panel = material.best, material.drawn, material.panel
+    best, rows, panel = data.best, data.drawn, data.panel
     if best is None:
         return
     step = f"steps of {duration(panel.clock.step_minutes)} ahead"
-    parts = (
-        ("04-hours", "By hour of the day", by_hour(rows, panel), "hour of the day, local time"),
-        ("05-weekdays", "By weekday", by_weekday(rows, panel), "day of the week"),
-        ("06-steps", "By step ahead", by_step(rows), step),
+    charts = (
+        ("04-hours", "RMSE by hour of day", by_hour(rows, panel), "hour of day, local time"),
+        ("05-weekdays", "RMSE by weekday", by_weekday(rows, panel), "day of the week"),
+        ("06-steps", "RMSE by step ahead", by_step(rows), step),
     )
-    names = list_names([row.name for row in rows])
-    for name, title, parted, what in parts:
-        if parted is not None and len(parted.labels) > 1:
-            say = _growth if what is step else _extremes
-            kind = f"Line chart of RMSE by {what} for {names}"
-            yield Picture(name, title, say(parted, best), kind, draw_breakdown(parted, what))
+    models = join_names([row.name for row in rows])
+    for name, title, breakdown, axis in charts:
+        if breakdown is not None and len(breakdown.labels) > 1:
+            describe = _describe_growth if axis is step else _describe_extremes
+            alt = f"Line chart of RMSE by {axis} for {models}"
+            chart = draw_breakdown(breakdown, axis)
+            yield Picture(name, title, describe(breakdown, best), alt, chart)
     weather = by_weather(rows, panel)
     if weather:
-        kind = f"Dot chart of RMSE in kinds of weather for {names}"
-        yield Picture(
-            "07-weather", "By weather", _most(weather, best), kind, draw_weather(weather)
-        )
-    yield from _by_place(material, best)
+        alt = f"Dot chart of RMSE by weather for {models}"
+        text = _describe_weather(weather, best)
+        yield Picture("07-weather", "RMSE by weather", text, alt, draw_weather(weather))
+    yield from _by_location(data, best)
 
 
-def _extremes(given: Breakdown, best: Row) -> str:
-    """Say when errors are largest and smallest."""
-    ends = int(np.argmax(given.first)), int(np.argmin(given.first))
-    at = "at" if ":" in given.labels[0] else "on"
-    most, least = (f"{at} {given.labels[n]} (RMSE {number(given.first[n])})" for n in ends)
-    return f"Errors of {best.name} are largest {most} and smallest {least}."
+def _describe_extremes(breakdown: Breakdown, best: Row) -> str:
+    """Name the groups with the largest and the smallest RMSE."""
+    ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
+    at = "at" if ":" in breakdown.labels[0] else "on"
+    highest, lowest = (f"{at} {breakdown.labels[n]} ({number(breakdown.first[n])})" for n in ends)
+    return f"The RMSE of {best.name} is highest {highest} and lowest {lowest}."
 
 
-def _growth(given: Breakdown, best: Row) -> str:
-    """Say how errors grow with the steps ahead."""
-    first, last = float(given.first[0]), float(given.first[-1])
-    grown = 100 * (last / max(first, 1e-9) - 1)
+def _describe_growth(breakdown: Breakdown, best: Row) -> str:
+    """Give the RMSE of the first and the last step ahead."""
+    first, last = float(breakdown.first[0]), float(breakdown.first[-1])
+    growth = 100 * (last / max(first, 1e-9) - 1)
     return with_minus(
-        f"From the first step to step {len(given.labels)} RMSE of {best.name} goes from "
-        f"{number(first)} to {number(last)} ({grown:+.0f} %)."
+        f"The RMSE of {best.name} changes from {number(first)} at step 1 to {number(last)} at "
+        f"step {len(breakdown.labels)} ({growth:+.0f} %)."
     )
 
 
-def _most(given: dict[str, Breakdown], best: Row) -> str:
-    """Say with which weather errors differ most."""
-    name, parted = next(iter(given.items()))
-    high, low = int(np.argmax(parted.first)), int(np.argmin(parted.first))
-    most, least = (f"{number(parted.first[n])} where {parted.labels[n]}" for n in (high, low))
+def _describe_weather(breakdowns: dict[str, Breakdown], best: Row) -> str:
+    """Name the covariate with the largest contrast."""
+    name, breakdown = next(iter(breakdowns.items()))
+    ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
+    high, low = (f"{number(breakdown.first[n])} where {breakdown.labels[n]}" for n in ends)
     return (
-        f"Errors of {best.name} differ most by {name}: RMSE {most}, {least}. Weather goes with "
-        "hour and season, so a difference is not its effect alone. In brackets: steps."
+        f"The RMSE of {best.name} differs most by {name}: {high}, {low}. Weather correlates with "
+        "hour and season, so the difference is not its effect alone. Number of steps in brackets."
     )
 
 
-def _by_place(material: Material, best: Row) -> Iterator[Picture]:
-    panel = material.panel
-    measure, errors = place_errors(best, panel)
-    ranked = rank(errors)
+def _by_location(data: ReportData, best: Row) -> Iterator[Picture]:
+    panel = data.panel
+    metric, errors = location_errors(best, panel)
+    ranked = rank_locations(errors)
     if len(ranked) < 2:  # noqa: PLR2004 (nothing to compare)
         return
-    shown = percent if measure == "WAPE" else number
-    worst, easiest = int(ranked[0]), int(ranked[-1])
+    show = percent if metric == "WAPE" else number
+    highest, lowest = int(ranked[0]), int(ranked[-1])
     text = (
-        f"{measure} of {best.name} reaches from {shown(errors[easiest])} at "
-        f"{panel.locations.names[easiest]} to {shown(errors[worst])} at "
-        f"{panel.locations.names[worst]}; half of the locations are below "
-        f"{shown(float(np.median(errors[ranked])))}."
+        f"The {metric} of {best.name} ranges from {show(errors[lowest])} at "
+        f"{panel.locations.names[lowest]} to {show(errors[highest])} at "
+        f"{panel.locations.names[highest]}; the median is "
+        f"{show(float(np.median(errors[ranked])))}."
     )
-    scale, label = (100.0, "WAPE, %") if measure == "WAPE" else (1.0, measure)
-    figure = draw_place_errors(panel.locations, scale * errors, np.abs(means(panel)), label)
-    kind = f"Map or bars of {measure} at each location"
-    yield Picture("08-error-by-location", "By location", text, kind, figure)
+    scale, label = (100.0, "WAPE, %") if metric == "WAPE" else (1.0, metric)
+    sizes = np.abs(location_means(panel))
+    figure = draw_location_errors(panel.locations, scale * errors, sizes, label)
+    alt = f"Map or bar chart of {metric} by location"
+    yield Picture("08-error-by-location", f"{metric} by location", text, alt, figure)

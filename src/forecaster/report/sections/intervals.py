@@ -1,4 +1,4 @@
-"""How often intervals held, and how wide they were: by group of target steps, by location."""
+"""The section on prediction intervals: coverage and width by time, weather and location."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -13,302 +13,303 @@ from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import Intervals
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
-from forecaster.report.data import Material
+from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
 from forecaster.report.draw.charts import CROWDED, both_ends, draw_breakdown, shorten
-from forecaster.report.draw.maps import map_values, means
-from forecaster.report.formatting import duration, list_names, number, span_of, tenth_percent
+from forecaster.report.draw.maps import location_means, map_values
+from forecaster.report.formatting import duration, join_names, number, percent_range, tenth_percent
 from forecaster.report.groups import (
-    FEWEST,
+    FEWEST_STEPS,
     Breakdown,
     Grouping,
-    group_hours,
-    group_steps,
-    group_weather,
+    group_by_hour,
+    group_by_step,
+    group_by_weather,
     ratio,
 )
 from forecaster.report.sections.errors import MOST_COVARIATES
 from forecaster.report.sections.section import Picture, Section
 from forecaster.report.tables import interval_table
 
+TOLERANCE = 0.02  # a coverage within ± this of the nominal one is shaded as calibrated
+LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
+BAR = 0.8  # share of a group's room that its bars fill
+HOUR = "hour of day, local time"
+LABEL = "coverage, %"
+COLOURS: dict[Form, str] = {"static": ORANGE, "online": BLUE}
+
 Shares = Float64[np.ndarray, " G"]
 
 
 @dataclass(frozen=True, eq=False)
-class Held:
-    """Which share of what came lay within a model's intervals, in groups of target steps."""
+class Coverage:
+    """The share of observed values within a model's intervals, by group of target steps."""
 
     labels: tuple[str, ...]
-    steps: Int64[np.ndarray, " G"]  # how many target steps there are in each group
-    shares: Mapping[Form, Shares]  # the mean over trainings
+    steps: Int64[np.ndarray, " G"]  # number of target steps in each group
+    shares: Mapping[Form, Shares]  # mean over trainings
 
     @property
     def contrast(self) -> float:
-        """How far apart the groups are, as intervals hold online."""
+        """The largest difference of the online coverage between groups."""
         return float(np.ptp(self.shares["online"]))
 
 
-def sureness_of(row: Row) -> list[Sureness]:
-    """Return what became of the intervals in each training; none if they are none."""
-    each = [found.sureness for found in row.found.values()]
-    return [known for known in each if known is not None and known.wanted > 0]
+def interval_section(data: ReportData) -> Section:
+    """Return the coverage of the recommended model's intervals; empty if it has none."""
+    title, best, summary = "Prediction intervals", data.best, data.comparison.sureness
+    if best is None or summary is None:
+        return Section("intervals", title, "", [])
+    scores = interval_scores_of(best)[0]
+    nominal = f"{100 * scores.wanted:g} %"
+    text = (
+        f"{summary} An interval that covers more than {nominal} is too wide, one that covers less "
+        "is too narrow. Static intervals are calibrated once, on validation; online intervals "
+        "are recalibrated at every forecast origin with the values observed until then."
+    )
+    pictures = list(_pictures(data, best, scores))
+    return Section("intervals", title, text, pictures, table=interval_table(data.comparison))
 
 
-def held_in(row: Row, grouping: Grouping) -> Held:
+def interval_scores_of(row: Row) -> list[Sureness]:
+    """Return the interval scores of each training; empty for models without intervals."""
+    scores = [assessment.sureness for assessment in row.found.values()]
+    return [s for s in scores if s is not None and s.wanted > 0]
+
+
+def coverage_by_group(row: Row, grouping: Grouping) -> Coverage:
     """Return Σ inside / Σ spans of every group in which something was observed."""
-    shares = {form: _mean(row, form, grouping, "inside") for form in FORMS}
-    kept = np.flatnonzero(np.isfinite(shares["online"]))
-    labels = tuple(grouping.labels[g] for g in kept)
-    return Held(labels, grouping.steps[kept], {form: shares[form][kept] for form in FORMS})
+    shares = {form: _mean_by_group(row, form, grouping, "inside") for form in FORMS}
+    observed = np.flatnonzero(np.isfinite(shares["online"]))
+    labels = tuple(grouping.labels[g] for g in observed)
+    by_form = {form: shares[form][observed] for form in FORMS}
+    return Coverage(labels, grouping.steps[observed], by_form)
 
 
-def held_by_weather(row: Row, panel: Panel) -> dict[str, Held]:
-    """Return the shares with little and much of each covariate, what differs most first."""
-    found = {}
-    for name, grouping in group_weather(row.first, panel).items():
-        parted = held_in(row, grouping)
-        if len(parted.labels) > 1 and parted.steps.min() >= FEWEST:
-            found[name] = parted
-    ranked = sorted(found, key=lambda name: -found[name].contrast)
-    return {name: found[name] for name in ranked[:MOST_COVARIATES]}
+def coverage_by_weather(row: Row, panel: Panel) -> dict[str, Coverage]:
+    """Return the coverage by low and high values of each covariate, largest contrast first."""
+    coverages = {}
+    for name, grouping in group_by_weather(row.first, panel).items():
+        coverage = coverage_by_group(row, grouping)
+        if len(coverage.labels) > 1 and coverage.steps.min() >= FEWEST_STEPS:
+            coverages[name] = coverage
+    ranked = sorted(coverages, key=lambda name: -coverages[name].contrast)
+    return {name: coverages[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def held_at_places(row: Row) -> Float64[np.ndarray, " N"]:
-    """Return the share of each location, online and over all steps; NaN without any value."""
-    sums = [known.places["online"] for known in sureness_of(row)]
-    each = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
-    return np.asarray(np.mean(each, axis=0))
+def coverage_by_location(row: Row) -> Float64[np.ndarray, " N"]:
+    """Return the online coverage of each location over all steps; NaN without observations."""
+    sums = [scores.places["online"] for scores in interval_scores_of(row)]
+    trainings = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
-def widths_in(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
-    """Return the mean width Σ widths / Σ spans, online, of every group in which there is any."""
-    widths = {row.name: _mean(row, "online", grouping, "widths") for row in rows}
-    kept = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
-    labels = tuple(grouping.labels[g] for g in kept)
-    return Breakdown(labels, grouping.steps[kept], {n: w[kept] for n, w in widths.items()})
+def widths_by_group(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+    """Return the mean online width Σ widths / Σ spans of every group with observations."""
+    widths = {row.name: _mean_by_group(row, "online", grouping, "widths") for row in rows}
+    observed = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
+    labels = tuple(grouping.labels[g] for g in observed)
+    by_model = {name: width[observed] for name, width in widths.items()}
+    return Breakdown(labels, grouping.steps[observed], by_model)
 
 
-def _mean(row: Row, form: Form, grouping: Grouping, part: str) -> Shares:
-    """Return a part of the sums for each interval, the mean over trainings."""
-    sums: list[Intervals] = [known.windows[form] for known in sureness_of(row)]
-    each = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
-    return np.asarray(np.mean(each, axis=0))
+def _mean_by_group(row: Row, form: Form, grouping: Grouping, part: str) -> Shares:
+    """Return Σ part / Σ spans by group, the mean over trainings."""
+    sums: list[Intervals] = [scores.windows[form] for scores in interval_scores_of(row)]
+    trainings = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
+    return np.asarray(np.mean(trainings, axis=0))
 
 
-NEAR = 0.02  # to either side of what is wanted: the ground that is shaded
-LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
-BAR = 0.8  # of the room of a group that its bars fill
-LABEL = "within the interval, %"
-COLOURS: dict[Form, str] = {"static": ORANGE, "online": BLUE}
-
-SharesByForm = Mapping[Form, Float64[np.ndarray, " G"]]
-
-
-def draw_held(given: Held, wanted: float, what: str) -> Any:
-    """Return bars that reach from what is wanted to what came within, upright.
+def draw_coverage_by_group(coverage: Coverage, nominal: float, axis: str) -> Any:
+    """Draw upright bars from the nominal to the actual coverage.
 
     Args:
-        given: the shares of each group.
-        wanted: the share that should lie within.
-        what: what the groups are.
+        coverage: the shares of each group.
+        nominal: the share that should lie within.
+        axis: what the groups are.
     """
     figure = canvas.new_figure(WIDTH, 3.0)
     axes = figure.subplots()
-    at = np.arange(len(given.labels))
-    thick = BAR / len(given.shares)
-    for n, (form, shares) in enumerate(given.shares.items()):
-        place = at + (n + 0.5) * thick - BAR / 2
-        more = 100 * (shares - wanted)
-        axes.bar(place, more, thick, bottom=100 * wanted, color=COLOURS[form], label=form)
-    _mark_wanted(axes.axhspan, axes.axhline, wanted)
-    axes.set_ylim(*_limits(given.shares, wanted))
-    every = 1 if len(at) <= CROWDED else 3
-    axes.set_xticks(at[::every], given.labels[::every])
-    canvas.style(axes, what, LABEL)
-    _explain(figure, axes)
+    at = np.arange(len(coverage.labels))
+    width = BAR / len(coverage.shares)
+    for n, (form, shares) in enumerate(coverage.shares.items()):
+        centres = at + (n + 0.5) * width - BAR / 2
+        excess = 100 * (shares - nominal)
+        axes.bar(centres, excess, width, bottom=100 * nominal, color=COLOURS[form], label=form)
+    _mark_nominal(axes.axhspan, axes.axhline, nominal)
+    axes.set_ylim(*_limits(coverage.shares, nominal))
+    every = 1 if len(coverage.labels) <= CROWDED else 3
+    axes.set_xticks(at[::every], coverage.labels[::every])
+    canvas.style(axes, axis, LABEL)
+    _write_legend(figure, axes)
     return figure
 
 
-def draw_held_in_weather(given: Mapping[str, Held], wanted: float) -> Any:
-    """Return such bars for each kind of weather, lying."""
+def draw_coverage_by_weather(coverages: Mapping[str, Coverage], nominal: float) -> Any:
+    """Draw the coverage by weather, a row for each group."""
     names: list[str] = []
     at: list[float] = []
-    for n, (name, parted) in enumerate(given.items()):
-        for label, steps in zip(parted.labels, parted.steps.tolist(), strict=True):
+    for n, (name, coverage) in enumerate(coverages.items()):
+        for label, steps in zip(coverage.labels, coverage.steps.tolist(), strict=True):
             at.append(len(names) + 0.6 * n)  # room between covariates
             names.append(f"{shorten(name)}: {label} ({steps:,})")
-    forms = next(iter(given.values())).shares
-    shares = {f: np.concatenate([parted.shares[f] for parted in given.values()]) for f in forms}
-    return _draw_lying(names, np.array(at), shares, wanted)
+    forms = next(iter(coverages.values())).shares
+    shares = {f: np.concatenate([c.shares[f] for c in coverages.values()]) for f in forms}
+    return _draw_rows(names, np.array(at), shares, nominal)
 
 
-def draw_held_at_places(
+def draw_coverage_by_location(
     locations: Locations,
     shares: Float64[np.ndarray, " N"],
     sizes: Float64[np.ndarray, " N"],
-    wanted: float,
+    nominal: float,
 ) -> Any:
-    """Return the shares of all locations on a map, or as bars if none has coordinates.
+    """Draw the coverage of all locations on a map, or as bars if none has coordinates.
 
     Args:
-        locations: where they are.
-        shares: that lay within, online; NaN is not drawn.
-        sizes: how large the dots are, from 0 on.
-        wanted: the share that should lie within.
+        locations: the sites of the panel.
+        shares: the online coverage; NaN is not drawn.
+        sizes: sizes of the dots, ≥ 0.
+        nominal: the share that should lie within.
     """
-    known = np.flatnonzero(np.isfinite(shares))
-    order = known[np.argsort(shares[known], kind="stable")].tolist()  # too sure first
+    observed = np.flatnonzero(np.isfinite(shares))
+    order = observed[np.argsort(shares[observed], kind="stable")].tolist()  # lowest first
     if locations.placed.any():
-        return map_values(locations, 100 * shares, sizes, LABEL, order, around=100 * wanted)
+        return map_values(locations, 100 * shares, sizes, LABEL, order, around=100 * nominal)
     shown = both_ends(order)
     names = [shorten(locations.names[n]) for n in shown]
     at = np.arange(len(shown), dtype=np.float64)
-    return _draw_lying(names, at, {"online": shares[shown]}, wanted)
+    return _draw_rows(names, at, {"online": shares[shown]}, nominal)
 
 
-def _draw_lying(
-    names: Sequence[str], at: Float64[np.ndarray, " G"], shares: SharesByForm, wanted: float
+def _draw_rows(
+    names: Sequence[str],
+    at: Float64[np.ndarray, " G"],
+    shares: Mapping[Form, Shares],
+    nominal: float,
 ) -> Any:
     figure = canvas.new_figure(WIDTH, 1.1 + 0.24 * (float(at[-1]) + 1))
     axes = figure.subplots()
-    thick = BAR / len(shares)
-    for n, (form, held) in enumerate(shares.items()):
-        place = at + (n + 0.5) * thick - BAR / 2
-        more = 100 * (held - wanted)
-        axes.barh(place, more, thick, left=100 * wanted, color=COLOURS[form], label=form)
-    _mark_wanted(axes.axvspan, axes.axvline, wanted)
-    axes.set_xlim(*_limits(shares, wanted))
+    width = BAR / len(shares)
+    for n, (form, coverage) in enumerate(shares.items()):
+        centres = at + (n + 0.5) * width - BAR / 2
+        excess = 100 * (coverage - nominal)
+        axes.barh(centres, excess, width, left=100 * nominal, color=COLOURS[form], label=form)
+    _mark_nominal(axes.axvspan, axes.axvline, nominal)
+    axes.set_xlim(*_limits(shares, nominal))
     canvas.style_rows(axes, at, names, LABEL)
-    _explain(figure, axes)
+    _write_legend(figure, axes)
     return figure
 
 
-def _mark_wanted(shade: Any, rule: Any, wanted: float) -> None:
-    """Draw what is wanted as a line, and the ground near it."""
-    low, high = 100 * (wanted - NEAR), 100 * (wanted + NEAR)
+def _mark_nominal(shade: Any, rule: Any, nominal: float) -> None:
+    """Draw the nominal coverage as a line and shade the tolerance around it."""
+    low, high = 100 * (nominal - TOLERANCE), 100 * (nominal + TOLERANCE)
     shade(low, high, color=FAINT, alpha=0.2, linewidth=0, zorder=0)
-    label = f"wanted: {100 * wanted:g} %, ± {100 * NEAR:g} shaded"
-    rule(100 * wanted, color=INK, linewidth=1.2, label=label)
+    label = f"nominal: {100 * nominal:g} % (± {100 * TOLERANCE:g})"
+    rule(100 * nominal, color=INK, linewidth=1.2, label=label)
 
 
-def _limits(shares: SharesByForm, wanted: float) -> tuple[float, float]:
-    """Return where the axis ends: as far to either side as the furthest bar, within 0 … 100."""
-    furthest = max(float(np.abs(held - wanted).max(initial=0)) for held in shares.values())
+def _limits(shares: Mapping[Form, Shares], nominal: float) -> tuple[float, float]:
+    """Return the limits of the axis: symmetric around the nominal coverage, within 0 … 100."""
+    furthest = max(float(np.abs(s - nominal).max(initial=0)) for s in shares.values())
     reach = 1.1 * max(furthest, LEAST_REACH)
-    return 100 * max(wanted - reach, 0.0), 100 * min(wanted + reach, 1.0)
+    return 100 * max(nominal - reach, 0.0), 100 * min(nominal + reach, 1.0)
 
 
-def _explain(figure: Any, axes: Any) -> None:
-    """Say which bar is which, and what the line is."""
+def _write_legend(figure: Any, axes: Any) -> None:
     handles, _ = axes.get_legend_handles_labels()
     canvas.write_legend(figure, handles, columns=3)
 
 
-HOUR = "hour of the day, local time"
-
-
-def sure_section(material: Material) -> Section:
-    """Return how often the intervals of the model to use held; empty if it has none."""
-    title, best, plain = "How sure", material.best, material.comparison.sureness
-    if best is None or plain is None:
-        return Section("sure", title, "", [])
-    sureness = sureness_of(best)[0]
-    aim = f"{100 * sureness.wanted:g} %"
-    text = (
-        f"{plain} If more than {aim} lies within, the interval is wider "
-        "than it need be; if less, it is too sure of itself. Static intervals are set once on "
-        "validation; online ones are corrected at every origin with what had come by then."
-    )
-    pictures = list(_pictures(material, best, sureness))
-    return Section("sure", title, text, pictures, table=interval_table(material.comparison))
-
-
-def _pictures(material: Material, best: Row, sureness: Sureness) -> Iterator[Picture]:
-    panel, wanted = material.panel, sureness.wanted
-    name = f"the {interval_name(sureness.levels)} of {best.name}"
-    bars = f"Bars of how much of what came lay within {name}, static and online, by"
+def _pictures(data: ReportData, best: Row, scores: Sureness) -> Iterator[Picture]:
+    panel, nominal = data.panel, scores.wanted
+    interval = f"the {interval_name(scores.levels)} of {best.name}"
+    alt = f"Bar chart of the coverage of {interval}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
-    by_step = held_in(best, group_steps(best.first))
+    by_step = coverage_by_group(best, group_by_step(best.first))
     yield Picture(
-        "20-coverage-steps", "By step ahead", _ranges(by_step), f"{bars} {steps}",
-        draw_held(by_step, wanted, steps),
+        "20-coverage-steps", "Coverage by step ahead", _describe_ranges(by_step),
+        f"{alt} {steps}", draw_coverage_by_group(by_step, nominal, steps),
     )  # fmt: skip
-    hours = group_hours(best.first, panel)
+    hours = group_by_hour(best.first, panel)
     if hours is not None:
-        by_hour = held_in(best, hours)
+        by_hour = coverage_by_group(best, hours)
         yield Picture(
-            "21-coverage-hours", "By hour of the day", _ends(by_hour), f"{bars} {HOUR}",
-            draw_held(by_hour, wanted, HOUR),
+            "21-coverage-hours", "Coverage by hour of day", _describe_extremes(by_hour),
+            f"{alt} {HOUR}", draw_coverage_by_group(by_hour, nominal, HOUR),
         )  # fmt: skip
-    weather = held_by_weather(best, panel)
+    weather = coverage_by_weather(best, panel)
     if weather:
         yield Picture(
-            "22-coverage-weather", "By weather", _most(weather), f"{bars} kind of weather",
-            draw_held_in_weather(weather, wanted),
+            "22-coverage-weather", "Coverage by weather", _describe_weather(weather),
+            f"{alt} weather", draw_coverage_by_weather(weather, nominal),
         )  # fmt: skip
-    yield from _by_place(material, best, wanted)
-    yield _widths(material, best)
+    yield from _by_location(data, best, nominal)
+    yield _widths(data, best)
 
 
-def _by_place(material: Material, best: Row, wanted: float) -> Iterator[Picture]:
-    panel, shares = material.panel, held_at_places(best)
-    known = np.flatnonzero(np.isfinite(shares))
-    if len(known) < 2:  # noqa: PLR2004 (nothing to compare)
+def _by_location(data: ReportData, best: Row, nominal: float) -> Iterator[Picture]:
+    panel, shares = data.panel, coverage_by_location(best)
+    observed = np.flatnonzero(np.isfinite(shares))
+    if len(observed) < 2:  # noqa: PLR2004 (nothing to compare)
         return
-    low, high = (int(known[find(shares[known])]) for find in (np.argmin, np.argmax))
+    low, high = (int(observed[find(shares[observed])]) for find in (np.argmin, np.argmax))
     ends = [f"{tenth_percent(shares[n])} at {panel.locations.names[n]}" for n in (low, high)]
-    middle = [tenth_percent(part) for part in np.quantile(shares[known], [0.25, 0.75]).tolist()]
-    text = (
-        f"From {ends[0]} to {ends[1]}, online; at half of the locations between {middle[0]} and "
-        f"{middle[1]}."
-    )
-    text += " Blue is less than wanted, orange more." if panel.locations.placed.any() else ""
-    figure = draw_held_at_places(panel.locations, shares, np.abs(means(panel)), wanted)
-    kind = f"Map or bars of how much lay within the interval of {best.name} at each location"
-    yield Picture("23-coverage-by-location", "By location", text, kind, figure)
+    quartiles = np.quantile(shares[observed], [0.25, 0.75]).tolist()
+    middle = " and ".join(tenth_percent(quartile) for quartile in quartiles)
+    text = f"Online coverage ranges from {ends[0]} to {ends[1]}; half of the locations are "
+    text += f"between {middle}."
+    text += " Blue: below nominal; orange: above." if panel.locations.placed.any() else ""
+    sizes = np.abs(location_means(panel))
+    figure = draw_coverage_by_location(panel.locations, shares, sizes, nominal)
+    alt = f"Map or bar chart of the coverage of the interval of {best.name} by location"
+    yield Picture("23-coverage-by-location", "Coverage by location", text, alt, figure)
 
 
-def _widths(material: Material, best: Row) -> Picture:
-    """Return how wide the intervals of the drawn models are, by hour or else by step."""
-    rows = [row for row in material.drawn if sureness_of(row)]
-    hours = group_hours(best.first, material.panel)
-    what = HOUR if hours is not None else "step ahead"
-    widths = widths_in(rows, group_steps(best.first) if hours is None else hours)
-    kind = f"Line chart of the mean width of the interval by {what} for "
-    kind += list_names([row.name for row in rows])
-    figure = draw_breakdown(widths, what, "mean width")
-    return Picture("24-interval-width", "How wide it is", _extremes(widths, best), kind, figure)
+def _widths(data: ReportData, best: Row) -> Picture:
+    """Return the mean interval width of the drawn models, by hour or else by step."""
+    rows = [row for row in data.drawn if interval_scores_of(row)]
+    hours = group_by_hour(best.first, data.panel)
+    axis = HOUR if hours is not None else "step ahead"
+    widths = widths_by_group(rows, group_by_step(best.first) if hours is None else hours)
+    alt = f"Line chart of the mean interval width by {axis} for "
+    alt += join_names([row.name for row in rows])
+    figure = draw_breakdown(widths, axis, "mean width")
+    text = _describe_widths(widths, best)
+    return Picture("24-interval-width", "Interval width", text, alt, figure)
 
 
-def _extremes(given: Breakdown, best: Row) -> str:
-    low, high = int(np.argmin(given.first)), int(np.argmax(given.first))
-    least, most = (f"{number(given.first[n])} at {given.labels[n]}" for n in (low, high))
+def _describe_widths(widths: Breakdown, best: Row) -> str:
+    low, high = int(np.argmin(widths.first)), int(np.argmax(widths.first))
+    least, most = (f"({number(widths.first[n])}) at {widths.labels[n]}" for n in (low, high))
     return (
-        f"The interval of {best.name} is narrowest with {least} and widest with {most}, online "
-        "and on average. Of two that hold what they should, the narrower says more."
+        f"The interval of {best.name} is narrowest {least} and widest {most}: mean width, "
+        "online. At the same coverage a narrower interval is better."
     )
 
 
-def _ranges(given: Held) -> str:
-    """Say between which shares the steps lie, in both forms."""
-    online, static = (span_of(given.shares[form].tolist()) for form in ("online", "static"))
-    return f"By step, {online} lay within online and {static} static."
+def _describe_ranges(coverage: Coverage) -> str:
+    """Give the range of the coverage over the groups, in both forms."""
+    online, static = (percent_range(coverage.shares[f].tolist()) for f in ("online", "static"))
+    return f"Coverage by step: {online} online, {static} static."
 
 
-def _ends(given: Held) -> str:
-    """Say in which groups most and least lay within."""
-    shares = given.shares["online"]
+def _describe_extremes(coverage: Coverage) -> str:
+    """Name the groups with the lowest and the highest coverage."""
+    shares = coverage.shares["online"]
     low, high = int(np.argmin(shares)), int(np.argmax(shares))
-    least, most = (f"{tenth_percent(shares[n])} at {given.labels[n]}" for n in (low, high))
-    return f"Online, least lay within with {least} and most with {most}."
+    least, most = (f"{tenth_percent(shares[n])} at {coverage.labels[n]}" for n in (low, high))
+    return f"Online coverage is lowest with {least} and highest with {most}."
 
 
-def _most(given: dict[str, Held]) -> str:
-    """Say with which weather the shares differ most."""
-    name, parted = next(iter(given.items()))
-    shares = parted.shares["online"]
-    parts = [
-        f"{tenth_percent(s)} where {label}" for s, label in zip(shares, parted.labels, strict=True)
-    ]
-    return f"Online, shares differ most by {name}: {list_names(parts)}. In brackets: steps."
+def _describe_weather(coverages: dict[str, Coverage]) -> str:
+    """Name the covariate with the largest contrast."""
+    name, coverage = next(iter(coverages.items()))
+    pairs = zip(coverage.shares["online"], coverage.labels, strict=True)
+    parts = [f"{tenth_percent(share)} where {label}" for share, label in pairs]
+    return (
+        f"Online coverage differs most by {name}: {join_names(parts)}. "
+        "Number of steps in brackets."
+    )

@@ -1,22 +1,20 @@
-"""What was run, on what data, with which hashes and commands: enough to do it again."""
+"""The section on provenance: data, hashes, commands and versions needed to reproduce it."""
 
 import platform
 import shlex
 from importlib.metadata import PackageNotFoundError, version
 from typing import NamedTuple
 
-from forecaster.errors import count_of, name_some
-from forecaster.graph.dependency import DependencyGraph
-from forecaster.report.data import PANEL, RECIPE, Material
+from forecaster.errors import name_some
+from forecaster.report.data import PANEL, RECIPE, ReportData
 from forecaster.report.doctor.checkup import describe_panel
-from forecaster.report.sections.graph import describe_choice
 
-SHORT = 12  # characters of a hash that tell it from others
+SHORT = 12  # characters of a hash that are shown
 PACKAGES = ("forecaster", "torch", "numpy", "scipy", "numba")
 
 
 class TestedRun(NamedTuple):
-    """A training that is in the table."""
+    """A tested training."""
 
     model: str
     seed: int
@@ -24,59 +22,53 @@ class TestedRun(NamedTuple):
     digest: str
 
 
-def describe_data(material: Material) -> dict[str, str]:
-    """Return what the comparison was made on, by topic."""
-    panel, about = material.panel, material.comparison.about
+def describe_data(data: ReportData) -> dict[str, str]:
+    """Describe the data of the comparison, by topic."""
+    panel, about = data.panel, data.comparison.about
     names = [*panel.covariates.names, *panel.local_covariates.names]
     tested = "; ".join(" … ".join(pair) for pair in about.get("tested", ()))
     return {
         **describe_panel(panel),
-        "covariates": name_some(names, 12) or "none but the calendar",
+        "covariates": name_some(names, 12) or "calendar only",
         "tested": tested or "the recipe's test ranges",
         "panel hash": str(panel.digest),
-        "recipe hash": material.recipe.digest(),
+        "recipe hash": data.recipe.digest(),
     }
 
 
-def describe_dependencies(graph: DependencyGraph) -> dict[str, str]:
-    """Return how a graph was chosen, by topic."""
-    size = f"{count_of(len(graph), 'edge')}, average degree {graph.average_degree:.2f}"
-    return {**describe_choice(graph.about), "kept": size, "graph hash": str(graph.digest)}
-
-
-def list_runs(material: Material) -> list[TestedRun]:
-    """Return every training of the table with its folder and its hash."""
+def list_runs(data: ReportData) -> list[TestedRun]:
+    """Return every tested training with its folder and hash."""
     return [
-        TestedRun(row.name, seed, row.runs[seed], found.digest)
-        for row in material.comparison.tested
-        for seed, found in material.manifests(row).items()
+        TestedRun(row.name, seed, row.runs[seed], manifest.digest)
+        for row in data.comparison.tested
+        for seed, manifest in data.manifests(row).items()
     ]
 
 
-def list_commands(material: Material) -> dict[str, str]:
-    """Return commands by what they do: make the comparison again, this page, a forecast."""
-    folder, inside = str(material.folder), material.folder / PANEL
+def list_commands(data: ReportData) -> dict[str, str]:
+    """Return commands by purpose: repeat the comparison, render this page, forecast."""
+    folder, inside = str(data.folder), data.folder / PANEL
     panel = shlex.quote(str(inside)) if inside.exists() else "PANEL"
-    recipe = str(material.folder / RECIPE)
+    recipe = str(data.folder / RECIPE)
     plain = shlex.join(["forecaster", "evaluate", recipe, "--out", folder]) + f" --panel {panel}"
     page = shlex.join(["forecaster", "report", folder])
     commands = {
-        "make the comparison again": material.command or plain,
-        "make this page again": page if inside.exists() else f"{page} --panel {panel}",
+        "repeat the comparison": data.command or plain,
+        "render this page again": page if inside.exists() else f"{page} --panel {panel}",
     }
-    if material.best is None:
+    if data.best is None:
         return commands
-    run = str(material.folder / next(iter(material.best.runs.values())))
+    run = str(data.folder / next(iter(data.best.runs.values())))
     use = shlex.join(["forecaster", "forecast", run]) + f" --panel {panel} --at TIME"
-    return commands | {f"forecast with {material.best.name}": use}
+    return commands | {f"forecast with {data.best.name}": use}
 
 
 def list_versions() -> dict[str, str]:
-    """Return the versions of what made this page, by name."""
-    found = {"python": platform.python_version()}
+    """Return the versions of Python and of the main packages, by name."""
+    versions = {"python": platform.python_version()}
     for name in PACKAGES:
         try:
-            found[name] = version(name)
+            versions[name] = version(name)
         except PackageNotFoundError:  # run from a source tree
-            found[name] = "not installed"
-    return found
+            versions[name] = "not installed"
+    return versions

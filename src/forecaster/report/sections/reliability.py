@@ -1,4 +1,4 @@
-"""Can this be trusted? What speaks for a comparison's result, and what against it."""
+"""Checks of the recommended model: arguments for and against using it, and its key figures."""
 
 from collections.abc import Iterator
 
@@ -9,211 +9,211 @@ from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import Row
 from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.report.data import Material, mean_rmse
-from forecaster.report.doctor.checkup import Finding, Level
-from forecaster.report.doctor.scan import label
+from forecaster.report.data import ReportData, mean_rmse
+from forecaster.report.doctor.checkup import Finding, Severity
+from forecaster.report.doctor.scan import location_label
 from forecaster.report.formatting import (
     less_or_more,
     number,
     percent,
-    span_of,
+    percent_range,
     tenth_percent,
     with_minus,
 )
-from forecaster.report.groups import group_hours
-from forecaster.report.sections.errors import place_rmse
-from forecaster.report.sections.intervals import NEAR, held_in
+from forecaster.report.groups import group_by_hour
+from forecaster.report.sections.errors import location_rmse
+from forecaster.report.sections.intervals import TOLERANCE, coverage_by_group
 
 FEW_DAYS, MANY_DAYS = 7, 28  # of test
-MOST_PLACES, SOME_PLACES = 0.9, 0.75  # at which the model should beat the naive one
-WIDE = 0.05  # deviation over trainings, or cost of not knowing the weather, as a share of RMSE
-FAR_OFF = 0.05  # more or less within an interval than should be, as NEAR
-MUCH_MISSING = 0.1  # of the values to forecast
-HARDLY_ANY_TARGETS = 0.1  # of them that count for MAPE
+MOST_LOCATIONS, SOME_LOCATIONS = 0.9, 0.75  # share where the model should beat SeasonalNaive
+WIDE = 0.05  # deviation over trainings, or increase without known weather, relative to RMSE
+FAR_OFF = 0.05  # deviation from the nominal coverage that is a warning; TOLERANCE is good
+MANY_MISSING = 0.1  # of the target values
+FEW_TARGETS = 0.1  # share of the target values that count for MAPE
+YEAR_DAYS = 365
+SEVERITIES: tuple[Severity, ...] = ("warning", "note", "good")
 
 
-def judge(material: Material, best: Row) -> list[Finding]:
-    """Return what to know before the recommended model is used."""
-    found = [
-        *_against_naive(material, best),
-        *_against_next(material, best),
-        _test_size(best),
-        *_trainings(material, best),
-        *_intervals(material, best),
+def check_reliability(data: ReportData, best: Row) -> list[Finding]:
+    """Check the recommended model; the findings come with warnings first."""
+    findings = [
+        *_against_naive(data, best),
+        *_against_next(data, best),
+        _test_length(best),
+        *_trainings(data, best),
+        *_intervals(data, best),
         _missing(best),
-        _weather(material, best),
-        _targets(material, best),
-        *_graph(material.graph if best.estimator == "Forecaster" else None),
-        _failures(material, best),
+        _weather(data, best),
+        _mape_targets(data, best),
+        *_graph(data.graph if best.estimator == "Forecaster" else None),
+        _failures(data, best),
     ]
-    order = ("warning", "note", "good")
-    return sorted(found, key=lambda finding: order.index(finding.level))
+    return sorted(findings, key=lambda finding: SEVERITIES.index(finding.level))
 
 
-def _against_naive(material: Material, best: Row) -> Iterator[Finding]:
-    naive, topic = material.naive, "Against the naive"
-    if naive is None:
-        text = "SeasonalNaive was not tested: nobody knows what repeating last week would do"
-        yield Finding(topic, "note", text)
-        return
-    if naive is best:
-        text = "nothing that was learned is better than repeating last week"
-        yield Finding(topic, "warning", text)
-        return
-    found = material.comparison.compare(best, naive).rmse
-    if found is None:
-        yield Finding(topic, "note", "too few days to compare it with repeating last week")
-        return
-    text = f"its RMSE is {less_or_more(found)} than SeasonalNaive's"
-    clear = found.is_clear and found.value < 0
-    yield Finding(topic, "good" if clear else "warning", text + ("" if clear else ": no better"))
-    yield _everywhere(material, best, naive)
-
-
-def _against_next(material: Material, best: Row) -> Iterator[Finding]:
-    """Say how sure it is that this model is better than the next."""
-    comparison = material.comparison
-    others = [row for row in comparison.tested if row.of is None and row is not best]
-    others = sorted(others, key=lambda row: mean_rmse(row, comparison))
-    found = comparison.compare(best, others[0]).rmse if others else None
-    if found is None or others[0] is material.naive:
-        return
-    text = f"its RMSE is {less_or_more(found)} than that of {others[0].name}"
-    if not found.is_clear:
-        yield Finding("Against the next", "note", f"{text}: that may be chance")
-    elif found.value > 0:
-        yield Finding("Against the next", "note", f"{text}, but it is simpler")
-    else:
-        yield Finding("Against the next", "good", text)
-
-
-def _everywhere(material: Material, best: Row, naive: Row) -> Finding:
-    """Say at how many locations the model beats the naive one."""
-    ours, theirs = place_rmse(best), place_rmse(naive)
-    known = np.isfinite(ours + theirs)
-    better = known & (ours < theirs)
-    share = better.sum() / max(known.sum(), 1)
-    levels: tuple[Level, ...] = ("warning", "note", "good")
-    level = levels[int(share >= SOME_PLACES) + int(share >= MOST_PLACES)]
-    all_of_them = count_of(int(known.sum()), "location")
-    text = f"better than SeasonalNaive at {better.sum():,} of {all_of_them}"
-    worse = [label(material.panel, n) for n in np.flatnonzero(known & ~better).tolist()]
-    return Finding(
-        "At every place", level, text + (f"; not at {name_some(worse, 3)}" if worse else "")
-    )
-
-
-def _test_size(best: Row) -> Finding:
-    days = len(set(best.first.days.tolist()))
-    levels: tuple[Level, ...] = ("warning", "note", "good")
-    level = levels[int(days >= FEW_DAYS) + int(days >= MANY_DAYS)]
-    text = f"{count_of(days, 'day')} that no model had seen"
-    season = "; other seasons may differ" if days < 365 else ""  # noqa: PLR2004 (a year)
-    return Finding("Length of test", level, text + season)
-
-
-def _trainings(material: Material, best: Row) -> Iterator[Finding]:
-    if len(best.found) > 1:
-        spread = best.spread("rmse", material.comparison.weathers[0])[0]
-        share = (spread.deviation or 0.0) / max(spread.mean or 0.0, 1e-9)
-        text = f"trained {len(best.found)} times: RMSE varies by ± {percent(share)}"
-        yield Finding("Chance", "good" if share < WIDE else "note", text)
-    elif find_estimator(best.estimator).seeded:
-        yield Finding("Chance", "note", "trained once: another seed may do better or worse")
-
-
-def _intervals(material: Material, best: Row) -> Iterator[Finding]:
-    """Say whether as much lay within the intervals as should: at every step, at every hour."""
-    known = best.first.sureness
-    if material.comparison.sureness is None or known is None:
-        return
-    steps = best.interval_spread("coverage", "online")[1:]
-    shares = [spread.mean for spread in steps if spread.mean is not None]
-    off = max(abs(share - known.wanted) for share in shares)
-    levels: tuple[Level, ...] = ("warning", "note", "good")
-    level = levels[int(off <= FAR_OFF) + int(off <= NEAR)]
-    text = f"its {interval_name(known.levels)} held {span_of(shares)} of what came, by step ahead"
-    hours = group_hours(best.first, material.panel)
-    if hours is not None:
-        held = held_in(best, hours)
-        beyond = np.abs(held.shares["online"] - known.wanted)
-        worst = int(np.argmax(beyond))
-        if beyond[worst] > FAR_OFF:
-            level = "note" if level == "good" else level
-            text += f", but {tenth_percent(held.shares['online'][worst])} at {held.labels[worst]}"
-    yield Finding("Intervals", level, f"{text} (online)")
-
-
-def _missing(best: Row) -> Finding:
-    errors = best.first.places
-    steps, places = errors.values.shape
-    asked = steps * places * len(best.first.origins)
-    share = 1 - int(errors.values.sum()) / asked
-    if not share:
-        return Finding("Missing values", "good", "every value to forecast was observed")
-    level: Level = "warning" if share > MUCH_MISSING else "good"
-    return Finding(
-        "Missing values", level, f"{percent(share)} of the values to forecast were not observed"
-    )
-
-
-def _weather(material: Material, best: Row) -> Finding:
-    names = [*material.panel.covariates.names, *material.panel.local_covariates.names]
-    weathers = material.comparison.weathers
-    topic = "Weather"
-    if not names:
-        return Finding(topic, "good", "forecasts need nothing but the past and the calendar")
-    if weathers[0] != "observed":
-        return Finding(topic, "good", f"forecasts did not know the coming weather ({weathers[0]})")
-    text = f"forecasts here knew the coming weather ({name_some(names, 4)})"
-    others = [weather for weather in weathers if weather != "observed"]
-    if not others:
-        return Finding(topic, "note", f"{text}; with a forecast of it errors will be larger")
-    known, kept = (best.spread("rmse", weather)[0].mean for weather in ("observed", others[0]))
-    cost = (kept or 0.0) / max(known or 0.0, 1e-9) - 1
-    level: Level = "warning" if cost > WIDE else "note"
-    without = with_minus(f"without ({others[0]}) RMSE is {100 * cost:+.1f} %")
-    return Finding(topic, level, f"{text}; {without}")
-
-
-def _targets(material: Material, best: Row) -> Finding:
-    scores = best.first.errors[material.comparison.weathers[0]].scores()
-    share = scores.mape.terms / max(scores.rmse.terms, 1)
-    text = (
-        f"MAPE rests on {percent(share)} of the values: those ≥ {material.comparison.mape_cut:g}"
-    )
-    if not share:
-        text = f"no value is ≥ {material.comparison.mape_cut:g}: there is no MAPE"
-    return Finding("MAPE", "note" if share < HARDLY_ANY_TARGETS else "good", text)
-
-
-def _graph(graph: DependencyGraph | None) -> Iterator[Finding]:
-    if graph is not None and graph.about.converged is False:
-        yield Finding("Graph", "warning", "the graph is not exact: its solver did not converge")
-
-
-def _failures(material: Material, best: Row) -> Finding:
-    failed = [row.name for row in material.comparison.rows for _ in row.failures]
-    if not failed:
-        return Finding("Failures", "good", "every training came to its end")
-    rows = name_some(dict.fromkeys(failed), 3)
-    level: Level = "warning" if best.failures else "note"
-    return Finding("Failures", level, f"{count_of(len(failed), 'training')} failed: {rows}")
-
-
-def key_figures(material: Material, best: Row) -> dict[str, str]:
-    """Return the few numbers to remember of the recommended model, by what they are."""
-    comparison, naive = material.comparison, material.naive
+def key_figures(data: ReportData, best: Row) -> dict[str, str]:
+    """Return the main figures of the recommended model, by name."""
+    comparison, naive = data.comparison, data.naive
     mape = best.spread("mape", comparison.weathers[0])[0].mean
     days = len(set(best.first.days.tolist()))
     figures = {
         "RMSE, all steps ahead": number(mean_rmse(best, comparison)),
-        f"MAPE where ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
+        f"MAPE of values ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
     }
-    found = comparison.compare(best, naive).rmse if naive is not None else None
-    if found is not None and naive is not best:
-        figures["RMSE against SeasonalNaive"] = with_minus(f"{100 * found.value:+.0f} %")
-    held = best.interval_spread("coverage", "online")
-    if held and held[0].mean is not None:
-        figures[f"within the {interval_name(comparison.levels)}"] = tenth_percent(held[0].mean)
-    return figures | {"day of test" if days == 1 else "days of test": f"{days:,}"}
+    difference = comparison.compare(best, naive).rmse if naive is not None else None
+    if difference is not None and naive is not best:
+        figures["RMSE relative to SeasonalNaive"] = with_minus(f"{100 * difference.value:+.0f} %")
+    coverage = best.interval_spread("coverage", "online")
+    if coverage and coverage[0].mean is not None:
+        name = f"coverage of the {interval_name(comparison.levels)}"
+        figures[name] = tenth_percent(coverage[0].mean)
+    return figures | {"test day" if days == 1 else "test days": f"{days:,}"}
+
+
+def _against_naive(data: ReportData, best: Row) -> Iterator[Finding]:
+    naive, topic = data.naive, "SeasonalNaive"
+    if naive is None:
+        yield Finding(topic, "note", "SeasonalNaive was not tested, so there is no baseline")
+        return
+    if naive is best:
+        text = "no trained model is better than repeating last week's values"
+        yield Finding(topic, "warning", text)
+        return
+    difference = data.comparison.compare(best, naive).rmse
+    if difference is None:
+        yield Finding(topic, "note", "too few test days to compare the model with SeasonalNaive")
+        return
+    text = f"its RMSE is {less_or_more(difference)} than that of SeasonalNaive"
+    better = difference.is_clear and difference.value < 0
+    verdict = "" if better else ": not clearly better"
+    yield Finding(topic, "good" if better else "warning", text + verdict)
+    yield _by_location(data, best, naive)
+
+
+def _against_next(data: ReportData, best: Row) -> Iterator[Finding]:
+    """Compare the recommended model with the best of the others."""
+    comparison = data.comparison
+    others = [row for row in comparison.tested if row.of is None and row is not best]
+    others = sorted(others, key=lambda row: mean_rmse(row, comparison))
+    difference = comparison.compare(best, others[0]).rmse if others else None
+    if difference is None or others[0] is data.naive:
+        return
+    text = f"its RMSE is {less_or_more(difference)} than that of {others[0].name}"
+    if not difference.is_clear:
+        yield Finding("Next best model", "note", f"{text}: not significant")
+    elif difference.value > 0:
+        yield Finding("Next best model", "note", f"{text}, but it is simpler")
+    else:
+        yield Finding("Next best model", "good", text)
+
+
+def _by_location(data: ReportData, best: Row, naive: Row) -> Finding:
+    """Count the locations at which the model beats SeasonalNaive."""
+    model, baseline = location_rmse(best), location_rmse(naive)
+    observed = np.isfinite(model + baseline)
+    better = observed & (model < baseline)
+    share = better.sum() / max(observed.sum(), 1)
+    level = SEVERITIES[int(share >= SOME_LOCATIONS) + int(share >= MOST_LOCATIONS)]
+    total = count_of(int(observed.sum()), "location")
+    text = f"better than SeasonalNaive at {better.sum():,} of {total}"
+    worse = [location_label(data.panel, n) for n in np.flatnonzero(observed & ~better).tolist()]
+    return Finding("Locations", level, text + (f"; not at {name_some(worse, 3)}" if worse else ""))
+
+
+def _test_length(best: Row) -> Finding:
+    days = len(set(best.first.days.tolist()))
+    level = SEVERITIES[int(days >= FEW_DAYS) + int(days >= MANY_DAYS)]
+    text = f"tested on {count_of(days, 'day')} not used for training"
+    season = "; other seasons may differ" if days < YEAR_DAYS else ""
+    return Finding("Test length", level, text + season)
+
+
+def _trainings(data: ReportData, best: Row) -> Iterator[Finding]:
+    if len(best.found) > 1:
+        spread = best.spread("rmse", data.comparison.weathers[0])[0]
+        share = (spread.deviation or 0.0) / max(spread.mean or 0.0, 1e-9)
+        text = f"trained {len(best.found)} times: RMSE varies by ± {percent(share)}"
+        yield Finding("Random seed", "good" if share < WIDE else "note", text)
+    elif find_estimator(best.estimator).seeded:
+        text = "trained once: another seed may give another error"
+        yield Finding("Random seed", "note", text)
+
+
+def _intervals(data: ReportData, best: Row) -> Iterator[Finding]:
+    """Check the online coverage at every step ahead and at every hour of day."""
+    scores = best.first.sureness
+    if data.comparison.sureness is None or scores is None:
+        return
+    steps = best.interval_spread("coverage", "online")[1:]
+    shares = [spread.mean for spread in steps if spread.mean is not None]
+    deviation = max(abs(share - scores.wanted) for share in shares)
+    level = SEVERITIES[int(deviation <= FAR_OFF) + int(deviation <= TOLERANCE)]
+    name = interval_name(scores.levels)
+    text = f"online coverage of the {name} is {percent_range(shares)} by step ahead"
+    hours = group_by_hour(best.first, data.panel)
+    if hours is not None:
+        coverage = coverage_by_group(best, hours)
+        deviations = np.abs(coverage.shares["online"] - scores.wanted)
+        worst = int(np.argmax(deviations))
+        if deviations[worst] > FAR_OFF:
+            level = "note" if level == "good" else level
+            share = tenth_percent(coverage.shares["online"][worst])
+            text += f", but {share} at {coverage.labels[worst]}"
+    yield Finding("Intervals", level, text)
+
+
+def _missing(best: Row) -> Finding:
+    errors = best.first.places
+    steps, locations = errors.values.shape
+    targets = steps * locations * len(best.first.origins)
+    share = 1 - int(errors.values.sum()) / targets
+    if not share:
+        return Finding("Missing values", "good", "every target value was observed")
+    level: Severity = "warning" if share > MANY_MISSING else "good"
+    return Finding("Missing values", level, f"{percent(share)} of the target values are missing")
+
+
+def _weather(data: ReportData, best: Row) -> Finding:
+    names = [*data.panel.covariates.names, *data.panel.local_covariates.names]
+    weathers, topic = data.comparison.weathers, "Weather"
+    if not names:
+        return Finding(topic, "good", "forecasts use past values and the calendar only")
+    if weathers[0] != "observed":
+        text = f"forecasts did not use the future weather ({weathers[0]})"
+        return Finding(topic, "good", text)
+    text = f"forecasts used the observed future weather ({name_some(names, 4)})"
+    others = [weather for weather in weathers if weather != "observed"]
+    if not others:
+        return Finding(topic, "note", f"{text}; with forecast weather errors will be larger")
+    with_weather, without = (
+        best.spread("rmse", weather)[0].mean for weather in ("observed", others[0])
+    )
+    increase = (without or 0.0) / max(with_weather or 0.0, 1e-9) - 1
+    level: Severity = "warning" if increase > WIDE else "note"
+    change = with_minus(f"without it ({others[0]}) RMSE changes by {100 * increase:+.1f} %")
+    return Finding(topic, level, f"{text}; {change}")
+
+
+def _mape_targets(data: ReportData, best: Row) -> Finding:
+    scores = best.first.errors[data.comparison.weathers[0]].scores()
+    share = scores.mape.terms / max(scores.rmse.terms, 1)
+    cut = f"{data.comparison.mape_cut:g}"
+    text = f"MAPE uses the values ≥ {cut}: {percent(share)} of all"
+    if not share:
+        text = f"no value is ≥ {cut}, so there is no MAPE"
+    return Finding("MAPE", "note" if share < FEW_TARGETS else "good", text)
+
+
+def _graph(graph: DependencyGraph | None) -> Iterator[Finding]:
+    if graph is not None and graph.about.converged is False:
+        text = "the solver of the dependency graph did not converge; the graph is approximate"
+        yield Finding("Graph", "warning", text)
+
+
+def _failures(data: ReportData, best: Row) -> Finding:
+    failed = [row.name for row in data.comparison.rows for _ in row.failures]
+    if not failed:
+        return Finding("Failures", "good", "no training failed")
+    rows = name_some(dict.fromkeys(failed), 3)
+    level: Severity = "warning" if best.failures else "note"
+    return Finding("Failures", level, f"{count_of(len(failed), 'training')} failed: {rows}")

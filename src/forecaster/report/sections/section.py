@@ -1,4 +1,4 @@
-"""What a page shows: figures with what to see in them, by section."""
+"""Pictures with their text, and sections of pictures."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -6,22 +6,22 @@ from functools import cached_property
 from typing import Any
 
 from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
-from forecaster.report.tables import Sheet
+from forecaster.report.tables import Table
 
 
 @dataclass(frozen=True, eq=False)
 class Picture:
-    """A figure with what to see in it."""
+    """A figure with its title and one or two sentences on its content."""
 
     name: str  # of its files
     title: str
-    text: str  # what to see, computed from the data
-    kind: str  # what it is, for those who cannot see it
-    figure: Any
+    text: str  # the main result, computed from the data
+    kind: str  # type and axes of the figure, for the text alternative
+    figure: Any  # of matplotlib
 
     @property
-    def words(self) -> str:
-        """The text alternative."""
+    def alternative(self) -> str:
+        """The text alternative for readers who cannot see the figure."""
         return f"{self.kind}. {self.text}"
 
     @cached_property
@@ -37,11 +37,11 @@ class Picture:
 
 @dataclass(frozen=True, eq=False)
 class Section:
-    """Pictures that belong together, and what else is known of them."""
+    """Pictures on one topic, with a table and facts."""
 
-    name: str
+    name: str  # the anchor in the page
     title: str
     text: str
     pictures: Sequence[Picture]
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by title and topic
-    table: Sheet | None = None
+    table: Table | None = None
