@@ -1,4 +1,4 @@
-"""A run: everything a fitted estimator needs to forecast, saved without pickle."""
+"""Runs: fitted estimators as folders of JSON, TOML and safetensors; no pickle."""
 
 import json
 from collections.abc import Mapping
@@ -28,14 +28,14 @@ MAX_HEADER_BYTES = 16 << 20
 MAX_ARRAYS = 10_000
 _LENGTH_BYTES = 8  # a safetensors file begins with the length of its header
 _DTYPES = {"F32": np.float32, "F64": np.float64, "I64": np.int64, "BOOL": np.bool_}
-FOREIGN = (  # what reading a file that we did not write may raise
+FOREIGN = (  # errors of reading a file that was not written by this program
     AttributeError, KeyError, RecursionError, TypeError, ValueError, SafetensorError, ConfigError,
 )  # fmt: skip
 
 
 @dataclass(frozen=True, eq=False)
 class Run:
-    """What an estimator learned, and from what."""
+    """A fitted estimator: recipe, arrays, metadata and the hashes of its inputs."""
 
     estimator: str  # the name of its class
     recipe: Recipe
@@ -71,9 +71,9 @@ def save_run(folder: Path, run: Run) -> Run:
 
 
 def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
-    """Claim a folder for a run that is about to be trained; tell whether it was trained already.
+    """Claim a folder for a run before training; return whether it was trained already.
 
-    Whatever else a training puts beside the manifest belongs to the run. A folder that holds
+    Other files that a training writes beside the manifest belong to the run. A folder that holds
     something else is refused, and so is a run of another estimator or recipe.
     """
     if not (folder / MANIFEST).exists() or _is_bare(folder):
@@ -82,8 +82,8 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
             "recipe": recipe.model_dump(mode="json"),
             UNFINISHED: True,
         }
-        written = {"recipe.toml": bytes_writer(recipe.to_toml().encode())}
-        publish(folder, Draft("run", FORMAT, written, about, recipe=recipe.digest()))
+        files = {"recipe.toml": bytes_writer(recipe.to_toml().encode())}
+        publish(folder, Draft("run", FORMAT, files, about, recipe=recipe.digest()))
         return False
     manifest = read_manifest(folder, kind="run", reads=FORMAT)
     present = manifest.about.get("estimator")
@@ -97,7 +97,7 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
 
 
 def _is_bare(folder: Path) -> bool:
-    """Tell whether a run was begun and nothing was made yet: it may begin by another recipe."""
+    """Whether a run was begun without any training yet: it may be begun with another recipe."""
     unfinished = UNFINISHED in read_manifest(folder, kind="run", reads=FORMAT).about
     return unfinished and not any(path.is_dir() for path in folder.iterdir())
 
@@ -125,25 +125,25 @@ def load_run(folder: Path) -> Run:
 
 
 def pack(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, Any]]:
-    """Return arrays as the content of a file, and what a manifest says of them."""
-    odd = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
-    if odd:
-        raise ValueError(f"arrays {odd} are not of a type that a file holds: {list(_DTYPES)}")
+    """The content of a safetensors file, and the description of its arrays for a manifest."""
+    unsupported = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
+    if unsupported:
+        raise ValueError(f"arrays {unsupported} have another type than {list(_DTYPES)}")
     _refuse_non_finite(arrays)
     described = {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}
     return save(dict(arrays)), described
 
 
 def unpack(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:
-    """Return the arrays of an artifact, if they are what its manifest says."""
+    """The arrays of an artifact, checked against its manifest."""
     path = file_path(folder, manifest, ARRAYS)
-    check_header(path, manifest.about["arrays"])
+    _check_header(path, manifest.about["arrays"])
     arrays: dict[str, np.ndarray] = load_file(path)
     _refuse_non_finite(arrays)
     return arrays
 
 
-def check_header(path: Path, expected: Mapping[str, Any]) -> None:
+def _check_header(path: Path, expected: Mapping[str, Any]) -> None:
     """Compare names, types and shapes with the manifest before anything is allocated."""
     size = path.stat().st_size
     with path.open("rb") as file:
@@ -154,23 +154,23 @@ def check_header(path: Path, expected: Mapping[str, Any]) -> None:
     header.pop("__metadata__", None)
     if len(header) > MAX_ARRAYS:
         raise ValueError(f"it holds {len(header):,} arrays")
-    found = {
+    described = {
         name: [np.dtype(_DTYPES[entry["dtype"]]).name, entry["shape"]]
         for name, entry in header.items()
     }
-    if found != expected:
+    if described != expected:
         raise ValueError("its arrays are not those of its manifest")
 
 
 def _refuse_non_finite(arrays: Mapping[str, np.ndarray]) -> None:
-    """Refuse NaN and infinity: they are never written, and never believed."""
-    lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-    if lacking:
-        raise ValueError(f"arrays {lacking} hold NaN or infinity")
+    """Refuse NaN and infinity, both when writing and when reading."""
+    non_finite = [name for name, array in arrays.items() if not np.isfinite(array).all()]
+    if non_finite:
+        raise ValueError(f"arrays {non_finite} hold NaN or infinity")
 
 
 def _differences(old: Any, new: Any, place: str = "recipe") -> list[str]:
-    """Return where two recipes differ, with both values."""
+    """One line for each field in which two recipes differ, with both values."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = sorted({*old, *new})
         return [

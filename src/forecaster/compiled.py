@@ -1,4 +1,4 @@
-"""How loops are compiled: by numba, once, and kept on disk where there is a folder to write to."""
+"""Compilation of loops by numba, cached on disk where a folder is writable."""
 
 from collections.abc import Callable
 from functools import partial
@@ -10,13 +10,13 @@ Result = TypeVar("Result")
 
 
 def compiled(fastmath: frozenset[str]) -> Callable[[Callable[..., Result]], Callable[..., Result]]:
-    """Return what compiles a function; `fastmath` names the freedoms that its sums may take."""
+    """A decorator that compiles a function; `fastmath` names numba's fast-math flags."""
     compiler = partial(njit, nogil=True, error_model="numpy", fastmath=set(fastmath))
 
     def compile_loop(function: Callable[..., Result]) -> Callable[..., Result]:
         try:
             return compiler(cache=True)(function)
-        except RuntimeError:  # none of the folders that numba knows can be written
+        except RuntimeError:  # no cache folder of numba is writable
             return compiler()(function)
 
     return compile_loop

@@ -20,9 +20,9 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.synthetic.city import make_city
-from tests.serve.asking import TOKEN, Asking
+from tests.serve.client import TOKEN, Client
 from tests.serve.conftest import HOURS, fit
-from tests.serve.nursery import Child, Nursery
+from tests.serve.processes import ServiceProcess, ServiceProcesses
 
 COMMAND = Path(sys.executable).with_name("forecaster")
 Run = Callable[..., tuple[int, str, str]]
@@ -47,8 +47,8 @@ def panel_folder(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path
 
 
 @pytest.fixture
-def nursery(run_folder: Path, panel_folder: Path, tmp_path: Path) -> Iterator[Nursery]:
-    made = Nursery(run_folder, panel_folder, tmp_path)
+def services(run_folder: Path, panel_folder: Path, tmp_path: Path) -> Iterator[ServiceProcesses]:
+    made = ServiceProcesses(run_folder, panel_folder, tmp_path)
     yield made
     made.close()
 
@@ -56,7 +56,7 @@ def nursery(run_folder: Path, panel_folder: Path, tmp_path: Path) -> Iterator[Nu
 class Writer(threading.Thread):
     """A client that writes until the service is gone, and keeps a ledger."""
 
-    def __init__(self, child: Child, column: int, first: int, panel: Panel) -> None:
+    def __init__(self, child: ServiceProcess, column: int, first: int, panel: Panel) -> None:
         super().__init__()
         self.child, self.column, self.next, self.panel = child, column, first, panel
         self.acknowledged: dict[int, float] = {}  # by step
@@ -83,7 +83,7 @@ class Writer(threading.Thread):
 
 @pytest.mark.slow
 def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
-    nursery: Nursery, panel: Panel, tmp_path: Path, rounds: Callable[[int, int], int]
+    services: ServiceProcesses, panel: Panel, tmp_path: Path, rounds: Callable[[int, int], int]
 ) -> None:
     store = tmp_path / "store.sqlite"
     generator = np.random.default_rng(0)
@@ -91,7 +91,7 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
     perhaps: dict[tuple[str, int], set[float]] = {}
     first = [1, 1, 1]
     for _ in range(rounds(20, 1_000)):
-        child = nursery.start(store)
+        child = services.start(store)
         writers = [Writer(child, column, first[column], panel) for column in range(3)]
         for writer in writers:
             writer.start()
@@ -107,7 +107,7 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
             for step, value in writer.sent.items():
                 perhaps.setdefault((name, step), set()).add(value)
             acknowledged |= {(name, step): v for step, v in writer.acknowledged.items()}
-        assert nursery.wait(child) == -signal.SIGKILL
+        assert services.wait(child) == -signal.SIGKILL
     found = Store(store, panel_digest(panel))
     start = int(panel.start.astype(np.int64))
     rows = [((name, (t - start) // 3600), v) for (name, t, v), _ in found.read("observations")]
@@ -120,9 +120,9 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
 
 
 def test_V12_a_stop_finishes_what_was_begun(
-    nursery: Nursery, panel: Panel, tmp_path: Path
+    services: ServiceProcesses, panel: Panel, tmp_path: Path
 ) -> None:
-    child = nursery.start(tmp_path / "store.sqlite")
+    child = services.start(tmp_path / "store.sqlite")
     answers: list[int] = []
     warned = threading.Event()
 
@@ -143,15 +143,15 @@ def test_V12_a_stop_finishes_what_was_begun(
     for thread in threads:
         thread.join(20)
     assert set(answers) == {200}
-    assert nursery.wait(child) == 0
+    assert services.wait(child) == 0
 
 
 def test_V13_a_hangup_loads_the_run_anew_or_leaves_the_old_one(
     panel_folder: Path, panel: Panel, run_folder: Path, tmp_path: Path
 ) -> None:
     place = copytree(run_folder, tmp_path / "run")
-    nursery = Nursery(place, panel_folder, tmp_path)
-    child = nursery.start(tmp_path / "store.sqlite")
+    services = ServiceProcesses(place, panel_folder, tmp_path)
+    child = services.start(tmp_path / "store.sqlite")
     first = child.get("/v1/forecast").json["model"]
     fit(panel, 53, place)
     child.end(signal.SIGHUP)
@@ -165,10 +165,10 @@ def test_V13_a_hangup_loads_the_run_anew_or_leaves_the_old_one(
         time.sleep(0.02)
     assert child.get("/v1/forecast").json["model"] == second
     child.end(signal.SIGKILL)
-    nursery.close()
+    services.close()
 
 
-def _changed(child: Child, first: str) -> bool:
+def _changed(child: ServiceProcess, first: str) -> bool:
     for _ in range(500):
         if child.get("/v1/forecast").json["model"] != first:
             return True
@@ -184,7 +184,7 @@ def test_the_command_serves_a_panel(run_folder: Path, panel_folder: Path, tmp_pa
     words += ["--token-file", token, "--replay", "5"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
         line = process.stdout.readline() if process.stdout is not None else ""
-        asking = Asking(line.split()[0].rpartition(":")[2])
+        asking = Client(line.split()[0].rpartition(":")[2])
         told = asking.get("/v1/forecast").json
         assert len(told["forecasts"]) == 5
         assert asking.get("/").headers["content-type"].startswith("text/html")
@@ -192,8 +192,8 @@ def test_the_command_serves_a_panel(run_folder: Path, panel_folder: Path, tmp_pa
         assert process.wait(30) == 0
 
 
-def test_V10_only_this_machine_is_listened_to(nursery: Nursery, tmp_path: Path) -> None:
-    child = nursery.start(tmp_path / "store.sqlite")
+def test_V10_only_this_machine_is_listened_to(services: ServiceProcesses, tmp_path: Path) -> None:
+    child = services.start(tmp_path / "store.sqlite")
     listening = Path(f"/proc/{child.pid}/net/tcp").read_text().splitlines()[1:]
     port = f"{int(child.port):04X}"
     addresses = {row.split()[1] for row in listening if row.split()[1].endswith(f":{port}")}

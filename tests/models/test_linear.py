@@ -222,7 +222,7 @@ def test_layers_asked_together_answer_as_each_alone(
         SparseLinear(layout, layout, pattern, generator, bias=False).double() for _ in range(3)
     ]
     x = states(layout, 13)
-    for found, layer in zip(layers[0].answer_with(layers[1:], x), layers, strict=True):
+    for found, layer in zip(layers[0].apply_with(layers[1:], x), layers, strict=True):
         expected = layer(x)
         torch.testing.assert_close(found.signal, expected.signal)
         torch.testing.assert_close(found.auxiliary, expected.auxiliary)
@@ -239,7 +239,7 @@ def test_a_layer_with_a_bias_is_not_asked_together_with_others(
         for bias in (False, True)
     )
     with pytest.raises(ConfigError, match="without bias"):
-        plain.answer_with([biased], states(layout, 2))
+        plain.apply_with([biased], states(layout, 2))
 
 
 def test_layers_of_another_graph_or_of_other_outputs_are_not_asked_together(
@@ -253,4 +253,4 @@ def test_layers_of_another_graph_or_of_other_outputs_are_not_asked_together(
     )
     for misfit in (wide, other):
         with pytest.raises(ConfigError, match="one graph"):
-            plain.answer_with([misfit], states(layout, 2))
+            plain.apply_with([misfit], states(layout, 2))

@@ -88,7 +88,7 @@ class JointTimes(Times):
 
     asked = 0
 
-    def answer_with(self, others: Sequence[torch.nn.Module], x: State) -> tuple[State, ...]:
+    def apply_with(self, others: Sequence[torch.nn.Module], x: State) -> tuple[State, ...]:
         self.asked += 1
         return tuple(layer(x) for layer in (self, *others))
 

@@ -19,11 +19,12 @@ from forecaster.recipe import Recipe
 from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
-from tests.serve.asking import TOKEN, Asking
+from tests.serve.client import TOKEN, Client
 
 PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
 LAGS = LagConfig(recent=2, seasons=(Season(days=1, count=2), Season(days=7, count=1)), horizon=3)
@@ -68,8 +69,19 @@ def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
 
 
+@pytest.fixture
+def model(run: Path) -> ServedModel:
+    """Return that model, loaded."""
+    return load_model(run)
+
+
+def first_moment(panel: Panel) -> float:
+    """Return the time a minute after the last known hour was over."""
+    return float(int(panel.start.astype(np.int64)) + HOURS * 3600 + 60)
+
+
 @dataclass
-class Hands:
+class SettableClock:
     """A clock that a test sets."""
 
     seconds: float
@@ -82,13 +94,13 @@ class Hands:
 
 
 @pytest.fixture
-def clock(panel: Panel) -> Hands:
+def clock(panel: Panel) -> SettableClock:
     """Return a clock that shows a minute after the last known hour was over."""
-    return Hands(float(int(panel.start.astype(np.int64)) + HOURS * 3600 + 60))
+    return SettableClock(first_moment(panel))
 
 
 @pytest.fixture
-def live(panel: Panel, tmp_path: Path, clock: Hands) -> Iterator[LiveData]:
+def live(panel: Panel, tmp_path: Path, clock: SettableClock) -> Iterator[LiveData]:
     """Return the panel with an empty store, at the time of that clock."""
     data = LiveData(panel, Store(tmp_path / "store.sqlite", panel_digest(panel)), clock)
     yield data
@@ -108,7 +120,7 @@ STOP_SECONDS = 30  # more than its own limits for ending
 
 
 @dataclass
-class Running(Asking):
+class Running(Client):
     """A service that runs in a thread."""
 
     engine: Engine
@@ -149,3 +161,14 @@ def start() -> Iterator[Callable[..., Running]]:
 def service(engine: Engine, start: Callable[..., Running]) -> Running:
     """Return a running service that may be written to."""
     return start(engine)
+
+
+@pytest.fixture(scope="session")
+def shared_service(panel: Panel, run: Path) -> Iterator[Running]:
+    """Return a running service for tests that leave it as it is; starting one takes time."""
+    now = first_moment(panel)
+    data = LiveData(panel, Store(None, panel_digest(panel)), lambda: now)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("forecaster.serve.forecasting.background.QUIET_SECONDS", 1e9)
+        with running(Engine(partial(load_model, run), data)) as service:
+            yield service

@@ -21,7 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from forecaster.panel.panel import Panel
-from tests.serve.nursery import Child, Nursery
+from tests.serve.processes import ServiceProcess, ServiceProcesses
 
 SERVICE_CORE, OWN_CORE = 0, 1
 ORIGINS = 320  # asked in turn: five times as many as the cache keeps
@@ -81,7 +81,7 @@ class Figures:
 class Generator:
     """Asks a service for forecasts from one origin after another."""
 
-    def __init__(self, child: Child, panel: Panel) -> None:
+    def __init__(self, child: ServiceProcess, panel: Panel) -> None:
         self._child = child
         steps = range(len(panel.values) - 1 - ORIGINS, len(panel.values) - 1)
         self._paths = [f"/v1/forecast?at={panel.times[step]}Z" for step in steps]
@@ -137,7 +137,7 @@ class Generator:
         return figures
 
 
-async def measure(child: Child, panel: Panel, seconds: float) -> dict[str, float]:
+async def measure(child: ServiceProcess, panel: Panel, seconds: float) -> dict[str, float]:
     """Return the figures of one service."""
     generator = Generator(child, panel)
     await generator.closed_steps(1, 3 * seconds)  # everything is loaded, earlier origins are known
@@ -180,8 +180,8 @@ def resident(pid: int) -> int:
 def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
     """Start a service on one core, and load it from another."""
     with tempfile.TemporaryDirectory() as folder:
-        nursery = Nursery(run, panel_folder, Path(folder))
-        child = nursery.start(Path(folder) / "store.sqlite")
+        services = ServiceProcesses(run, panel_folder, Path(folder))
+        child = services.start(Path(folder) / "store.sqlite")
         cores = os.sched_getaffinity(0)
         if len(cores) > 1:
             for task in Path(f"/proc/{child.pid}/task").iterdir():
@@ -194,8 +194,8 @@ def run_load(run: Path, panel_folder: Path, seconds: float) -> dict[str, float]:
             gc.enable()
             os.sched_setaffinity(0, cores)
             child.end(9)
-            nursery.wait(child)
-            nursery.close()
+            services.wait(child)
+            services.close()
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ import pytest
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.server import MAX_CONNECTIONS
 from tests.serve.load import resident, run_load
-from tests.serve.nursery import Child, Nursery
+from tests.serve.processes import ServiceProcess, ServiceProcesses
 
 pytestmark = pytest.mark.slow
 
@@ -31,12 +31,12 @@ def panel_folder(panel: Panel, tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def child(run: Path, panel_folder: Path, tmp_path: Path) -> Iterator[Child]:
-    nursery = Nursery(run, panel_folder, tmp_path)
-    made = nursery.start(tmp_path / "store.sqlite")
+def child(run: Path, panel_folder: Path, tmp_path: Path) -> Iterator[ServiceProcess]:
+    services = ServiceProcesses(run, panel_folder, tmp_path)
+    made = services.start(tmp_path / "store.sqlite")
     yield made
     made.end(9)
-    nursery.close()
+    services.close()
 
 
 def test_V7_ten_times_the_capacity_is_refused_in_part_and_harms_nothing(
@@ -53,7 +53,7 @@ def test_V7_ten_times_the_capacity_is_refused_in_part_and_harms_nothing(
 
 
 def test_V18_memory_and_descriptors_stay(
-    child: Child, panel: Panel, capsys: pytest.CaptureFixture[str]
+    child: ServiceProcess, panel: Panel, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def held() -> tuple[int, int]:
         return resident(child.pid), len(list(Path(f"/proc/{child.pid}/fd").iterdir()))
@@ -79,7 +79,7 @@ def test_V18_memory_and_descriptors_stay(
     assert abs(after[1] - before[1]) <= 2
 
 
-def ask_calmly(child: Child, seconds: float) -> str:
+def ask_calmly(child: ServiceProcess, seconds: float) -> str:
     """Ask fifty times a second, and return how long it took as text for docs/reliability.md."""
     took, ends = [], time.monotonic() + seconds
     while (began := time.monotonic()) < ends:
@@ -90,13 +90,13 @@ def ask_calmly(child: Child, seconds: float) -> str:
     return f"{len(took)} good requests, median {median:.1f} ms, p99 {p99:.1f} ms"
 
 
-def open_many(child: Child, count: int, stack: ExitStack) -> list[socket.socket]:
+def open_many(child: ServiceProcess, count: int, stack: ExitStack) -> list[socket.socket]:
     where = "127.0.0.1", int(child.port)
     return [stack.enter_context(socket.create_connection(where, 20)) for _ in range(count)]
 
 
 def test_V6_a_thousand_slow_sockets_are_closed_and_others_served(
-    child: Child, capsys: pytest.CaptureFixture[str]
+    child: ServiceProcess, capsys: pytest.CaptureFixture[str]
 ) -> None:
     told = [ask_calmly(child, 5.0)]
     with ExitStack() as stack:
@@ -120,7 +120,7 @@ def files() -> Iterator[int]:
 
 
 def test_V7_ten_thousand_silent_connections_keep_nobody_out(
-    child: Child, files: int, capsys: pytest.CaptureFixture[str]
+    child: ServiceProcess, files: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     before, told = resident(child.pid), [ask_calmly(child, 3.0)]
     count = min(MAX_CONNECTIONS + 500, files - 500)  # the oldest must make room

@@ -10,7 +10,7 @@ from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.replay import Replay
 from forecaster.serve.data.store import Store
 from forecaster.serve.service import open_engine, open_replay, read_token
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 from tests.serve.conftest import HOURS
 
 

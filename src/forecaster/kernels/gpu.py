@@ -121,8 +121,8 @@ def _differentiate(
         flags = {"STATE": for_state, "WEIGHT": for_weight, "BIAS": for_bias}
         launch(*places, *inputs, *edges, N, blocks[0], R, **flags, RELU=y is not None)
     dtype = state.dtype
-    found = (None,) * len(weights) if dw is None else _add_up(dw, dtype).unbind()
-    return found, dx, None if db is None else _add_up(db[None], dtype)[0]
+    for_weights = (None,) * len(weights) if dw is None else _add_up(dw, dtype).unbind()
+    return for_weights, dx, None if db is None else _add_up(db[None], dtype)[0]
 
 
 @cache

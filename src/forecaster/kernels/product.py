@@ -172,8 +172,8 @@ class _BlockProduct(torch.autograd.Function):
         backend, pattern, grad = ctx.backend, ctx.pattern, grads[0].contiguous()
         needed = ctx.needs_input_grad[:3]
         if isinstance(backend, FusedBackend):
-            found = backend.gradients(grad, weight, state, y, pattern, needed)
-            return *found, None, None, None
+            gradients = backend.gradients(grad, weight, state, y, pattern, needed)
+            return *gradients, None, None, None
         if y is not None:
             grad = backend.relu_gradient(grad, y)
         for_weight, for_state, for_bias = needed
@@ -236,6 +236,6 @@ def _refuse_misfits(
         faults.add(f"the bias is {list(bias.shape)}, not locations × outputs {[N, outputs]}")
     for name, tensor in (("weight", weight), ("bias", bias)):
         if tensor is not None and (tensor.dtype, tensor.device) != (state.dtype, state.device):
-            given = f"{tensor.dtype} on {tensor.device}"
-            faults.add(f"the {name} is {given}, the state {state.dtype} on {state.device}")
+            kind = f"{tensor.dtype} on {tensor.device}"
+            faults.add(f"the {name} is {kind}, the state {state.dtype} on {state.device}")
     faults.raise_any(ConfigError)

@@ -24,23 +24,23 @@ class Memory:
 
     key: State
     value: State
-    query: State | None = None  # W^Q of the last of these steps, where they ask themselves
+    query: State | None = None  # W^Q of the last steps, for self-attention
 
     @property
     def steps(self) -> int:
-        """Return how many steps there are: S."""
+        """The number of steps: S."""
         return self.key.signal.shape[-1]
 
     def followed_by(self, later: "Memory") -> "Memory":
-        """Return these steps and later ones."""
+        """These steps, followed by later ones."""
         key, value = _join(self.key, later.key), _join(self.value, later.value)
         return Memory(key, value, later.query)
 
 
 class Attention(nn.Module):
-    """e_t = W^O [e_t^(1) ‖ … ‖ e_t^(H)]: every step asks, every step of a memory answers.
+    """e_t = W^O [e_t^(1) ‖ … ‖ e_t^(H)]: every step attends to every step of a memory.
 
-    Where a memory holds the queries of its last steps, those are what ask, and x is theirs.
+    If a memory holds the queries of its last steps, these are used, and x is theirs.
     Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
     """
 
@@ -49,9 +49,9 @@ class Attention(nn.Module):
 
         Args:
             layout: the neurons of all states.
-            linear: what makes a layer.
-            own: whether the last steps of a memory are those that ask; their queries are then
-                found together with their keys and values.
+            linear: builds a layer.
+            own: whether this is self-attention; queries, keys and values are then computed in one
+                pass.
         """
         super().__init__()
         self.layout, self.own = layout, own
@@ -61,15 +61,15 @@ class Attention(nn.Module):
         self.output = linear(layout, layout, bias=False)
 
     def remember(self, source: State) -> Memory:
-        """Return what later calls can attend to."""
+        """Keys and values of steps, for later calls."""
         layers = [self.key, self.value, self.query] if self.own else [self.key, self.value]
         return Memory(*apply_jointly(layers, source))
 
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
         query = self.query(x) if memory.query is None else memory.query
         weights = attention_weights(self.layout, query, memory.key, causal=causal)
-        answer: State = self.output(memory.value.each(lambda value: mix(value, weights)))
-        return answer
+        mixed: State = self.output(memory.value.each(lambda value: mix(value, weights)))
+        return mixed
 
 
 def query_balance(layout: NeuronLayout) -> tuple[float, float]:

@@ -1,8 +1,8 @@
-"""A network in which what sees every location at once is held: values alone travel.
+"""A network with attention weights and norm statistics frozen at those of one window.
 
-Attention weights and norms, and whatever else a network marks as city-wide, let every location
-have a say in every forecast. With these held a forecast is reached along the graph's edges alone.
-The network itself is not touched: a copy of it is.
+Attention weights, norms and every `CrossLocationModule` let each location influence each
+forecast. With these frozen, values reach a forecast along the edges of the graph only. The network
+itself is not changed: a copy is.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,18 +27,18 @@ T = TypeVar("T")
 
 
 class Replay(Generic[T]):
-    """What a part made call by call in its network's first run, and gives again in later ones."""
+    """Records the results of a module call by call in a first run, and replays them later."""
 
     def __init__(self) -> None:
         self.kept: list[T] = []
         self._again: Iterator[T] | None = None
 
     def start(self) -> None:
-        """Let the calls so far decide all later ones."""
+        """Replay the recorded calls from now on."""
         self._again = cycle(self.kept)
 
     def take(self, make: Callable[[], T]) -> T:
-        """Return what this call makes, or has made in the first run."""
+        """The result of this call, or of the same call in the first run."""
         if self._again is not None:
             return next(self._again)
         self.kept.append(make())
@@ -47,15 +47,15 @@ class Replay(Generic[T]):
 
 @dataclass(frozen=True, eq=False)
 class AttentionCall:
-    """What one call of an attention mixed: its values and their weights."""
+    """The input, the values and the weights of one call of an attention."""
 
-    x: State  # that asked
+    x: State  # of the queries
     value: State  # W^V v_s of each step s
     weights: Float[Tensor, "H B T S"]
 
 
 class FrozenAttention(nn.Module):
-    """An attention that later runs of its network find with the weights of the first one."""
+    """An attention that reuses the weights of the first run."""
 
     def __init__(self, attention: Attention) -> None:
         super().__init__()
@@ -68,23 +68,23 @@ class FrozenAttention(nn.Module):
         return self.tape.kept
 
     def remember(self, source: State) -> Memory:
-        """Return what later calls can attend to."""
+        """Keys and values for later calls."""
         return self.attention.remember(source)
 
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
-        own, B = self.attention, x.auxiliary.shape[1]
+        inner, B = self.attention, x.auxiliary.shape[1]
 
         def attend() -> AttentionCall:
-            weights = attention_weights(own.layout, own.query(x), memory.key, causal=causal)
+            weights = attention_weights(inner.layout, inner.query(x), memory.key, causal=causal)
             return AttentionCall(x, memory.value, weights)
 
         weights = self.tape.take(attend).weights.expand(-1, B, -1, -1)
-        answer: State = own.output(memory.value.each(lambda value: mix(value, weights)))
-        return answer
+        mixed: State = inner.output(memory.value.each(lambda value: mix(value, weights)))
+        return mixed
 
 
 class FrozenNorm(nn.Module):
-    """A norm that later runs of its network find with the mean and the scale of the first one."""
+    """A norm that reuses the mean and the scale of the first run."""
 
     def __init__(self, norm: AddNorm) -> None:
         super().__init__()
@@ -107,7 +107,7 @@ class FrozenNorm(nn.Module):
 
 
 class FrozenModule(nn.Module):
-    """A city-wide part that later runs of its network find with the answers of the first one."""
+    """A cross-location module that reuses its outputs of the first run."""
 
     def __init__(self, part: CrossLocationModule) -> None:
         super().__init__()
@@ -115,24 +115,24 @@ class FrozenModule(nn.Module):
         self.tape = Replay[Tensor]()
 
     def forward(self, *inputs: Tensor) -> Tensor:
-        answer: Tensor = self.part(*inputs)
-        return self.tape.take(lambda: answer).expand_as(answer)
+        output: Tensor = self.part(*inputs)
+        return self.tape.take(lambda: output).expand_as(output)
 
 
 @dataclass(frozen=True, eq=False)
 class FrozenNetwork:
-    """A network in which what sees every location is as it is for one window."""
+    """A network with its cross-location modules frozen at those of one window."""
 
     network: Network
-    parts: int  # that are held; none: every value travels along the same path
+    parts: int  # number of frozen modules
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
-        """Return the forecasts of any windows by what is held of the one."""
+        """The forecasts of any windows with the frozen modules."""
         return self.network.roll_out(history, ahead)
 
     @property
     def _transformer(self) -> Network:
-        """The network itself, or that which forecasts deviations for it."""
+        """The network itself, or the one that it wraps."""
         return self.network.core if isinstance(self.network, DeviationNetwork) else self.network
 
     @property
@@ -142,36 +142,36 @@ class FrozenNetwork:
 
     @property
     def encoder(self) -> list[FrozenAttention]:
-        """The attention of each encoder layer of a Transformer, with what it was asked."""
+        """The attention of each encoder layer of a Transformer, with its calls."""
         layers = cast(Iterable[EncoderLayer], self._transformer.encoder)
         return [cast(FrozenAttention, layer.attention) for layer in layers]
 
     @property
     def histories(self) -> list[FrozenAttention]:
-        """The attention of each decoder layer to the history, asked once for each step."""
+        """The attention of each decoder layer to the history, called once for each step."""
         layers = cast(Iterable[DecoderLayer], self._transformer.decoder)
         return [cast(FrozenAttention, layer.history) for layer in layers]
 
 
 def freeze(network: Network, history: State, ahead: State) -> FrozenNetwork:
-    """Return the network with what sees every location as it is for one window."""
-    held = without_gradients(network)
+    """Freeze attention weights, norms and cross-location modules at those of one window."""
+    frozen = without_gradients(network)
     parts: list[FrozenAttention | FrozenNorm | FrozenModule] = []
-    for module in list(held.modules()):
+    for module in list(frozen.modules()):
         for name, child in list(module.named_children()):
             part = _freeze(child)
             if part is not None:
                 parts.append(part)
                 setattr(module, name, part)
     with torch.no_grad():
-        held.roll_out(history, ahead)
+        frozen.roll_out(history, ahead)
     for part in parts:
         part.tape.start()
-    return FrozenNetwork(held, len(parts))
+    return FrozenNetwork(frozen, len(parts))
 
 
 def _freeze(module: nn.Module) -> FrozenAttention | FrozenNorm | FrozenModule | None:
-    """Return what a module that sees every location is replaced by; None: it does not."""
+    """The frozen replacement of a module that sees all locations; None for others."""
     if isinstance(module, Attention):
         return FrozenAttention(module)
     if isinstance(module, AddNorm):
@@ -180,6 +180,6 @@ def _freeze(module: nn.Module) -> FrozenAttention | FrozenNorm | FrozenModule | 
 
 
 def without_gradients(network: M) -> M:
-    """Return a copy that computes with the same weights and asks for no gradient of them."""
+    """A copy that shares the weights and computes no gradient of them."""
     shared = {id(p): nn.Parameter(p.detach(), requires_grad=False) for p in network.parameters()}
     return deepcopy(network, memo=dict(shared))

@@ -23,7 +23,9 @@ class EncoderLayer(nn.Module):
         self.attention = Attention(layout, linear, own=True)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_attention, self.norm_feed_forward = AddNorm(layout), AddNorm(layout)
-        self.dropout = nn.Dropout(dropout)  # of what is added, as in the original Transformer
+        self.dropout = nn.Dropout(
+            dropout
+        )  # of the residual branch, as in the original Transformer
 
     def forward(self, x: State) -> State:
         y: State = self.attention(x, self.attention.remember(x))
@@ -46,15 +48,15 @@ class DecoderLayer(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, x: State, history: Memory, earlier: Memory | None) -> tuple[State, Memory]:
-        """Return the new encoding of the steps, and what steps after them will attend to."""
-        own = self.own.remember(x)
-        own = own if earlier is None else earlier.followed_by(own)
-        y: State = self.own(x, own, causal=True)
+        """The new states of the steps, and their memory for the steps after them."""
+        memory = self.own.remember(x)
+        memory = memory if earlier is None else earlier.followed_by(memory)
+        y: State = self.own(x, memory, causal=True)
         x = self.norm_own(x, y.each(self.dropout))
         y = self.history(x, history)
         x = self.norm_history(x, y.each(self.dropout))
         y = self.feed_forward(x)
-        return self.norm_feed_forward(x, y.each(self.dropout)), own
+        return self.norm_feed_forward(x, y.each(self.dropout)), memory
 
 
 class FeedForward(nn.Module):

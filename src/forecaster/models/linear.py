@@ -1,4 +1,4 @@
-"""The linear layers of the two Transformers: pruned by the graph (section 2.3), and dense."""
+"""Linear layers: pruned by the dependency graph (section 2.3), and dense."""
 
 from collections.abc import Sequence
 from typing import cast
@@ -33,8 +33,8 @@ class SparseLinear(nn.Module):
         super().__init__()
         N, E = pattern.n_locations, pattern.n_edges
         if not inputs.n_locations == outputs.n_locations == N:
-            found = f"{inputs.n_locations} locations in and {outputs.n_locations} out"
-            raise ArtifactError(f"neurons of {found}, a graph of {N}; take the panel's own graph")
+            sizes = f"{inputs.n_locations} locations in and {outputs.n_locations} out"
+            raise ArtifactError(f"neurons of {sizes}, a graph of {N}; use the graph of the panel")
         self.pattern, self.outputs, self.relu = pattern, outputs, relu
         shape = E, outputs.per_location, inputs.per_location
         arriving = torch.bincount(pattern.target)  # edges into each location, self included
@@ -53,19 +53,22 @@ class SparseLinear(nn.Module):
         auxiliary = _multiply(self.auxiliary_weight, x.auxiliary, aside, self.relu)
         return State(y.view(*y.shape[:2], *x.signal.shape[2:]), auxiliary)
 
-    def answer_with(self, others: Sequence[nn.Module], x: State) -> tuple[State, ...]:
-        """Return what this layer and others of its graph make of one state; none has a bias."""
-        layers = [self, *(cast(SparseLinear, layer) for layer in others)]
-        if any(layer.bias is not None or layer.relu for layer in layers):
-            raise ConfigError("only layers without bias and ReLU are asked together; ask each")
+    def apply_with(self, layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+        """The outputs of this layer and of others of its graph, in one pass; none has a bias."""
+        all_layers = [self, *(cast(SparseLinear, layer) for layer in layers)]
+        if any(layer.bias is not None or layer.relu for layer in all_layers):
+            raise ConfigError(
+                "only layers without bias and ReLU are applied together; apply each by itself"
+            )
         if any(
-            layer.pattern is not self.pattern or layer.outputs != self.outputs for layer in layers
+            layer.pattern is not self.pattern or layer.outputs != self.outputs
+            for layer in all_layers
         ):
-            raise ConfigError("only layers of one graph and of equal outputs are asked together")
-        weights = [layer.weight for layer in layers]
+            raise ConfigError("only layers of one graph and of equal outputs are applied together")
+        weights = [layer.weight for layer in all_layers]
         ys = block_products(weights, x.signal.flatten(2), self.pattern)
-        aside = torch.cat([layer.auxiliary_weight for layer in layers])
-        auxiliary = _multiply(aside, x.auxiliary, None, False).chunk(len(layers))
+        aside = torch.cat([layer.auxiliary_weight for layer in all_layers])
+        auxiliary = _multiply(aside, x.auxiliary, None, False).chunk(len(all_layers))
         parts = zip(ys, auxiliary, strict=True)
         return tuple(State(y.view(*y.shape[:2], *x.signal.shape[2:]), a) for y, a in parts)
 
@@ -98,27 +101,27 @@ def _multiply(
     bias: Float[Tensor, "m 1"] | None,
     relu: bool,
 ) -> Float[Tensor, "m B T"]:
-    """Return W x + b, cut at zero if asked."""
+    """W x + b, then ReLU if set."""
     columns = x.flatten(1)  # [n, B·T]
     y = weight @ columns if bias is None else torch.addmm(bias, weight, columns)
     return (y.relu_() if relu else y).view(len(y), *x.shape[1:])
 
 
 def draw_dense(inputs: int, outputs: int, relu: bool, generator: Generator) -> nn.Parameter:
-    """Return the weights of a fully connected layer."""
+    """Initial weights of a fully connected layer."""
     return _draw((outputs, inputs), torch.tensor(inputs), relu, generator)
 
 
 def _draw(
     shape: tuple[int, ...], fan_in: Int64[Tensor, "..."], relu: bool, generator: Generator
 ) -> nn.Parameter:
-    """Return weights that keep the variance of what they sum: Var w = 1 / fan-in, 2 before ReLU.
+    """Initial weights that preserve the variance: Var w = 1 / fan-in, 2 / fan-in before ReLU.
 
     Differs: the paper gives no initialisation. A location's fan-in is its degree, self included,
     times its neighbours' neurons.
     """
-    gain = 2.0 if relu else 1.0  # half of the square is cut away
+    gain = 2.0 if relu else 1.0  # ReLU removes half of the variance
     bound = torch.sqrt(3.0 * gain / fan_in.clamp(min=1))  # of a uniform distribution
     weight = torch.empty(shape).uniform_(-1.0, 1.0, generator=generator)
-    # Where nothing goes in or out there is nothing to learn; some optimisers would wait for it.
+    # Without inputs or outputs there is nothing to train; some optimisers would fail on it.
     return nn.Parameter(weight * bound.to(weight), requires_grad=weight.numel() > 0)

@@ -1,4 +1,4 @@
-"""Which neuron serves which location, the auxiliary information and which head (section 2.3)."""
+"""The layout of neurons: by location, auxiliary information and head (section 2.3)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ from forecaster.errors import ConfigError
 
 @dataclass(frozen=True)
 class NeuronLayout:
-    """How the neurons of one layer are assigned: location by location, then the auxiliary ones.
+    """The neurons of one layer: location by location, then the auxiliary ones.
 
     Every head owns each H-th neuron (`split_heads`).
     """
@@ -25,21 +25,21 @@ class NeuronLayout:
 
     def __post_init__(self) -> None:
         if self.heads < 1 or self.per_location % self.heads or self.auxiliary % self.heads:
-            found = f"{self.per_location} neurons per location and {self.auxiliary} auxiliary ones"
-            raise ConfigError(f"{self.heads} heads must divide {found}; change one of them")
+            sizes = f"{self.per_location} neurons per location and {self.auxiliary} auxiliary ones"
+            raise ConfigError(f"{self.heads} heads must divide {sizes}; change one of them")
 
     @property
     def signal(self) -> int:
-        """Return how many neurons encode the spatial signal: d_signal = N·C."""
+        """The number of neurons of the spatial signal: d_signal = N·C."""
         return self.n_locations * self.per_location
 
     @property
     def width(self) -> int:
-        """Return how many neurons there are in all: D = N·C + A."""
+        """The number of all neurons: D = N·C + A."""
         return self.signal + self.auxiliary
 
     def split(self, neurons: Float[Tensor, "D B T"]) -> "State":
-        """Return all neurons in their order as a state, not copied; `State.join` undoes it."""
+        """All neurons as a state, not copied; the inverse of `State.join`."""
         N, C = self.n_locations, self.per_location
         return State(neurons[: N * C].view(N, C, *neurons.shape[1:]), neurons[N * C :])
 
@@ -55,18 +55,18 @@ class State:
     auxiliary: Float[Tensor, "A B T"]
 
     def join(self) -> Float[Tensor, "D B T"]:
-        """Return all neurons in their order: location by location, then the auxiliary ones."""
+        """All neurons in order: location by location, then the auxiliary ones."""
         signal = self.signal.flatten(0, 1)
         return torch.cat([signal, self.auxiliary]) if len(signal) else self.auxiliary
 
     def each(self, function: Callable[[Tensor], Tensor]) -> "State":
-        """Return the state with a function applied to both parts."""
+        """The state with a function applied to both parts."""
         return State(function(self.signal), function(self.auxiliary))
 
 
 @runtime_checkable
 class LinearFactory(Protocol):
-    """Makes the linear layers of a Transformer: sparse ones for Forecaster, dense ones else."""
+    """Builds the linear layers of a Transformer: sparse for Forecaster, dense for the baseline."""
 
     def __call__(
         self, inputs: NeuronLayout, outputs: NeuronLayout, *, bias: bool = True, relu: bool = False
@@ -76,22 +76,22 @@ class LinearFactory(Protocol):
 
 @runtime_checkable
 class JointLinear(Protocol):
-    """A linear layer that can be asked together with others of its kind."""
+    """A linear layer that can be applied together with others of its kind."""
 
-    def answer_with(self, others: Sequence[nn.Module], x: State) -> tuple[State, ...]:
-        """Return what this layer and the others make of one state."""
+    def apply_with(self, layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
+        """The outputs of this layer and of others for one state."""
 
 
 def apply_jointly(layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
-    """Return what each layer makes of one state, in one pass over it if they know how."""
-    first, *others = layers
+    """The output of each layer for one state, in one pass if the layers support it."""
+    first, *later = layers
     if isinstance(first, JointLinear):
-        return first.answer_with(others, x)
+        return first.apply_with(later, x)
     return tuple(layer(x) for layer in layers)
 
 
 def split_heads(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "H B n T"]:
-    """Return a view of each head's neurons: every H-th, an equal share of every location.
+    """A view of each head's neurons: every H-th, an equal share of every location.
 
     Cut into H runs of neighbours, the first head would see the first locations only.
     """

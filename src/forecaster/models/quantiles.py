@@ -1,4 +1,4 @@
-"""Quantiles of the coming steps, beside the forecast and without touching it."""
+"""The quantile head: quantiles beside the forecast, without changing it."""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -18,8 +18,7 @@ class QuantileHead(nn.Module):
 
     h = W_2 max(W_1 x + b_1, 0) + b_2 has a number for each location and level. The level nearest
     0.5 is x̂ + h; those above it follow from each other by + log(1 + e^h), those below by −, so
-    that they never cross. What is learned here stays here: x and x̂ are taken as they are. W_2 and
-    b_2 begin at zero.
+    that they never cross. No gradient flows back into x and x̂. W_2 and b_2 start at zero.
     """
 
     def __init__(
@@ -32,12 +31,12 @@ class QuantileHead(nn.Module):
         super().__init__()
         self.levels = tuple(levels)
         self.middle = median_index(levels)
-        # Where neurons belong to locations, those that do not would lead nowhere.
+        # The auxiliary neurons of a sparse layer would not reach any location.
         hidden = replace(layout, auxiliary=0) if layout.n_locations else layout
         self.inner = linear(layout, hidden, relu=True)
         self.outer = linear(hidden, NeuronLayout(n_locations, len(levels), 0))
         for weights in self.outer.parameters():
-            nn.init.zeros_(weights)  # first the forecast and as wide as usual, not chance
+            nn.init.zeros_(weights)  # training starts from the forecast, not from chance
 
     def forward(self, x: State, forecast: Float[Tensor, "N B T"]) -> Float[Tensor, "N Q B T"]:
         h: State = self.outer(self.inner(x.each(Tensor.detach)))
@@ -50,7 +49,7 @@ def stack_quantiles(
     middle: int,
     unit: Float[Tensor, "N B T"] | float = 1.0,
 ) -> Float[Tensor, "N Q B T"]:
-    """Return x̂ + h of the middle level, and from there up and down by log(1 + e^h), in units."""
+    """Non-crossing quantiles: x̂ + h at the median level, then up and down by log(1 + e^h)."""
     apart = h.unbind(dim=1)
     quantiles = [forecast + apart[middle] * unit]
     for above in apart[middle + 1 :]:
@@ -61,5 +60,5 @@ def stack_quantiles(
 
 
 def median_index(levels: Sequence[float]) -> int:
-    """Return which level is nearest to 0.5."""
+    """The index of the level nearest to 0.5."""
     return min(range(len(levels)), key=lambda number: abs(levels[number] - MIDDLE))

@@ -10,14 +10,12 @@ from itertools import count
 from pathlib import Path
 
 import numpy as np
-from safetensors.numpy import load_file, save
 
-from forecaster.artifact import FOREIGN, check_header
+from forecaster.artifact import ARRAYS, FOREIGN, pack, unpack
 from forecaster.errors import ArtifactError, Faults, RunError
 from forecaster.publish.manifest import (
     MANIFEST,
     Manifest,
-    file_path,
     read_manifest,
     verify_files,
 )
@@ -27,7 +25,6 @@ from forecaster.training.progress import Progress
 FORMAT = 1
 KIND = "checkpoint"
 SLOTS = ("checkpoint-a", "checkpoint-b")
-ARRAYS = "arrays.safetensors"
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,14 +45,13 @@ class CheckpointStore:
 
     def save(self, checkpoint: Checkpoint) -> None:
         """Replace the older checkpoint; its files are deleted after the new ones are verified."""
-        arrays = checkpoint.arrays
-        lacking = [name for name, array in arrays.items() if not np.isfinite(array).all()]
-        if lacking:
-            raise RunError(f"{', '.join(lacking)}: NaN or infinity, which is never written")
-        content = save(dict(arrays))
+        try:
+            content, described = pack(checkpoint.arrays)
+        except ValueError as error:
+            raise RunError(f"no checkpoint was written: {error}") from error
         about = {
             "progress": checkpoint.progress.to_json(),
-            "arrays": {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()},
+            "arrays": described,
             "known": dict(checkpoint.identity),
             "machine": dict(checkpoint.machine),
         }
@@ -104,10 +100,8 @@ class CheckpointStore:
         folder, about = self._folder / slot, manifest.about
         try:
             verify_files(folder, manifest)
-            path = file_path(folder, manifest, ARRAYS)
-            check_header(path, about["arrays"])
             progress = Progress.from_json(about["progress"])
-            return Checkpoint(progress, load_file(path), about["known"], about["machine"])
+            return Checkpoint(progress, unpack(folder, manifest), about["known"], about["machine"])
         except (ArtifactError, *FOREIGN) as error:
             damaged.append(self._put_aside(slot, f"step {_age(manifest)[0]:,}", error))
             return None

@@ -19,7 +19,7 @@ from forecaster.serve.data.live import (
 )
 from forecaster.serve.data.store import Entry, Store
 from forecaster.serve.problems import Problem
-from tests.serve.conftest import HOURS, Hands, Running
+from tests.serve.conftest import HOURS, Running, SettableClock
 
 
 def entry(panel: Panel, step: int, value: float | None) -> Entry:
@@ -110,7 +110,7 @@ def test_a_clock_that_is_a_little_ahead_sends_final_values(live: LiveData, panel
     assert live.snapshot.newest_origin(end + 1) == end
 
 
-def test_data_grows_stale_and_then_too_old(live: LiveData, clock: Hands) -> None:
+def test_data_grows_stale_and_then_too_old(live: LiveData, clock: SettableClock) -> None:
     found = []
     for hours in (0, STALE_STEPS - 1, 1, DEAD_STEPS - STALE_STEPS - 1, 1):
         clock.pass_hours(hours)
@@ -121,7 +121,7 @@ def test_data_grows_stale_and_then_too_old(live: LiveData, clock: Hands) -> None
 
 
 def test_a_past_that_is_over_is_told_how_it_can_be_asked_for(
-    service: Running, clock: Hands
+    service: Running, clock: SettableClock
 ) -> None:
     clock.pass_hours(24 * 365)
     reply = service.get("/v1/forecast")
@@ -149,7 +149,7 @@ def test_V9_before_any_data_nothing_is_forecast(service: Running) -> None:
     assert service.get("/readyz").status == 503
 
 
-def test_hours_have_as_many_steps_as_fit(panel: Panel, clock: Hands) -> None:
+def test_hours_have_as_many_steps_as_fit(panel: Panel, clock: SettableClock) -> None:
     for minutes, steps in ((5, 36), (60, 3), (180, 1), (24 * 60, 1)):
         other = replace(panel, clock=replace(panel.clock, step_minutes=minutes))
         live = LiveData(other, Store(None, panel_digest(other)), clock)
@@ -157,7 +157,7 @@ def test_hours_have_as_many_steps_as_fit(panel: Panel, clock: Hands) -> None:
         live.close()
 
 
-def test_an_origin_is_a_step_that_is_over(live: LiveData, clock: Hands) -> None:
+def test_an_origin_is_a_step_that_is_over(live: LiveData, clock: SettableClock) -> None:
     begins = live.snapshot.start_seconds
     assert live.find_origin(begins + 3600 * (HOURS - 1)) == HOURS - 1
     for seconds, code in ((1, "off_step"), (-3600, "too_old"), (3600 * HOURS, "in_future")):

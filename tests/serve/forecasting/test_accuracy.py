@@ -7,13 +7,7 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.forecast import ServedModel
-from forecaster.serve.service import load_model
 from tests.serve.conftest import HOURS
-
-
-@pytest.fixture
-def model(run) -> ServedModel:  # type: ignore[no-untyped-def]
-    return load_model(run)
 
 
 def record(y_hat: float, low: float, high: float) -> PastForecast:

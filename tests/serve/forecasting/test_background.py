@@ -17,7 +17,7 @@ from forecaster.serve.forecasting.background import (
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import Forecast
 from forecaster.serve.problems import Problem
-from tests.serve.conftest import HOURS, Hands
+from tests.serve.conftest import HOURS, SettableClock
 
 Look = Callable[[int], list[float]]
 
@@ -131,7 +131,7 @@ def test_nothing_is_forecast_without_a_run_or_data(engine: Engine, look: Look) -
     assert engine.computed == 0
 
 
-def test_a_pause_ends_when_there_is_something_new(engine: Engine, clock: Hands) -> None:
+def test_a_pause_ends_when_there_is_something_new(engine: Engine, clock: SettableClock) -> None:
     own = BackgroundForecasts(engine)
     own._pause_seconds = 3_600.0
 

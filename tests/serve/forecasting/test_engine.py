@@ -21,7 +21,7 @@ from forecaster.serve.data.store import Store
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.predictor import UNADJUSTED
 from forecaster.serve.service import load_model
-from tests.serve.conftest import HOURS, Hands, Running
+from tests.serve.conftest import HOURS, Running, SettableClock
 
 
 def test_the_same_question_is_computed_once(engine: Engine) -> None:
@@ -65,7 +65,7 @@ def test_data_that_has_changed_meanwhile_is_forecast_from_provisionally(
 
 
 def test_V9_a_short_history_is_not_ready(
-    run: Path, panel: Panel, clock: Hands, start: Callable[..., Running]
+    run: Path, panel: Panel, clock: SettableClock, start: Callable[..., Running]
 ) -> None:
     short = replace(panel, values=panel.values[-50:], start=panel.times[-50])
     short = replace(short, covariates=panel.covariates)
@@ -222,7 +222,7 @@ def test_an_explanation_is_of_the_data_it_began_with(
 
 
 def test_the_ledger_holds_all_origins_of_short_steps(
-    run: Path, panel: Panel, clock: Hands, monkeypatch: pytest.MonkeyPatch
+    run: Path, panel: Panel, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for check in (
         "_refuse_incompatible",

@@ -21,7 +21,7 @@ from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.service import load_model
 from forecaster.synthetic.city import make_city
-from tests.serve.conftest import HOURS, Hands, Running, fit
+from tests.serve.conftest import HOURS, Running, SettableClock, fit
 
 
 def spoil(run: Path, number: int, folder: Path) -> Path:
@@ -83,7 +83,7 @@ def test_V9_a_run_that_was_mended_is_loaded(
     ids=["locations", "kind", "step", "covariates"],
 )
 def test_a_run_of_another_panel_is_refused_at_the_start(
-    run: Path, panel: Panel, clock: Hands, other: Callable[[Panel], Panel], why: str
+    run: Path, panel: Panel, clock: SettableClock, other: Callable[[Panel], Panel], why: str
 ) -> None:
     unlike = other(panel)
     live = LiveData(unlike, Store(None, panel_digest(unlike)), clock)
@@ -134,14 +134,14 @@ def test_V13_a_run_that_needs_more_history_leaves_the_old_one(
 
     def load() -> ServedModel:
         model = load_model(run)
-        monkeypatch.setattr(model.estimator, "answers", refuse)
+        monkeypatch.setattr(model.estimator, "predictor", refuse)
         return model
 
     before, loader = engine.model, engine.loader
     loader.load = load
     asyncio.run(loader.reload())
     assert (engine.model, loader.reloads) == (before, {"done": 0, "failed": 1})
-    monkeypatch.setattr(before.estimator, "answers", refuse)
+    monkeypatch.setattr(before.estimator, "predictor", refuse)
     asyncio.run(loader.reload())  # the live one cannot forecast either
     assert loader.reloads == {"done": 1, "failed": 1}
 

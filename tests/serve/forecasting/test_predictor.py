@@ -1,4 +1,4 @@
-"""Answers from the data of a moment: final, provisional and in hindsight."""
+"""Forecasts from snapshots: final, provisional, of the past, and with online quantiles."""
 
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -15,7 +15,7 @@ from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
-from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
+from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.predictor import (
     UNADJUSTED,
     SnapshotPredictor,
@@ -30,17 +30,12 @@ from forecaster.synthetic.city import make_city
 from tests.serve.conftest import HOURS
 
 
-@pytest.fixture
-def model(run: Path) -> ServedModel:
-    return load_model(run)
-
-
-def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
+def test_a_provisional_forecast_differs_in_its_intervals_alone_and_says_so(
     model: ServedModel, panel: Panel
 ) -> None:
-    forecasts, snapshot = SnapshotPredictor(), Snapshot(panel)
-    first = forecasts.predict_provisional(model, snapshot, HOURS - 1)
-    while (final := forecasts.predict(model, snapshot, HOURS - 1)) is None:
+    predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
+    first = predictor.predict_provisional(model, snapshot, HOURS - 1)
+    while (final := predictor.predict(model, snapshot, HOURS - 1)) is None:
         pass
     assert first is not None
     assert (first.provisional, first.degraded) == (True, UNADJUSTED)
@@ -49,7 +44,7 @@ def test_a_provisional_answer_differs_in_its_intervals_alone_and_says_so(
     assert not np.allclose(first.quantiles, final.quantiles)
 
 
-def test_a_provisional_answer_asks_the_model_once(
+def test_a_provisional_forecast_takes_one_prediction(
     model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     batches: list[int] = []
@@ -64,15 +59,15 @@ def test_a_provisional_answer_asks_the_model_once(
     assert batches == [1]
 
 
-def test_an_answer_says_what_it_belongs_to(model: ServedModel, panel: Panel) -> None:
+def test_a_forecast_says_what_it_belongs_to(model: ServedModel, panel: Panel) -> None:
     snapshot = Snapshot(panel).with_observations([(HOURS - 3, 2, 7.0)], 11)
-    answer = SnapshotPredictor().predict_provisional(model, snapshot, HOURS - 2)
-    assert answer is not None
-    assert answer.key == ForecastKey(model.digest, 11, HOURS - 2)
-    assert answer.origin == panel.times[HOURS - 2]
-    assert answer.y_hat.shape == (3, 5)
-    assert answer.quantiles.shape == (3, 3, 5)
-    assert np.array_equal(answer.last, panel.values[HOURS - 2])
+    forecast = SnapshotPredictor().predict_provisional(model, snapshot, HOURS - 2)
+    assert forecast is not None
+    assert forecast.key == ForecastKey(model.digest, 11, HOURS - 2)
+    assert forecast.origin == panel.times[HOURS - 2]
+    assert forecast.y_hat.shape == (3, 5)
+    assert forecast.quantiles.shape == (3, 3, 5)
+    assert np.array_equal(forecast.last, panel.values[HOURS - 2])
 
 
 def test_a_history_with_holes_is_refused(model: ServedModel, panel: Panel) -> None:
@@ -91,33 +86,33 @@ def test_without_weather_ahead_that_of_the_origin_stays(model: ServedModel, pane
     values = panel.covariates.values.copy()
     values[HOURS:] = np.nan
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
-    answer = SnapshotPredictor().predict_provisional(model, Snapshot(blind), HOURS - 1)
-    assert answer is not None
-    assert str(answer.degraded).startswith("weather:")
+    forecast = SnapshotPredictor().predict_provisional(model, Snapshot(blind), HOURS - 1)
+    assert forecast is not None
+    assert str(forecast.degraded).startswith("weather:")
     persisting = model.estimator.predict(panel, np.array([HOURS - 1]), "persist")[0]
-    assert np.allclose(answer.y_hat, persisting, rtol=1e-5)
+    assert np.allclose(forecast.y_hat, persisting, rtol=1e-5)
 
 
 def test_every_thread_has_online_quantiles_of_its_own(model: ServedModel, panel: Panel) -> None:
-    forecasts, view = SnapshotPredictor(), view_origin(model, Snapshot(panel), HOURS - 1)
+    predictor, view = SnapshotPredictor(), view_origin(model, Snapshot(panel), HOURS - 1)
     with ThreadPoolExecutor(1) as other:
-        theirs = other.submit(forecasts._online, view, "observed").result()
-        assert other.submit(forecasts._online, view, "observed").result() is theirs
-    assert forecasts._online(view, "observed") is not theirs
+        theirs = other.submit(predictor._online, view, "observed").result()
+        assert other.submit(predictor._online, view, "observed").result() is theirs
+    assert predictor._online(view, "observed") is not theirs
 
 
 def test_a_past_is_forecast_without_the_weather_that_came(
     model: ServedModel, panel: Panel
 ) -> None:
-    forecasts, snapshot, origin = SnapshotPredictor(), Snapshot(panel), HOURS - 9
-    while (answer := forecasts.predict_past(model, snapshot, origin)) is None:
+    predictor, snapshot, origin = SnapshotPredictor(), Snapshot(panel), HOURS - 9
+    while (forecast := predictor.predict_past(model, snapshot, origin)) is None:
         pass
     knowing, persisting = (
         model.estimator.predict(panel, np.array([origin]), weather)[0]
         for weather in ("observed", "persist")
     )
-    assert np.allclose(answer.y_hat, persisting, rtol=1e-5, atol=1e-5)
-    assert not np.allclose(answer.y_hat, knowing)
+    assert np.allclose(forecast.y_hat, persisting, rtol=1e-5, atol=1e-5)
+    assert not np.allclose(forecast.y_hat, knowing)
 
 
 def test_locations_that_are_missing_at_the_origin_are_told() -> None:
@@ -159,10 +154,6 @@ def test_an_explanation_needs_no_weather_ahead(
     assert np.array_equal(model.estimator.predict(seen[0], origins, "observed"), told)
 
 
-def test_a_model_tells_its_horizon_and_levels(model: ServedModel) -> None:
-    assert (model.horizon, model.quantile_levels) == (3, (0.1, 0.5, 0.9))
-
-
 def test_what_is_cut_out_gives_the_forecast_of_the_whole(model: ServedModel, panel: Panel) -> None:
     for origin in (HOURS - 1, HOURS - 7, 400):
         part, own = cut_panel(model, Snapshot(panel), origin)
@@ -190,3 +181,81 @@ def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> Non
     weather, worse = choose_weather(blind, origin, 3)
     assert (weather, str(worse).partition(":")[0]) == ("persist", "weather")
     assert choose_weather(blind, origin, 2) == ("observed", None)
+
+
+def final_forecast(
+    predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
+) -> Forecast:
+    while (forecast := predictor.predict(model, snapshot, origin)) is None:
+        pass
+    return forecast
+
+
+def check(forecast: Forecast, model: ServedModel, snapshot: Snapshot, origin: int) -> None:
+    table = model.estimator.forecast(
+        snapshot.panel(0, HOURS, HOURS + 3), f"{snapshot.time_of(origin)}+00:00"
+    )
+    for name, values in zip(("q10", "q50", "q90"), forecast.quantiles, strict=True):
+        assert np.allclose(values.T.ravel(), table[name], rtol=1e-5, atol=1e-5)
+    assert np.allclose(forecast.y_hat.T.ravel(), table["y_hat"], rtol=1e-5, atol=1e-5)
+
+
+def test_origins_in_any_order_are_those_of_the_whole_panel(
+    model: ServedModel, panel: Panel
+) -> None:
+    predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
+    for origin in (HOURS - 9, HOURS - 1, HOURS - 8, 400, HOURS - 350, 401, HOURS - 9):
+        check(final_forecast(predictor, model, snapshot, origin), model, snapshot, origin)
+
+
+def test_late_data_changes_all_that_saw_it(model: ServedModel, panel: Panel) -> None:
+    predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
+    generator = np.random.default_rng(0)
+    for version in range(1, 12):
+        step, column = HOURS - 1 - int(generator.integers(40)), int(generator.integers(5))
+        value = None if version % 4 == 0 else float(generator.integers(99))
+        snapshot = snapshot.with_observations([(step, column, value)], version)
+        if version % 3 == 0:
+            ahead = HOURS - 10 + version
+            snapshot = snapshot.with_covariates([(ahead, 0, float(version))], version)
+        origin = HOURS - 1 - int(generator.integers(20))
+        check(final_forecast(predictor, model, snapshot, origin), model, snapshot, origin)
+
+
+def test_an_earlier_state_may_be_asked_after_a_later_one(model: ServedModel, panel: Panel) -> None:
+    predictor, first = SnapshotPredictor(), Snapshot(panel)
+    second = first.with_observations([(HOURS - 3, 1, 88.0)], 1)
+    for snapshot in (first, second, first, second):
+        check(final_forecast(predictor, model, snapshot, HOURS - 1), model, snapshot, HOURS - 1)
+
+
+def test_two_states_in_turn_do_not_spoil_each_others_work(
+    model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        "forecaster.serve.forecasting.predictor.VALUES_AT_ONCE", 5 * 7
+    )  # seven origins
+    predictor, first = SnapshotPredictor(), Snapshot(panel)
+    states = [first, first.with_observations([(HOURS - 2, 1, 88.0)], 1)]
+    found: dict[int, Forecast] = {}
+    for turn in range(200):
+        if len(found) == len(states):
+            break
+        snapshot = states[turn % 2]
+        if forecast := predictor.predict(model, snapshot, HOURS - 1):
+            found[snapshot.version] = forecast
+    assert sorted(found) == [0, 1]
+    for snapshot in states:
+        check(found[snapshot.version], model, snapshot, HOURS - 1)
+
+
+def test_the_next_origin_costs_one_prediction(model: ServedModel, panel: Panel) -> None:
+    predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
+    final_forecast(predictor, model, snapshot, HOURS - 2)
+    asked: list[int] = []
+    forecast = model.estimator.predict_window_quantiles
+    model.estimator.predict_window_quantiles = (  # type: ignore[method-assign]
+        lambda arrays, question: asked.append(len(question.origins)) or forecast(arrays, question)
+    )
+    final_forecast(predictor, model, snapshot, HOURS - 1)
+    assert asked == [1]

@@ -24,8 +24,8 @@ from schemathesis.specs.openapi.checks import (
 import forecaster
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import _lifespan
-from tests.serve.asking import TOKEN
-from tests.serve.conftest import Hands, Running
+from tests.serve.client import TOKEN
+from tests.serve.conftest import Running, SettableClock
 
 REJECTED = {"expected-statuses": ["4xx", "5xx"]}  # not all of 4xx are known to it, as is 414
 CONFIG = schemathesis.Config.from_dict({"checks": {"negative_data_rejection": REJECTED}})
@@ -71,8 +71,8 @@ def try_out(
     calm(given(case=cases)(check))()
 
 
-def test_the_document_names_every_endpoint(service: Running) -> None:
-    document = service.get("/v1/openapi.json").json
+def test_the_document_names_every_endpoint(shared_service: Running) -> None:
+    document = shared_service.get("/v1/openapi.json").json
     assert set(document["paths"]) == {
         "/v1/locations", "/v1/graph", "/v1/forecast", "/v1/history", "/v1/accuracy",
         "/v1/explanation", "/v1/observations", "/v1/covariates", "/livez", "/readyz", "/metrics",
@@ -80,7 +80,7 @@ def test_the_document_names_every_endpoint(service: Running) -> None:
     assert "ProblemDetails" in document["components"]["schemas"]
 
 
-def test_problems_have_one_form(service: Running) -> None:
+def test_problems_have_one_form(shared_service: Running) -> None:
     for method, path, status in (
         ("GET", "/nowhere", 404),
         ("DELETE", "/v1/forecast", 405),
@@ -89,7 +89,7 @@ def test_problems_have_one_form(service: Running) -> None:
         ("POST", "/v1/observations", 401),
         ("GET", "/page/none.js", 404),
     ):
-        reply = service.send(method, path, None)
+        reply = shared_service.send(method, path, None)
         assert reply.status == status
         assert reply.headers["content-type"] == "application/problem+json"
         assert list(reply.json) == ["type", "title", "status", "detail", "code", "id"]
@@ -105,22 +105,22 @@ MEDIA_TYPES = {
 }
 
 
-def test_the_page_is_served_by_name_alone(service: Running) -> None:
+def test_the_page_is_served_by_name_alone(shared_service: Running) -> None:
     files = [path for path in PAGE.rglob("*") if path.is_file()]
     assert {path.suffix for path in files} <= set(MEDIA_TYPES)  # no program of Python
-    assert service.get("/").body == (PAGE / "index.html").read_bytes()
+    assert shared_service.get("/").body == (PAGE / "index.html").read_bytes()
     for path in files:
         url = f"/page/{path.relative_to(PAGE).as_posix()}"
-        reply = service.get(url)
+        reply = shared_service.get(url)
         assert (reply.status, reply.body) == (200, path.read_bytes())
         assert reply.headers["content-type"].startswith(MEDIA_TYPES[path.suffix])
         assert reply.headers["cache-control"] == "no-cache"
         assert "content-security-policy" in reply.headers
-        again = service.get(url, If_None_Match=reply.headers["etag"])
+        again = shared_service.get(url, If_None_Match=reply.headers["etag"])
         assert (again.status, again.body) == (304, b"")
 
 
-def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands) -> None:
+def test_figures_are_in_the_format_of_prometheus(service: Running, clock: SettableClock) -> None:
     service.get("/v1/forecast")
     clock.pass_hours(1)
     lines = service.get("/metrics").body.decode().splitlines()
@@ -136,12 +136,12 @@ def test_figures_are_in_the_format_of_prometheus(service: Running, clock: Hands)
     )
 
 
-def test_unlikely_bytes_anywhere_are_no_fault_of_ours(service: Running) -> None:
+def test_unlikely_bytes_anywhere_are_no_fault_of_ours(shared_service: Running) -> None:
     @settings(max_examples=30, deadline=None)
     @given(st.text(max_size=40), st.text(max_size=40))
     def ask(name: str, value: str) -> None:
         for path in ("/v1/forecast", "/v1/history", "/page/" + quote(name, safe="")):
-            reply = service.get(f"{path}?{quote(name)}={quote(value)}")
+            reply = shared_service.get(f"{path}?{quote(name)}={quote(value)}")
             assert reply.status < 500
             if reply.headers["content-type"] == "application/problem+json":
                 json.loads(reply.body)

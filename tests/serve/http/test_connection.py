@@ -11,7 +11,7 @@ import pytest
 from forecaster.panel.panel import Panel
 from forecaster.serve.http import connection
 from forecaster.serve.http.connection import MAX_COSTLY
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
 
 
@@ -47,32 +47,34 @@ SLOW = {
 @pytest.mark.usefixtures("hasty")
 @pytest.mark.parametrize("what", SLOW)
 def test_V6_a_slow_client_is_closed_and_others_are_served(
-    service: Running, what: str, rounds: Callable[[int, int], int]
+    shared_service: Running, what: str, rounds: Callable[[int, int], int]
 ) -> None:
     ended: list[float] = []
     slow = [
-        threading.Thread(target=drip, args=(int(service.port), SLOW[what], ended))
+        threading.Thread(target=drip, args=(int(shared_service.port), SLOW[what], ended))
         for _ in range(rounds(13, 500))
     ]
     for thread in slow:
         thread.start()
     while any(thread.is_alive() for thread in slow):
-        assert service.get("/livez").status == 200
+        assert shared_service.get("/livez").status == 200
     assert len(ended) == len(slow)
-    assert service.get("/livez").status == 200
+    assert shared_service.get("/livez").status == 200
 
 
 @pytest.mark.usefixtures("hasty")
-def test_V6_who_says_nothing_is_closed(service: Running) -> None:
-    with socket.create_connection(("127.0.0.1", int(service.port)), 20) as peer:
+def test_V6_who_says_nothing_is_closed(shared_service: Running) -> None:
+    with socket.create_connection(("127.0.0.1", int(shared_service.port)), 20) as peer:
         answer = peer.recv(4096)
     assert answer.startswith(b"HTTP/1.1 408")
 
 
 @pytest.mark.usefixtures("hasty")
-def test_V6_a_connection_that_is_kept_gets_a_deadline_for_each_request(service: Running) -> None:
+def test_V6_a_connection_that_is_kept_gets_a_deadline_for_each_request(
+    shared_service: Running,
+) -> None:
     whole = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
-    with socket.create_connection(("127.0.0.1", int(service.port)), 20) as peer:
+    with socket.create_connection(("127.0.0.1", int(shared_service.port)), 20) as peer:
         for _ in range(3):
             peer.sendall(whole)
             answer = peer.recv(4096)
@@ -135,8 +137,8 @@ class Hour:
         return MagicMock()
 
 
-def test_a_refused_connection_is_kept_for_as_long_as_it_asks(service: Running) -> None:
-    server, hour = service.server, Hour()
+def test_a_refused_connection_is_kept_for_as_long_as_it_asks(shared_service: Running) -> None:
+    server, hour = shared_service.server, Hour()
     peer = server.connection(server.config, server.server_state, {}, hour)  # type: ignore[arg-type]
     peer.transport = MagicMock()
     peer.transport.is_closing.return_value = False
@@ -175,10 +177,10 @@ def test_V19_lines_that_end_otherwise_hide_no_request(service: Running) -> None:
     assert service.raw(first + last, 5.0).count(b"HTTP/1.1 ") == 2
 
 
-def test_two_requests_in_one_packet_are_both_answered(service: Running) -> None:
+def test_two_requests_in_one_packet_are_both_answered(shared_service: Running) -> None:
     one = b"GET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
     last = b"GET /livez HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
-    assert service.raw(one + last).count(b"HTTP/1.1 200 OK") == 2
+    assert shared_service.raw(one + last).count(b"HTTP/1.1 200 OK") == 2
 
 
 ODD = [
@@ -202,16 +204,16 @@ ODD = [
 
 
 @pytest.mark.parametrize("raw", ODD, ids=range(len(ODD)))
-def test_V19_what_is_no_request_is_refused(service: Running, raw: bytes) -> None:
-    reply = service.first(raw)  # another refusal may follow
+def test_V19_what_is_no_request_is_refused(shared_service: Running, raw: bytes) -> None:
+    reply = shared_service.first(raw)  # another refusal may follow
     assert 400 <= reply.status < 500
     assert reply.headers["content-type"] == "application/problem+json"
     assert reply.json["code"]
     assert reply.json["status"] == reply.status
-    assert service.get("/livez").status == 200
+    assert shared_service.get("/livez").status == 200
 
 
-def test_V19_length_and_chunks_cannot_smuggle_a_request(service: Running) -> None:
+def test_V19_length_and_chunks_cannot_smuggle_a_request(shared_service: Running) -> None:
     for method, path in (("GET", "/livez"), ("POST", "/v1/observations")):
         raw = (
             f"{method} {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
@@ -219,19 +221,21 @@ def test_V19_length_and_chunks_cannot_smuggle_a_request(service: Running) -> Non
             "Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n"
             "2\r\n{}\r\n0\r\n\r\nGET /livez HTTP/1.1\r\nHost: x\r\n\r\n"
         ).encode()
-        answer = service.raw(raw, 3.0)
+        answer = shared_service.raw(raw, 3.0)
         assert answer.startswith(b"HTTP/1.1 400")
         assert b'"two_lengths"' in answer
         assert answer.count(b"HTTP/1.1 ") == 1
 
 
-def test_V19_ranges_are_ignored(service: Running) -> None:
+def test_V19_ranges_are_ignored(shared_service: Running) -> None:
     ranges = "bytes=" + ",".join(f"{n}-" for n in range(5_000))
-    reply = service.get("/v1/locations", Range=ranges)
+    reply = shared_service.get("/v1/locations", Range=ranges)
     assert reply.status == 200
     assert "content-range" not in reply.headers
 
 
-def test_websockets_are_not_spoken(service: Running) -> None:
-    reply = service.get("/", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Key="x")
+def test_websockets_are_not_spoken(shared_service: Running) -> None:
+    reply = shared_service.get(
+        "/", Connection="Upgrade", Upgrade="websocket", Sec_WebSocket_Key="x"
+    )
     assert reply.status < 500

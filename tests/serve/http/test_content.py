@@ -1,7 +1,6 @@
 """What the endpoints answer with."""
 
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
@@ -13,13 +12,7 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
 from forecaster.serve.http import content
-from forecaster.serve.service import load_model
 from tests.serve.conftest import HOURS
-
-
-@pytest.fixture
-def model(run: Path) -> ServedModel:
-    return load_model(run)
 
 
 @pytest.fixture

@@ -9,16 +9,16 @@ import pytest
 
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.limits import HEADERS, MAX_BODY_BYTES
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 from tests.serve.conftest import Running
 
 HEAD = f"POST /v1/observations HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {TOKEN}\r\n"
 HEAD += "Content-Type: application/json\r\n"
 
 
-def test_every_answer_carries_the_headers(service: Running) -> None:
+def test_every_answer_carries_the_headers(shared_service: Running) -> None:
     for path in ("/", "/v1/forecast", "/nowhere", "/v1/forecast?at=x", "/livez", "/metrics"):
-        reply = service.get(path)
+        reply = shared_service.get(path)
         for name, value in HEADERS.items():
             assert reply.headers[name.lower()] == value
         assert len(reply.headers["x-request-id"]) == 16
@@ -30,12 +30,12 @@ def resident_bytes() -> int:
 
 
 @pytest.mark.parametrize("chunked", [False, True])
-def test_V5_a_gigabyte_is_refused_early(service: Running, chunked: bool) -> None:
+def test_V5_a_gigabyte_is_refused_early(shared_service: Running, chunked: bool) -> None:
     length = "Transfer-Encoding: chunked" if chunked else f"Content-Length: {10**9}"
     block = b"x" * 65536
     part = b"10000\r\n" + block + b"\r\n" if chunked else block
     before, began, sent = resident_bytes(), time.monotonic(), 0
-    with socket.create_connection(("127.0.0.1", int(service.port)), 10) as peer:
+    with socket.create_connection(("127.0.0.1", int(shared_service.port)), 10) as peer:
         peer.sendall(f"{HEAD}{length}\r\n\r\n".encode())
         peer.setblocking(False)
         answer = b""
@@ -62,19 +62,19 @@ def test_V5_a_gigabyte_is_refused_early(service: Running, chunked: bool) -> None
     assert sent < MAX_BODY_BYTES + buffers
 
 
-def test_V5_packed_bodies_are_refused(service: Running) -> None:
+def test_V5_packed_bodies_are_refused(shared_service: Running) -> None:
     for coding in ("gzip", "deflate", "br", "gzip, identity", "zstd"):
-        reply = service.post("/v1/observations", b"{}", Content_Encoding=coding)
+        reply = shared_service.post("/v1/observations", b"{}", Content_Encoding=coding)
         assert (reply.status, reply.json["code"]) == (415, "encoded")
 
 
-def test_a_body_at_the_limit_is_read(service: Running) -> None:
+def test_a_body_at_the_limit_is_read(shared_service: Running) -> None:
     body = b" " * (MAX_BODY_BYTES - 2) + b"{}"
-    reply = service.post("/v1/observations", body)
+    reply = shared_service.post("/v1/observations", body)
     assert (reply.status, reply.json["code"]) == (422, "invalid")
     # Its length alone is sent: whoever sends on is cut off, maybe before they read the answer.
     head = f"POST /v1/observations HTTP/1.1\r\nHost: h\r\nContent-Length: {len(body) + 1}\r\n\r\n"
-    assert service.raw(head.encode()).startswith(b"HTTP/1.1 413")
+    assert shared_service.raw(head.encode()).startswith(b"HTTP/1.1 413")
 
 
 PATHS = [
@@ -85,21 +85,21 @@ PATHS = [
 ]  # fmt: skip
 
 
-def test_V11_no_path_of_a_client_is_opened(service: Running) -> None:
+def test_V11_no_path_of_a_client_is_opened(shared_service: Running) -> None:
     for path in PATHS:
         for route in ("/page/", "/", "/v1/", "/v1/history/"):
             raw = f"GET {route}{path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".encode()
-            answer = service.raw(raw, 5.0)
+            answer = shared_service.raw(raw, 5.0)
             assert answer[:12] in (b"HTTP/1.1 404", b"HTTP/1.1 400"), (route, path)
             assert b"root:" not in answer
             assert b"import " not in answer
 
 
-def test_V11_ids_are_looked_up_and_nothing_else(service: Running) -> None:
+def test_V11_ids_are_looked_up_and_nothing_else(shared_service: Running) -> None:
     for path in PATHS:
         quoted = path.encode().decode("latin-1").encode("ascii", "ignore").decode()
         for route in ("/v1/history?location=", "/v1/forecast?location=", "/v1/forecast?at="):
-            assert service.get(route + quoted).status in (422, 400), (route, path)
+            assert shared_service.get(route + quoted).status in (422, 400), (route, path)
 
 
 def test_V20_answers_tell_nothing_of_the_inside(

@@ -22,11 +22,11 @@ from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import Forecast
 from forecaster.serve.http import content, read
-from tests.serve.conftest import HOURS, Hands, Running
+from tests.serve.conftest import HOURS, Running, SettableClock
 
 
-def test_locations_tell_what_the_numbers_mean(service: Running, panel: Panel) -> None:
-    told = service.get("/v1/locations").json
+def test_locations_tell_what_the_numbers_mean(shared_service: Running, panel: Panel) -> None:
+    told = shared_service.get("/v1/locations").json
     assert (told["zone"], told["kind"]) == ("America/New_York", "count")
     assert (told["step_minutes"], told["horizon"]) == (60, 3)
     assert told["quantiles"] == [0.1, 0.5, 0.9]
@@ -35,8 +35,8 @@ def test_locations_tell_what_the_numbers_mean(service: Running, panel: Panel) ->
     assert np.allclose(means, panel.values.mean(axis=0), rtol=1e-5)
 
 
-def test_a_run_without_a_graph_has_no_edges(service: Running) -> None:
-    assert service.get("/v1/graph").json == {"edges": []}
+def test_a_run_without_a_graph_has_no_edges(shared_service: Running) -> None:
+    assert shared_service.get("/v1/graph").json == {"edges": []}
 
 
 def table_of(told: dict[str, Any]) -> pd.DataFrame:
@@ -51,8 +51,10 @@ def table_of(told: dict[str, Any]) -> pd.DataFrame:
     return table
 
 
-def test_a_forecast_is_that_of_the_command(service: Running, panel: Panel, run: Path) -> None:
-    told = service.get("/v1/forecast").json
+def test_a_forecast_is_that_of_the_command(
+    shared_service: Running, panel: Panel, run: Path
+) -> None:
+    told = shared_service.get("/v1/forecast").json
     assert told["origin"] == f"{panel.times[-1]}Z"
     assert told["model"] == load_estimator(run).run.digest[:12]
     assert (told["data_version"], told["stale"], told["degraded"]) == (0, False, None)
@@ -64,23 +66,29 @@ def test_a_forecast_is_that_of_the_command(service: Running, panel: Panel, run: 
         assert np.allclose(online[name], offline[name], rtol=1e-5)
 
 
-def test_a_forecast_tells_the_last_value_and_the_usual_one(service: Running, panel: Panel) -> None:
-    (row,) = service.get(f"/v1/forecast?location={panel.locations.ids[2]}").json["forecasts"]
+def test_a_forecast_tells_the_last_value_and_the_usual_one(
+    shared_service: Running, panel: Panel
+) -> None:
+    (row,) = shared_service.get(f"/v1/forecast?location={panel.locations.ids[2]}").json[
+        "forecasts"
+    ]
     assert row["last"] == panel.values[-1, 2]
     # 01:00 comes twice, then 02:00: of the last two a week before is 169 hours before.
     before = np.arange(HOURS, HOURS + 3) - [168, 169, 169]
     assert row["usual"] == panel.values[before, 2].tolist()
 
 
-def test_a_past_origin_sees_nothing_later(service: Running, panel: Panel, run: Path) -> None:
-    told = service.get(f"/v1/forecast?at={panel.times[-7]}Z").json
+def test_a_past_origin_sees_nothing_later(
+    shared_service: Running, panel: Panel, run: Path
+) -> None:
+    told = shared_service.get(f"/v1/forecast?at={panel.times[-7]}Z").json
     short = replace(panel, values=panel.values[:-6])
     offline = load_estimator(run).forecast(short, f"{panel.times[-7]}+00:00")
     assert np.allclose(table_of(told)["y_hat"], offline["y_hat"], rtol=1e-5)
 
 
-def test_an_offset_may_lose_its_plus_in_a_url(service: Running, panel: Panel) -> None:
-    assert service.get(f"/v1/forecast?at={panel.times[-1]}+00:00").status == 200
+def test_an_offset_may_lose_its_plus_in_a_url(shared_service: Running, panel: Panel) -> None:
+    assert shared_service.get(f"/v1/forecast?at={panel.times[-1]}+00:00").status == 200
 
 
 @pytest.mark.parametrize(
@@ -96,13 +104,15 @@ def test_an_offset_may_lose_its_plus_in_a_url(service: Running, panel: Panel) ->
         ("2015-09-25T06:00:00Z", "history_incomplete"),
     ],
 )
-def test_P7_an_origin_that_cannot_be_is_refused(service: Running, at: str, code: str) -> None:
-    reply = service.get(f"/v1/forecast?at={at}")
+def test_P7_an_origin_that_cannot_be_is_refused(
+    shared_service: Running, at: str, code: str
+) -> None:
+    reply = shared_service.get(f"/v1/forecast?at={at}")
     assert (reply.status, reply.json["code"]) == (422, code)
 
 
-def test_csv_is_the_long_table(service: Running, panel: Panel) -> None:
-    reply = service.get("/v1/forecast?format=csv")
+def test_csv_is_the_long_table(shared_service: Running, panel: Panel) -> None:
+    reply = shared_service.get("/v1/forecast?format=csv")
     rows = list(csv.DictReader(io.StringIO(reply.body.decode())))
     assert reply.headers["content-type"].startswith("text/csv")
     numbers = ["y_hat", "q10", "q50", "q90"]
@@ -112,16 +122,16 @@ def test_csv_is_the_long_table(service: Running, panel: Panel) -> None:
     assert reply.headers["x-forecast-origin"] == f"{panel.times[-1]}Z"
 
 
-def test_geojson_has_a_point_for_each_location(service: Running, panel: Panel) -> None:
-    told = service.get("/v1/forecast?format=geojson").json
+def test_geojson_has_a_point_for_each_location(shared_service: Running, panel: Panel) -> None:
+    told = shared_service.get("/v1/forecast?format=geojson").json
     assert told["type"] == "FeatureCollection"
     points = [feature["geometry"]["coordinates"] for feature in told["features"]]
     assert np.allclose(points, np.stack([panel.locations.lon, panel.locations.lat], axis=1))
     assert told["data_version"] == 0
 
 
-def test_V21_every_step_has_its_offset_at_a_clock_change(service: Running) -> None:
-    told = service.get("/v1/forecast?at=2015-11-01T04:00:00Z").json
+def test_V21_every_step_has_its_offset_at_a_clock_change(shared_service: Running) -> None:
+    told = shared_service.get("/v1/forecast?at=2015-11-01T04:00:00Z").json
     local = ["2015-11-01T01:00:00-04:00", "2015-11-01T01:00:00-05:00", "2015-11-01T02:00:00-05:00"]
     assert [step["ds_local"] for step in told["steps"]] == local
     hours = ["05", "06", "07"]
@@ -129,25 +139,25 @@ def test_V21_every_step_has_its_offset_at_a_clock_change(service: Running) -> No
     assert told["origin_local"] == "2015-11-01T00:00:00-04:00"
 
 
-def test_history_ends_with_the_last_whole_hour(service: Running, panel: Panel) -> None:
-    told = service.get(f"/v1/history?location={panel.locations.ids[1]}&hours=5").json
+def test_history_ends_with_the_last_whole_hour(shared_service: Running, panel: Panel) -> None:
+    told = shared_service.get(f"/v1/history?location={panel.locations.ids[1]}&hours=5").json
     assert told["values"] == panel.values[-5:, 1].tolist()
     assert told["steps"][-1]["ds"] == f"{panel.times[-1]}Z"
 
 
 def test_a_history_of_too_many_steps_is_refused(
-    service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch
+    shared_service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(read, "MAX_HISTORY_STEPS", 7)
     path = f"/v1/history?location={panel.locations.ids[1]}&hours="
-    assert service.get(f"{path}7").status == 200
-    reply = service.get(f"{path}8")
+    assert shared_service.get(f"{path}7").status == 200
+    reply = shared_service.get(f"{path}8")
     assert (reply.status, reply.json["code"]) == (422, "too_long")
 
 
 @pytest.mark.parametrize("path", ["forecast?format=csv", "forecast?format=geojson", "history?"])
 def test_what_takes_long_to_write_holds_up_nobody_else(
-    service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch, path: str
+    shared_service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch, path: str
 ) -> None:
     threads: list[str] = []
     describe = encode.step_times
@@ -156,15 +166,15 @@ def test_what_takes_long_to_write_holds_up_nobody_else(
         threads.append(threading.current_thread().name)
         return describe(*args)
 
-    service.get("/v1/forecast")  # from now on it is computed no more
+    shared_service.get("/v1/forecast")  # from now on it is computed no more
     monkeypatch.setattr(encode, "step_times", noted)
     monkeypatch.setattr(content, "step_times", noted)
-    assert service.get(f"/v1/{path}&location={panel.locations.ids[1]}").status == 200
+    assert shared_service.get(f"/v1/{path}&location={panel.locations.ids[1]}").status == 200
     assert set(threads) == {"forecasts"}
 
 
 def test_hours_without_data_are_null_not_zero(
-    service: Running, panel: Panel, clock: Hands
+    service: Running, panel: Panel, clock: SettableClock
 ) -> None:
     clock.pass_hours(2)
     told = service.get(f"/v1/history?location={panel.locations.ids[1]}&hours=3").json
@@ -172,7 +182,7 @@ def test_hours_without_data_are_null_not_zero(
 
 
 def test_V17_a_feed_that_stops_is_told_and_in_the_end_refused(
-    service: Running, clock: Hands
+    service: Running, clock: SettableClock
 ) -> None:
     ages = []
     for hours, stale in ((1, False), (1, True), (21, True)):
@@ -189,43 +199,43 @@ def test_V17_a_feed_that_stops_is_told_and_in_the_end_refused(
     assert service.get("/livez").status == 200
 
 
-def test_W7_a_tab_that_asks_again_gets_nothing_twice(service: Running) -> None:
+def test_W7_a_tab_that_asks_again_gets_nothing_twice(shared_service: Running) -> None:
     for path in ("/v1/forecast", "/v1/locations", "/v1/graph", "/v1/forecast?format=csv"):
-        first = service.get(path)
-        again = service.get(path, If_None_Match=first.headers["etag"])
+        first = shared_service.get(path)
+        again = shared_service.get(path, If_None_Match=first.headers["etag"])
         assert (again.status, again.body) == (304, b"")
 
 
 def test_W7_a_provisional_forecast_is_not_taken_for_the_final_one(
-    service: Running, monkeypatch: pytest.MonkeyPatch
+    shared_service: Running, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    final = service.engine.forecast
+    final = shared_service.engine.forecast
 
     async def provisional(origin: int | None = None) -> tuple[Forecast, Freshness]:
         answer, feed = await final(origin)
         return replace(answer, degraded="intervals: not yet adjusted"), feed
 
-    monkeypatch.setattr(service.engine, "forecast", provisional)
-    first = service.get("/v1/forecast")
-    monkeypatch.setattr(service.engine, "forecast", final)
-    again = service.get("/v1/forecast", If_None_Match=first.headers["etag"])
+    monkeypatch.setattr(shared_service.engine, "forecast", provisional)
+    first = shared_service.get("/v1/forecast")
+    monkeypatch.setattr(shared_service.engine, "forecast", final)
+    again = shared_service.get("/v1/forecast", If_None_Match=first.headers["etag"])
     assert (again.status, again.json["degraded"]) == (200, None)
 
 
 @pytest.mark.parametrize(("seconds", "told"), [(0.3, 1), (2.1, 3), (3600.0, 15)])
 def test_W7_a_page_is_told_how_fast_a_replay_goes(
-    service: Running, seconds: float, told: int
+    shared_service: Running, seconds: float, told: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert service.get("/v1/forecast").headers["cache-control"] == "no-cache"
-    service.engine.replay_step_seconds = seconds
-    first = service.get("/v1/forecast")
-    again = service.get("/v1/forecast", If_None_Match=first.headers["etag"])
+    assert shared_service.get("/v1/forecast").headers["cache-control"] == "no-cache"
+    monkeypatch.setattr(shared_service.engine, "replay_step_seconds", seconds)
+    first = shared_service.get("/v1/forecast")
+    again = shared_service.get("/v1/forecast", If_None_Match=first.headers["etag"])
     assert again.status == 304
     for reply in (first, again):
         assert reply.headers["cache-control"] == f"no-cache, max-age={told}"
 
 
-def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: Hands) -> None:
+def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: SettableClock) -> None:
     calm = service.get("/v1/forecast").headers
     assert (calm["x-forecast-stale"], calm["x-forecast-data-age-seconds"]) == ("false", "60")
     assert "x-forecast-degraded" not in calm
@@ -267,7 +277,7 @@ def test_accuracy_stands_beside_the_value_a_week_before(
     assert [row["step"] for row in told["by_step"]] == [1, 2, 3]
 
 
-def test_only_known_parameters_are_taken(service: Running) -> None:
+def test_only_known_parameters_are_taken(shared_service: Running) -> None:
     for path, code in (
         ("/v1/forecast?att=2015-10-30T08:00:00Z", "unknown_parameter"),
         ("/v1/graph?x=1", "unknown_parameter"),
@@ -276,17 +286,17 @@ def test_only_known_parameters_are_taken(service: Running) -> None:
         ("/v1/forecast?location=nowhere", "unknown_location"),
         ("/v1/history", "invalid"),
     ):
-        reply = service.get(path)
+        reply = shared_service.get(path)
         assert (reply.status, reply.json["code"]) == (422, code)
 
 
-def test_a_model_without_explanations_says_so(service: Running, panel: Panel) -> None:
-    reply = service.get(f"/v1/explanation?location={panel.locations.ids[0]}")
+def test_a_model_without_explanations_says_so(shared_service: Running, panel: Panel) -> None:
+    reply = shared_service.get(f"/v1/explanation?location={panel.locations.ids[0]}")
     assert (reply.status, reply.json["code"]) == (404, "no_explanation")
     assert "Ridge" in reply.json["detail"]
 
 
-def test_every_answer_is_strict_json(service: Running, clock: Hands) -> None:
+def test_every_answer_is_strict_json(service: Running, clock: SettableClock) -> None:
     clock.pass_hours(2)
     for path in ("/v1/forecast", "/v1/accuracy", "/v1/locations"):
         json.loads(service.get(path).body, parse_constant=pytest.fail)

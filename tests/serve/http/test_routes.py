@@ -4,7 +4,7 @@ import pytest
 
 from forecaster.serve.http.routes import check_token
 from forecaster.serve.problems import Problem
-from tests.serve.asking import TOKEN
+from tests.serve.client import TOKEN
 
 
 def test_V10_tokens_are_compared_whole() -> None:

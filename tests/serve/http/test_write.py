@@ -18,8 +18,8 @@ from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.schemas import Covariate, Observation
 from forecaster.serve.http.write import covariate_entries, observation_entries
 from forecaster.serve.problems import Problem
-from tests.serve.asking import TOKEN
-from tests.serve.conftest import HOURS, Hands, Running
+from tests.serve.client import TOKEN
+from tests.serve.conftest import HOURS, Running, SettableClock
 
 Batch = dict[str, Any]
 
@@ -41,7 +41,7 @@ def one(panel: Panel, value: Any, step: int = HOURS, **other: Any) -> Batch:
 
 
 def test_an_hour_that_came_is_forecast_from(
-    service: Running, panel: Panel, whole: Panel, clock: Hands, run: Path
+    service: Running, panel: Panel, whole: Panel, clock: SettableClock, run: Path
 ) -> None:
     clock.pass_hours(1)
     reply = service.post("/v1/observations", observed(panel, whole, HOURS))
@@ -54,7 +54,7 @@ def test_an_hour_that_came_is_forecast_from(
 
 
 def test_V3_an_hour_that_is_open_is_not_forecast_from(
-    service: Running, panel: Panel, whole: Panel, clock: Hands
+    service: Running, panel: Panel, whole: Panel, clock: SettableClock
 ) -> None:
     reply = service.post("/v1/observations", observed(panel, whole, HOURS))
     assert reply.status == 200
@@ -78,14 +78,14 @@ def test_V3_late_data_is_taken_and_forecast_anew(service: Running, panel: Panel)
     ("step", "code"), [(HOURS + 1, "in_future"), (HOURS + 99, "in_future"), (-1, "too_old")]
 )
 def test_V3_what_cannot_have_been_seen_is_refused(
-    service: Running, panel: Panel, step: int, code: str
+    shared_service: Running, panel: Panel, step: int, code: str
 ) -> None:
-    reply = service.post("/v1/observations", one(panel, 3.0, step))
+    reply = shared_service.post("/v1/observations", one(panel, 3.0, step))
     assert (reply.status, reply.json["code"]) == (422, code)
 
 
 def test_V3_a_clock_may_be_five_minutes_ahead(
-    service: Running, panel: Panel, clock: Hands
+    service: Running, panel: Panel, clock: SettableClock
 ) -> None:
     clock.seconds += 3600 - 60 - 301
     assert service.post("/v1/observations", one(panel, 3.0, HOURS + 1)).status == 422
@@ -94,7 +94,7 @@ def test_V3_a_clock_may_be_five_minutes_ahead(
 
 
 def test_V3_random_orders_come_to_one_state(
-    service: Running, panel: Panel, whole: Panel, clock: Hands
+    service: Running, panel: Panel, whole: Panel, clock: SettableClock
 ) -> None:
     clock.pass_hours(7)
     batches = [observed(panel, whole, HOURS + n) for n in range(7)]
@@ -193,22 +193,22 @@ def test_V4_nothing_that_is_not_a_batch_is_taken(service: Running, panel: Panel)
     assert service.get("/readyz").status == 200
 
 
-def test_V4_other_types_are_no_json(service: Running, panel: Panel) -> None:
+def test_V4_other_types_are_no_json(shared_service: Running, panel: Panel) -> None:
     for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data", "x"):
-        reply = service.post("/v1/observations", one(panel, 1.0), Content_Type=kind)
+        reply = shared_service.post("/v1/observations", one(panel, 1.0), Content_Type=kind)
         assert reply.status == 422
 
 
-def test_V10_nobody_writes_without_the_token(service: Running, panel: Panel) -> None:
+def test_V10_nobody_writes_without_the_token(shared_service: Running, panel: Panel) -> None:
     wrong = (None, "", "x" * 20, TOKEN[:-1], TOKEN + "x", TOKEN.upper(), "é")
     for token in wrong:
         for path in ("/v1/observations", "/v1/covariates"):
-            reply = service.post(path, one(panel, 1.0), token)
+            reply = shared_service.post(path, one(panel, 1.0), token)
             assert (reply.status, reply.json["code"]) == (401, "no_token")
             assert reply.headers["www-authenticate"] == "Bearer"
-    basic = service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
+    basic = shared_service.send("POST", "/v1/observations", b"{}", Authorization=f"Basic {TOKEN}")
     assert basic.status == 401
-    assert service.engine.data.snapshot.version == 0
+    assert shared_service.engine.data.snapshot.version == 0
 
 
 def test_V10_without_a_token_writing_is_off(
@@ -220,9 +220,9 @@ def test_V10_without_a_token_writing_is_off(
         assert (reply.status, reply.json["code"]) == (403, "writes_off")
 
 
-def test_V10_a_wrong_token_is_refused_before_the_body_is_read(service: Running) -> None:
+def test_V10_a_wrong_token_is_refused_before_the_body_is_read(shared_service: Running) -> None:
     head = b"POST /v1/observations HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n"
-    assert service.raw(head, 5.0).startswith(b"HTTP/1.1 401")
+    assert shared_service.raw(head, 5.0).startswith(b"HTTP/1.1 401")
 
 
 def test_V15_a_full_disk_is_told_and_questions_go_on(
@@ -275,9 +275,9 @@ def test_covariates_change_the_forecast(service: Running, panel: Panel) -> None:
     assert after["degraded"] is None
 
 
-def test_unknown_covariates_are_refused(service: Running, panel: Panel) -> None:
+def test_unknown_covariates_are_refused(shared_service: Running, panel: Panel) -> None:
     row = {"ds": hour(panel, HOURS), "values": {"moon": 1.0}}
-    reply = service.post("/v1/covariates", {"covariates": [row]})
+    reply = shared_service.post("/v1/covariates", {"covariates": [row]})
     assert (reply.status, reply.json["code"]) == (422, "unknown_covariate")
 
 
@@ -286,7 +286,7 @@ def seen(panel: Panel, step: int, value: float | None, place: str | None = None)
     return Observation(location=place or panel.locations.ids[0], ds=ds, value=value)
 
 
-def test_a_batch_becomes_entries(panel: Panel, clock: Hands) -> None:
+def test_a_batch_becomes_entries(panel: Panel, clock: SettableClock) -> None:
     batch = [seen(panel, 3, 5.0), seen(panel, 4, None)]
     entries = observation_entries(batch, Snapshot(panel), clock())
     start = int(panel.start.astype(np.int64))
@@ -294,7 +294,7 @@ def test_a_batch_becomes_entries(panel: Panel, clock: Hands) -> None:
     assert entries == [(name, start + 3 * 3600, 5.0), (name, start + 4 * 3600, None)]
 
 
-def test_every_fault_is_named(panel: Panel, clock: Hands) -> None:
+def test_every_fault_is_named(panel: Panel, clock: SettableClock) -> None:
     batch = [seen(panel, 3, -5.0), seen(panel, -9, 1.0), seen(panel, 4, 1.0, "nowhere")]
     with pytest.raises(Problem) as refusal:
         observation_entries(batch, Snapshot(panel), clock())
@@ -311,7 +311,7 @@ def test_V3_the_future_begins_after_five_minutes(panel: Panel) -> None:
         observation_entries([seen(panel, HOURS, 1.0)], snapshot, begin - AHEAD_SECONDS - 1)
 
 
-def test_weather_may_be_told_ahead_but_not_for_ever(panel: Panel, clock: Hands) -> None:
+def test_weather_may_be_told_ahead_but_not_for_ever(panel: Panel, clock: SettableClock) -> None:
     name = panel.covariates.names[0]
     near = f"{panel.times[-1] + np.timedelta64(30, 'D')}Z"
     far = f"{panel.times[-1] + np.timedelta64(40, 'D')}Z"
@@ -321,6 +321,6 @@ def test_weather_may_be_told_ahead_but_not_for_ever(panel: Panel, clock: Hands) 
         covariate_entries([Covariate(ds=far, values={name: 1.0})], snapshot, clock())
 
 
-def test_measurements_may_be_negative(panel: Panel, clock: Hands) -> None:
+def test_measurements_may_be_negative(panel: Panel, clock: SettableClock) -> None:
     measured = Snapshot(replace(panel, kind="measurement"))
     assert observation_entries([seen(panel, 3, -5.0)], measured, clock())

@@ -74,8 +74,8 @@ class Snapshot:
 
     def step_at(self, seconds: int) -> int | None:
         """Return the step that begins at an instant, given in seconds since 1970."""
-        step, rest = divmod(seconds - self.start_seconds, self.step_seconds)
-        return None if rest else step
+        step, remainder = divmod(seconds - self.start_seconds, self.step_seconds)
+        return None if remainder else step
 
     @property
     def start_seconds(self) -> int:

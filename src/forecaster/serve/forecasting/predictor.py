@@ -115,11 +115,11 @@ class OnlinePredictor:
             predictor, steps = self._look(snapshot, unobserved)
             online.observe(unobserved, predictor.panel.values[steps], predictor.counts(steps))
         missing = online.unforecast(origin)
-        at_once = max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)
-        if missing:
-            predictor, steps = self._look(snapshot, missing[:at_once])
-            online.add(missing[:at_once], predictor.base(steps))
-        if len(missing) > at_once:
+        batch = missing[: max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)]
+        if batch:
+            predictor, steps = self._look(snapshot, batch)
+            online.add(batch, predictor.base(steps))
+        if len(missing) > len(batch):
             return None
         base = online.base(origin).at(self._order)
         return base.forecast, online.calibration.correct(base, online.corrections(origin))

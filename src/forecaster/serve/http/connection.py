@@ -84,7 +84,7 @@ class Connection(H11Protocol):
 
     @property
     def _is_between(self) -> bool:
-        """Whether the next byte begins a request, since none of one has come yet."""
+        """Whether the next byte is the first of a request."""
         return self.conn.their_state is h11.IDLE and not self.conn.trailing_data[0]
 
     def _note_progress(self) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.server import Address, serve
 from forecaster.serve.service import open_engine
-from tests.serve.asking import TOKEN, Asking
+from tests.serve.client import TOKEN, Client
 
 
 def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
@@ -36,7 +36,7 @@ def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
 
 
 @dataclass
-class Child(Asking):
+class ServiceProcess(Client):
     """A service in a process of its own."""
 
     pid: int
@@ -45,18 +45,18 @@ class Child(Asking):
         os.kill(self.pid, how)
 
 
-class Nursery:
+class ServiceProcesses:
     """Starts services, each in a fresh process."""
 
     def __init__(self, run: Path, panel: Path, folder: Path) -> None:
         self._known = {"run": str(run), "panel": str(panel)}
         self._folder, self._number = folder, 0
-        command = [sys.executable, "-m", "tests.serve.nursery"]
+        command = [sys.executable, "-m", "tests.serve.processes"]
         self._process = subprocess.Popen(
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    def start(self, store: Path) -> Child:
+    def start(self, store: Path) -> ServiceProcess:
         """Return a service once it listens."""
         self._number += 1
         ready = self._folder / f"port-{self._number}"
@@ -67,11 +67,11 @@ class Nursery:
         pid = int(self._process.stdout.readline())
         for _ in range(6_000):
             if ready.exists():
-                return Child(ready.read_text(), pid)
+                return ServiceProcess(ready.read_text(), pid)
             time.sleep(0.01)
         raise TimeoutError("the service has not started")
 
-    def wait(self, child: Child) -> int:
+    def wait(self, child: ServiceProcess) -> int:
         """Return how a service ended, once it has."""
         status = self._folder / f"status-{child.pid}"
         for _ in range(6_000):
@@ -81,7 +81,7 @@ class Nursery:
         raise TimeoutError("the service has not ended")
 
     def close(self) -> None:
-        """End the nursery."""
+        """End the processes."""
         if self._process.stdin is not None and self._process.stdout is not None:
             self._process.stdin.close()
             self._process.stdout.close()

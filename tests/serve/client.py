@@ -24,7 +24,7 @@ class Reply:
 
 
 @dataclass
-class Asking:
+class Client:
     """Somebody who asks a service on this machine."""
 
     port: str | int
