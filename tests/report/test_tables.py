@@ -5,7 +5,7 @@ import pytest
 from forecaster.evaluation.comparison import Comparison
 from forecaster.report.data import ReportData
 from forecaster.report.tables import (
-    Table,
+    HtmlTable,
     TableRow,
     ablation_table,
     cost_table,
@@ -15,7 +15,7 @@ from forecaster.report.tables import (
 )
 
 
-def lines(sheet: Table | None) -> dict[str, TableRow]:
+def lines(sheet: HtmlTable | None) -> dict[str, TableRow]:
     assert sheet is not None
     return {line.name: line for _, several in sheet.groups for line in several}
 

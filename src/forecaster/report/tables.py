@@ -37,14 +37,14 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table with titled groups of columns and of rows."""
 
     columns: Sequence[tuple[str, Sequence[str]]]
     groups: Sequence[tuple[str, Sequence[TableRow]]]
 
 
-def error_table(comparison: Comparison) -> Table:
+def error_table(comparison: Comparison) -> HtmlTable:
     """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
     rows = [row for row in comparison.rows if row.of is None]
     steps = _shown_steps(comparison)
@@ -61,10 +61,10 @@ def error_table(comparison: Comparison) -> Table:
     groups = [
         (title, [builder.row(row) for row in several]) for title, several in kinds if several
     ]
-    return Table([(TITLES[figure], heads) for figure in FIGURES], groups)
+    return HtmlTable([(TITLES[figure], heads) for figure in FIGURES], groups)
 
 
-def ablation_table(comparison: Comparison) -> Table | None:
+def ablation_table(comparison: Comparison) -> HtmlTable | None:
     """Return the errors of each variant of a model; None without variants."""
     variants = [row for row in comparison.rows if row.of is not None]
     bases = {row.of for row in variants}
@@ -80,10 +80,12 @@ def ablation_table(comparison: Comparison) -> Table | None:
         return [TableCell(signed_percent(difference) if difference else NOTHING)]
 
     lines = [builder.row(row, change) for row in (*rows, *variants)]
-    return Table([(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)])
+    return HtmlTable(
+        [(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)]
+    )
 
 
-def weather_table(comparison: Comparison) -> Table | None:
+def weather_table(comparison: Comparison) -> HtmlTable | None:
     """Return the errors by source of the future weather; None if there is only one."""
     weathers = comparison.weathers
     if len(weathers) < 2:  # noqa: PLR2004 (nothing to compare)
@@ -92,10 +94,10 @@ def weather_table(comparison: Comparison) -> Table | None:
     for row in comparison.tested:
         spreads = [(f, row.seed_means(f, weather)[0]) for f in FIGURES for weather in weathers]
         lines.append(TableRow(row.name, [TableCell(_show(spread, f)) for f, spread in spreads]))
-    return Table([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
+    return HtmlTable([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
 
 
-def interval_table(comparison: Comparison) -> Table | None:
+def interval_table(comparison: Comparison) -> HtmlTable | None:
     """Return coverage, width and pinball loss of the intervals of each model."""
     rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
@@ -125,7 +127,7 @@ def interval_table(comparison: Comparison) -> Table | None:
     return Table(columns, [("", lines)])
 
 
-def cost_table(comparison: Comparison) -> Table:
+def cost_table(comparison: Comparison) -> HtmlTable:
     """Return further errors, differences to the reference, size and time of each model."""
     reference = comparison.reference
     relative = f"Relative to {reference.name}" if reference else ""
@@ -145,7 +147,7 @@ def cost_table(comparison: Comparison) -> Table:
         (relative, ["RMSE", "MAPE"]),
         ("Cost", ["trainings", "parameters", "training s", "forecast ms"]),
     ]
-    return Table(columns if reference else [columns[0], columns[2]], [("", lines)])
+    return HtmlTable(columns if reference else [columns[0], columns[2]], [("", lines)])
 
 
 class _ErrorRows:

@@ -107,7 +107,7 @@ def test_the_figure_has_a_bar_for_each_hour_and_each_location(given: Explanation
     names = [text.get_text() for text in below.get_yticklabels()]
     assert names == ["$at_a (itself)", "$at_b", "$at_c"]
     labels = [text.get_text() for text in below.get_legend().get_texts()]
-    assert labels == ["gradient", "ablation", "with city-wide part"]
+    assert labels == ["gradient", "ablation", "incl. city-wide"]
 
 
 def test_recent_steps_alone_are_named_one_by_one(given: Explanation) -> None:

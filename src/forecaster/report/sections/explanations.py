@@ -151,7 +151,7 @@ def _draw_locations(axes: Any, rows: Sequence[LocationEffect], *, city_wide: boo
               markeredgecolor="white", label="ablation")  # fmt: skip
     if city_wide:
         axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
-                  markeredgecolor="white", label="with city-wide part")  # fmt: skip
+                  markeredgecolor="white", label="incl. city-wide")  # fmt: skip
     axes.axvline(0, color=FAINT, linewidth=0.8)
     names = [shorten(row.name) for row in rows]
     names[0] += " (itself)"
