@@ -124,7 +124,7 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     columns = [(f"Coverage %, {form}", heads) for form in CALIBRATION_MODES]
     columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
-    return Table(columns, [("", lines)])
+    return HtmlTable(columns, [("", lines)])
 
 
 def cost_table(comparison: Comparison) -> HtmlTable:
