@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from forecaster.estimators.networks.dcrnn import DCRNN as DCRNN
     from forecaster.estimators.networks.forecaster import Forecaster as Forecaster
     from forecaster.estimators.networks.transformer import Transformer as Transformer
+    from forecaster.estimators.predictor import Prediction as Prediction
+    from forecaster.estimators.registry import load_estimator as load_estimator
     from forecaster.estimators.training_data import FitResult as FitResult
     from forecaster.estimators.training_data import TrainingData as TrainingData
     from forecaster.evaluation.comparison import evaluate as evaluate
@@ -31,8 +33,9 @@ try:
 except PackageNotFoundError:  # run from a source tree that was never installed
     __version__ = "0+source"
 
-# Loaded when first asked for, so that `forecaster --help` pays for none of them.
-_HOME = {
+# The module of each public name, imported when the name is first used: `forecaster --help` needs
+# none of them.
+_MODULES = {
     "Boosting": "forecaster.estimators.baselines.boosting",
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
@@ -42,6 +45,7 @@ _HOME = {
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "HistoricalMean": "forecaster.estimators.baselines.naive",
     "Panel": "forecaster.panel.panel",
+    "Prediction": "forecaster.estimators.predictor",
     "Recipe": "forecaster.recipe",
     "Ridge": "forecaster.estimators.baselines.ridge",
     "SeasonalNaive": "forecaster.estimators.baselines.naive",
@@ -52,36 +56,16 @@ _HOME = {
     "check_forecaster": "forecaster.estimators.checks.suite",
     "evaluate": "forecaster.evaluation.comparison",
     "learn_graph": "forecaster.graph.learn",
+    "load_estimator": "forecaster.estimators.registry",
     "make_city": "forecaster.synthetic.city",
 }
-__all__ = [
-    "DCRNN",
-    "VAR",
-    "Boosting",
-    "DependencyGraph",
-    "Estimator",
-    "FitResult",
-    "ForecastInputs",
-    "Forecaster",
-    "HistoricalMean",
-    "Panel",
-    "Recipe",
-    "Ridge",
-    "SeasonalNaive",
-    "Splits",
-    "TrainingData",
-    "Transformer",
-    "check_forecaster",
-    "evaluate",
-    "learn_graph",
-    "make_city",
-]
+__all__ = list(_MODULES)
 
 
 def __getattr__(name: str) -> Any:
-    if name not in _HOME:
+    if name not in _MODULES:
         raise AttributeError(f"module 'forecaster' has no attribute {name!r}")
-    return getattr(import_module(_HOME[name]), name)
+    return getattr(import_module(_MODULES[name]), name)
 
 
 def __dir__() -> list[str]:

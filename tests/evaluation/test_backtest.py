@@ -10,8 +10,8 @@ from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.training_data import Arrays
-from forecaster.evaluation.backtest import TIMED, assess, backtest, count_parameters, targets
-from forecaster.metrics import evaluate_forecasts, measure
+from forecaster.evaluation.backtest import TIMED, backtest, count_parameters, targets
+from forecaster.metrics import sum_errors
 from forecaster.splits import Splits, cut_windows
 
 
@@ -20,7 +20,7 @@ def test_the_scores_are_those_of_the_forecasts() -> None:
     splits = Splits.by_share(panel)
     fitted = SeasonalNaive(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    report = backtest(fitted, panel, origins)
+    report = backtest(fitted, panel, origins).errors["observed"].report()
     squares, terms = 0.0, 0
     forecast = fitted.predict(panel, origins)
     for b, origin in enumerate(origins):
@@ -45,19 +45,19 @@ def test_an_assessment_holds_the_errors_of_windows_and_of_locations() -> None:
     splits = Splits.by_share(panel)
     fitted = Ridge(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    found = assess(fitted, panel, origins, ["observed", "none"])
+    found = backtest(fitted, panel, origins, ["observed", "none"])
     truth, forecast = targets(panel, origins, 2), fitted.predict(panel, origins)
-    expected = measure(truth, forecast, RECIPE.metrics.mape_cut)
+    expected = sum_errors(truth, forecast, RECIPE.metrics.mape_cut)
     for name, sums in vars(found.errors["observed"]).items():
         assert np.array_equal(sums, getattr(expected, name)), name
     for k in range(2):
         for n in range(5):
             miss = truth[:, k, n] - forecast[:, k, n]
             square = np.nansum(np.square(miss.astype(np.float64)))
-            assert found.places.squares[k, n] == pytest.approx(square, rel=1e-6)
+            assert found.by_location.squares[k, n] == pytest.approx(square, rel=1e-6)
     assert found.weather == "observed"
     blind = fitted.predict(panel, origins, "none")
-    assert found.errors["none"].report() == evaluate_forecasts(truth, blind, 10.0)
+    assert found.errors["none"].report() == sum_errors(truth, blind, 10.0).report()
     assert found.seconds == fitted.seconds
     assert found.milliseconds > 0
 
@@ -70,21 +70,21 @@ def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
     splits = Splits.by_share(panel)
     fitted = kind(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    found = assess(fitted, panel, origins, ["persist", "observed"]).sureness
+    found = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
     assert found is not None
     assert found.levels == fitted.levels == (0.1, 0.5, 0.9)
-    assert found.wanted == pytest.approx(0.8)
+    assert found.nominal_coverage == pytest.approx(0.8)
     truth = targets(panel, origins, 2)
     seen = np.isfinite(truth)
     for form, online in (("static", False), ("online", True)):
         q = fitted.predict_quantiles(panel, origins, "persist", online=online)
         inside = seen & (q[:, 0] <= truth) & (truth <= q[:, -1])
-        assert np.array_equal(found.windows[form].inside, inside.sum(axis=2))
-        assert np.array_equal(found.windows[form].values, seen.sum(axis=2))
-        assert np.array_equal(found.places[form].inside, inside.sum(axis=0))
+        assert np.array_equal(found.by_window[form].inside, inside.sum(axis=2))
+        assert np.array_equal(found.by_window[form].values, seen.sum(axis=2))
+        assert np.array_equal(found.by_location[form].inside, inside.sum(axis=0))
         width = np.where(seen, q[:, -1] - q[:, 0], 0).sum(axis=0, dtype=np.float64)
-        np.testing.assert_allclose(found.places[form].widths, width, rtol=1e-6)
-    static, online_sums = found.windows["static"], found.windows["online"]
+        np.testing.assert_allclose(found.by_location[form].widths, width, rtol=1e-6)
+    static, online_sums = found.by_window["static"], found.by_window["online"]
     assert not np.array_equal(static.widths, online_sums.widths)
 
 
@@ -104,7 +104,7 @@ def test_each_origin_is_answered_once_for_all_that_is_judged(
         return answer(self, arrays, question)
 
     monkeypatch.setattr(Ridge, "predict_windows", counted)
-    assess(fitted, panel, origins)
+    backtest(fitted, panel, origins)
     times = [answered.count(step) for step in origins.tolist()]
     timed = len(answered) - len(set(answered))  # how long a forecast takes is seen by itself
     assert timed <= TIMED + 1
@@ -115,7 +115,7 @@ def test_days_are_those_of_the_first_target_on_the_local_clock() -> None:
     panel = small_city()  # Europe/Berlin; 2021-03-01T22Z is the last origin of a local day
     fitted = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel))
     origins = np.array([24 * 10 + 21, 24 * 10 + 22])
-    found = assess(fitted, panel, origins)
+    found = backtest(fitted, panel, origins)
     assert np.diff(found.days).tolist() == [1]  # 22:00Z + 1 h is midnight in Berlin
     assert found.origins.tolist() == panel.times[origins].astype(np.int64).tolist()
 

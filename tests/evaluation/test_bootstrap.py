@@ -4,14 +4,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.evaluation.bootstrap import LEVEL, Interval, compare_errors
-from forecaster.metrics import Errors
+from forecaster.evaluation.bootstrap import LEVEL, RelativeDifference, compare_errors
+from forecaster.metrics import ErrorSums
 
 DAYS = np.arange(48) // 6
-MakeErrors = Callable[..., Errors]
+MakeErrors = Callable[..., ErrorSums]
 
 
-def by_hand(ours: Errors, theirs: Errors, days: np.ndarray, rounds: int) -> np.ndarray:
+def by_hand(ours: ErrorSums, theirs: ErrorSums, days: np.ndarray, rounds: int) -> np.ndarray:
     """Draw days one at a time and pool their windows, as one would with pencil and paper."""
     generator = np.random.default_rng(5)
     unique, found = np.unique(days), []
@@ -26,14 +26,14 @@ def by_hand(ours: Errors, theirs: Errors, days: np.ndarray, rounds: int) -> np.n
     return np.array(found)
 
 
-def spread_days(errors: Errors, days: int, generator: np.random.Generator) -> Errors:
+def spread_days(errors: ErrorSums, days: int, generator: np.random.Generator) -> ErrorSums:
     """Return errors of many days, some of them worse than others."""
     factor = generator.gamma(4.0, 0.25, days).repeat(24)[:, None]
     parts = {
         name: np.tile(sums, (days // 2, 1)) * (factor if name in ("squares", "shares") else 1)
         for name, sums in vars(errors).items()
     }
-    return Errors(
+    return ErrorSums(
         **{n: p.astype(np.int64) if n in ("values", "terms") else p for n, p in parts.items()}
     )
 
@@ -80,8 +80,8 @@ def test_what_days_share_cancels_because_they_are_drawn_together(make_errors: Ma
 
 def test_a_model_against_itself_differs_by_nothing(make_errors: MakeErrors) -> None:
     errors = make_errors(3.0)
-    assert compare_errors([errors], [errors], DAYS).rmse == Interval(0.0, 0.0, 0.0)
-    assert not Interval(0.0, 0.0, 0.0).is_clear
+    assert compare_errors([errors], [errors], DAYS).rmse == RelativeDifference(0.0, 0.0, 0.0)
+    assert not RelativeDifference(0.0, 0.0, 0.0).is_clear
 
 
 def test_trainings_are_averaged_and_make_the_interval_wider(make_errors: MakeErrors) -> None:
@@ -109,7 +109,7 @@ def test_equal_models_are_rarely_told_apart() -> None:
     for _ in range(200):
         squares = generator.gamma(2.0, 1.0, (2, 10)).repeat(2, axis=1)[..., None]
         ones = np.ones((20, 1), dtype=np.int64)
-        pair = [Errors(s, s, s, s, ones, ones) for s in squares]
+        pair = [ErrorSums(s, s, s, s, ones, ones) for s in squares]
         found = compare_errors(pair[:1], pair[1:], np.arange(10).repeat(2)).rmse
         assert found is not None
         clear += found.is_clear

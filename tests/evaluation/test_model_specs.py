@@ -7,23 +7,23 @@ from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.evaluation.model_specs import (
     MODELS,
     Ablations,
-    Choices,
-    Entry,
+    ModelSpec,
+    TuningOptions,
     is_network,
-    list_entries,
+    list_models,
 )
 from forecaster.recipe import Recipe, change
 
 
 def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
     recipe = Recipe(model=ModelConfig(per_location=8))
-    (entry,) = list_entries(recipe, ["Forecaster", "Forecaster"])
-    assert entry == Entry("Forecaster", "Forecaster", recipe)
-    assert entry.seeded
+    (spec,) = list_models(recipe, ["Forecaster", "Forecaster"])
+    assert spec == ModelSpec("Forecaster", "Forecaster", recipe)
+    assert spec.seeded
 
 
 def test_models_that_begin_by_chance_are_known() -> None:
-    seeded = {entry.name for entry in list_entries(Recipe(), MODELS) if entry.seeded}
+    seeded = {spec.name for spec in list_models(Recipe(), MODELS) if spec.seeded}
     simple = {"SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
     assert seeded == {*MODELS} - simple
     for name in ESTIMATORS:
@@ -31,35 +31,35 @@ def test_models_that_begin_by_chance_are_known() -> None:
 
 
 def test_variants_change_what_they_are_named_for() -> None:
-    lags, best = list_entries(Recipe(), ["DCRNN-lags", "Transformer-best"])
+    lags, best = list_models(Recipe(), ["DCRNN-lags", "Transformer-best"])
     assert lags.estimator == "DCRNN"
     assert lags.recipe.dcrnn == DCRNNConfig(inputs="lags")
-    (choice,) = best.choices
-    assert choice.what == "width"
+    (choice,) = best.hyperparameters
+    assert choice.name == "width"
     widths = ["64", "128", "256", "512", "1024", "2048", "4096"]  # section 3.2.4
     assert list(choice.options) == widths
 
 
 def test_presets_can_stand_in_one_table() -> None:
     recipe = Recipe(graph=GraphConfig(kind="own"))
-    level, paper, best = list_entries(
+    level, paper, best = list_models(
         recipe, ["Transformer-level", "Forecaster-paper", "Forecaster-best"]
     )
     assert paper.recipe == Recipe(preset="paper", graph=GraphConfig(kind="own"))
     assert best.recipe == Recipe(preset="best", graph=GraphConfig(kind="own"))
     assert level.recipe.model.level
     assert level.recipe.training == best.recipe.training
-    assert [choice.what for choice in level.choices] == ["width"]
+    assert [choice.name for choice in level.hyperparameters] == ["width"]
 
 
 def test_what_only_the_papers_network_has_is_not_ablated_of_best() -> None:
-    with pytest.raises(ConfigError, match="those of the paper's network"):
-        list_entries(Recipe(preset="best"), ["Forecaster"], ablations=Ablations(neurons=(8,)))
+    with pytest.raises(ConfigError, match="need the paper's network"):
+        list_models(Recipe(preset="best"), ["Forecaster"], ablations=Ablations(neurons=(8,)))
 
 
 def test_tuning_gives_networks_the_same_grid() -> None:
-    entries = list_entries(Recipe(), MODELS, choices=Choices(tune=True))
-    grids = {entry.name: entry.choices[-1] for entry in entries if is_network(entry.estimator)}
+    specs = list_models(Recipe(), MODELS, tuning=TuningOptions(tune=True))
+    grids = {spec.name: spec.hyperparameters[-1] for spec in specs if is_network(spec.estimator)}
     assert len(grids) == 8
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]
@@ -72,7 +72,7 @@ def test_tuning_gives_networks_the_same_grid() -> None:
         "mixer": {"dropout": 0.0},
         "training": {"learning_rate": 2e-3},
     }
-    (neurons,) = (entry.choices[0] for entry in entries if entry.name == "Forecaster-best")
+    (neurons,) = (spec.hyperparameters[0] for spec in specs if spec.name == "Forecaster-best")
     assert list(neurons.options) == ["48", "96", "192"]
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
     assert list(first.options) == [
@@ -81,26 +81,26 @@ def test_tuning_gives_networks_the_same_grid() -> None:
         "dropout 0.1, rate 0.001",
         "dropout 0.1, rate 0.003",
     ]
-    assert not any(entry.choices for entry in entries if not is_network(entry.estimator))
+    assert not any(spec.hyperparameters for spec in specs if not is_network(spec.estimator))
 
 
 def test_tuning_chooses_among_the_recipes_own_number_of_neurons_too() -> None:
     recipe = Recipe(preset="best", mixer=MixerConfig(hidden=7))
-    (entry,) = list_entries(recipe, ["Forecaster"], choices=Choices(tune=True))
-    neurons, _ = entry.choices
-    assert neurons.what == "neurons"
+    (spec,) = list_models(recipe, ["Forecaster"], tuning=TuningOptions(tune=True))
+    neurons, _ = spec.hyperparameters
+    assert neurons.name == "neurons"
     assert neurons.options["7"] == {"mixer": {"hidden": 7}}
     assert list(neurons.options) == ["7", "48", "96", "192"]
 
 
 def test_thresholds_are_a_choice_of_forecaster_alone() -> None:
     degree = Recipe(graph=GraphConfig(degree=2.5))
-    forecaster, transformer = list_entries(
-        degree, ["Forecaster", "Transformer"], choices=Choices(thresholds=[0.05, 0.2])
+    forecaster, transformer = list_models(
+        degree, ["Forecaster", "Transformer"], tuning=TuningOptions(thresholds=[0.05, 0.2])
     )
-    (choice,) = forecaster.choices
+    (choice,) = forecaster.hyperparameters
     assert choice.options["0.05"] == {"graph": {"threshold": 0.05, "degree": None}}
-    assert not transformer.choices
+    assert not transformer.hyperparameters
 
 
 def test_ablations_change_one_thing_each_and_skip_what_the_row_does_already() -> None:
@@ -108,8 +108,8 @@ def test_ablations_change_one_thing_each_and_skip_what_the_row_does_already() ->
         graph=["lasso", "own"], lags=["recent", "daily", "weekly"], neurons=[4, 8],
         positions=["location", "literal"],
     )  # fmt: skip
-    entries = {e.name: e for e in list_entries(Recipe(), ["Forecaster"], ablations=tried)}
-    assert list(entries) == [
+    specs = {e.name: e for e in list_models(Recipe(), ["Forecaster"], ablations=tried)}
+    assert list(specs) == [
         "Forecaster",
         "Forecaster, graph own",
         "Forecaster, recent lags",
@@ -121,21 +121,21 @@ def test_ablations_change_one_thing_each_and_skip_what_the_row_does_already() ->
     plain = Recipe()
     lengths = {"recent": 6, "daily": 6 + 42, "weekly": 6 + 28}  # section 3.1.2
     for name, length in lengths.items():
-        entry = entries[f"Forecaster, {name} lags"]
-        assert entry.recipe.lags.length == length
-        assert entry.recipe.graph == plain.graph
-        assert entry.of == "Forecaster"
-    assert entries["Forecaster, 8 neurons"].recipe.lags == LagConfig()
+        spec = specs[f"Forecaster, {name} lags"]
+        assert spec.recipe.lags.length == length
+        assert spec.recipe.graph == plain.graph
+        assert spec.of == "Forecaster"
+    assert specs["Forecaster, 8 neurons"].recipe.lags == LagConfig()
 
 
 def test_a_graph_of_another_kind_has_no_threshold_to_choose() -> None:
-    entries = list_entries(
+    specs = list_models(
         Recipe(),
         ["Forecaster"],
-        choices=Choices(thresholds=[0.1, 0.2]),
+        tuning=TuningOptions(thresholds=[0.1, 0.2]),
         ablations=Ablations(["own", "pearson"], neurons=[8]),
     )
-    assert [len(entry.choices) for entry in entries] == [1, 0, 1, 1]
+    assert [len(spec.hyperparameters) for spec in specs] == [1, 0, 1, 1]
 
 
 @pytest.mark.parametrize(
@@ -150,18 +150,18 @@ def test_what_cannot_be_compared_is_refused(
     models: list[str], ablations: Ablations | None, message: str
 ) -> None:
     with pytest.raises(ConfigError, match=message):
-        list_entries(Recipe(), models, ablations=ablations)
+        list_models(Recipe(), models, ablations=ablations)
 
 
 def test_a_threshold_that_cannot_be_is_refused_at_once() -> None:
     with pytest.raises(ConfigError, match=r"Forecaster, threshold 1\.5: 1 fault"):
-        list_entries(Recipe(), ["Forecaster"], choices=Choices(thresholds=[0.1, 1.5]))
+        list_models(Recipe(), ["Forecaster"], tuning=TuningOptions(thresholds=[0.1, 1.5]))
 
 
 def test_widths_that_heads_do_not_divide_are_left_out() -> None:
     recipe = Recipe(model=ModelConfig(heads=3, per_location=3, auxiliary=6))
     with pytest.raises(ConfigError, match="heads = 3 divides none of"):
-        list_entries(recipe, ["Transformer-best"])
+        list_models(recipe, ["Transformer-best"])
     few = change(recipe, {"evaluation": {"widths": [64, 48]}}, source="")
-    (best,) = list_entries(few, ["Transformer-best"])
-    assert list(best.choices[0].options) == ["48"]
+    (best,) = list_models(few, ["Transformer-best"])
+    assert list(best.hyperparameters[0].options) == ["48"]

@@ -7,24 +7,20 @@ import pytest
 
 from forecaster.artifact import ARRAYS, pack
 from forecaster.errors import ArtifactError
-from forecaster.evaluation.backtest import Assessment, Sureness
-from forecaster.evaluation.storage import load_assessment, save_assessment
+from forecaster.evaluation.backtest import BacktestResult, IntervalResults
+from forecaster.evaluation.storage import load_backtest, save_backtest
 from forecaster.publish.manifest import MANIFEST
 from forecaster.publish.writing import Draft, bytes_writer, publish
 
 RUN = "ab" * 32
-MakeAssessment = Callable[..., Assessment]
+MakeResult = Callable[..., BacktestResult]
 
 
-def test_an_assessment_comes_back_as_it_was(
-    tmp_path: Path, make_assessment: MakeAssessment
-) -> None:
-    errors = {
-        w: make_assessment(s).errors["observed"] for w, s in (("persist", 1.0), ("none", 2.0))
-    }
-    found = make_assessment(1.0, errors=errors, seconds=None)
-    save_assessment(tmp_path / "test", found, RUN)
-    again = load_assessment(tmp_path / "test", RUN)
+def test_an_assessment_comes_back_as_it_was(tmp_path: Path, make_result: MakeResult) -> None:
+    errors = {w: make_result(s).errors["observed"] for w, s in (("persist", 1.0), ("none", 2.0))}
+    found = make_result(1.0, errors=errors, seconds=None)
+    save_backtest(tmp_path / "test", found, RUN)
+    again = load_backtest(tmp_path / "test", RUN)
     assert again is not None
     assert list(again.errors) == ["persist", "none"]
     assert (again.parameters, again.milliseconds, again.seconds) == (11, 2.5, None)
@@ -32,76 +28,78 @@ def test_an_assessment_comes_back_as_it_was(
     for weather in errors:
         for name, sums in vars(found.errors[weather]).items():
             assert np.array_equal(getattr(again.errors[weather], name), sums)
-    assert np.array_equal(again.places.values, found.places.values)
+    assert np.array_equal(again.by_location.values, found.by_location.values)
 
 
 def test_what_became_of_intervals_comes_back_as_it_was(
-    tmp_path: Path, make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]
+    tmp_path: Path,
+    make_result: MakeResult,
+    make_interval_results: Callable[..., IntervalResults],
 ) -> None:
-    sureness = make_sureness(4.0, 6.0)
-    save_assessment(tmp_path / "test", make_assessment(1.0, sureness=sureness), RUN)
-    again = load_assessment(tmp_path / "test", RUN)
+    interval_results = make_interval_results(4.0, 6.0)
+    save_backtest(tmp_path / "test", make_result(1.0, interval_results=interval_results), RUN)
+    again = load_backtest(tmp_path / "test", RUN)
     assert again is not None
-    assert again.sureness is not None
-    assert again.sureness.levels == (0.1, 0.5, 0.9)
+    assert again.interval_results is not None
+    assert again.interval_results.levels == (0.1, 0.5, 0.9)
     for form in ("static", "online"):
-        for part in ("windows", "places"):
-            one, other = (getattr(found, part)[form] for found in (sureness, again.sureness))
+        for part in ("by_window", "by_location"):
+            one, other = (
+                getattr(found, part)[form] for found in (interval_results, again.interval_results)
+            )
             for name, sums in vars(one).items():
                 assert np.array_equal(getattr(other, name), sums), (form, part, name)
 
 
 def test_an_assessment_from_before_intervals_has_none(
-    tmp_path: Path, make_assessment: MakeAssessment
+    tmp_path: Path, make_result: MakeResult
 ) -> None:
     folder = tmp_path / "test"
-    save_assessment(folder, make_assessment(1.0), RUN)
+    save_backtest(folder, make_result(1.0), RUN)
     manifest = json.loads((folder / MANIFEST).read_bytes())
     older = {name: value for name, value in manifest["about"].items() if name != "levels"}
     assert len(older) == len(manifest["about"]) - 1
     (file,) = folder.glob("arrays-*")
     files = {ARRAYS: bytes_writer(file.read_bytes())}
     publish(folder, Draft("assessment", 1, files, older, parents={"run": RUN}))
-    again = load_assessment(folder, RUN)
+    again = load_backtest(folder, RUN)
     assert again is not None
-    assert again.sureness is None
+    assert again.interval_results is None
     assert again.parameters == 11
 
 
 @pytest.mark.parametrize("levels", [[0.9, 0.1], [0.5, 0.5], [0.0, 0.9], [0.1, 1.5], ["a"], 7])
 def test_C3_levels_that_cannot_be_are_refused(
     tmp_path: Path,
-    make_assessment: MakeAssessment,
-    make_sureness: Callable[..., Sureness],
+    make_result: MakeResult,
+    make_interval_results: Callable[..., IntervalResults],
     levels: object,
 ) -> None:
     folder = tmp_path / "test"
-    save_assessment(folder, make_assessment(1.0, sureness=make_sureness(4.0, 6.0)), RUN)
+    save_backtest(folder, make_result(1.0, interval_results=make_interval_results(4.0, 6.0)), RUN)
     about = {**json.loads((folder / MANIFEST).read_bytes())["about"], "levels": levels}
     (file,) = folder.glob("arrays-*")
     files = {ARRAYS: bytes_writer(file.read_bytes())}
     publish(folder, Draft("assessment", 1, files, about, parents={"run": RUN}))
-    with pytest.raises(ArtifactError, match="not an assessment"):
-        load_assessment(folder, RUN)
+    with pytest.raises(ArtifactError, match="not a valid backtest"):
+        load_backtest(folder, RUN)
 
 
-def test_the_assessment_of_another_run_is_none(
-    tmp_path: Path, make_assessment: MakeAssessment
-) -> None:
-    assert load_assessment(tmp_path / "test", RUN) is None
-    save_assessment(tmp_path / "test", make_assessment(1.0), RUN)
-    assert load_assessment(tmp_path / "test", "cd" * 32) is None
+def test_the_assessment_of_another_run_is_none(tmp_path: Path, make_result: MakeResult) -> None:
+    assert load_backtest(tmp_path / "test", RUN) is None
+    save_backtest(tmp_path / "test", make_result(1.0), RUN)
+    assert load_backtest(tmp_path / "test", "cd" * 32) is None
 
 
-def test_C2_damage_is_found(tmp_path: Path, make_assessment: MakeAssessment) -> None:
+def test_C2_damage_is_found(tmp_path: Path, make_result: MakeResult) -> None:
     folder = tmp_path / "test"
-    save_assessment(folder, make_assessment(1.0), RUN)
+    save_backtest(folder, make_result(1.0), RUN)
     (file,) = folder.glob("arrays-*")
     content = bytearray(file.read_bytes())
     content[-3] ^= 1
     file.write_bytes(content)
     with pytest.raises(ArtifactError, match="damaged"):
-        load_assessment(folder, RUN)
+        load_backtest(folder, RUN)
 
 
 @pytest.mark.parametrize("weathers", [[], ["sunny"], "observed", None])
@@ -111,5 +109,5 @@ def test_C3_something_else_is_refused(tmp_path: Path, weathers: object) -> None:
     parents = {"run": RUN}
     files = {ARRAYS: bytes_writer(content)}
     publish(tmp_path / "test", Draft("assessment", 1, files, about, parents=parents))
-    with pytest.raises(ArtifactError, match="not an assessment"):
-        load_assessment(tmp_path / "test", RUN)
+    with pytest.raises(ArtifactError, match="not a valid backtest"):
+        load_backtest(tmp_path / "test", RUN)

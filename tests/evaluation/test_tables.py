@@ -4,23 +4,23 @@ from collections.abc import Callable
 
 import pytest
 
-from forecaster.evaluation.backtest import Assessment, Sureness
-from forecaster.evaluation.comparison import Comparison, Row
-from forecaster.evaluation.tables import interval_name, label, show
-from forecaster.metrics import Errors
+from forecaster.evaluation.backtest import BacktestResult, IntervalResults
+from forecaster.evaluation.comparison import Comparison, ModelResult
+from forecaster.evaluation.tables import format_score, interval_name, model_label
+from forecaster.metrics import ErrorSums
 
 ABOUT = {"covariates": ["rain"]}
-MakeAssessment = Callable[..., Assessment]
+MakeResult = Callable[..., BacktestResult]
 
 
 @pytest.fixture
-def comparison(make_assessment: MakeAssessment, make_errors: Callable[..., Errors]) -> Comparison:
+def comparison(make_result: MakeResult, make_errors: Callable[..., ErrorSums]) -> Comparison:
     errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
-    several = {seed: make_assessment(2.0, errors=errors) for seed in range(2)}
+    several = {seed: make_result(2.0, errors=errors) for seed in range(2)}
     rows = [
-        Row("Ridge", "Ridge", {0: make_assessment(4.0, errors=errors)}),
-        Row("Forecaster", "Forecaster", several, {"seed 2": "lost"}, {"width": "64"}),
-        Row("VAR", "VAR", {}, {"seed 0": "it is, and stays, singular"}),
+        ModelResult("Ridge", "Ridge", {0: make_result(4.0, errors=errors)}),
+        ModelResult("Forecaster", "Forecaster", several, {"seed 2": "lost"}, {"width": "64"}),
+        ModelResult("VAR", "VAR", {}, {"seed 0": "it is, and stays, singular"}),
     ]
     return Comparison(rows, 10.0, ABOUT)
 
@@ -42,12 +42,12 @@ def comparison(make_assessment: MakeAssessment, make_errors: Callable[..., Error
 def test_figures_have_four_digits(
     mean: float | None, deviation: float | None, figure: str, text: str
 ) -> None:
-    assert show({"mean": mean, "deviation": deviation}, figure) == text
+    assert format_score({"mean": mean, "deviation": deviation}, figure) == text
 
 
 def test_a_label_says_what_was_chosen() -> None:
     row = {"model": "Transformer-best", "chosen": {"width": "256", "training": "dropout 0"}}
-    assert label(row) == "Transformer-best (width 256; dropout 0)"
+    assert model_label(row) == "Transformer-best (width 256; dropout 0)"
 
 
 def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None:
@@ -56,15 +56,15 @@ def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None
     assert heads == ["| RMSE | average | +1 | +2 | +3 |", "| MAPE % | average | +1 | +2 | +3 |"]
     assert "| VAR | failed | failed | failed | failed |" in text
     assert "- Forecaster, seed 2: lost" in text
-    assert "48 test windows on 8 days; coming weather: observed; MAPE over targets ≥ 10" in text
-    assert "| coming weather | observed: RMSE | observed: MAPE % | persist: RMSE |" in text
+    assert "48 test windows on 8 days; future covariates: observed; MAPE over targets ≥ 10" in text
+    assert "| future covariates | observed: RMSE | observed: MAPE % | persist: RMSE |" in text
     assert "against Forecaster" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("| RMSE")}
     assert widths == {6}
 
 
-def test_the_caption_says_when_there_is_no_weather(make_assessment: MakeAssessment) -> None:
-    row = Row("Ridge", "Ridge", {0: make_assessment(1.0)})
+def test_the_caption_says_when_there_is_no_weather(make_result: MakeResult) -> None:
+    row = ModelResult("Ridge", "Ridge", {0: make_result(1.0)})
     assert (
         "no covariates but the calendar"
         in Comparison([row], 10.0, {"covariates": []}).to_markdown()
@@ -94,13 +94,22 @@ def test_csv_has_a_line_for_each_model_and_weather(comparison: Comparison) -> No
 
 
 @pytest.fixture
-def sure(make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]) -> Comparison:
-    several = {seed: make_assessment(2.0, sureness=make_sureness(4.0, 6.0)) for seed in range(2)}
+def sure(
+    make_result: MakeResult, make_interval_results: Callable[..., IntervalResults]
+) -> Comparison:
+    several = {
+        seed: make_result(2.0, interval_results=make_interval_results(4.0, 6.0))
+        for seed in range(2)
+    }
     rows = [
-        Row("Ridge", "Ridge", {0: make_assessment(4.0, sureness=make_sureness(3.0, 7.0))}),
-        Row("Forecaster", "Forecaster", several),
-        Row("Old", "Ridge", {0: make_assessment(5.0)}),
-        Row("VAR", "VAR", {}, {"seed 0": "singular"}),
+        ModelResult(
+            "Ridge",
+            "Ridge",
+            {0: make_result(4.0, interval_results=make_interval_results(3.0, 7.0))},
+        ),
+        ModelResult("Forecaster", "Forecaster", several),
+        ModelResult("Old", "Ridge", {0: make_result(5.0)}),
+        ModelResult("VAR", "VAR", {}, {"seed 0": "singular"}),
     ]
     return Comparison(rows, 10.0, ABOUT)
 
@@ -124,11 +133,11 @@ def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
     lines = sure.to_markdown().splitlines()
     head = lines.index("| 80 % interval | coverage % | +1 | +2 | +3 | width | pinball |")
     cells = [part.strip() for part in lines[head + 2].split("|")[1:-1]]
-    known = sure.rows[0].first.sureness
+    known = sure.rows[0].first.interval_results
     assert known is not None
     for cell, scores in zip(
         cells[1:5],
-        zip(known.windows["static"].report(), known.windows["online"].report(), strict=True),
+        zip(known.by_window["static"].report(), known.by_window["online"].report(), strict=True),
         strict=True,
     ):
         shares = [100 * (one.coverage.value or 0) for one in scores]
@@ -138,20 +147,20 @@ def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
     assert lines[head + 4] == "| Old | – | – | – | – | – | – |"
     assert lines[head + 5] == "| VAR | – | – | – | – | – | – |"
     text = "\n".join(lines)
-    assert "Coverage is the share of values within the interval: 80 % is wanted" in text
-    assert "should lie within the 80 % interval of Forecaster" in text
+    assert "Coverage is the share of values within the interval; it should be 80 %" in text
+    assert "The 80 % interval of Forecaster contained" in text
     assert text.index("| MAPE %") < text.index("| 80 % interval") < text.index("| MAE |")
 
 
 def test_one_quantile_is_no_interval(
-    make_assessment: MakeAssessment, make_sureness: Callable[..., Sureness]
+    make_result: MakeResult, make_interval_results: Callable[..., IntervalResults]
 ) -> None:
-    known = make_sureness(4.0, 6.0, levels=(0.3,))
-    row = Row("Ridge", "Ridge", {0: make_assessment(4.0, sureness=known)})
+    known = make_interval_results(4.0, 6.0, levels=(0.3,))
+    row = ModelResult("Ridge", "Ridge", {0: make_result(4.0, interval_results=known)})
     text = Comparison([row], 10.0, ABOUT).to_markdown()
     assert "| Ridge | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | " in text
-    assert "is wanted" not in text
-    assert "should lie within" not in text
+    assert "it should be" not in text
+    assert "contained" not in text
 
 
 def test_without_intervals_the_table_is_as_before(comparison: Comparison) -> None:
@@ -160,16 +169,16 @@ def test_without_intervals_the_table_is_as_before(comparison: Comparison) -> Non
 
 
 def test_csv_has_the_intervals_of_the_first_weather(
-    make_assessment: MakeAssessment,
-    make_errors: Callable[..., Errors],
-    make_sureness: Callable[..., Sureness],
+    make_result: MakeResult,
+    make_errors: Callable[..., ErrorSums],
+    make_interval_results: Callable[..., IntervalResults],
 ) -> None:
     errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
-    found = make_assessment(4.0, errors=errors, sureness=make_sureness(3.0, 7.0))
-    table = Comparison([Row("Ridge", "Ridge", {0: found})], 10.0, ABOUT).to_csv()
+    found = make_result(4.0, errors=errors, interval_results=make_interval_results(3.0, 7.0))
+    table = Comparison([ModelResult("Ridge", "Ridge", {0: found})], 10.0, ABOUT).to_csv()
     observed, persist = csv.DictReader(io.StringIO(table))
-    assert found.sureness is not None
-    online = found.sureness.windows["online"].report()
+    assert found.interval_results is not None
+    online = found.interval_results.by_window["online"].report()
     assert float(observed["online_coverage"]) == 100 * (online[0].coverage.value or 0)
     assert float(observed["online_pinball_3"]) == online[3].pinball.value
     assert float(observed["static_width"]) == 6.0

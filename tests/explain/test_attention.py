@@ -13,7 +13,7 @@ from tests.explain.windows import K, L, make_window, path
 @pytest.fixture(params=["forecaster", "dense", "two layers"])
 def window(request: pytest.FixtureRequest) -> Window:
     pairs = None if request.param == "dense" else path(5)
-    return make_window(pairs, 5, place=3, n_layers=2 if request.param == "two layers" else 1)
+    return make_window(pairs, 5, location=3, n_layers=2 if request.param == "two layers" else 1)
 
 
 def answer(attention: FrozenAttention, asked: AttentionCall, step: int | None) -> torch.Tensor:
@@ -53,7 +53,7 @@ def test_an_encoder_that_mixes_does(window: Window) -> None:
 
 
 def test_a_step_whose_values_are_nothing_has_no_share() -> None:
-    window = make_window(path(5), 5, place=3)
+    window = make_window(path(5), 5, location=3)
     attention, (asked, *_) = window.held.histories[0], window.held.histories[0].asked
     blank = torch.ones(L, dtype=torch.float64)
     blank[2] = 0

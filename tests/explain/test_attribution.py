@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from forecaster.explain import attribution
-from forecaster.explain.attribution import ablate, credit, hops_from
+from forecaster.explain.attribution import ablate, hops_from, integrated_gradients
 from forecaster.models.neurons import State
 from tests.explain.windows import K, L, make_window, path
 
@@ -12,20 +12,20 @@ PLACES = 43
 
 @pytest.mark.parametrize("n_layers", [1, 2])
 def test_held_values_come_from_within_reach_and_from_nowhere_else(n_layers: int) -> None:
-    window = make_window(path(PLACES), PLACES, place=0, n_layers=n_layers)
-    held = np.abs(credit(window, window.held.roll_out)).sum(axis=2)  # [K, N]
+    window = make_window(path(PLACES), PLACES, location=0, n_layers=n_layers)
+    held = np.abs(integrated_gradients(window, window.held.roll_out)).sum(axis=2)  # [K, N]
     for k in range(K):
         edges = window.network.reach(k + 1)
         assert edges is not None
         assert (held[k, : edges + 1] > 0).all()
         assert (held[k, edges + 1 :] == 0).all()
-    free = np.abs(credit(window, window.free.roll_out)).sum(axis=2)
+    free = np.abs(integrated_gradients(window, window.free.roll_out)).sum(axis=2)
     assert (free > 0).all()  # weights and norms see every location
 
 
 def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
     pairs = np.array([(0, 1), (1, 2), (3, 4)])
-    window = make_window(pairs, 5, place=1)
+    window = make_window(pairs, 5, location=1)
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
     held = ablate(window, window.held.roll_out, masks)
@@ -39,35 +39,37 @@ def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
 def test_the_parts_add_up_to_what_the_whole_history_does(
     pairs: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attribution, "PARTS", 211)  # a random network has many kinks on the way
-    window = make_window(pairs, 7, place=3)
+    monkeypatch.setattr(attribution, "POINTS", 211)  # a random network has many kinks on the way
+    window = make_window(pairs, 7, location=3)
     everything = np.ones((1, 7, L), dtype=np.bool_)
     for roll_out in (window.held.roll_out, window.free.roll_out):
         whole = ablate(window, roll_out, everything)[0]
-        assert credit(window, roll_out).sum(axis=(1, 2)) == pytest.approx(whole, abs=0.01)
+        assert integrated_gradients(window, roll_out).sum(axis=(1, 2)) == pytest.approx(
+            whole, abs=0.01
+        )
 
 
 def test_a_slope_is_that_of_small_differences() -> None:
-    window = make_window(path(5), 5, place=2)
-    near = torch.lerp(window.history.signal, window.usual.signal, 1e-6)
-    close = make_window(path(5), 5, place=2)
-    object.__setattr__(close, "usual", State(near, window.usual.auxiliary))
+    window = make_window(path(5), 5, location=2)
+    near = torch.lerp(window.history.signal, window.baseline.signal, 1e-6)
+    close = make_window(path(5), 5, location=2)
+    object.__setattr__(close, "baseline", State(near, window.baseline.auxiliary))
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
     for roll_out in (close.held.roll_out, close.free.roll_out):
-        slopes = credit(close, roll_out).sum(axis=2).T
+        slopes = integrated_gradients(close, roll_out).sum(axis=2).T
         assert slopes == pytest.approx(ablate(close, roll_out, masks), rel=1e-3, abs=1e-12)
 
 
 def test_an_ablation_is_a_forecast_from_another_history() -> None:
-    window = make_window(path(5), 5, place=2)
+    window = make_window(path(5), 5, location=2)
     masks = np.random.default_rng(0).random((67, 5, L)) < 0.3  # more than a batch
     masks[0] = False
     found = ablate(window, window.free.roll_out, masks)
     assert found.shape == (67, K)
     assert np.abs(found[0]).max() < 1e-12
     gone = torch.from_numpy(masks[66])[:, None, None]
-    signal = torch.where(gone, window.usual.signal, window.history.signal)
+    signal = torch.where(gone, window.baseline.signal, window.history.signal)
     with torch.no_grad():
         before = window.network.roll_out(window.history, window.ahead)[2, 0]
         after = window.network.roll_out(State(signal, window.history.auxiliary), window.ahead)
@@ -75,11 +77,11 @@ def test_an_ablation_is_a_forecast_from_another_history() -> None:
 
 
 def test_units_are_those_of_the_location() -> None:
-    window = make_window(path(5), 5, place=2)
-    scaled = make_window(path(5), 5, place=2)
-    object.__setattr__(scaled, "unit", 13.0)
+    window = make_window(path(5), 5, location=2)
+    scaled = make_window(path(5), 5, location=2)
+    object.__setattr__(scaled, "scale", 13.0)
     masks = np.ones((1, 5, L), dtype=np.bool_)
-    for measure in (credit, lambda w, r: ablate(w, r, masks)):
+    for measure in (integrated_gradients, lambda w, r: ablate(w, r, masks)):
         one, many = (measure(w, w.free.roll_out) for w in (window, scaled))
         assert many == pytest.approx(13 * one)
 

@@ -22,7 +22,7 @@ def test_the_forecast_is_the_one_that_is_given_out(kind: type[NetworkEstimator])
     case = open_case(fitted(kind), PANEL, AT, "place 3")
     table = fitted(kind).forecast(PANEL, AT)
     assert case.forecast == pytest.approx(table[table.unique_id == "place 3"].y_hat)
-    assert case.known.times[case.origin] == PANEL.times[STEP]
+    assert case.panel.times[case.origin] == PANEL.times[STEP]
 
 
 def test_usual_is_the_mean_of_the_hour_of_the_week() -> None:
@@ -32,15 +32,15 @@ def test_usual_is_the_mean_of_the_hour_of_the_week() -> None:
     usual = fill_missing(nothing, fill_of(estimator.run))
     expected = estimator.predict(usual, np.array([STEP]))[0, :, 3]
     case = open_case(estimator, PANEL, AT, "place 3")
-    assert case.usual == pytest.approx(expected)
-    assert not np.allclose(case.usual, case.forecast)
+    assert case.baseline_forecast == pytest.approx(expected)
+    assert not np.allclose(case.baseline_forecast, case.forecast)
 
 
 def test_locations_are_those_of_the_run_in_whatever_order_they_come() -> None:
     turned = PANEL.select(PANEL.locations.ids[::-1])
     one, other = (open_case(fitted(Forecaster), p, AT, "place 1") for p in (PANEL, turned))
-    assert other.window.place == one.window.place == 1
-    assert other.held == pytest.approx(one.held, rel=1e-4, abs=1e-6)
+    assert other.window.location == one.window.location == 1
+    assert other.path_gradients == pytest.approx(one.path_gradients, rel=1e-4, abs=1e-6)
 
 
 def test_other_estimators_are_refused_with_those_that_are_not() -> None:
@@ -58,9 +58,9 @@ def test_an_unknown_location_is_refused_with_the_nearest_names() -> None:
     names = ("Harbour", "Old town", "Old mill", "Station", "Zoo")
     places = Locations(PANEL.locations.ids, names, PANEL.locations.lat, PANEL.locations.lon)
     named = replace(PANEL, locations=places)
-    with pytest.raises(ConfigError, match=r"'old towns'; near to it: place 1 \(Old town\)"):
+    with pytest.raises(ConfigError, match=r"'old towns'; similar: place 1 \(Old town\)"):
         open_case(fitted(Forecaster), named, AT, "old towns")
-    with pytest.raises(ConfigError, match=r"no location 'Ω'; give an id, of which there are 5"):
+    with pytest.raises(ConfigError, match=r"no location 'Ω'; give one of the 5 ids"):
         open_case(fitted(Forecaster), named, AT, "Ω")
 
 
@@ -88,5 +88,5 @@ def test_nothing_after_the_origin_is_seen() -> None:
     values[STEP + 1 :] = 1e6
     later = open_case(fitted(Forecaster), replace(PANEL, values=values), AT, "place 1")
     case = open_case(fitted(Forecaster), PANEL, AT, "place 1")
-    assert np.array_equal(later.held, case.held)
-    assert np.array_equal(later.free, case.free)
+    assert np.array_equal(later.path_gradients, case.path_gradients)
+    assert np.array_equal(later.total_gradients, case.total_gradients)

@@ -38,14 +38,14 @@ def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> 
     assert (known["city_wide"]["share"], known["city_wide"]["places"]) == (0, [])
     assert (known["reach"], known["reached"]) == (None, 5)
     said = " ".join(known["notes"])
-    assert "no attention: shares of hours are of the sizes of their ablation" in said
+    assert "no attention: shares of hours are shares of their ablations" in said
     assert "nothing is city-wide" in said
 
 
 def test_steps_that_are_no_hours_are_not_called_so() -> None:
     hourly = explain(fitted(Forecaster), PANEL, AT, "place 3")
     assert hourly.step == "hour"
-    assert hourly.notes[1].startswith("Shares of hours are those of the decoder's attention")
+    assert hourly.notes[1].startswith("Shares of hours are shares of the decoder's attention")
     half = halved(PANEL)
     network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
     found = explain(network, half, "2021-03-18T10:30+01:00", "place 3")
@@ -126,15 +126,15 @@ def told() -> Told:
 def removal(case: Case, chosen: list[np.ndarray]) -> np.ndarray:
     """Return how far a forecast moves, in deviations, with each of the choices as usual."""
     effect = ablate(case.window, case.window.free.roll_out, np.array(chosen))
-    return np.asarray(np.abs(effect).mean(axis=1) / case.window.unit)
+    return np.asarray(np.abs(effect).mean(axis=1) / case.window.scale)
 
 
 def compare_with_chance(choose: Callable[[Case], np.ndarray], axis: int) -> tuple[float, float]:
     """Return the mean move without the top-ranked locations (axis 0) or hours, and at random."""
     generator, found = np.random.default_rng(0), []
     for case in told().cases:
-        shape = case.held.shape[1:]
-        may = np.flatnonzero(np.arange(shape[axis]) != (case.window.place if axis == 0 else -1))
+        shape = case.path_gradients.shape[1:]
+        may = np.flatnonzero(np.arange(shape[axis]) != (case.window.location if axis == 0 else -1))
         top = may[np.argsort(-choose(case)[may])[:REMOVED]]
         drawn = [generator.choice(may, REMOVED, replace=False) for _ in range(DRAWS)]
         masks = [np.zeros(shape, dtype=np.bool_) for _ in (top, *drawn)]
@@ -146,11 +146,11 @@ def compare_with_chance(choose: Callable[[Case], np.ndarray], axis: int) -> tupl
 
 
 def by_location(case: Case) -> np.ndarray:
-    return np.asarray(np.abs(case.held.sum(axis=2).mean(axis=0)))
+    return np.asarray(np.abs(case.path_gradients.sum(axis=2).mean(axis=0)))
 
 
 def by_hour(case: Case) -> np.ndarray:
-    return np.asarray(np.abs(case.free.sum(axis=1).mean(axis=0)))
+    return np.asarray(np.abs(case.total_gradients.sum(axis=1).mean(axis=0)))
 
 
 @pytest.mark.slow  # it trains
@@ -158,8 +158,8 @@ def test_true_neighbours_are_ranked_above_chance() -> None:
     truth = told().city.precision != 0
     areas = []
     for case in told().cases:
-        others = np.arange(PLACES) != case.window.place
-        true = truth[case.window.place][others]
+        others = np.arange(PLACES) != case.window.location
+        true = truth[case.window.location][others]
         rank = rankdata(by_location(case)[others])
         wins = rank[true].sum() - true.sum() * (true.sum() + 1) / 2
         if 0 < true.sum() < len(true):

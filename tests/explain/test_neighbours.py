@@ -5,7 +5,7 @@ from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.explain import neighbours
 from forecaster.explain.case import Case, open_case
-from forecaster.explain.neighbours import find_reach, measure_neighbours
+from forecaster.explain.neighbours import find_reach, measure_locations
 from tests.explain.fitted import AT, PANEL, fitted
 
 
@@ -20,7 +20,7 @@ def dense() -> Case:
 
 
 def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
-    found = measure_neighbours(case).others()
+    found = measure_locations(case).neighbours()
     assert {place.id: (place.hops, place.strength) for place in found} == {
         "place 0": (1, 0.25),
         "place 1": (1, 0.5),
@@ -31,16 +31,16 @@ def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
 
 
 def test_the_dense_network_has_no_graph_and_all_are_neighbours(dense: Case) -> None:
-    found = measure_neighbours(dense)
-    assert {place.id for place in found.others()} == {f"place {n}" for n in (0, 1, 2, 4)}
-    assert all((place.hops, place.strength) == (None, None) for place in found.others())
+    found = measure_locations(dense)
+    assert {place.id for place in found.neighbours()} == {f"place {n}" for n in (0, 1, 2, 4)}
+    assert all((place.hops, place.strength) == (None, None) for place in found.neighbours())
     assert find_reach(dense) == (None, 5)
 
 
 def test_free_less_held_is_city_wide(case: Case) -> None:
-    found = measure_neighbours(case)
+    found = measure_locations(case)
     city_wide = found.city_wide()
-    parts = (case.free - case.held).sum(axis=2).mean(axis=0)
+    parts = (case.total_gradients - case.path_gradients).sum(axis=2).mean(axis=0)
     assert city_wide.gradient == pytest.approx(np.delete(parts, 3).sum())
     assert {place.id for place in city_wide.places} == {f"place {n}" for n in (0, 1, 2, 4)}
     sizes = [abs(place.gradient) for place in city_wide.places]
@@ -50,24 +50,24 @@ def test_free_less_held_is_city_wide(case: Case) -> None:
 
 
 def test_the_location_itself_has_no_share_among_others(case: Case) -> None:
-    own = measure_neighbours(case).own
+    own = measure_locations(case).own
     assert (own.id, own.hops, own.share, own.strength) == ("place 3", 0, 0.0, None)
-    assert own.gradient == pytest.approx(case.held[:, 3].sum(axis=1).mean())
-    assert own.gradients == pytest.approx(case.held[:, 3].sum(axis=1))
+    assert own.gradient == pytest.approx(case.path_gradients[:, 3].sum(axis=1).mean())
+    assert own.gradients == pytest.approx(case.path_gradients[:, 3].sum(axis=1))
 
 
 def test_of_many_locations_the_joined_and_the_largest_are_ablated(
     case: Case, dense: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(neighbours, "MOST", 1)
+    monkeypatch.setattr(neighbours, "MAX_ABLATED", 1)
     for one in (case, dense):
-        (only,) = measure_neighbours(one).others()
-        sizes = np.abs(np.delete(one.held.sum(axis=2).mean(axis=0), 3))
+        (only,) = measure_locations(one).neighbours()
+        sizes = np.abs(np.delete(one.path_gradients.sum(axis=2).mean(axis=0), 3))
         assert abs(only.gradient) == pytest.approx(sizes.max())
 
 
 def test_gradient_and_ablation_are_compared_held_and_free(dense: Case) -> None:
-    found = measure_neighbours(dense).agreement()
+    found = measure_locations(dense).agreement()
     assert [one.methods for one in found] == [
         ("gradient", "ablation"),
         ("free gradient", "free ablation"),
@@ -77,7 +77,7 @@ def test_gradient_and_ablation_are_compared_held_and_free(dense: Case) -> None:
 
 
 def test_a_location_without_neighbours_has_nothing_to_compare() -> None:
-    found = measure_neighbours(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
-    assert found.others() == ()
+    found = measure_locations(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
+    assert found.neighbours() == ()
     assert all(one.correlation is None for one in found.agreement())
     assert found.city_wide().share == 1.0

@@ -6,7 +6,7 @@ from forecaster.config import LagConfig, Season
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.explain.attention import attended
 from forecaster.explain.case import Case, open_case
-from forecaster.explain.past_steps import Lag, measure_hours, name_lags, name_step, sum_groups
+from forecaster.explain.past_steps import Lag, measure_past_steps, name_lags, name_step, sum_groups
 from forecaster.splits import history_steps
 from tests.explain.fitted import AT, PANEL, STEP, fitted
 
@@ -17,7 +17,7 @@ def case() -> Case:
 
 
 def test_hours_are_those_of_the_history(case: Case) -> None:
-    hours = measure_hours(case).hours()
+    hours = measure_past_steps(case).effects()
     steps = history_steps(PANEL, case.run.recipe.lags, np.array([STEP]))[0]
     assert [hour.ds for hour in hours] == [f"{PANEL.times[s]}Z" for s in steps]
     assert hours[-1].ds_local == "2021-04-07T10:00:00+02:00"
@@ -27,7 +27,7 @@ def test_hours_are_those_of_the_history(case: Case) -> None:
 
 
 def test_shares_are_the_decoders_attention(case: Case) -> None:
-    hours = measure_hours(case).hours()
+    hours = measure_past_steps(case).effects()
     shares = np.array([hour.shares for hour in hours]).T
     assert shares == pytest.approx(attended(case.window.held, 3))
     assert sum(hour.share for hour in hours) == pytest.approx(1)
@@ -35,7 +35,7 @@ def test_shares_are_the_decoders_attention(case: Case) -> None:
 
 
 def test_groups_are_sums_of_shares(case: Case) -> None:
-    hours = measure_hours(case).hours()
+    hours = measure_past_steps(case).effects()
     groups = sum_groups(hours)
     assert list(groups) == ["recent", "days"]
     assert groups["recent"] == pytest.approx(sum(hour.share for hour in hours[-3:]))
@@ -43,7 +43,7 @@ def test_groups_are_sums_of_shares(case: Case) -> None:
 
 
 def test_every_method_is_compared_with_ablation(case: Case) -> None:
-    found = measure_hours(case).agreement()
+    found = measure_past_steps(case).agreement()
     assert [one.methods for one in found] == [
         ("attention", "ablation"),
         ("attention through the encoder", "ablation"),
@@ -55,9 +55,9 @@ def test_every_method_is_compared_with_ablation(case: Case) -> None:
 def test_an_hour_that_was_as_usual_at_all_locations_adds_nothing(case: Case) -> None:
     signal = case.window.history.signal
     known = signal[..., 4].clone()
-    signal[..., 4] = case.window.usual.signal[..., 4]
+    signal[..., 4] = case.window.baseline.signal[..., 4]
     fresh = Case(**{name: getattr(case, name) for name in case.__dataclass_fields__})
-    hours = measure_hours(fresh)
+    hours = measure_past_steps(fresh)
     signal[..., 4] = known
     assert hours.gradient[4] == 0
     assert abs(hours.ablation[4]) < 1e-5

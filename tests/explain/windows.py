@@ -18,7 +18,7 @@ L, K, CHANNELS, AUXILIARY = 7, 3, 2, 5
 
 
 def make_window(
-    pairs: np.ndarray | None, places: int, place: int, n_layers: int = 1, seed: int = 0
+    pairs: np.ndarray | None, places: int, location: int, n_layers: int = 1, seed: int = 0
 ) -> Window:
     """Return a window of random numbers and the network of a graph; without one, the dense one."""
     generator = torch.Generator().manual_seed(seed)
@@ -39,9 +39,9 @@ def make_window(
         network=network.double(),
         history=State(draw(places, CHANNELS, 1, L), past),
         ahead=State(draw(places, CHANNELS - 1, 1, K), draw(AUXILIARY, 1, K)),
-        usual=State(draw(places, CHANNELS, 1, L), past),
-        place=place,
-        unit=1.0,
+        baseline=State(draw(places, CHANNELS, 1, L), past),
+        location=location,
+        scale=1.0,
     )
 
 

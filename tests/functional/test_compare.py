@@ -92,7 +92,7 @@ def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, made
     code, text, errors = run("evaluate", out / "recipe.toml", *words, *days)
     assert code == 0, errors
     assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
-    assert "should lie within the 80 % interval of" in text
+    assert "The 80 % interval of" in text
     content = json.loads((out / "table-2021-04-08-2021-04-11.json").read_text())
     for row in content["rows"]:
         for form in ("static", "online"):

@@ -98,7 +98,7 @@ def test_an_unknown_form_is_refused_before_anything_is_done(run: Run, tmp_path: 
 
 def test_wrong_questions_are_refused_with_what_is_right(run: Run, folder: Path) -> None:
     for words, model, part in (
-        (("--at", AT, "--location", "place 33"), "run", "near to it: place 3 (place 3)"),
+        (("--at", AT, "--location", "place 33"), "run", "similar: place 3 (place 3)"),
         (("--at", "2021-04-07T10:00", "--location", "place 3"), "run", "has no offset"),
         (("--at", AT, "--location", "place 3"), "naive", "Forecaster, Transformer or DCRNN"),
     ):

@@ -4,7 +4,7 @@ import pytest
 
 from forecaster.config import EvaluationConfig, SplitsConfig
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.pipeline.experiment import Study
+from forecaster.pipeline.experiment import Experiment
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
@@ -24,7 +24,7 @@ def recipe() -> Recipe:
 
 
 @pytest.fixture
-def study(tmp_path: Path, recipe: Recipe) -> Study:
+def experiment(tmp_path: Path, recipe: Recipe) -> Experiment:
     """Return a comparison in an empty folder, on the saved small city."""
     small_city().save(tmp_path / "panel")
-    return Study(tmp_path / "study", tmp_path / "panel", recipe, ("observed", "persist"))
+    return Experiment(tmp_path / "experiment", tmp_path / "panel", recipe, ("observed", "persist"))

@@ -10,7 +10,7 @@ from forecaster.config import GraphConfig, PanelConfig, TableConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.checks.sample import small_city
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.experiment import Study, make_panel
+from forecaster.pipeline.experiment import Experiment, make_panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import cut_windows
 
@@ -19,40 +19,44 @@ def quiet(_: str) -> None:
     """Say nothing."""
 
 
-def test_the_windows_are_the_test_windows_of_the_recipe(study: Study, recipe: Recipe) -> None:
-    expected = cut_windows(study.panel, study.splits, recipe.lags).test
-    assert np.array_equal(study.origins, expected)
-    assert study.usable_weathers == ["observed", "persist"]
+def test_the_windows_are_the_test_windows_of_the_recipe(
+    experiment: Experiment, recipe: Recipe
+) -> None:
+    expected = cut_windows(experiment.panel, experiment.splits, recipe.lags).test
+    assert np.array_equal(experiment.origins, expected)
+    assert experiment.weathers == ["observed", "persist"]
 
 
 def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(
-    study: Study, recipe: Recipe, tmp_path: Path
+    experiment: Experiment, recipe: Recipe, tmp_path: Path
 ) -> None:
-    first = study.cell_folder("Ridge", recipe)
-    assert study.cell_folder("Ridge", recipe) == first
+    first = experiment.trial_folder("Ridge", recipe)
+    assert experiment.trial_folder("Ridge", recipe) == first
     seed = change(recipe, {"training": {"seed": 1}}, source="")
     seeds = change(recipe, {"evaluation": {"seeds": 6}}, source="")
-    assert study.cell_folder("Ridge", seeds) == first
+    assert experiment.trial_folder("Ridge", seeds) == first
     small_city(seed=1).save(tmp_path / "other")
-    other = Study(study.folder, tmp_path / "other", recipe, ("observed",))
+    other = Experiment(experiment.folder, tmp_path / "other", recipe, ("observed",))
     places = {
         first,
-        study.cell_folder("VAR", recipe),
-        study.cell_folder("Ridge", seed),
-        other.cell_folder("Ridge", recipe),
+        experiment.trial_folder("VAR", recipe),
+        experiment.trial_folder("Ridge", seed),
+        other.trial_folder("Ridge", recipe),
     }
     assert len(places) == 4
-    assert all(place.parent == study.folder / "cells" for place in places)
+    assert all(place.parent == experiment.folder / "cells" for place in places)
 
 
-def test_a_graph_is_learned_once_for_all_that_ask_for_it(study: Study, recipe: Recipe) -> None:
+def test_a_graph_is_learned_once_for_all_that_ask_for_it(
+    experiment: Experiment, recipe: Recipe
+) -> None:
     said: list[str] = []
-    first = study.graph(recipe, said.append)
-    again = study.graph(change(recipe, {"training": {"seed": 3}}, source=""), said.append)
+    first = experiment.graph(recipe, said.append)
+    again = experiment.graph(change(recipe, {"training": {"seed": 3}}, source=""), said.append)
     assert again.digest == first.digest
     assert said == ["learning the graph (inverse)"]
     other = recipe.model_copy(update={"graph": GraphConfig(kind="complete")})
-    assert len(study.graph(other, said.append)) == 10
+    assert len(experiment.graph(other, said.append)) == 10
     assert len(said) == 2
 
 
@@ -75,10 +79,10 @@ def test_a_panel_is_built_once_from_the_same_files(
     first = Panel.open(folder).digest
     assert make_panel(tmp_path / "out", recipe, path.parent, said.append) == folder
     assert said.count("building the panel") == 1
-    assert said[-1] == "the panel is there already"
+    assert said[-1] == "the panel exists already"
     trained = change(recipe, {"training": {"epochs": 3}}, source="")
     make_panel(tmp_path / "out", trained, path.parent, said.append)
-    assert said[-1] == "the panel is there already"  # training decides nothing of it
+    assert said[-1] == "the panel exists already"  # training decides nothing of it
     assert Panel.open(folder).digest == first
 
 
@@ -107,14 +111,16 @@ def test_a_panel_of_other_files_or_rules_is_built_again(
     assert (Panel.open(folder).digest == before) == (what in ("panel", "gone", "note"))
 
 
-def test_a_panel_that_was_replaced_meanwhile_is_refused(study: Study, tmp_path: Path) -> None:
-    begun = replace(study, panel_hash=study.panel.digest)
-    assert begun.panel.digest == study.panel.digest
+def test_a_panel_that_was_replaced_meanwhile_is_refused(
+    experiment: Experiment, tmp_path: Path
+) -> None:
+    begun = replace(experiment, panel_hash=experiment.panel.digest)
+    assert begun.panel.digest == experiment.panel.digest
     small_city(seed=1).save(tmp_path / "panel")
-    with pytest.raises(ArtifactError, match="replaced by another panel meanwhile"):
+    with pytest.raises(ArtifactError, match="the panel was replaced while"):
         _ = replace(begun).panel
 
 
 def test_without_a_folder_of_data_one_is_asked_for(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="which panel"):
+    with pytest.raises(ConfigError, match="no panel given"):
         make_panel(tmp_path, Recipe(), None, quiet)

@@ -19,7 +19,7 @@ from forecaster.estimators.registry import load_estimator
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
 from forecaster.pipeline import train
-from forecaster.pipeline.train import Ground, train_run
+from forecaster.pipeline.train import RunInputs, train_run
 from forecaster.synthetic.city import make_city
 
 SMALL = RECIPE.model_copy(
@@ -49,8 +49,8 @@ def data(tmp_path: Path) -> Path:
 def test_a_run_is_made_from_a_recipe_and_its_files(data: Path, tmp_path: Path) -> None:
     said: list[str] = []
     folder = tmp_path / "run"
-    trained = train_run("Forecaster", SMALL, folder, Ground(data=data), said.append)
-    assert not trained.already
+    trained = train_run("Forecaster", SMALL, folder, RunInputs(data=data), said.append)
+    assert not trained.was_finished
     assert said[0] == "building the panel"
     assert said[-1].startswith("training Forecaster; sparse layers and norms on ")
     run = load_estimator(folder).run
@@ -65,10 +65,10 @@ def test_a_run_is_made_from_a_recipe_and_its_files(data: Path, tmp_path: Path) -
 
 def test_the_same_call_finds_it_done(data: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
-    first = train_run("Transformer", SMALL, folder, Ground(data=data), quiet)
+    first = train_run("Transformer", SMALL, folder, RunInputs(data=data), quiet)
     before = {path: path.stat().st_mtime_ns for path in folder.rglob("*")}
-    again = train_run("Transformer", SMALL, folder, Ground(data=data), quiet)
-    assert again.already
+    again = train_run("Transformer", SMALL, folder, RunInputs(data=data), quiet)
+    assert again.was_finished
     assert {path: path.stat().st_mtime_ns for path in folder.rglob("*")} == before
     assert not (folder / "graph").exists()  # a dense network has none
     origins = np.array([500])
@@ -87,54 +87,54 @@ def test_a_call_that_died_anywhere_is_finished_by_the_same_call(
         raise DiedError
 
     whole, folder = tmp_path / "whole", tmp_path / "run"
-    train_run("Forecaster", SMALL, whole, Ground(data=data), quiet)
+    train_run("Forecaster", SMALL, whole, RunInputs(data=data), quiet)
     for owner, name in (
         (train, "build_panel"),
         (train, "learn_graph"),
-        (Forecaster, "learn"),
+        (Forecaster, "fit_windows"),
         (Forecaster, "save"),
     ):
         with monkeypatch.context() as deadly:
             deadly.setattr(owner, name, die)
             with pytest.raises(DiedError):
-                train_run("Forecaster", SMALL, folder, Ground(data=data), quiet)
+                train_run("Forecaster", SMALL, folder, RunInputs(data=data), quiet)
         with pytest.raises(ArtifactError, match="not finished"):
             load_estimator(folder)
-    train_run("Forecaster", SMALL, folder, Ground(data=data), quiet)
+    train_run("Forecaster", SMALL, folder, RunInputs(data=data), quiet)
     digests = [load_estimator(path).run.digest for path in (whole, folder)]  # type: ignore[union-attr]
     assert digests[0] == digests[1]
 
 
 def test_a_panel_and_a_graph_are_taken_as_given(data: Path, tmp_path: Path) -> None:
-    train_run("Forecaster", SMALL, tmp_path / "one", Ground(data=data), quiet)
+    train_run("Forecaster", SMALL, tmp_path / "one", RunInputs(data=data), quiet)
     panel, graph = Panel.open(tmp_path / "one" / "panel"), open_graph(tmp_path / "one" / "graph")
     bare = SMALL.model_copy(update={"table": None, "panel": PanelConfig()})
     folder = tmp_path / "two"
-    train_run("Forecaster", bare, folder, Ground(panel, graph), quiet)
+    train_run("Forecaster", bare, folder, RunInputs(panel, graph), quiet)
     run = load_estimator(folder).run
     assert run is not None
     assert run.parents == {"panel": panel.digest, "graph": graph.digest}
     assert run.recipe.panel.timezone == "Europe/Berlin"  # as the panel says
     assert not (folder / "panel").exists()
-    again = train_run("Forecaster", bare, folder, Ground(panel, graph), quiet)
-    assert again.already
+    again = train_run("Forecaster", bare, folder, RunInputs(panel, graph), quiet)
+    assert again.was_finished
     other = replace(panel, values=panel.values + 1).save(tmp_path / "other")
-    with pytest.raises(ArtifactError, match=r"trained on panel \w{12}, and \w{12} was given"):
-        train_run("Forecaster", bare, folder, Ground(other, graph), quiet)
+    with pytest.raises(ArtifactError, match=r"trained on panel \w{12}, not on the given one"):
+        train_run("Forecaster", bare, folder, RunInputs(other, graph), quiet)
     fewer = save_graph(replace(graph, pairs=graph.pairs[:1], strengths=graph.strengths[:1]),
                        tmp_path / "fewer")  # fmt: skip
-    with pytest.raises(ArtifactError, match=r"trained on graph \w{12}, and \w{12} was given"):
-        train_run("Forecaster", bare, folder, Ground(panel, fewer), quiet)
+    with pytest.raises(ArtifactError, match=r"trained on graph \w{12}, not on the given one"):
+        train_run("Forecaster", bare, folder, RunInputs(panel, fewer), quiet)
 
 
 def test_a_recipe_without_files_asks_for_a_panel(tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="which panel"):
-        train_run("Forecaster", SMALL, tmp_path / "run", Ground(), quiet)
+    with pytest.raises(ConfigError, match="no panel given"):
+        train_run("Forecaster", SMALL, tmp_path / "run", RunInputs(), quiet)
 
 
 def test_an_unknown_estimator_is_refused_before_anything_is_written(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no estimator 'Forcaster'; did you mean 'Forecaster'"):
-        train_run("Forcaster", SMALL, tmp_path / "run", Ground(), quiet)
+        train_run("Forcaster", SMALL, tmp_path / "run", RunInputs(), quiet)
     assert not (tmp_path / "run").exists()
 
 
@@ -146,7 +146,7 @@ def test_of_several_processes_one_makes_what_the_others_wait_for(
     folder = tmp_path / "panel"
 
     def wait() -> None:
-        made.append(train._panel(folder, SMALL, Ground(), quiet))
+        made.append(train._panel(folder, SMALL, RunInputs(), quiet))
 
     waiting = threading.Thread(target=wait)
     waiting.start()

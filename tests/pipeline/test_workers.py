@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from forecaster.errors import RunError, StoppedError
-from forecaster.evaluation.model_specs import Entry
+from forecaster.evaluation.model_specs import ModelSpec
 from forecaster.pipeline import workers
-from forecaster.pipeline.experiment import Study
-from forecaster.pipeline.trials import Cell, is_done, make_cell, result
-from forecaster.pipeline.workers import run_cells
+from forecaster.pipeline.experiment import Experiment
+from forecaster.pipeline.trials import Trial, is_done, load_result, make_trial
+from forecaster.pipeline.workers import run_trials
 from forecaster.publish.writing import locked
 from forecaster.recipe import Recipe, change
 from tests.conftest import Processes
@@ -24,20 +24,22 @@ def quiet(_: str) -> None:
     """Say nothing."""
 
 
-def wrong(study: Study, recipe: Recipe) -> Cell:
-    """Return a cell that fails: its graph needs coordinates, which the city has not."""
+def wrong(experiment: Experiment, recipe: Recipe) -> Trial:
+    """Return a trial that fails: its graph needs coordinates, which the city has not."""
     other = change(recipe, {"graph": {"kind": "distance"}}, source="")
-    return make_cell(study, Entry("Forecaster, graph distance", "Forecaster", other), 0)
+    return make_trial(experiment, ModelSpec("Forecaster, graph distance", "Forecaster", other), 0)
 
 
-def test_a_cell_that_fails_does_not_lose_the_others(study: Study, recipe: Recipe) -> None:
-    bad = wrong(study, recipe)
-    good = [make_cell(study, Entry(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
+def test_a_cell_that_fails_does_not_lose_the_others(
+    experiment: Experiment, recipe: Recipe
+) -> None:
+    bad = wrong(experiment, recipe)
+    good = [make_trial(experiment, ModelSpec(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
     said: list[str] = []
-    failures = run_cells([good[0], bad, good[1], good[0]], study, 1, said.append)
+    failures = run_trials([good[0], bad, good[1], good[0]], experiment, 1, said.append)
     assert list(failures) == [bad.folder]
     assert "a distance graph needs lat and lon" in failures[bad.folder]
-    assert all(is_done(cell, study) for cell in good)
+    assert all(is_done(trial, experiment) for trial in good)
     assert [line for line in said if " of 3: " in line] == [
         "1 of 3: Ridge, seed 0",
         "2 of 3: Forecaster, graph distance, seed 0",
@@ -46,64 +48,73 @@ def test_a_cell_that_fails_does_not_lose_the_others(study: Study, recipe: Recipe
 
 
 def test_an_interruption_is_not_a_failure(
-    study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def stop(*_: object) -> None:
         raise StoppedError("interrupted by SIGTERM")
 
-    monkeypatch.setattr(workers, "run_cell", stop)
+    monkeypatch.setattr(workers, "run_trial", stop)
     with pytest.raises(StoppedError):
-        run_cells([make_cell(study, Entry("Ridge", "Ridge", recipe), 0)], study, 1, quiet)
+        run_trials(
+            [make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)], experiment, 1, quiet
+        )
 
 
 def test_any_error_is_told_and_the_others_go_on(
-    study: Study, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+    experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    cells = [make_cell(study, Entry(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
-    monkeypatch.setattr(workers, "run_cell", lambda *_: 1 / 0)
-    failures = run_cells(cells, study, 1, quiet)
+    trials = [
+        make_trial(experiment, ModelSpec(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")
+    ]
+    monkeypatch.setattr(workers, "run_trial", lambda *_: 1 / 0)
+    failures = run_trials(trials, experiment, 1, quiet)
     assert list(failures.values()) == ["ZeroDivisionError: division by zero"] * 2
 
 
 @pytest.mark.slow
 def test_processes_give_what_one_process_gives(
-    study: Study, recipe: Recipe, tmp_path: Path
+    experiment: Experiment, recipe: Recipe, tmp_path: Path
 ) -> None:
-    bad = wrong(study, recipe)
-    entries = [Entry(n, n, recipe) for n in ("Ridge", "Forecaster")]
-    failures = run_cells([*(make_cell(study, e, 0) for e in entries), bad], study, 2, quiet)
+    bad = wrong(experiment, recipe)
+    specs = [ModelSpec(n, n, recipe) for n in ("Ridge", "Forecaster")]
+    failures = run_trials(
+        [*(make_trial(experiment, e, 0) for e in specs), bad], experiment, 2, quiet
+    )
     assert "a distance graph needs lat and lon" in failures.pop(bad.folder)
     assert not failures
-    alone = Study(tmp_path / "alone", study.panel_folder, recipe, study.weathers)
-    run_cells([make_cell(alone, e, 0) for e in entries], alone, 1, quiet)
-    for entry in entries:
-        one, other = (result(make_cell(s, entry, 0), s) for s in (study, alone))
+    alone = Experiment(
+        tmp_path / "alone", experiment.panel_folder, recipe, experiment.requested_weathers
+    )
+    run_trials([make_trial(alone, e, 0) for e in specs], alone, 1, quiet)
+    for spec in specs:
+        one, other = (load_result(make_trial(s, spec, 0), s) for s in (experiment, alone))
         assert one is not None
         assert other is not None
         assert one.errors["observed"].report() == other.errors["observed"].report()
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_a_failed_cell(study: Study, recipe: Recipe) -> None:
-    cell = make_cell(study, Entry("Ridge", "Ridge", recipe), 0)
-    worker = workers._start(cell, study)
+def test_a_process_that_dies_is_a_failed_cell(experiment: Experiment, recipe: Recipe) -> None:
+    trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
+    worker = workers._start(trial, experiment)
     worker.process.kill()
     assert worker.end() == "its process died (exit code -9); it may have run out of memory"
 
 
 @pytest.mark.slow
 def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
-    study: Study, recipe: Recipe
+    experiment: Experiment, recipe: Recipe
 ) -> None:
     endless = change(recipe, {"training": ENDLESS}, source="")
-    cells = [
-        make_cell(study, Entry("Forecaster", "Forecaster", endless), seed) for seed in range(2)
+    trials = [
+        make_trial(experiment, ModelSpec("Forecaster", "Forecaster", endless), seed)
+        for seed in range(2)
     ]
-    study.graph(endless, quiet)  # as before every evaluation: two would learn it at once
+    experiment.graph(endless, quiet)  # as before every evaluation: two would learn it at once
 
     def stop() -> None:
         # Two processes may be far apart on a busy machine: the first must not end meanwhile.
-        logs = [cell.folder / "training" / "log.jsonl" for cell in cells]
+        logs = [trial.folder / "training" / "log.jsonl" for trial in trials]
         deadline = time.monotonic() + 120
         while not all(log.exists() for log in logs) and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -113,36 +124,38 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
     thread = threading.Thread(target=stop)
     thread.start()
     with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
-        pytest.fail(f"the cells ended by themselves: {run_cells(cells, study, 2, said.append)}")
+        pytest.fail(
+            f"the trials ended by themselves: {run_trials(trials, experiment, 2, said.append)}"
+        )
     thread.join()
-    for cell in cells:
-        assert any((cell.folder / "training").glob("*/manifest.json")), said  # a checkpoint
+    for trial in trials:
+        assert any((trial.folder / "training").glob("*/manifest.json")), said  # a checkpoint
 
 
 @pytest.mark.slow
 def test_processes_stop_when_the_one_that_started_them_is_gone(
-    study: Study, recipe: Recipe, processes: Processes
+    experiment: Experiment, recipe: Recipe, processes: Processes
 ) -> None:
     endless = change(recipe, {"training": ENDLESS}, source="")
-    cell = make_cell(study, Entry("Forecaster", "Forecaster", endless), 0)
-    parent = processes.start(start_and_wait, cell, replace(study))
-    log, deadline = cell.folder / "training" / "log.jsonl", time.monotonic() + 120
+    trial = make_trial(experiment, ModelSpec("Forecaster", "Forecaster", endless), 0)
+    parent = processes.start(start_and_wait, trial, replace(experiment))
+    log, deadline = trial.folder / "training" / "log.jsonl", time.monotonic() + 120
     while not log.exists() and time.monotonic() < deadline:
         time.sleep(0.05)
     parent.kill()
     while time.monotonic() < deadline:
         try:
-            with locked(cell.folder / "training"):
+            with locked(trial.folder / "training"):
                 break
         except RunError:
             time.sleep(0.1)
     else:
         pytest.fail("the training goes on without its parent")
-    assert any((cell.folder / "training").glob("*/manifest.json"))  # what it had is saved
+    assert any((trial.folder / "training").glob("*/manifest.json"))  # what it had is saved
 
 
-def start_and_wait(cell: Cell, study: Study) -> None:
-    workers._start(cell, study).process.join()
+def start_and_wait(trial: Trial, experiment: Experiment) -> None:
+    workers._start(trial, experiment).process.join()
 
 
 def test_processes_share_the_processors() -> None:

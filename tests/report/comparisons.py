@@ -9,11 +9,11 @@ import numpy as np
 
 from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.evaluation.model_specs import Ablations, list_entries
+from forecaster.evaluation.model_specs import Ablations, list_models
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.experiment import Study
+from forecaster.pipeline.evaluate import evaluate_models
+from forecaster.pipeline.experiment import Experiment
 from forecaster.recipe import Recipe, change
 
 HOSTILE = ("<script>alert(1)</script>", '"><img src=x onerror=y>', "$x_1$ & co", "漢字", "d")
@@ -52,8 +52,8 @@ def compare(
     recipe: Recipe = change(RECIPE, {"evaluation": {"seeds": 2}}, changes, source="test")
     panel.save(folder / "panel")
     (folder / "recipe.toml").write_text(recipe.to_toml())
-    study = Study(folder, folder / "panel", recipe, ("observed", "persist"))
-    evaluate_entries(list_entries(recipe, models, ablations=ablations), study, 1, lambda _: None)
+    study = Experiment(folder, folder / "panel", recipe, ("observed", "persist"))
+    evaluate_models(list_models(recipe, models, ablations=ablations), study, 1, lambda _: None)
     return folder
 
 

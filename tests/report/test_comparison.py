@@ -133,8 +133,8 @@ def test_how_sure_each_model_is_is_a_table_in_its_section(data: ReportData, page
     section = page[start : page.index("<h2 id=", start + 1)]
     assert 'aria-label="Prediction intervals"' in section
     assert section.count('<th scope="row">') == len(data.comparison.tested)
-    assert data.comparison.sureness is not None
-    assert data.comparison.sureness in section
+    assert data.comparison.interval_verdict is not None
+    assert data.comparison.interval_verdict in section
 
 
 def test_a_report_asks_for_nothing_outside_itself(page: str) -> None:

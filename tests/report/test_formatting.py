@@ -1,6 +1,6 @@
 import pytest
 
-from forecaster.evaluation.bootstrap import Interval
+from forecaster.evaluation.bootstrap import RelativeDifference
 from forecaster.report.formatting import (
     duration,
     join_names,
@@ -33,10 +33,19 @@ def test_shares_near_each_other_are_told_to_a_tenth() -> None:
 
 
 def test_a_difference_is_told_on_its_own_side() -> None:
-    assert less_or_more(Interval(-0.05, -0.07, -0.03)) == "5.0 % lower (95 % interval 3.0 … 7.0 %)"
-    assert less_or_more(Interval(0.05, 0.03, 0.07)) == "5.0 % higher (95 % interval 3.0 … 7.0 %)"
-    assert less_or_more(Interval(-0.02, -0.05, 0.01)) == "2.0 % lower (95 % interval −1.0 … 5.0 %)"
-    assert signed_percent(Interval(-0.02, -0.05, 0.01)) == "−2.0 % (−5.0 … +1.0)"
+    assert (
+        less_or_more(RelativeDifference(-0.05, -0.07, -0.03))
+        == "5.0 % lower (95 % interval 3.0 … 7.0 %)"
+    )
+    assert (
+        less_or_more(RelativeDifference(0.05, 0.03, 0.07))
+        == "5.0 % higher (95 % interval 3.0 … 7.0 %)"
+    )
+    assert (
+        less_or_more(RelativeDifference(-0.02, -0.05, 0.01))
+        == "2.0 % lower (95 % interval −1.0 … 5.0 %)"
+    )
+    assert signed_percent(RelativeDifference(-0.02, -0.05, 0.01)) == "−2.0 % (−5.0 … +1.0)"
 
 
 def test_only_negative_numbers_get_a_minus() -> None:

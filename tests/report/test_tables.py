@@ -5,7 +5,7 @@ import pytest
 from forecaster.evaluation.comparison import Comparison
 from forecaster.report.data import ReportData
 from forecaster.report.tables import (
-    Table,
+    HtmlTable,
     TableRow,
     ablation_table,
     cost_table,
@@ -15,7 +15,7 @@ from forecaster.report.tables import (
 )
 
 
-def lines(sheet: Table | None) -> dict[str, TableRow]:
+def lines(sheet: HtmlTable | None) -> dict[str, TableRow]:
     assert sheet is not None
     return {line.name: line for _, several in sheet.groups for line in several}
 
@@ -96,7 +96,7 @@ def test_intervals_have_both_forms_of_every_model(data: ReportData) -> None:
         texts = [cell.text for cell in found[row.name].cells]
         assert len(texts) == 3 + 3 + 2 + 2
         for start, form in ((0, "static"), (3, "online")):
-            shares = [s.mean or 0.0 for s in row.interval_spread("coverage", form)]  # type: ignore[arg-type]
+            shares = [s.mean or 0.0 for s in row.interval_seed_means("coverage", form)]  # type: ignore[arg-type]
             assert texts[start : start + 3] == [f"{100 * share:.1f}" for share in shares]
     losses = {name: float(line.cells[-1].text) for name, line in found.items()}
     best = [name for name, line in found.items() if line.cells[-1].best]
@@ -107,7 +107,7 @@ def test_intervals_have_both_forms_of_every_model(data: ReportData) -> None:
 
 def test_runs_from_before_intervals_have_no_table_of_them(data: ReportData) -> None:
     row = data.comparison.rows[0]
-    older = replace(row, found={0: replace(row.first, sureness=None)})
+    older = replace(row, results={0: replace(row.first, interval_results=None)})
     assert interval_table(Comparison([older], 10.0, {})) is None
 
 
@@ -120,17 +120,17 @@ def test_of_many_steps_three_are_shown(data: ReportData) -> None:
         row.first,
         errors={weather: longer(sums) for weather, sums in row.first.errors.items()},
         places=replace(
-            row.first.places,
-            **{name: part.repeat(6, axis=0) for name, part in vars(row.first.places).items()},
+            row.first.by_location,
+            **{name: part.repeat(6, axis=0) for name, part in vars(row.first.by_location).items()},
         ),
     )
-    comparison = Comparison([replace(row, found={0: found})], 10.0, {})
+    comparison = Comparison([replace(row, results={0: found})], 10.0, {})
     assert error_table(comparison).columns[0][1] == ["all", "+1", "+6", "+12"]
 
 
 def test_one_training_of_one_model_has_neither_variants_nor_weathers(data: ReportData) -> None:
     row = data.comparison.rows[0]
     found = replace(row.first, errors={"observed": row.first.errors["observed"]})
-    comparison = Comparison([replace(row, found={0: found})], 10.0, {})
+    comparison = Comparison([replace(row, results={0: found})], 10.0, {})
     assert ablation_table(comparison) is None
     assert weather_table(comparison) is None

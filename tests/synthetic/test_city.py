@@ -77,7 +77,7 @@ def test_what_cannot_be_is_refused_all_at_once():
         make_city(locations=0, start="2009-13-01", hours=5, seed=-1)
     assert str(caught.value).splitlines() == [
         "city: 3 faults",
-        "  0 locations, 5 hours: at least one of each is needed",
+        "  0 locations, 5 hours: both must be at least 1",
         "  seed -1: must not be negative",
         "  start '2009-13-01': a local date or whole hour from 1987 to 2099 is needed",
     ]
@@ -267,7 +267,7 @@ def test_the_floor_does_not_depend_on_how_origins_are_grouped(city):
     ("origins", "horizon"), [([], 3), ([-1], 3), ([8_998], 3), ([5], 0)], ids=str
 )
 def test_a_floor_outside_the_city_is_refused(city, origins, horizon):
-    with pytest.raises(ConfigError, match="within the city's steps 0…9000"):
+    with pytest.raises(ConfigError, match="within the steps 0…9000"):
         city.floor(np.array(origins, dtype=np.int64), horizon)
 
 

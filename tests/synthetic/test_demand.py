@@ -15,20 +15,20 @@ from forecaster.synthetic.demand import (
     draw_mean_demand,
     draw_noise,
     draw_profiles,
-    expect_demand,
+    expected_demand,
     find_slots,
     mean_ahead,
 )
 from forecaster.synthetic.dependencies import draw_edges, to_precision
 from forecaster.synthetic.holidays import federal_holidays
-from forecaster.synthetic.locations import NEIGHBOURHOODS, lay_out
+from forecaster.synthetic.locations import NEIGHBOURHOODS, draw_street_grid
 
 N, STEPS = 53, 20_480
 
 
 @pytest.fixture(scope="module")
 def edges():
-    places = lay_out(N, np.random.default_rng(1))
+    places = draw_street_grid(N, np.random.default_rng(1))
     return draw_edges(places.distances, places.centre, np.random.default_rng(1))
 
 
@@ -107,7 +107,7 @@ def test_the_middle_of_the_strip_is_busiest():
 def test_expected_demand_is_the_slots_demand_moved_by_the_weather():
     by_slot = np.array([[2.0, 3.0, 5.0], [7.0, 11.0, 13.0]])
     slots, effect = np.array([2, 0, 0, 1, 2]), np.array([0.0, 0.0, 0.5, -0.5, 1.0])
-    expected = expect_demand(by_slot, slots, effect, np.array([1.0, 0.5]))
+    expected = expected_demand(by_slot, slots, effect, np.array([1.0, 0.5]))
     weather = np.exp(np.column_stack([effect, effect / 2.0]))
     assert expected == pytest.approx(by_slot.T[slots] * weather)
 

@@ -8,12 +8,12 @@ from forecaster.synthetic.dependencies import (
     draw_edges,
     to_precision,
 )
-from forecaster.synthetic.locations import lay_out
+from forecaster.synthetic.locations import draw_street_grid
 
 
 def draw(count, seed=2):
     generator = np.random.default_rng(seed)
-    places = lay_out(count, generator)
+    places = draw_street_grid(count, generator)
     return places, draw_edges(places.distances, places.centre, generator)
 
 

@@ -1,14 +1,14 @@
 import numpy as np
 import pytest
 
-from forecaster.synthetic.locations import LENGTH_KM, NEIGHBOURHOODS, WIDTH_KM, lay_out
+from forecaster.synthetic.locations import LENGTH_KM, NEIGHBOURHOODS, WIDTH_KM, draw_street_grid
 
 SIZES = [1, 2, 7, 20, 199, 996]
 
 
 @pytest.fixture(params=SIZES)
 def places(request):
-    return lay_out(request.param, np.random.default_rng(5))
+    return draw_street_grid(request.param, np.random.default_rng(5))
 
 
 def test_locations_lie_on_the_strip_and_are_told_apart(places):
@@ -33,12 +33,12 @@ def test_the_strip_lies_in_new_york(places):
 
 
 def test_no_two_locations_are_nearer_than_half_a_block():
-    places = lay_out(996, np.random.default_rng(5))
+    places = draw_street_grid(996, np.random.default_rng(5))
     apart = places.distances + np.eye(996)
     assert apart.min() > 0.5 * WIDTH_KM / 13  # 13 avenues, 77 streets
 
 
 def test_a_big_city_has_every_neighbourhood():
-    places = lay_out(199, np.random.default_rng(5))
+    places = draw_street_grid(199, np.random.default_rng(5))
     assert set(places.neighbourhoods) == set(range(len(NEIGHBOURHOODS)))
     assert (np.diff(places.streets) >= 0).all()  # from south to north

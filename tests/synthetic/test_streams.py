@@ -21,7 +21,7 @@ def test_another_seed_purpose_or_part_gives_other_numbers(seed, stream, part):
 
 def test_numbers_are_pinned():
     # Golden: these streams are part of every published result; PCG64, NumPy 2.
-    drawn = open_stream(0, Stream.PLACES).integers(0, 1_000, 4)
+    drawn = open_stream(0, Stream.LOCATIONS).integers(0, 1_000, 4)
     assert drawn.tolist() == [802, 942, 5, 316]
 
 

@@ -7,7 +7,7 @@ import pytest
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.synthetic import trips as module
 from forecaster.synthetic.city import make_city
-from forecaster.synthetic.locations import lay_out
+from forecaster.synthetic.locations import draw_street_grid
 from forecaster.synthetic.trips import draw_trips
 
 
@@ -36,7 +36,7 @@ def test_trips_add_up_to_the_panel(city):
 
 
 def test_trips_of_a_crowded_city_add_up_too(city):
-    places = lay_out(996, np.random.default_rng(1)).to_locations()
+    places = draw_street_grid(996, np.random.default_rng(1)).to_locations()
     counts = np.random.default_rng(2).poisson(5.0, (1, 996)).astype(np.float32)
     nothing = LocalCovariates((), np.empty((0, 1, 996), dtype=np.float32))
     known = Covariates((), np.empty((1, 0), dtype=np.float32))

@@ -28,8 +28,8 @@ from forecaster.errors import ConfigError, RunError, need_extra
 
 if TYPE_CHECKING:
     from forecaster.config import Range
-    from forecaster.evaluation.model_specs import Entry
-    from forecaster.pipeline.experiment import Study
+    from forecaster.evaluation.model_specs import ModelSpec
+    from forecaster.pipeline.experiment import Experiment
     from forecaster.recipe import Recipe
 
 TABLE_SUFFIXES = (".csv", ".csv.gz", ".parquet")
@@ -94,18 +94,18 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Compare models on the same test windows. The same command resumes an interrupted one."""
-    from forecaster.evaluation.model_specs import Ablations, Choices, Lags, list_entries
+    from forecaster.evaluation.model_specs import Ablations, LagSubset, TuningOptions, list_models
     from forecaster.recipe import read_recipe
 
     overrides = _evaluation_settings(models, seeds, weather, widths)
     recipe = with_settings(read_recipe(recipe_file), [*(settings or []), *overrides])
-    entries = list_entries(
+    entries = list_models(
         recipe,
         recipe.evaluation.models,
-        choices=Choices(thresholds=read_numbers(threshold, "--threshold"), tune=tune),
+        tuning=TuningOptions(thresholds=read_numbers(threshold, "--threshold"), tune=tune),
         ablations=Ablations(
             graph=read_choices(graph, get_args(GraphKind), "--graph"),
-            lags=read_choices(lags, get_args(Lags), "--lags"),
+            lags=read_choices(lags, get_args(LagSubset), "--lags"),
             neurons=read_integers(neurons, "--neurons"),
             positions=read_choices(positions, get_args(PositionKind), "--positions"),
         ),
@@ -140,7 +140,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Run all steps: panel, graph, training, comparison, report. Finished steps are skipped."""
-    from forecaster.evaluation.model_specs import list_entries
+    from forecaster.evaluation.model_specs import list_models
     from forecaster.recipe import read_recipe
 
     is_table = source.name.lower().endswith(TABLE_SUFFIXES)
@@ -153,7 +153,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     if is_table:
         terminal.say(f"the recipe guessed for {source}:\n\n{_to_toml(recipe)}")
     folder = out or Path(source.stem)
-    entries = list_entries(recipe, recipe.evaluation.models)
+    entries = list_models(recipe, recipe.evaluation.models)
     inputs = _Inputs(None if is_table else source, data, None, jobs)
     _compare(recipe, entries, folder, inputs, as_json)
     try:
@@ -213,11 +213,11 @@ class _Inputs:
 
 
 def _compare(
-    recipe: "Recipe", entries: "Sequence[Entry]", out: Path, inputs: _Inputs, as_json: bool
+    recipe: "Recipe", entries: "Sequence[ModelSpec]", out: Path, inputs: _Inputs, as_json: bool
 ) -> None:
     """Train and test all models, and print the table."""
-    from forecaster.pipeline.evaluate import evaluate_entries, table_paths
-    from forecaster.pipeline.experiment import Study, make_panel
+    from forecaster.pipeline.evaluate import evaluate_models, table_paths
+    from forecaster.pipeline.experiment import Experiment, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
 
     _check_output(out, inputs.recipe_file, recipe)
@@ -229,11 +229,11 @@ def _compare(
         if not _is_same_file(inputs.recipe_file, out / RECIPE):
             # Only the values that were set: entries with another preset fill in the others.
             replace_file(out / RECIPE, bytes_writer(_to_toml(recipe).encode()))
-        study = Study(out, panel, recipe, recipe.evaluation.weather, inputs.test_days)
+        study = Experiment(out, panel, recipe, recipe.evaluation.weather, inputs.test_days)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", panel]
         command = shlex.join([*map(str, words), *inputs.options])
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{command}\n".encode()))
-        comparison = evaluate_entries(entries, study, inputs.jobs, say, on_progress)
+        comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
     best = comparison.recommended
@@ -247,7 +247,7 @@ def _compare(
         )
 
 
-def _check_length(study: "Study") -> None:
+def _check_length(study: "Experiment") -> None:
     """Raise a data error where the panel is too short for every model."""
     from forecaster.estimators.intervals.calibration import refuse_few
     from forecaster.splits import cut_windows

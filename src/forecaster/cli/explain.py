@@ -11,7 +11,7 @@ from forecaster.cli.options import At, Json, last_step, open_panel
 from forecaster.errors import ConfigError
 
 if TYPE_CHECKING:
-    from forecaster.explain.explanation import Explanation, Place
+    from forecaster.explain.explanation import Explanation, LocationEffect
 
 FORMS = (".json", ".png", ".svg")
 ROWS = 10  # past steps and neighbours in the tables
@@ -123,7 +123,7 @@ def _places_table(explanation: "Explanation") -> Any:
     return table
 
 
-def _place_cells(place: "Place", *, itself: bool) -> list[str]:
+def _place_cells(place: "LocationEffect", *, itself: bool) -> list[str]:
     sizes = (place.gradient, place.ablation, place.ablation_free, place.city_wide)
     return [
         f"{place.name} ({place.id})",

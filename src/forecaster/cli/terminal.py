@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from forecaster.errors import count_of
 
 if TYPE_CHECKING:
-    from forecaster.metrics import Report
+    from forecaster.metrics import ScoresByStep
     from forecaster.report.doctor.checkup import Checkup
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
@@ -170,7 +170,7 @@ def print_checkup(name: str, checkup: "Checkup") -> None:
     console.print(Text(warnings if checkup.warnings else "no warnings"))
 
 
-def print_reports(reports: "dict[str, Report]", floor: list[float]) -> None:
+def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> None:
     """Print RMSE and MAPE of each model, average and per step, with the lower bound."""
     from rich.box import SIMPLE
     from rich.console import Console

@@ -46,14 +46,14 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Train a network. The same command resumes an interrupted training."""
     from forecaster.graph.storage import open_graph
-    from forecaster.pipeline.train import Ground, train_run
+    from forecaster.pipeline.train import RunInputs, train_run
     from forecaster.recipe import read_recipe
     from forecaster.training.distributed import is_first_process
 
     terminal.MODE.quiet |= not is_first_process()
     recipe = with_settings(read_recipe(recipe_file), settings or [])
     print_departures(model, recipe)
-    ground = Ground(
+    ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,
         graph=open_graph(graph) if graph is not None else None,
         data=data,
@@ -66,9 +66,9 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     if not is_first_process():
         return
     summary = _summarise(trained.estimator, out)
-    if trained.already:
+    if trained.was_finished:
         terminal.say(f"{out}: already trained; nothing to do")
-    if not trained.already or not (out / CURVES).exists():
+    if not trained.was_finished or not (out / CURVES).exists():
         _write_curves(summary["epochs"], out / CURVES)
     if as_json:
         print(json.dumps(summary))

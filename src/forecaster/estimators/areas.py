@@ -49,7 +49,7 @@ ChangeKey = frozenset[tuple[str, bytes]]  # changed covariates by name
 
 @dataclass(frozen=True, eq=False)
 class Areas:
-    """Which locations each area has; areas may share some."""
+    """The locations of each area; areas may share some."""
 
     names: tuple[str, ...]
     members: Bool[np.ndarray, "A N"]  # by the locations of a panel
@@ -67,17 +67,17 @@ def read_areas(source: Table, locations: Locations) -> Areas:
         faults.add("no rows; one for each location of each area is needed")
     faults.raise_any(DataError)
     check_names(names, "area", faults)
-    like_places = [area for area in names if area in locations.ids]
-    if like_places:
-        what = f"{count_of(len(like_places), 'area')} named like a location"
-        faults.add(f"{what}: {name_some(like_places)}; give it another name")
+    like_locations = [area for area in names if area in locations.ids]
+    if like_locations:
+        count = f"{count_of(len(like_locations), 'area')} named like a location"
+        faults.add(f"{count}: {name_some(like_locations)}; give it another name")
     _refuse_doubled(areas, rows, table, faults)
     place = {identity: n for n, identity in enumerate(locations.ids)}
     unknown = [identity for identity in ids if identity not in place]
     if unknown:
-        what = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+        count = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
         hint = nearest_name(unknown[0], locations.ids) or f"; known: {name_some(locations.ids)}"
-        faults.add(f"{what}{hint}")
+        faults.add(f"{count}{hint}")
     faults.raise_any(DataError)
     members = np.zeros((len(names), len(locations)), dtype=bool)
     members[areas, np.array([place[identity] for identity in ids])[rows]] = True
@@ -112,9 +112,11 @@ def add_areas(
     place = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
     rows = [table]
     for number, area in enumerate(area_predictors(estimator, predictor, panel, areas)):
-        own = table[areas.members[number][place.to_numpy()]]
-        first = own[own["unique_id"] == own["unique_id"].iloc[0]].reset_index(drop=True)
-        sums = own.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
+        members = table[areas.members[number][place.to_numpy()]]
+        first = members[members["unique_id"] == members["unique_id"].iloc[0]].reset_index(
+            drop=True
+        )
+        sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
         quantiles = _quantile_columns(area, origin, changes)
         rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles))
     return pd.concat(rows, ignore_index=True)
@@ -148,7 +150,7 @@ def area_predictors(
 
 
 def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Calibration:
-    """Return what makes quantiles of the sum of some locations hold, from validation residuals."""
+    """The calibration of the sum of some locations, from their validation residuals."""
     arrays, levels = run.arrays, tuple(run.arrays[LEVELS].tolist())
     seen, residuals = (arrays[part][..., members] for part in (OBSERVED, RESIDUALS))
     sums = sum_observed(np.where(seen, residuals, np.float32(np.nan)))[..., None]  # [V, K, 1]
@@ -157,10 +159,10 @@ def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Cali
         message = f"area {name!r}: {count_of(least, 'validation window')} with enough values"
         raise DataError(f"{message}, and quantiles need ≥ {needed:,}; leave out dead locations")
     V, K, _ = sums.shape
-    own = np.empty((V, 0, K, 1), dtype=np.float32)
-    outcomes = Outcomes(sums, own, arrays[HOURS], arrays[DAYS])
-    found = calibrate(outcomes, levels, np.ones(1, dtype=np.float32))
-    return Calibration.from_arrays(found, run.about["kind"])
+    no_quantiles = np.empty((V, 0, K, 1), dtype=np.float32)
+    outcomes = Outcomes(sums, no_quantiles, arrays[HOURS], arrays[DAYS])
+    calibrated = calibrate(outcomes, levels, np.ones(1, dtype=np.float32))
+    return Calibration.from_arrays(calibrated, run.about["kind"])
 
 
 def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, "*B"]:

@@ -1,4 +1,4 @@
-"""What a run says of the panel it learned from, and whether another panel fits it."""
+"""What a run keeps of its panel, and matching another panel to it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -24,14 +24,14 @@ MAX_HISTORY = 10_000  # steps that a window may look at: a run must not claim al
 
 
 def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """Return the recipe with what the panel says of itself: its word counts, not the recipe's."""
+    """Return the recipe with the panel's zone, kind, step and country, which win over its own."""
     meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
     meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
     return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
 
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
-    """Return what a run remembers of its panel and windows."""
+    """The part of `about` that describes the panel, the splits and the windows."""
     counts = {name: len(getattr(windows, name)) for name in SPLITS}
     holidays = panel.clock.holidays
     return {
@@ -50,7 +50,7 @@ def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Sizes:
-    """How large the parts of a run are."""
+    """The sizes of a run."""
 
     N: int  # locations
     P: int  # covariates
@@ -95,7 +95,7 @@ def check_run(run: Run, shapes: Shapes) -> None:
 
 
 def match(run: Run, panel: Panel) -> Panel:
-    """Return the panel's locations and covariates in the order of the run, or say what differs."""
+    """The panel with locations and covariates in the order of the run; refuses what differs."""
     about, holidays = run.about, _holidays_of(run.about)
     faults = Faults("the panel does not fit the run")
     ids, present = tuple(about["ids"]), set(panel.locations.ids)
@@ -105,15 +105,15 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"{sides}; the panel lacks {name_some(absent)}")
     if unknown:
         faults.add(f"{sides}; the run does not know {name_some(unknown)}")
-    for name, needed, given in (
+    for name, needed, actual in (
         ("kind", about["kind"], panel.kind),
         ("time zone", about["timezone"], panel.clock.zone),
         ("step", about["step_minutes"], panel.clock.step_minutes),
         ("lag rule", about["lag_clock"], LAG_CLOCK),
         ("holidays", holidays.country if holidays is not None else None, country_of(panel)),
     ):
-        if needed != given:
-            faults.add(f"{name}: the run has {needed!r}, the panel {given!r}")
+        if needed != actual:
+            faults.add(f"{name}: the run has {needed!r}, the panel {actual!r}")
     for date in _unlike(holidays, panel.clock.holidays):
         faults.add(f"holidays: {date} is one in the run or in the panel, not in both")
     present_names = {*panel.covariates.names, *panel.local_covariates.names}
@@ -161,5 +161,5 @@ def _unlike(own: Holidays | None, other: Holidays | None) -> list[str]:
     return [date for date in dates if str(first) <= date[:4] <= str(last)]
 
 
-def _is_texts(given: Any) -> bool:
-    return isinstance(given, list) and all(isinstance(text, str) for text in given)
+def _is_texts(value: Any) -> bool:
+    return isinstance(value, list) and all(isinstance(text, str) for text in value)

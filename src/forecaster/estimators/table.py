@@ -11,6 +11,7 @@ from jaxtyping import Float32
 
 from forecaster.errors import ConfigError, DataError
 from forecaster.panel.panel import Panel, local_texts, write_table
+from forecaster.panel.parts import Locations
 from forecaster.publish.writing import bytes_writer, replace_file
 
 FORMS = (".csv", ".parquet", ".geojson")
@@ -43,7 +44,7 @@ def forecast_table(
 
 
 def quantile_name(level: float) -> str:
-    """Return the column of a quantile: q10, q50, q2.5."""
+    """The column of a quantile, with all its digits: q10, q2.5, q15.86553."""
     return f"q{100 * level:.10g}"
 
 
@@ -67,25 +68,33 @@ def check_form(panel: Panel, path: Path) -> None:
 
 
 def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:
-    """Return one point per row; an area and a location without coordinates have no geometry."""
-    places = panel.locations
-    names = dict(zip(places.ids, places.names, strict=True))
-    points = {
-        identity: {"type": "Point", "coordinates": [lon, lat]}
-        for identity, lon, lat, placed in zip(
-            places.ids, places.lon.tolist(), places.lat.tolist(), places.placed, strict=True
-        )
-        if placed
-    }
+    """One feature per row; an area has no geometry."""
+    locations = panel.locations
+    position = {identity: n for n, identity in enumerate(locations.ids)}
     features = []
     for row in table.to_dict("records"):
-        identity = row["unique_id"]
-        properties = {
-            **row,
-            "name": names.get(identity, identity),  # an area is called what it is named
-            "ds": row["ds"].isoformat(),
-            "cutoff": row["cutoff"].isoformat(),
-        }
-        geometry = points.get(identity)
-        features.append({"type": "Feature", "geometry": geometry, "properties": properties})
+        times = {"ds": row["ds"].isoformat(), "cutoff": row["cutoff"].isoformat()}
+        properties = {str(name): value for name, value in row.items()} | times
+        features.append(location_feature(locations, position.get(row["unique_id"]), properties))
     return {"type": "FeatureCollection", "features": features}
+
+
+def location_feature(
+    locations: Locations, n: int | None, properties: Mapping[str, Any]
+) -> dict[str, Any]:
+    """A GeoJSON feature of one location; without coordinates it has no geometry.
+
+    Args:
+        locations: of the panel.
+        n: which of them; None: an area, whose name is its `unique_id`.
+        properties: beside `name`.
+    """
+    if n is None:
+        named = {**properties, "name": properties["unique_id"]}
+        return {"type": "Feature", "geometry": None, "properties": named}
+    point = {"type": "Point", "coordinates": [float(locations.lon[n]), float(locations.lat[n])]}
+    return {
+        "type": "Feature",
+        "geometry": point if locations.placed[n] else None,
+        "properties": {**properties, "name": locations.names[n]},
+    }

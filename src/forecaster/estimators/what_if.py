@@ -39,23 +39,23 @@ CHANGED = "_what_if"  # ends the names of columns with what would be forecast
 log = logging.getLogger(__name__)
 
 
-def read_changes(given: WhatIf, panel: Panel, origin: int, horizon: int) -> Changes:
-    """Return what is to be changed in the coming steps; every fault is named in one error.
+def read_changes(what_if: WhatIf, panel: Panel, origin: int, horizon: int) -> Changes:
+    """The changes of covariates in the coming steps; every fault is named in one error.
 
     Args:
-        given: `rain=1,precip=5mm`, the same by name, or a table of `ds` and covariates.
+        what_if: `rain=1,precip=5mm`, the same by name, or a table of `ds` and covariates.
         panel: whose covariates are meant, in whose units.
         origin: the last observed step.
         horizon: how many steps come.
     """
-    if isinstance(given, str) and not given.endswith(_TABLES):
-        given = _split(given)
-    if not isinstance(given, Mapping):
-        return _read_table(given, panel, panel.clock.axis(panel.times[origin], horizon + 1)[1:])
+    if isinstance(what_if, str) and not what_if.endswith(_TABLES):
+        what_if = _split(what_if)
+    if not isinstance(what_if, Mapping):
+        return _read_table(what_if, panel, panel.clock.axis(panel.times[origin], horizon + 1)[1:])
     faults = Faults("what if")
-    names = _find_names(given, panel, faults)
-    values = {name: _read_value(name, given[short], faults) for short, name in names.items()}
-    if not given:
+    names = _find_names(what_if, panel, faults)
+    values = {name: _read_value(name, what_if[short], faults) for short, name in names.items()}
+    if not what_if:
         faults.add("nothing is changed; write it as in rain=1,precip=5mm")
     faults.raise_any(ConfigError)
     return {name: np.full(horizon, value, dtype=np.float32) for name, value in values.items()}
@@ -119,35 +119,35 @@ def add_changed(
 
 
 def _split(text: str) -> dict[str, float | str]:
-    """Return what a text such as `rain=1,precip=5mm` says of each name."""
+    """The value of each name in a text such as `rain=1,precip=5mm`."""
     faults = Faults("what if")
-    found: dict[str, float | str] = {}
+    values: dict[str, float | str] = {}
     for part in text.split(","):
         name, _, value = (piece.strip() for piece in part.partition("="))
         if not name or not value:
             faults.add(f"{part.strip()!r} changes nothing; write it as in rain=1,precip=5mm")
-        elif name in found:
-            faults.add(f"{name}: given twice, as {found[name]!r} and {value!r}")
-        found[name] = value
+        elif name in values:
+            faults.add(f"{name}: given twice, as {values[name]!r} and {value!r}")
+        values[name] = value
     faults.raise_any(ConfigError)
-    return found
+    return values
 
 
 def _find_names(given: Iterable[str], panel: Panel, faults: Faults) -> dict[str, str]:
-    """Return which covariate each given name means: its own, or the only one it begins."""
-    known = dict.fromkeys((*panel.covariates.names, *panel.local_covariates.names))
-    known |= {HOLIDAY: None} if panel.clock.holidays is not None else {}
+    """The covariate that each name means: the one of that name, or the only one it begins."""
+    covariates = dict.fromkeys((*panel.covariates.names, *panel.local_covariates.names))
+    covariates |= {HOLIDAY: None} if panel.clock.holidays is not None else {}
     meant: dict[str, str] = {}
     for short in given:
-        begun = [name for name in known if name.lower().startswith(short.lower())]
-        found = [short] if short in known else begun
-        if len(found) != 1:
-            several = f"several begin so: {name_some(found)}; write more of it"
-            faults.add(f"{short}: {several if found else _no_such(short, list(known))}")
-        elif found[0] in meant.values():
-            faults.add(f"{short}: {found[0]} is given twice")
+        begun = [name for name in covariates if name.lower().startswith(short.lower())]
+        matches = [short] if short in covariates else begun
+        if len(matches) != 1:
+            several = f"several begin so: {name_some(matches)}; write more of it"
+            faults.add(f"{short}: {several if matches else _no_such(short, list(covariates))}")
+        elif matches[0] in meant.values():
+            faults.add(f"{short}: {matches[0]} is given twice")
         else:
-            meant[short] = found[0]
+            meant[short] = matches[0]
     return meant
 
 
@@ -163,20 +163,20 @@ def _no_such(short: str, known: Sequence[str]) -> str:
     return f"no such covariate; {hint or f'known: {name_some(known, 20)}'}"
 
 
-def _read_value(name: str, given: float | str, faults: Faults) -> float:
-    """Return a number in the unit of its covariate, from one with any unit that it can have."""
-    parts = _VALUE.fullmatch(str(given).strip())
+def _read_value(name: str, text: float | str, faults: Faults) -> float:
+    """The number in the unit of its covariate, from text with or without a unit."""
+    parts = _VALUE.fullmatch(str(text).strip())
     if parts is None:
-        faults.add(f"{name}: {given!r} is not a number with or without a unit, as in 5 or 5mm")
+        faults.add(f"{name}: {text!r} is not a number with or without a unit, as in 5 or 5mm")
         return np.nan
     value, quantity = float(parts["number"]), _MEASURED.get(name)
     unit = _ALSO.get(parts["unit"].lower(), parts["unit"])
     if quantity is None:
         if unit:
-            faults.add(f"{name}: {given!r} has a unit, and nobody knows which {name} has; "
+            faults.add(f"{name}: {text!r} has a unit, and nobody knows which {name} has; "
                        "give the number alone")  # fmt: skip
         if abs(value) > float(np.finfo(np.float32).max):
-            faults.add(f"{name}: {given!r} is too large")
+            faults.add(f"{name}: {text!r} is too large")
         _refuse_impossible(name, np.array([value]), faults)
         return value
     units = {known.lower(): known for known in quantity.units}

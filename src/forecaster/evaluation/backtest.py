@@ -1,4 +1,4 @@
-"""Forecasts of a fitted estimator against what came."""
+"""A backtest: the errors of a fitted estimator's forecasts over past origins, and its costs."""
 
 import statistics
 import time
@@ -13,51 +13,50 @@ from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.predictor import Prediction
-from forecaster.metrics import Errors, Intervals, Report, measure, measure_intervals
+from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 
-TIMED = 5  # forecasts whose time is taken
-# Of the arrays of a run: scales, means, the graph, distances and what calibrates intervals are
-# not fitted to targets.
-BESIDE = (
+TIMED = 5  # forecasts that are timed
+# Arrays of a run that are not fitted parameters: scales, means, graph, distances, calibration.
+NOT_FITTED = (
     "shared.", "values.", "covariates.", "local_covariates.", "level.", "graph.", "diffusion.",
     "intervals.",
 )  # fmt: skip
 
-Form = Literal["static", "online"]  # calibrated once, or corrected at every origin
-FORMS: tuple[Form, ...] = ("static", "online")
+CalibrationMode = Literal["static", "online"]  # calibrated once, or updated at every origin
+CALIBRATION_MODES: tuple[CalibrationMode, ...] = ("static", "online")
 
 
 @dataclass(frozen=True, eq=False)
-class Sureness:
-    """What became of an estimator's quantiles on the test windows, by their form."""
+class IntervalResults:
+    """Interval scores of an estimator's quantiles on the test windows, by calibration mode."""
 
-    levels: tuple[float, ...]
-    windows: Mapping[Form, Intervals]  # [B K]
-    places: Mapping[Form, Intervals]  # [K N]
+    levels: tuple[float, ...]  # of the quantiles
+    by_window: Mapping[CalibrationMode, IntervalSums]  # [B K]
+    by_location: Mapping[CalibrationMode, IntervalSums]  # [K N]
 
     @property
-    def wanted(self) -> float:
-        """How much should lie within the interval of the outermost two levels; 0 with one."""
+    def nominal_coverage(self) -> float:
+        """The share of values between the outermost two quantiles, by definition; 0 with one."""
         return self.levels[-1] - self.levels[0]
 
 
 @dataclass(frozen=True, eq=False)
-class Assessment:
-    """What a fitted estimator did on the test windows, and what it cost."""
+class BacktestResult:
+    """Errors and interval scores of a fitted estimator on the test windows, and its costs."""
 
-    errors: Mapping[Weather, Errors]  # [B K], by what was taken for the coming weather
-    places: Errors  # [K N], with the first of those weathers
+    errors: Mapping[Weather, ErrorSums]  # [B K], by the covariates assumed after the origin
+    by_location: ErrorSums  # [K N], with the first of those weathers
     origins: Int64[np.ndarray, " B"]  # seconds since 1970
     days: Int64[np.ndarray, " B"]  # local days since 1970 of the first target
     parameters: int
     milliseconds: float  # of one forecast of all locations
-    seconds: float | None  # that training took; None: nobody saw
-    sureness: Sureness | None = None  # with the first weather; None: the run has no quantiles
+    seconds: float | None  # of training; None: unknown
+    interval_results: IntervalResults | None = None  # with the first weather; None: no quantiles
 
     @property
     def weather(self) -> Weather:
-        """What was taken for the coming weather first: the one that the table is about."""
+        """The first assumption about covariates after the origin, which the table reports."""
         return next(iter(self.errors))
 
 
@@ -65,75 +64,67 @@ def backtest(
     estimator: Estimator,
     panel: Panel,
     origins: Int64[np.ndarray, " B"],
-    weather: Weather = "observed",
-) -> Report:
-    """Return the scores of an estimator over the given origins."""
-    forecast = estimator.predict(panel, origins, weather)
-    truth = targets(panel, origins, forecast.shape[1])
-    return measure(truth, forecast, estimator.recipe.metrics.mape_cut).report()
-
-
-def assess(
-    estimator: Estimator,
-    panel: Panel,
-    origins: Int64[np.ndarray, " B"],
     weathers: Sequence[Weather] = ("observed",),
-) -> Assessment:
-    """Return what an estimator does over the given origins, for each knowledge of the weather."""
+) -> BacktestResult:
+    """Score an estimator's forecasts from the given origins, under each weather assumption."""
     cut = estimator.recipe.metrics.mape_cut
-    found = estimator.predict_all(panel, origins, weathers[0])
-    forecast = found.forecast
+    prediction = estimator.predict_all(panel, origins, weathers[0])
+    forecast = prediction.forecast
     truth = targets(panel, origins, forecast.shape[1])
-    errors = {weathers[0]: measure(truth, forecast, cut)}
+    errors = {weathers[0]: sum_errors(truth, forecast, cut)}
     for weather in weathers[1:]:
-        errors[weather] = measure(truth, estimator.predict(panel, origins, weather), cut)
-    first = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
-    return Assessment(
+        errors[weather] = sum_errors(truth, estimator.predict(panel, origins, weather), cut)
+    first_targets = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    return BacktestResult(
         errors=errors,
-        places=measure(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut),
+        by_location=sum_errors(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut),
         origins=panel.times[origins].astype("datetime64[s]").astype(np.int64),
-        days=first.astype("datetime64[D]").astype(np.int64),
+        days=first_targets.astype("datetime64[D]").astype(np.int64),
         parameters=count_parameters(estimator.run) if estimator.run else 0,
         milliseconds=_time_forecast(estimator, panel, origins),
         seconds=estimator.seconds,
-        sureness=_judge_quantiles(truth, found),
+        interval_results=_score_quantiles(truth, prediction),
     )
 
 
 def targets(
     panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
 ) -> Float32[np.ndarray, "B K N"]:
-    """Return what was to be forecast, NaN where it is missing."""
+    """The observed values of the steps after each origin; NaN where missing."""
     return np.asarray(panel.values[origins[:, None] + np.arange(1, horizon + 1)])
 
 
 def count_parameters(run: Run) -> int:
-    """Return how many numbers were fitted: not the scales, the graph or the fill."""
-    fitted = (array for name, array in run.arrays.items() if not name.startswith(BESIDE))
+    """The number of fitted parameters, without scales, graph and fill values."""
+    fitted = (array for name, array in run.arrays.items() if not name.startswith(NOT_FITTED))
     return sum(array.size for array in fitted if array.dtype.kind == "f")
 
 
-def _judge_quantiles(truth: Float32[np.ndarray, "B K N"], found: Prediction) -> Sureness | None:
-    """Return what became of the quantiles in both forms; None: the run was saved without."""
-    levels = found.calibration.levels
+def _score_quantiles(
+    truth: Float32[np.ndarray, "B K N"], prediction: Prediction
+) -> IntervalResults | None:
+    """Score the quantiles in both calibration modes; None: the run was saved without any."""
+    levels = prediction.calibration.levels
     if not levels:
         return None
-    windows: dict[Form, Intervals] = {}
-    places: dict[Form, Intervals] = {}
-    for form in FORMS:
-        quantiles = found.online if form == "online" else found.static
+    by_window: dict[CalibrationMode, IntervalSums] = {}
+    by_location: dict[CalibrationMode, IntervalSums] = {}
+    for mode in CALIBRATION_MODES:
+        quantiles = prediction.online if mode == "online" else prediction.static
         q = quantiles.transpose(1, 0, 2, 3)  # [Q B K N]
-        windows[form] = measure_intervals(truth, q, levels)
-        places[form] = measure_intervals(truth.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels)
-    return Sureness(levels, windows, places)
+        by_window[mode] = sum_intervals(truth, q, levels)
+        by_location[mode] = sum_intervals(
+            truth.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels
+        )
+    return IntervalResults(levels, by_window, by_location)
 
 
 def _time_forecast(estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"]) -> float:
-    """Return the median milliseconds of a forecast from one origin; the first is not counted."""
-    chosen = origins[np.linspace(0, len(origins) - 1, TIMED + 1).astype(np.int64)]
-    taken = []
-    for origin in chosen:
-        began = time.perf_counter()
+    """The median time of a forecast from one origin, in milliseconds, without the first one."""
+    timed_origins = origins[np.linspace(0, len(origins) - 1, TIMED + 1).astype(np.int64)]
+    durations = []
+    for origin in timed_origins:
+        start = time.perf_counter()
         estimator.predict(panel, np.array([origin]))
-        taken.append(1e3 * (time.perf_counter() - began))
-    return statistics.median(taken[1:])
+        durations.append(1e3 * (time.perf_counter() - start))
+    return statistics.median(durations[1:])

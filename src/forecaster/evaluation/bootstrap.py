@@ -1,4 +1,4 @@
-"""How much better one model is than another, with an interval: a block bootstrap over days."""
+"""Paired differences of two models with confidence intervals: a block bootstrap over days."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,15 +7,15 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from scipy.special import ndtri, stdtrit
 
-from forecaster.metrics import Errors
+from forecaster.metrics import ErrorSums
 
 REPLICATES, LEVEL, SEED = 4_000, 0.95, 0
-FEWEST_DAYS = 7  # of fewer an interval would say more than they do
+FEWEST_DAYS = 7  # fewer days give no interval worth reporting
 
 
 @dataclass(frozen=True)
-class Interval:
-    """A relative difference: −0.05 is five per cent lower than what it is compared with."""
+class RelativeDifference:
+    """A relative difference with its confidence interval: −0.05 is five per cent lower."""
 
     value: float
     low: float
@@ -23,60 +23,61 @@ class Interval:
 
     @property
     def is_clear(self) -> bool:
-        """Tell whether the whole interval lies on one side of zero."""
+        """Whether the whole interval lies on one side of zero."""
         return self.low > 0 or self.high < 0
 
 
 @dataclass(frozen=True)
-class Difference:
-    """How much larger the errors of one model are than those of another; None: no terms."""
+class ErrorDifference:
+    """The errors of one model relative to those of another; None: no terms."""
 
-    rmse: Interval | None
-    mape: Interval | None
+    rmse: RelativeDifference | None
+    mape: RelativeDifference | None
 
 
 def compare_errors(
-    ours: Sequence[Errors], theirs: Sequence[Errors], days: Int64[np.ndarray, " B"]
-) -> Difference:
+    errors: Sequence[ErrorSums], reference: Sequence[ErrorSums], days: Int64[np.ndarray, " B"]
+) -> ErrorDifference:
     """Return the relative difference of two models on the same windows.
 
-    Whole days are drawn with replacement, the same for both models, since the hours of a day
-    share their weather and events; and trainings, each model's own, where there are several.
-    Drawn from few days, intervals are too narrow: they are widened as Student's t is.
+    Whole days are drawn with replacement, the same for both models, because the hours of a day
+    share weather and events. Seeds are drawn for each model separately, where there are several.
+    A bootstrap over few days gives too narrow intervals: they are widened by Student's t.
 
     Args:
-        ours: the errors of a model, of each of its trainings.
-        theirs: those of the model that it is compared with.
+        errors: of a model, for each of its seeds.
+        reference: the same of the model that it is compared with.
         days: the day of each window.
     """
     generator = np.random.default_rng(SEED)
-    days_apart, day = np.unique(days, return_inverse=True)
-    D = len(days_apart)
+    distinct_days, day = np.unique(days, return_inverse=True)
+    D = len(distinct_days)
     if D < FEWEST_DAYS:
-        return Difference(None, None)
+        return ErrorDifference(None, None)
     drawn = generator.multinomial(D, np.full(D, 1 / D), size=REPLICATES).astype(np.float64)
-    drawn = np.concatenate([np.ones((1, D)), drawn])  # first the days as they are
-    seeds = [_draw_seeds(len(errors), generator) for errors in (ours, theirs)]
+    drawn = np.concatenate([np.ones((1, D)), drawn])  # the first replicate has every day once
+    models = (errors, reference)
+    weights = [_draw_seed_weights(len(by_seed), generator) for by_seed in models]
     rmse: list[np.ndarray] = []
     mape: list[np.ndarray] = []
-    for errors, chosen in zip((ours, theirs), seeds, strict=True):
+    for by_seed, weight in zip(models, weights, strict=True):
         squares, values, shares, terms = (
-            np.stack([_by_day(getattr(e, part), day, D) for e in errors], axis=1)
+            np.stack([_by_day(getattr(e, part), day, D) for e in by_seed], axis=1)
             for part in ("squares", "values", "shares", "terms")
         )
-        rmse.append((np.sqrt(_ratio(drawn, squares, values)) * chosen).sum(axis=1))
-        mape.append((_ratio(drawn, shares, terms) * chosen).sum(axis=1))
-    return Difference(_interval(rmse[0], rmse[1], D), _interval(mape[0], mape[1], D))
+        rmse.append((np.sqrt(_ratio(drawn, squares, values)) * weight).sum(axis=1))
+        mape.append((_ratio(drawn, shares, terms) * weight).sum(axis=1))
+    return ErrorDifference(_interval(rmse[0], rmse[1], D), _interval(mape[0], mape[1], D))
 
 
 def widen(days: int) -> float:
-    """Return by how much an interval of so many days is widened: t / z · √(D / (D − 1))."""
+    """Return the factor that widens an interval over D days: t / z · √(D / (D − 1))."""
     tail = (1 + LEVEL) / 2
     return float(stdtrit(days - 1, tail) / ndtri(tail) * np.sqrt(days / (days - 1)))
 
 
-def _draw_seeds(S: int, generator: np.random.Generator) -> Float64[np.ndarray, "R S"]:
-    """Return the share of each training in each replicate; first all alike."""
+def _draw_seed_weights(S: int, generator: np.random.Generator) -> Float64[np.ndarray, "R S"]:
+    """Return the weight of each seed in each replicate; equal in the first."""
     drawn = generator.multinomial(S, np.full(S, 1 / S), size=REPLICATES) / S
     return np.concatenate([np.full((1, S), 1 / S), drawn])
 
@@ -90,21 +91,21 @@ def _ratio(
     sums: Float64[np.ndarray, "D S"],
     terms: Float64[np.ndarray, "D S"],
 ) -> Float64[np.ndarray, "R S"]:
-    """Return the mean over the drawn days, of each replicate and training; NaN without terms."""
+    """Return the mean over the drawn days, of each replicate and seed; NaN without terms."""
     count = drawn @ terms
-    unknown = np.full_like(count, np.nan)
-    return np.asarray(np.divide(drawn @ sums, count, out=unknown, where=count > 0))
+    means = np.full_like(count, np.nan)
+    return np.asarray(np.divide(drawn @ sums, count, out=means, where=count > 0))
 
 
 def _interval(
-    ours: Float64[np.ndarray, " R"], theirs: Float64[np.ndarray, " R"], days: int
-) -> Interval | None:
+    error: Float64[np.ndarray, " R"], reference: Float64[np.ndarray, " R"], days: int
+) -> RelativeDifference | None:
     """Return the difference of the first replicate, and the percentiles of the others."""
-    usable = (theirs > 0) & np.isfinite(ours)
+    usable = (reference > 0) & np.isfinite(error)
     if not usable[0]:
         return None
-    difference = ours[usable] / theirs[usable] - 1
+    difference = error[usable] / reference[usable] - 1
     value = float(difference[0])
     ends = np.quantile(difference[1:], [(1 - LEVEL) / 2, (1 + LEVEL) / 2])
     low, high = (value + (end - value) * widen(days) for end in ends.tolist())
-    return Interval(value, low, high)
+    return RelativeDifference(value, low, high)

@@ -1,4 +1,4 @@
-"""Models on the same test windows: figures over trainings, differences, and what follows."""
+"""Models compared on the same test windows: scores over seeds, differences, recommendation."""
 
 import json
 import math
@@ -14,173 +14,192 @@ from jaxtyping import Int64
 from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.base import Estimator
-from forecaster.evaluation.backtest import FORMS, Assessment, Form, assess
-from forecaster.evaluation.bootstrap import Difference, compare_errors
+from forecaster.evaluation.backtest import (
+    CALIBRATION_MODES,
+    BacktestResult,
+    CalibrationMode,
+    backtest,
+)
+from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
 from forecaster.evaluation.tables import csv_text, markdown_text
-from forecaster.evaluation.verdict import Standing, give_verdict, recommend, say_how_sure
+from forecaster.evaluation.verdict import (
+    ModelScore,
+    describe_coverage,
+    describe_ranking,
+    recommend,
+)
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 
-FIGURES = ("rmse", "mape", "mae", "wape")
-INTERVAL_FIGURES = ("coverage", "width", "pinball")
-REFERENCE = "Forecaster"  # what the others are compared with, if it is there
+METRICS = ("rmse", "mape", "mae", "wape")
+INTERVAL_METRICS = ("coverage", "width", "pinball")
+REFERENCE = "Forecaster"  # the model that others are compared with, if it is among them
 
 
 @dataclass(frozen=True)
-class Spread:
-    """A figure over some trainings; None where no target counts."""
+class SeedMean:
+    """The mean of a metric over seeds; None where no target counts."""
 
     mean: float | None
-    deviation: float | None = None  # of the sample; None for one training
+    deviation: float | None = None  # of the sample; None for one seed
 
     @staticmethod
-    def of(values: Sequence[float | None]) -> "Spread":
-        """Return mean and deviation."""
-        known = [value for value in values if value is not None]
-        if not known:
-            return Spread(None)
-        return Spread(statistics.fmean(known), statistics.stdev(known) if known[1:] else None)
+    def of(values: Sequence[float | None]) -> "SeedMean":
+        """Return mean and sample deviation of the values that exist."""
+        numbers = [value for value in values if value is not None]
+        if not numbers:
+            return SeedMean(None)
+        return SeedMean(
+            statistics.fmean(numbers), statistics.stdev(numbers) if numbers[1:] else None
+        )
 
 
 @dataclass(frozen=True, eq=False)
-class Row:
-    """A model, and what became of each of its trainings."""
+class ModelResult:
+    """A model of the comparison and the backtest of each of its seeds."""
 
     name: str
     estimator: str
-    found: Mapping[int, Assessment]  # by seed
-    failures: Mapping[str, str] = field(default_factory=dict)  # why, by what: seed 2, width 4096
+    results: Mapping[int, BacktestResult]  # by seed
+    failures: Mapping[str, str] = field(default_factory=dict)  # seed 2, width 4096 → reason
     chosen: Mapping[str, str] = field(default_factory=dict)  # on validation: width → 256
-    of: str | None = None  # the row that it is an ablation of
+    of: str | None = None  # the model that this one is an ablation of
     runs: Mapping[int, str] = field(default_factory=dict)  # folders, by seed
 
     @property
-    def first(self) -> Assessment:
-        """What the first training did."""
-        return next(iter(self.found.values()))
+    def first(self) -> BacktestResult:
+        """The backtest of the first seed."""
+        return next(iter(self.results.values()))
 
-    def spread(self, figure: str, weather: Weather) -> list[Spread]:
-        """Return a figure over the trainings: of all steps ahead, then of each."""
-        reports = [found.errors[weather].report() for found in self.found.values()]
+    def seed_means(self, metric: str, weather: Weather) -> list[SeedMean]:
+        """Return a metric over the seeds: of all steps ahead, then of each."""
+        reports = [result.errors[weather].report() for result in self.results.values()]
         columns = zip(*((report.average, *report.steps) for report in reports), strict=True)
-        return [Spread.of([getattr(s, figure).value for s in column]) for column in columns]
+        return [SeedMean.of([getattr(s, metric).value for s in column]) for column in columns]
 
-    def interval_spread(self, figure: str, form: Form) -> list[Spread]:
-        """Return a figure of the intervals: of all steps ahead, then of each; empty without."""
-        known = [found.sureness for found in self.found.values() if found.sureness is not None]
-        columns = zip(*(sureness.windows[form].report() for sureness in known), strict=True)
-        return [Spread.of([getattr(s, figure).value for s in column]) for column in columns]
+    def interval_seed_means(self, metric: str, mode: CalibrationMode) -> list[SeedMean]:
+        """Return an interval metric: of all steps ahead, then of each; empty without quantiles."""
+        intervals = [result.interval_results for result in self.results.values()]
+        reports = [scores.by_window[mode].report() for scores in intervals if scores is not None]
+        columns = zip(*reports, strict=True)
+        return [SeedMean.of([getattr(s, metric).value for s in column]) for column in columns]
 
     def costs(self) -> dict[str, float | int | None]:
-        """Return what the model took: numbers, seconds of training, milliseconds of a forecast."""
-        each = self.found.values()
-        seconds = [found.seconds for found in each]
+        """Return the parameters, the seconds of training and the milliseconds of a forecast."""
+        results = self.results.values()
         return {
             "parameters": self.first.parameters,
-            "seconds": Spread.of(seconds).mean,
-            "milliseconds": statistics.median(found.milliseconds for found in each),
+            "seconds": SeedMean.of([result.seconds for result in results]).mean,
+            "milliseconds": statistics.median(result.milliseconds for result in results),
         }
 
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """The rows of a table; all of them were tested on the same windows."""
+    """Models that were tested on the same windows."""
 
-    rows: Sequence[Row]
+    rows: Sequence[ModelResult]
     mape_cut: float
-    about: Mapping[str, Any]  # the panel, and what else it was made from
+    about: Mapping[str, Any]  # the panel and the recipe
 
     def __post_init__(self) -> None:
-        origins = [found.origins.tolist() for row in self.rows for found in row.found.values()]
-        if any(other != origins[0] for other in origins[1:]):
+        origins = [r.origins.tolist() for row in self.rows for r in row.results.values()]
+        if any(windows != origins[0] for windows in origins[1:]):
             raise DataError("models were tested on different windows; they cannot be compared")
         if len(self._all_levels) > 1:
             raise DataError("models forecast different quantiles; they cannot be compared")
 
     @property
-    def tested(self) -> list[Row]:
-        """The rows that have a result."""
-        return [row for row in self.rows if row.found]
+    def tested(self) -> list[ModelResult]:
+        """The models with at least one backtest."""
+        return [row for row in self.rows if row.results]
 
     @property
     def weathers(self) -> list[Weather]:
-        """What was taken for the coming weather; the first is what the table is about."""
+        """The covariates assumed after the origin; the first is the one of the tables."""
         return list(self.tested[0].first.errors) if self.tested else []
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The quantiles that were forecast; none in runs that were saved without."""
+        """The quantile levels that were forecast; none in runs that were saved without."""
         return next(iter(self._all_levels), ())
 
     @property
     def _all_levels(self) -> set[tuple[float, ...]]:
-        each = [found.sureness for row in self.rows for found in row.found.values()]
-        return {sureness.levels for sureness in each if sureness is not None}
+        intervals = [r.interval_results for row in self.rows for r in row.results.values()]
+        return {scores.levels for scores in intervals if scores is not None}
 
     @cached_property
-    def reference(self) -> Row | None:
-        """The row that the others are compared with: Forecaster, or the best."""
+    def reference(self) -> ModelResult | None:
+        """The model that others are compared with: Forecaster, or the one of lowest RMSE."""
         named = [row for row in self.tested if row.name == REFERENCE]
         return next(iter(named or sorted(self.tested, key=lambda r: self._mean(r, "rmse"))), None)
 
     @cached_property
-    def differences(self) -> dict[str, Difference]:
-        """How much larger the errors of each other row are than the reference's."""
+    def differences(self) -> dict[str, ErrorDifference]:
+        """The errors of each other model relative to the reference's."""
         reference = self.reference
-        others = [row for row in self.tested if row is not reference]
-        return {row.name: self.compare(row, reference) for row in others if reference is not None}
+        if reference is None:
+            return {}
+        rows = [row for row in self.tested if row is not reference]
+        return {row.name: self.compare(row, reference) for row in rows}
 
     @cached_property
     def verdict(self) -> list[str]:
-        """Say in plain words which model to use."""
+        """Sentences that say which model to use."""
         rows = {row.name: row for row in self.tested}
-        return give_verdict(self._standings, lambda one, two: self.compare(rows[one], rows[two]))
+        return describe_ranking(self._scores, lambda a, b: self.compare(rows[a], rows[b]))
 
     @property
-    def sureness(self) -> str | None:
-        """Say in plain words how often the intervals of the recommended model held."""
+    def interval_verdict(self) -> str | None:
+        """A sentence about the coverage of the recommended model's intervals."""
         row = self.recommended
-        if row is None or row.first.sureness is None:
+        if row is None or row.first.interval_results is None:
             return None
-        static, online = (row.interval_spread("coverage", form)[0].mean for form in FORMS)
+        static, online = (
+            row.interval_seed_means("coverage", mode)[0].mean for mode in CALIBRATION_MODES
+        )
         if static is None or online is None:
             return None
-        return say_how_sure(row.name, row.first.sureness.wanted, static, online)
+        nominal = row.first.interval_results.nominal_coverage
+        return describe_coverage(row.name, nominal, static, online)
 
     @property
-    def recommended(self) -> Row | None:
-        """The row to use: the simplest within reach of the best."""
-        name = recommend(self._standings)
+    def recommended(self) -> ModelResult | None:
+        """The model to use: the simplest one close to the best."""
+        name = recommend(self._scores)
         return next((row for row in self.tested if row.name == name), None)
 
     @cached_property
-    def _standings(self) -> list[Standing]:
+    def _scores(self) -> list[ModelScore]:
         return [
-            Standing(r.name, r.estimator, self._mean(r, "rmse"), self._mean(r, "mape"), r.of)
+            ModelScore(r.name, r.estimator, self._mean(r, "rmse"), self._mean(r, "mape"), r.of)
             for r in self.tested
         ]
 
-    def compare(self, row: Row, other: Row) -> Difference:
-        """Return how much larger the errors of a row are than those of another."""
+    def compare(self, row: ModelResult, reference: ModelResult) -> ErrorDifference:
+        """Return the errors of a model relative to those of a reference."""
         weather = self.weathers[0]
-        ours, theirs = ([f.errors[weather] for f in r.found.values()] for r in (row, other))
-        return compare_errors(ours, theirs, row.first.days)
+        errors, reference_errors = (
+            [result.errors[weather] for result in r.results.values()] for r in (row, reference)
+        )
+        return compare_errors(errors, reference_errors, row.first.days)
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything as plain data."""
-        windows = self.tested[0].first if self.tested else None
+        first = self.tested[0].first if self.tested else None
         return {
             **self.about,
-            "windows": len(windows.origins) if windows else 0,
-            "days": len(set(windows.days.tolist())) if windows else 0,
+            "windows": len(first.origins) if first else 0,
+            "days": len(set(first.days.tolist())) if first else 0,
             "mape_cut": self.mape_cut,
             "quantiles": list(self.levels),
             "verdict": self.verdict,
-            "sureness": self.sureness,
-            "rows": [self._record(row) for row in self.rows],
+            "sureness": self.interval_verdict,
+            "rows": [self._row_dict(row) for row in self.rows],
             "against": self.reference.name if self.reference else None,
-            "differences": {name: asdict(found) for name, found in self.differences.items()},
+            "differences": {name: asdict(diff) for name, diff in self.differences.items()},
         }
 
     def to_json(self) -> str:
@@ -195,32 +214,35 @@ class Comparison:
         """Return the verdict and the tables for people."""
         return markdown_text(self.to_dict())
 
-    def _record(self, row: Row) -> dict[str, Any]:
-        record = {
+    def _row_dict(self, row: ModelResult) -> dict[str, Any]:
+        description = {
             "model": row.name,
             "estimator": row.estimator,
             "ablation_of": row.of,
             "chosen": dict(row.chosen),
             "failures": dict(row.failures),
-            "seeds": list(row.found),
+            "seeds": list(row.results),
             "runs": {str(seed): folder for seed, folder in row.runs.items()},
         }
-        if not row.found:
-            return record
-        tests = {
-            w: {f: [asdict(s) for s in row.spread(f, w)] for f in FIGURES} for w in self.weathers
+        if not row.results:
+            return description
+        errors = {
+            weather: {m: [asdict(s) for s in row.seed_means(m, weather)] for m in METRICS}
+            for weather in self.weathers
         }
-        sure = {
-            form: {f: [asdict(s) for s in row.interval_spread(f, form)] for f in INTERVAL_FIGURES}
-            for form in FORMS
-            if row.first.sureness is not None
+        intervals = {
+            mode: {
+                m: [asdict(s) for s in row.interval_seed_means(m, mode)] for m in INTERVAL_METRICS
+            }
+            for mode in CALIBRATION_MODES
+            if row.first.interval_results is not None
         }
         scores = row.first.errors[self.weathers[0]].scores()
         terms = {"terms": scores.rmse.terms, "mape_terms": scores.mape.terms}
-        return {**record, **terms, **row.costs(), "weather": tests, "intervals": sure}
+        return {**description, **terms, **row.costs(), "weather": errors, "intervals": intervals}
 
-    def _mean(self, row: Row, figure: str) -> float:
-        mean = row.spread(figure, self.weathers[0])[0].mean
+    def _mean(self, row: ModelResult, metric: str) -> float:
+        mean = row.seed_means(metric, self.weathers[0])[0].mean
         return math.inf if mean is None else mean
 
 
@@ -231,83 +253,86 @@ def evaluate(
     *,
     weather: Sequence[Weather] = ("observed",),
 ) -> Comparison:
-    """Compare estimators on the test windows that all of them can be asked about.
+    """Compare estimators on the test windows that all of them can forecast.
 
     Args:
-        models: fitted ones are tested as they are, others are fitted first. Those that differ in
-            nothing but `training.seed` share a row: mean ± deviation over them.
-        panel: what was observed.
+        models: fitted ones are tested as they are, others are fitted first. Models that differ
+            only in `training.seed` share a row: mean ± deviation over their seeds.
+        panel: the observed data.
         splits: which steps are for what; only test steps are scored.
-        weather: what to take for covariates ahead; the first is what the verdict is about.
+        weather: the covariates to assume after the origin; the verdict is about the first.
     """
     if not models:
         raise ConfigError("no model to evaluate; give some, as in evaluate([SeasonalNaive()], …)")
     cuts = {model.recipe.metrics.mape_cut for model in models}
     if len(cuts) > 1:
         raise ConfigError(f"models differ in metrics.mape_cut ({sorted(cuts)}); give all the same")
-    levels = {_levels(model) for model in models} - {()}
+    levels = {_quantile_levels(model) for model in models} - {()}
     if len(levels) > 1:
-        named = f"models differ in intervals.quantiles ({sorted(levels)})"
-        raise ConfigError(f"{named}; give all the same")
-    origins = common_windows(panel, splits, [model.recipe for model in models])
-    rows: dict[tuple[str, str], dict[int, Assessment]] = {}
+        message = f"models differ in intervals.quantiles ({sorted(levels)})"
+        raise ConfigError(f"{message}; give all the same")
+    origins = common_test_windows(panel, splits, [model.recipe for model in models])
+    rows: dict[tuple[str, str], dict[int, BacktestResult]] = {}
     for model in models:
         if model.run is None:
             model.fit(panel, splits)
         seed = model.recipe.training.seed if model.seeded else 0
-        row = rows.setdefault((type(model).__name__, _key(model)), {})
+        row = rows.setdefault((type(model).__name__, _row_key(model)), {})
         if seed in row:
-            raise ConfigError(f"{type(model).__name__} with seed {seed} is there twice")
-        row[seed] = assess(model, panel, origins, given_weather(panel, weather))
-    names = _name([name for name, _ in rows])
-    found = [Row(n, k[0], row) for n, (k, row) in zip(names, rows.items(), strict=True)]
-    return Comparison(found, cuts.pop(), describe_panel(panel))
+            raise ConfigError(f"{type(model).__name__} with seed {seed} is given twice")
+        row[seed] = backtest(model, panel, origins, usable_weathers(panel, weather))
+    names = _number_duplicates([name for name, _ in rows])
+    results = [
+        ModelResult(name, estimator, by_seed)
+        for name, ((estimator, _), by_seed) in zip(names, rows.items(), strict=True)
+    ]
+    return Comparison(results, cuts.pop(), describe_panel(panel))
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:
-    """Return what a comparison says of its panel."""
+    """Return what a comparison records of its panel."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
     return {"panel": panel.digest, "locations": len(panel.locations), "covariates": names}
 
 
-def common_windows(
+def common_test_windows(
     panel: Panel, splits: Splits, recipes: Sequence[Recipe]
 ) -> Int64[np.ndarray, " B"]:
-    """Return the test windows that all recipes' lags have in common."""
+    """Return the origins of the test windows that the lags of all recipes have in common."""
     horizons = {recipe.lags.horizon for recipe in recipes}
     if len(horizons) > 1:
         raise ConfigError(f"models forecast {sorted(horizons)} steps ahead; give all the same")
-    unlike = {recipe.lags.model_dump_json(): recipe.lags for recipe in recipes}
-    windows = [set(cut_windows(panel, splits, lags).test.tolist()) for lags in unlike.values()]
+    distinct = {recipe.lags.model_dump_json(): recipe.lags for recipe in recipes}
+    windows = [set(cut_windows(panel, splits, lags).test.tolist()) for lags in distinct.values()]
     common = sorted(set.intersection(*windows))
     if not common:
         raise DataError("models have no test window in common; test on a longer span")
     return np.array(common, dtype=np.int64)
 
 
-def given_weather(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
-    """Return what can be taken for the coming weather: without any there is no difference."""
-    wanted = list(dict.fromkeys(weather))
-    if not wanted:
+def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
+    """Return the weather assumptions that can differ: a panel without covariates has only one."""
+    distinct = list(dict.fromkeys(weather))
+    if not distinct:
         raise ConfigError("weather: none given; observed, persist, climatology or none is needed")
-    has_any = panel.covariates.names or panel.local_covariates.names
-    return wanted if has_any else wanted[:1]
+    has_covariates = panel.covariates.names or panel.local_covariates.names
+    return distinct if has_covariates else distinct[:1]
 
 
-def _levels(model: Estimator) -> tuple[float, ...]:
-    """Return the quantiles of a model; none if it was saved before there were any."""
+def _quantile_levels(model: Estimator) -> tuple[float, ...]:
+    """The quantile levels of a model; none if its run was saved without quantiles."""
     return model.levels if model.run is not None else model.recipe.intervals.quantiles
 
 
-def _key(model: Estimator) -> str:
-    """Return what models of one row share: all of the recipe but the seed, and the graph."""
+def _row_key(model: Estimator) -> str:
+    """The hash that models of one row share: of the recipe without its seed, and of the graph."""
     recipe = change(model.recipe, {"training": {"seed": 0}}, source="the recipe")
     graph = model.run.parents.get("graph", "") if model.run is not None else ""
     return recipe.digest() + graph
 
 
-def _name(names: list[str]) -> list[str]:
-    """Return names that are told apart: the second Forecaster is `Forecaster 2`."""
+def _number_duplicates(names: list[str]) -> list[str]:
+    """Make names distinct: the second Forecaster is `Forecaster 2`."""
     numbered = []
     for index, name in enumerate(names):
         count = names[: index + 1].count(name)

@@ -1,4 +1,4 @@
-"""What is compared: the rows of the table, each an estimator by a recipe."""
+"""The models of a comparison: estimators with their recipes, hyperparameters and ablations."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -11,19 +11,19 @@ from forecaster.errors import ConfigError, nearest_name
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
 from forecaster.recipe import Recipe, change
 
-Lags = Literal["recent", "daily", "weekly"]
-Values = Mapping[str, Any]  # of a recipe, section by section
+LagSubset = Literal["recent", "daily", "weekly"]
+RecipeValues = Mapping[str, Any]  # by section of the recipe
 
-UNCUT = ("own", "complete", "random")  # graphs that no threshold decides
+GRAPHS_WITHOUT_THRESHOLD = ("own", "complete", "random")
 WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune
 
-# Rows that are more than an estimator by the recipe as it is.
-VARIANTS: dict[str, tuple[str, Values]] = {
+# Models that change the recipe: estimator and changed values.
+VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
-    # All that `best` has but for its graph and network: levels, loss, rate, decay, averaging.
+    # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
     "Forecaster-paper": ("Forecaster", {"preset": "paper"}),
     "Forecaster-best": ("Forecaster", {"preset": "best"}),
@@ -32,32 +32,32 @@ MODELS = (*ESTIMATORS, *VARIANTS)
 
 
 @dataclass(frozen=True)
-class Choice:
-    """Something that validation decides: the recipes to choose from, by what they are called."""
+class Hyperparameter:
+    """A hyperparameter that validation chooses: the recipe values of each option."""
 
-    what: str
-    options: Mapping[str, Values]
+    name: str
+    options: Mapping[str, RecipeValues]
 
 
 @dataclass(frozen=True)
-class Entry:
-    """A row: an estimator by a recipe, with what is still to be chosen, one after the other."""
+class ModelSpec:
+    """A model of the comparison: estimator, recipe, and hyperparameters to choose in turn."""
 
     name: str
     estimator: str
     recipe: Recipe
-    choices: tuple[Choice, ...] = ()
-    of: str | None = None  # the row that this one is an ablation of
+    hyperparameters: tuple[Hyperparameter, ...] = ()
+    of: str | None = None  # the model that this one is an ablation of
 
     @property
     def seeded(self) -> bool:
-        """Tell whether another seed gives another model."""
+        """Whether another seed gives another model."""
         return find_estimator(self.estimator).seeded
 
 
 @dataclass(frozen=True)
-class Choices:
-    """What validation decides of the rows."""
+class TuningOptions:
+    """The hyperparameters that validation chooses."""
 
     thresholds: Sequence[float] = ()  # of Forecaster's graph (section 3.3)
     tune: bool = False  # dropout and learning rate of every network
@@ -65,98 +65,107 @@ class Choices:
 
 @dataclass(frozen=True)
 class Ablations:
-    """What else Forecaster is tried with, one thing at a time."""
+    """Variants of Forecaster, each with one change."""
 
     graph: Sequence[GraphKind] = ()
-    lags: Sequence[Lags] = ()
+    lags: Sequence[LagSubset] = ()
     neurons: Sequence[int] = ()  # of each location
     positions: Sequence[PositionKind] = ()
 
 
-def list_entries(
+def list_models(
     recipe: Recipe,
     models: Sequence[str],
     *,
-    choices: Choices | None = None,
+    tuning: TuningOptions | None = None,
     ablations: Ablations | None = None,
-) -> list[Entry]:
-    """Return the rows of a table.
+) -> list[ModelSpec]:
+    """Return the models of a comparison.
 
     Args:
-        recipe: what all of them share.
-        models: names of estimators, or of variants.
-        choices: what validation decides.
-        ablations: further rows of Forecaster.
+        recipe: shared by all models.
+        models: names of estimators or of `VARIANTS`.
+        tuning: the hyperparameters that validation chooses.
+        ablations: further variants of Forecaster.
     """
-    entries = [_entry(name, recipe, choices or Choices()) for name in dict.fromkeys(models)]
-    named = {entry.name: entry for entry in entries}
-    wanted = _variants(recipe, ablations or Ablations())
-    if wanted and "Forecaster" not in named:
-        raise ConfigError("ablations are of Forecaster; add it to --models")
-    known = {entry.recipe.digest() for entry in entries if entry.estimator == "Forecaster"}
-    for name, values in wanted.items():
-        other = change(recipe, values, source=name)
-        if other.digest() in known:  # it is what the row itself does
+    specs = [
+        _model_spec(name, recipe, tuning or TuningOptions()) for name in dict.fromkeys(models)
+    ]
+    by_name = {spec.name: spec for spec in specs}
+    changes = _ablation_values(recipe, ablations or Ablations())
+    if changes and "Forecaster" not in by_name:
+        raise ConfigError("ablations need Forecaster; add it to --models")
+    digests = {spec.recipe.digest() for spec in specs if spec.estimator == "Forecaster"}
+    for name, values in changes.items():
+        ablated = change(recipe, values, source=name)
+        if ablated.digest() in digests:  # the change is already part of the recipe
             continue
-        known.add(other.digest())
-        undecided = tuple(
-            choice
-            for choice in named["Forecaster"].choices
-            if not (choice.what == "threshold" and values.get("graph", {}).get("kind") in UNCUT)
+        digests.add(ablated.digest())
+        graph_kind = values.get("graph", {}).get("kind")
+        hyperparameters = tuple(
+            hyperparameter
+            for hyperparameter in by_name["Forecaster"].hyperparameters
+            if not (hyperparameter.name == "threshold" and graph_kind in GRAPHS_WITHOUT_THRESHOLD)
         )
-        entries.append(Entry(f"Forecaster, {name}", "Forecaster", other, undecided, "Forecaster"))
-    return entries
+        specs.append(
+            ModelSpec(
+                f"Forecaster, {name}", "Forecaster", ablated, hyperparameters, of="Forecaster"
+            )
+        )
+    return specs
 
 
-def _entry(name: str, recipe: Recipe, given: Choices) -> Entry:
+def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
     if name not in MODELS:
         hint = nearest_name(name, list(MODELS))
         raise ConfigError(f"no model {name!r}{hint}; there are {', '.join(MODELS)}")
-    estimator, own = VARIANTS.get(name, (name, {}))
-    choices: list[Choice] = []
+    estimator, changes = VARIANTS.get(name, (name, {}))
+    hyperparameters: list[Hyperparameter] = []
     if name in ("Transformer-best", "Transformer-level"):
-        choices.append(_widths(recipe))
-    if estimator == "Forecaster" and given.thresholds:
-        choices.append(_thresholds(given.thresholds))
-    if given.tune and is_network(estimator):
-        tuned = change(recipe, own, source=name)
+        hyperparameters.append(_widths(recipe))
+    if estimator == "Forecaster" and tuning.thresholds:
+        hyperparameters.append(_thresholds(tuning.thresholds))
+    if tuning.tune and is_network(estimator):
+        tuned = change(recipe, changes, source=name)
         if estimator == "Forecaster" and tuned.preset == "best":
-            choices.append(_neurons(tuned))
-        choices.append(_grid(estimator, tuned))
-    for choice in choices:  # what cannot be chosen is refused before anything is trained
-        for option, values in choice.options.items():
-            change(recipe, own, values, source=f"{name}, {choice.what} {option}")
-    return Entry(name, estimator, change(recipe, own, source=name), tuple(choices))
+            hyperparameters.append(_neurons(tuned))
+        hyperparameters.append(_grid(estimator, tuned))
+    for hyperparameter in hyperparameters:  # invalid options are refused before any training
+        for option, values in hyperparameter.options.items():
+            change(recipe, changes, values, source=f"{name}, {hyperparameter.name} {option}")
+    return ModelSpec(name, estimator, change(recipe, changes, source=name), tuple(hyperparameters))
 
 
 def is_network(estimator: str) -> bool:
-    """Tell whether an estimator is trained by the loop that a recipe's [training] is for."""
+    """Whether an estimator is a network, trained as the recipe's [training] section says."""
     return estimator in ("DCRNN", "Transformer", "Forecaster")
 
 
-def _widths(recipe: Recipe) -> Choice:
-    """Return the widths to choose from (section 3.2.4)."""
+def _widths(recipe: Recipe) -> Hyperparameter:
+    """Return the widths that the number of heads divides (section 3.2.4)."""
     heads, widths = recipe.model.heads, recipe.evaluation.widths
     options = {str(w): {"model": {"width": w}} for w in widths if w % heads == 0}
     if not options:
-        raise ConfigError(f"model.heads = {heads} divides none of {list(widths)}")
-    return Choice("width", options)
+        raise ConfigError(
+            f"model.heads = {heads} divides none of evaluation.widths = {list(widths)}"
+        )
+    return Hyperparameter("width", options)
 
 
-def _thresholds(thresholds: Sequence[float]) -> Choice:
+def _thresholds(thresholds: Sequence[float]) -> Hyperparameter:
     cuts = {f"{t:g}": {"graph": {"threshold": t, "degree": None}} for t in thresholds}
-    return Choice("threshold", cuts)
+    return Hyperparameter("threshold", cuts)
 
 
-def _neurons(recipe: Recipe) -> Choice:
-    """Return the sizes of the network of `best` to choose from, the recipe's own among them."""
+def _neurons(recipe: Recipe) -> Hyperparameter:
+    """Return sizes of the network of `best`, the recipe's own among them."""
     sizes = sorted({*NEURONS, recipe.mixer.hidden})
-    return Choice("neurons", {str(size): {"mixer": {"hidden": size}} for size in sizes})
+    return Hyperparameter("neurons", {str(size): {"mixer": {"hidden": size}} for size in sizes})
 
 
-def _grid(estimator: str, recipe: Recipe) -> Choice:
-    """Return dropouts and learning rates; DCRNN has no dropout."""
-    options: dict[str, Values] = {}
+def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
+    """Return the grid of dropouts and learning rates; DCRNN has no dropout."""
+    options: dict[str, RecipeValues] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
     network = "mixer" if estimator == "Forecaster" and recipe.preset == "best" else "model"
     for dropout, rate in product((None,) if estimator == "DCRNN" else DROPOUTS, rates):
@@ -168,30 +177,32 @@ def _grid(estimator: str, recipe: Recipe) -> Choice:
                 network: {"dropout": dropout},
                 **training,
             }
-    return Choice("training", options)
+    return Hyperparameter("training", options)
 
 
-def _variants(recipe: Recipe, ablations: Ablations) -> dict[str, Values]:
-    """Return what each ablation changes, by its name."""
-    wanted: dict[str, Values] = {}
+def _ablation_values(recipe: Recipe, ablations: Ablations) -> dict[str, RecipeValues]:
+    """Return the recipe values of each ablation, by its name."""
+    changes: dict[str, RecipeValues] = {}
     if recipe.preset == "best" and (ablations.neurons or ablations.positions):
-        raise ConfigError("neurons and positions are those of the paper's network, not of best's")
+        raise ConfigError(
+            "ablations of neurons and positions need the paper's network; preset best has none"
+        )
     for kind in ablations.graph:
-        wanted[f"graph {kind}"] = {"graph": {"kind": kind}}
+        changes[f"graph {kind}"] = {"graph": {"kind": kind}}
     for lags in ablations.lags:
-        wanted[f"{lags} lags"] = {"lags": _fewer(recipe.lags, lags)}
+        changes[f"{lags} lags"] = {"lags": _select_seasons(recipe.lags, lags)}
     for neurons in ablations.neurons:
-        wanted[f"{neurons} neurons"] = {"model": {"per_location": neurons}}
+        changes[f"{neurons} neurons"] = {"model": {"per_location": neurons}}
     for positions in ablations.positions:
-        wanted[f"{positions} positions"] = {"model": {"positions": positions}}
-    return wanted
+        changes[f"{positions} positions"] = {"model": {"positions": positions}}
+    return changes
 
 
-def _fewer(lags: LagConfig, kept: Lags) -> dict[str, Any]:
-    """Return the lags with some seasons only: none, those within a week, or the others."""
-    chosen = {
+def _select_seasons(lags: LagConfig, subset: LagSubset) -> dict[str, Any]:
+    """Return the lags with a part of the seasons: none, the daily ones, or the weekly ones."""
+    seasons = {
         "recent": [],
         "daily": [season for season in lags.seasons if season.days < WEEK_DAYS],
         "weekly": [season for season in lags.seasons if season.days >= WEEK_DAYS],
-    }[kept]
-    return {"seasons": [season.model_dump() for season in chosen]}
+    }[subset]
+    return {"seasons": [season.model_dump() for season in seasons]}

@@ -1,4 +1,4 @@
-"""An assessment's files: sums and counts as arrays, so that tables can be made again from them."""
+"""Backtest results on disk: error sums and counts as arrays, from which tables can be remade."""
 
 from itertools import pairwise
 from pathlib import Path
@@ -9,36 +9,37 @@ import numpy as np
 from forecaster.artifact import ARRAYS, FOREIGN, pack, unpack
 from forecaster.choices import Weather
 from forecaster.errors import ArtifactError
-from forecaster.evaluation.backtest import FORMS, Assessment, Sureness
-from forecaster.metrics import Errors, Intervals
+from forecaster.evaluation.backtest import CALIBRATION_MODES, BacktestResult, IntervalResults
+from forecaster.metrics import ErrorSums, IntervalSums
 from forecaster.publish.manifest import MANIFEST, read_manifest, verify_files
 from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT, KIND = 1, "assessment"
-PLACES = "places"  # begins the names of the sums of each location
+LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
 COSTS = ("parameters", "milliseconds", "seconds")
 
 
-def save_assessment(folder: Path, found: Assessment, run: str) -> None:
-    """Publish an assessment of the run with that hash as a folder."""
-    arrays = {"origins": found.origins, "days": found.days}
-    for name, errors in [*found.errors.items(), (PLACES, found.places)]:
+def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
+    """Publish the backtest of the run with that hash as a folder."""
+    arrays = {"origins": result.origins, "days": result.days}
+    for name, errors in [*result.errors.items(), (LOCATIONS, result.by_location)]:
         arrays |= {f"{name}.{part}": sums for part, sums in vars(errors).items()}
-    if found.sureness is not None:
-        arrays |= _interval_arrays(found.sureness)
-    content, described = pack(arrays)
+    intervals = result.interval_results
+    if intervals is not None:
+        arrays |= _interval_arrays(intervals)
+    content, descriptions = pack(arrays)
     about = {
-        "weathers": list(found.errors),
-        "levels": list(found.sureness.levels) if found.sureness is not None else [],
-        "arrays": described,
-        **{name: getattr(found, name) for name in COSTS},
+        "weathers": list(result.errors),
+        "levels": list(intervals.levels) if intervals is not None else [],
+        "arrays": descriptions,
+        **{name: getattr(result, name) for name in COSTS},
     }
     draft = Draft(KIND, FORMAT, {ARRAYS: bytes_writer(content)}, about, parents={"run": run})
     publish(folder, draft)
 
 
-def load_assessment(folder: Path, run: str) -> Assessment | None:
-    """Return the assessment of a run in a folder, verified; None: there is none of that run."""
+def load_backtest(folder: Path, run: str) -> BacktestResult | None:
+    """Read and verify the backtest of a run; None: the folder holds none of that run."""
     if not (folder / MANIFEST).exists():
         return None
     manifest = read_manifest(folder, kind=KIND, reads=FORMAT)
@@ -47,49 +48,57 @@ def load_assessment(folder: Path, run: str) -> Assessment | None:
     verify_files(folder, manifest)
     try:
         arrays, about = unpack(folder, manifest), manifest.about
-        known = set(get_args(Weather))
-        if not about["weathers"] or not known.issuperset(about["weathers"]):
-            raise ValueError(f"weathers {about['weathers']}")
-        return Assessment(
-            errors={weather: _errors(arrays, weather) for weather in about["weathers"]},
-            places=_errors(arrays, PLACES),
+        weathers = about["weathers"]
+        if not weathers or not set(get_args(Weather)).issuperset(weathers):
+            raise ValueError(f"weathers {weathers}")
+        return BacktestResult(
+            errors={weather: _error_sums(arrays, weather) for weather in weathers},
+            by_location=_error_sums(arrays, LOCATIONS),
             origins=arrays["origins"],
             days=arrays["days"],
             **{name: about[name] for name in COSTS},
-            sureness=_read_sureness(arrays, about.get("levels") or []),
+            interval_results=_interval_results(arrays, about.get("levels") or []),
         )
     except FOREIGN as error:
-        raise ArtifactError(f"{folder}: not an assessment ({error})") from error
+        raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
 
 
-def _errors(arrays: dict[str, np.ndarray], name: str) -> Errors:
-    fields: Any = Errors.__dataclass_fields__
-    return Errors(**{part: arrays[f"{name}.{part}"] for part in fields})
+def _error_sums(arrays: dict[str, np.ndarray], name: str) -> ErrorSums:
+    fields: Any = ErrorSums.__dataclass_fields__
+    return ErrorSums(**{part: arrays[f"{name}.{part}"] for part in fields})
 
 
-def _interval_arrays(found: Sureness) -> dict[str, np.ndarray]:
-    """Return the sums of intervals by name: `static.inside`, `static.places.inside`."""
+def _interval_arrays(intervals: IntervalResults) -> dict[str, np.ndarray]:
+    """The interval sums by array name: `static.inside`, `static.places.inside`."""
     arrays: dict[str, np.ndarray] = {}
-    for form in FORMS:
-        for name, sums in ((form, found.windows[form]), (f"{form}.{PLACES}", found.places[form])):
+    for mode in CALIBRATION_MODES:
+        named = {
+            mode: intervals.by_window[mode],
+            f"{mode}.{LOCATIONS}": intervals.by_location[mode],
+        }
+        for name, sums in named.items():
             arrays |= {f"{name}.{part}": array for part, array in vars(sums).items()}
     return arrays
 
 
-def _read_sureness(arrays: dict[str, np.ndarray], levels: list[float]) -> Sureness | None:
-    """Return what became of the quantiles; None: none were assessed, as in older files."""
+def _interval_results(
+    arrays: dict[str, np.ndarray], levels: list[float]
+) -> IntervalResults | None:
+    """The interval results; None: the file, of an earlier version, has none."""
     if not levels:
         return None
-    ends = [0.0, *map(float, levels), 1.0]
-    if not all(low < high for low, high in pairwise(ends)):
+    bounds = [0.0, *map(float, levels), 1.0]
+    if not all(low < high for low, high in pairwise(bounds)):
         raise ValueError(f"levels {levels}")
-    return Sureness(
-        levels=tuple(ends[1:-1]),
-        windows={form: _intervals(arrays, form) for form in FORMS},
-        places={form: _intervals(arrays, f"{form}.{PLACES}") for form in FORMS},
+    return IntervalResults(
+        levels=tuple(bounds[1:-1]),
+        by_window={mode: _interval_sums(arrays, mode) for mode in CALIBRATION_MODES},
+        by_location={
+            mode: _interval_sums(arrays, f"{mode}.{LOCATIONS}") for mode in CALIBRATION_MODES
+        },
     )
 
 
-def _intervals(arrays: dict[str, np.ndarray], name: str) -> Intervals:
-    fields: Any = Intervals.__dataclass_fields__
-    return Intervals(**{part: arrays[f"{name}.{part}"] for part in fields})
+def _interval_sums(arrays: dict[str, np.ndarray], name: str) -> IntervalSums:
+    fields: Any = IntervalSums.__dataclass_fields__
+    return IntervalSums(**{part: arrays[f"{name}.{part}"] for part in fields})

@@ -1,4 +1,4 @@
-"""A comparison as text: the paper's table in Markdown, one line a model in CSV."""
+"""The tables of a comparison in Markdown and CSV, and the text of every figure in them."""
 
 import csv
 import io
@@ -7,22 +7,28 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from forecaster.errors import count_of
+from forecaster.evaluation.bootstrap import RelativeDifference
 
-DIGITS, MOST_WHOLE = 4, 7  # significant ones; those before the point, beyond them 1.234e+09
+DIGITS = 4  # significant digits
+MAX_WHOLE_DIGITS = 7  # larger numbers are written as 1.234e+09
+MISSING = "–"
 TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %"}
 PERCENT = ("mape", "wape", "coverage")  # fractions, shown as per cent
 
-Content = Mapping[str, Any]  # what `Comparison.to_dict` gives
+Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it
 
 
 def markdown_text(content: Content) -> str:
-    """Return the verdict, the table of the paper, costs, differences and failures."""
+    """Return the verdict, the paper's table, costs, differences and failures."""
     tested = [row for row in content["rows"] if row["seeds"]]
     parts = [f"**{line}**" for line in content["verdict"]]
     if tested:
         weathers = list(tested[0]["weather"])
-        parts += [_caption(content, weathers[0]), _block(content["rows"], weathers[0], "rmse")]
-        parts += [_block(content["rows"], weathers[0], "mape"), *_intervals(content)]
+        parts += [
+            _caption(content, weathers[0]),
+            _error_table(content["rows"], weathers[0], "rmse"),
+        ]
+        parts += [_error_table(content["rows"], weathers[0], "mape"), *_intervals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
         parts += _differences(content)
@@ -30,8 +36,8 @@ def markdown_text(content: Content) -> str:
 
 
 def csv_text(content: Content) -> str:
-    """Return a line for each model and coming weather; MAPE and WAPE are in per cent."""
-    lines = [line for row in content["rows"] for line in _flat(row)]
+    """Return a line for each model and weather; MAPE and WAPE are in per cent."""
+    lines = [line for row in content["rows"] for line in _csv_lines(row)]
     names = dict.fromkeys(name for line in lines for name in line)
     text = io.StringIO()
     writer = csv.DictWriter(text, list(names), lineterminator="\n")
@@ -40,25 +46,33 @@ def csv_text(content: Content) -> str:
     return text.getvalue()
 
 
-def show(spread: Content, figure: str) -> str:
-    """Return `5.188 ± 0.008`, or that no target counted."""
-    if spread["mean"] is None:
+def format_score(score: Content, metric: str) -> str:
+    """Format mean and deviation over seeds, as `5.188 ± 0.008`."""
+    if score["mean"] is None:
         return "n/a (0 terms)"
-    mean, deviation = (_scaled(spread[part], figure) for part in ("mean", "deviation"))
+    mean, deviation = (_scaled(score[part], metric) for part in ("mean", "deviation"))
     whole = math.floor(math.log10(abs(mean))) + 1 if mean else 1
-    form = f".{max(DIGITS - whole, 0)}f" if -DIGITS < whole <= MOST_WHOLE else f".{DIGITS - 1}e"
+    form = (
+        f".{max(DIGITS - whole, 0)}f" if -DIGITS < whole <= MAX_WHOLE_DIGITS else f".{DIGITS - 1}e"
+    )
     return f"{mean:{form}}" + ("" if deviation is None else f" ± {deviation:{form}}")
 
 
-def label(row: Content) -> str:
-    """Return a model's name with what validation chose for it."""
-    chosen = (what if w == "training" else f"{w} {what}" for w, what in row["chosen"].items())
-    words = "; ".join(chosen)
-    return f"{row['model']} ({words})" if words else str(row["model"])
+def model_label(row: Content) -> str:
+    """Return a model's name with the hyperparameters that validation chose."""
+    chosen = chosen_text(row["chosen"])
+    return f"{row['model']} ({chosen})" if chosen else str(row["model"])
+
+
+def chosen_text(chosen: Mapping[str, str]) -> str:
+    """Return the hyperparameters that validation chose, as `width 256; dropout 0`."""
+    return "; ".join(
+        option if name == "training" else f"{name} {option}" for name, option in chosen.items()
+    )
 
 
 def interval_name(levels: Sequence[float]) -> str:
-    """Return what the outermost two quantiles are called: `80 % interval`."""
+    """Return the name of the interval between the outermost quantiles: `80 % interval`."""
     if len(levels) == 1:
         return f"{100 * levels[0]:g} % quantile"
     return f"{100 * (levels[-1] - levels[0]):g} % interval"
@@ -66,154 +80,166 @@ def interval_name(levels: Sequence[float]) -> str:
 
 def _caption(content: Content, weather: str) -> str:
     size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
-    rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over trainings"
-    known = (
-        f"coming weather: {weather}" if content["covariates"] else "no covariates but the calendar"
+    rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over seeds"
+    covariates = (
+        f"future covariates: {weather}"
+        if content["covariates"]
+        else "no covariates but the calendar"
     )
-    return f"{size}; {known}; {rules}."
+    return f"{size}; {covariates}; {rules}."
 
 
-def _block(rows: Iterable[Content], weather: str, figure: str) -> str:
-    """Return one figure of every model: average, and each step ahead."""
+def _error_table(rows: Iterable[Content], weather: str, metric: str) -> str:
+    """Return one metric of every model: the average and each step ahead."""
     rows = list(rows)
-    steps = max(len(r["weather"][weather][figure]) for r in rows if r["seeds"])
+    steps = max(len(r["weather"][weather][metric]) for r in rows if r["seeds"])
     lines = []
     for row in rows:
-        found = row["weather"][weather][figure] if row["seeds"] else None
-        shown = [show(s, figure) for s in found] if found else ["failed"] * steps
-        lines.append([label(row), *shown])
-    return _table([TITLES[figure], "average", *(f"+{k}" for k in range(1, steps))], lines)
+        scores = row["weather"][weather][metric] if row["seeds"] else None
+        texts = [format_score(s, metric) for s in scores] if scores else ["failed"] * steps
+        lines.append([model_label(row), *texts])
+    return _table([TITLES[metric], "average", *(f"+{k}" for k in range(1, steps))], lines)
 
 
 def _intervals(content: Content) -> list[str]:
-    """Return how often the intervals of every model held, how wide they are, what they lose."""
+    """Return coverage, width and pinball loss of every model's intervals."""
     levels = content["quantiles"]
-    found = [row["intervals"] for row in content["rows"] if row.get("intervals")]
-    if not found:
+    intervals = [row["intervals"] for row in content["rows"] if row.get("intervals")]
+    if not intervals:
         return []
-    steps = len(found[0]["online"]["coverage"])
+    steps = len(intervals[0]["online"]["coverage"])
     lines = []
     for row in content["rows"]:
-        known = row.get("intervals")
-        cells = [("coverage", k) for k in range(steps)] + [("width", 0), ("pinball", 0)]
-        lines.append([row["model"], *(_pair(known, *c) if known else "–" for c in cells)])
+        scores = row.get("intervals")
+        columns = [("coverage", k) for k in range(steps)] + [("width", 0), ("pinball", 0)]
+        lines.append([row["model"], *(_pair(scores, *c) if scores else MISSING for c in columns)])
     head = [interval_name(levels), "coverage %", *(f"+{k}" for k in range(1, steps))]
     return [
         *([content["sureness"]] if content["sureness"] else []),
         _table([*head, "width", "pinball"], lines),
-        "Each cell is static / online: set once on validation, or corrected at every origin with "
-        f"what had come by then. {_wanted(levels)}Width and pinball loss are in units of the "
-        "data; lower is better.",
+        "Each cell is static / online: calibrated once on validation, or updated at every "
+        f"forecast origin with the values observed by then. {_coverage_note(levels)}"
+        "Width and pinball loss are in units of the data; lower is better.",
     ]
 
 
-def _wanted(levels: Sequence[float]) -> str:
+def _coverage_note(levels: Sequence[float]) -> str:
     if len(levels) == 1:
         return ""
-    aim = f"{100 * (levels[-1] - levels[0]):g}"
+    nominal = f"{100 * (levels[-1] - levels[0]):g}"
     return (
-        f"Coverage is the share of values within the interval: {aim} % is wanted, no more and no "
-        "less, and of two that have it the narrower says more. "
+        f"Coverage is the share of values within the interval; it should be {nominal} %. Of two "
+        "intervals with that coverage the narrower one is better. "
     )
 
 
-def _pair(known: Content, figure: str, k: int) -> str:
-    """Return a figure of both forms: `78.9 / 80.2`."""
-    means = [known[form][figure][k]["mean"] for form in ("static", "online")]
-    return " / ".join(show_mean(mean, figure) for mean in means)
+def _pair(scores: Content, metric: str, k: int) -> str:
+    """Return a metric of both calibration modes: `78.9 / 80.2`."""
+    means = [scores[mode][metric][k]["mean"] for mode in ("static", "online")]
+    return " / ".join(format_mean(mean, metric) for mean in means)
 
 
-def show_mean(mean: float | None, figure: str) -> str:
-    """Return a figure of intervals without its deviation: `80.2`."""
+def format_mean(mean: float | None, metric: str) -> str:
+    """Format an interval metric without its deviation: `80.2`."""
     if mean is None:
         return "n/a"
-    if figure == "coverage":
+    if metric == "coverage":
         return f"{100 * mean:.1f}"
-    return show({"mean": mean, "deviation": None}, figure)
+    return format_score({"mean": mean, "deviation": None}, metric)
 
 
 def _costs(rows: Iterable[Content], weather: str) -> str:
-    head = ["", "MAE", "WAPE %", "terms", "MAPE terms", "trainings", "parameters"]
+    head = ["", "MAE", "WAPE %", "terms", "MAPE terms", "seeds", "parameters"]
     lines = []
     for row in rows:
-        figures = [show(row["weather"][weather][f][0], f) for f in ("mae", "wape")]
+        errors = [format_score(row["weather"][weather][m][0], m) for m in ("mae", "wape")]
         counts = [row["terms"], row["mape_terms"], len(row["seeds"]), row["parameters"]]
-        costs = [_brief(row["seconds"]), _brief(row["milliseconds"])]
-        lines.append([row["model"], *figures, *(f"{count:,}" for count in counts), *costs])
+        costs = [format_cost(row["seconds"]), format_cost(row["milliseconds"])]
+        lines.append([row["model"], *errors, *(f"{count:,}" for count in counts), *costs])
     return _table([*head, "training s", "forecast ms"], lines)
 
 
 def _weathers(rows: Iterable[Content], weathers: list[str]) -> str:
-    """Return the averages with each knowledge of the coming weather."""
-    columns = [(weather, figure) for weather in weathers for figure in ("rmse", "mape")]
-    lines = [[r["model"], *(show(r["weather"][w][f][0], f) for w, f in columns)] for r in rows]
-    return _table(["coming weather", *(f"{w}: {TITLES[f]}" for w, f in columns)], lines)
+    """Return the averages under each assumption about covariates after the origin."""
+    columns = [(weather, metric) for weather in weathers for metric in ("rmse", "mape")]
+    lines = [
+        [r["model"], *(format_score(r["weather"][w][m][0], m) for w, m in columns)] for r in rows
+    ]
+    return _table(["future covariates", *(f"{w}: {TITLES[m]}" for w, m in columns)], lines)
 
 
 def _differences(content: Content) -> list[str]:
     if not content["differences"]:
         return []
     lines = [
-        [name, *(_interval(found[figure]) for figure in ("rmse", "mape"))]
-        for name, found in content["differences"].items()
+        [name, *(_difference(difference[metric]) for metric in ("rmse", "mape"))]
+        for name, difference in content["differences"].items()
     ]
-    note = (
-        "Differences are paired over days (block bootstrap, 95 % interval); + is a larger error."
-    )
+    note = "Differences are paired by day (block bootstrap, 95 % interval); + is a larger error."
     return [_table([f"against {content['against']}", "RMSE", "MAPE"], lines), note]
 
 
 def _failures(rows: Iterable[Content]) -> list[str]:
     lines = [
-        f"- {row['model']}, {what}: {' '.join(reason.split())}"
+        f"- {row['model']}, {trial}: {' '.join(reason.split())}"
         for row in rows
-        for what, reason in row["failures"].items()
+        for trial, reason in row["failures"].items()
     ]
     return ["\n".join(["Failed:", "", *lines])] if lines else []
 
 
-def _flat(row: Content) -> list[dict[str, Any]]:
-    """Return the lines of a model in CSV."""
-    failures = "; ".join(f"{what}: {reason}" for what, reason in row["failures"].items())
-    named = {"model": row["model"], "chosen": label(row).removeprefix(row["model"]).strip(" ()")}
+def _csv_lines(row: Content) -> list[dict[str, Any]]:
+    """Return the CSV lines of a model, one for each weather."""
+    failures = "; ".join(f"{trial}: {reason}" for trial, reason in row["failures"].items())
+    model = {"model": row["model"], "chosen": chosen_text(row["chosen"])}
     if not row["seeds"]:
-        return [{**named, "failures": failures}]
+        return [{**model, "failures": failures}]
     costs = ("terms", "mape_terms", "parameters", "seconds", "milliseconds")
     lines: list[dict[str, Any]] = []
-    for weather, figures in row["weather"].items():
-        line: dict[str, Any] = {**named, "weather": weather, "trainings": len(row["seeds"])}
-        line |= _spread_cells(figures)
+    for weather, scores in row["weather"].items():
+        line: dict[str, Any] = {**model, "weather": weather, "trainings": len(row["seeds"])}
+        line |= _score_columns(scores)
         if not lines:  # quantiles are of the first weather
-            for form, known in row["intervals"].items():
-                line |= _spread_cells(known, f"{form}_")
+            for mode, interval_scores in row["intervals"].items():
+                line |= _score_columns(interval_scores, f"{mode}_")
         lines.append({**line, **{name: row[name] for name in costs}, "failures": failures})
     return lines
 
 
-def _spread_cells(figures: Content, prefix: str = "") -> dict[str, float | None]:
-    """Return figures with their deviations by name: `rmse`, `rmse_deviation`, `rmse_1`."""
-    cells: dict[str, float | None] = {}
-    for figure, spreads in figures.items():
-        for k, spread in enumerate(spreads):
-            name = f"{prefix}{figure}_{k}" if k else f"{prefix}{figure}"
-            cells[name] = _scaled(spread["mean"], figure)
-            cells[f"{name}_deviation"] = _scaled(spread["deviation"], figure)
-    return cells
+def _score_columns(scores: Content, prefix: str = "") -> dict[str, float | None]:
+    """Return metrics with their deviations by column: `rmse`, `rmse_deviation`, `rmse_1`."""
+    columns: dict[str, float | None] = {}
+    for metric, means in scores.items():
+        for k, score in enumerate(means):
+            name = f"{prefix}{metric}_{k}" if k else f"{prefix}{metric}"
+            columns[name] = _scaled(score["mean"], metric)
+            columns[f"{name}_deviation"] = _scaled(score["deviation"], metric)
+    return columns
 
 
-def _scaled(value: float | None, figure: str) -> float | None:
-    return None if value is None else value * (100 if figure in PERCENT else 1)
+def _scaled(value: float | None, metric: str) -> float | None:
+    return None if value is None else value * (100 if metric in PERCENT else 1)
 
 
-def _brief(value: float | None) -> str:
-    return "–" if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
+def format_cost(value: float | None) -> str:
+    """Format seconds or milliseconds: `7.3`, `1,204`."""
+    if value is None:
+        return MISSING
+    return f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
 
 
-def _interval(found: Content | None) -> str:
-    if found is None:
-        return "–"
-    value, low, high = (100 * found[part] for part in ("value", "low", "high"))
-    return f"{value:+.1f} % ({low:+.1f} … {high:+.1f})"
+def format_difference(difference: RelativeDifference | None) -> str:
+    """Format a relative difference with its interval: `−5.2 % (−7.1 … −3.3)`."""
+    if difference is None:
+        return MISSING
+    value, low, high = (
+        f"{100 * part:+.1f}" for part in (difference.value, difference.low, difference.high)
+    )
+    return f"{value} % ({low} … {high})".replace("-", "−")
+
+
+def _difference(difference: Content | None) -> str:
+    return format_difference(None if difference is None else RelativeDifference(**difference))
 
 
 def _table(head: list[str], lines: list[list[str]]) -> str:

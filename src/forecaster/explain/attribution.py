@@ -1,7 +1,8 @@
-"""What a forecast owes to the history of each location: by gradient × input, and by ablation.
+"""The effect of each location's history on a forecast: integrated gradients and ablation.
 
-Both are measured twice: with held what sees every location at once, so that values alone travel,
-along the edges of the graph; and with everything free, as the network forecasts.
+Both are measured twice: of the whole network, and along the value path, where all parts that see
+every location at once (attention weights, norms) are held, so that values travel along the edges
+of the graph only. The baseline is the seasonal profile of each location.
 """
 
 from collections.abc import Callable
@@ -20,88 +21,90 @@ from forecaster.models.network import Network
 from forecaster.models.neurons import State
 
 RollOut = Callable[[State, State], Float[Tensor, "N B K"]]
-PARTS = 8  # of the way from the usual history to the real one
-BATCH = 64  # changed histories that are forecast from at a time
+POINTS = 8  # at which gradients are taken between baseline and observed history
+BATCH = 64  # ablated histories in one forward pass
 
 
 @dataclass(frozen=True, eq=False)
 class Window:
-    """One origin as its network is shown it, and the location whose forecast is asked about."""
+    """The network's inputs at one origin, and the location whose forecast is explained."""
 
     network: Network
     history: State  # one window
     ahead: State
-    usual: State  # the history, had every location been at its mean of that hour of the week
-    place: int
-    unit: float  # of the location, per scaled one
+    baseline: State  # the history with every location at its seasonal profile
+    location: int
+    scale: float  # of the location's values
 
     @cached_property
     def free(self) -> Network:
-        """The network as it is."""
+        """The whole network."""
         return without_gradients(self.network)
 
     @cached_property
     def held(self) -> FrozenNetwork:
-        """The network with what sees every location as it is for this window."""
+        """The network whose parts that see every location are held as they are in this window."""
         return freeze(self.network, self.history, self.ahead)
 
 
-def credit(window: Window, roll_out: RollOut) -> Float64[np.ndarray, "K N L"]:
-    """Return ∂x̂_{t+k} / ∂x_s · (x_s − usual) of every location and past step, in its units.
+def integrated_gradients(window: Window, roll_out: RollOut) -> Float64[np.ndarray, "K N L"]:
+    """Return mean ∂x̂_{t+k} / ∂x_s · (x_s − baseline) of every location and past step, in units.
 
-    The slope is the mean of those on the straight way from the usual history to the real one, at
-    the middles of equal parts: between them ReLUs open and close, and a slope at the end alone
-    would not know of it. So these add up to what the whole history adds to the usual forecast,
-    the nearer the more parts there are.
+    The gradient is averaged over the straight line from the baseline to the observed history, at
+    the midpoints of equal parts. The attributions then add up to the difference between the
+    forecast and the baseline forecast, up to an error that falls with the number of points.
     """
-    K, P = window.ahead.auxiliary.shape[2], PARTS
+    K, P = window.ahead.auxiliary.shape[2], POINTS
     history, ahead = _repeat(window.history, K * P), _repeat(window.ahead, K * P)
-    usual, way = window.usual.signal, (torch.arange(P) + 0.5) / P
-    way = way.repeat(K)[:, None].to(usual)  # of step k: k·P … k·P + P − 1
-    x = torch.lerp(usual, history.signal, way).requires_grad_()
-    forecast = roll_out(State(x, history.auxiliary), ahead)[window.place]  # [K·P, K]
-    (slope,) = torch.autograd.grad(forecast.view(K, P, K).diagonal(dim1=0, dim2=2).sum(), x)
-    mean = slope.view(*x.shape[:2], K, P, -1).mean(dim=3)  # [N, C, K, L]
-    parts = mean * (window.history.signal - usual)
-    return _numbers(window.unit * parts.sum(dim=1).transpose(0, 1))
+    baseline, fractions = window.baseline.signal, (torch.arange(P) + 0.5) / P
+    fractions = fractions.repeat(K)[:, None].to(baseline)  # of step k: k·P … k·P + P − 1
+    x = torch.lerp(baseline, history.signal, fractions).requires_grad_()
+    forecast = roll_out(State(x, history.auxiliary), ahead)[window.location]  # [K·P, K]
+    (gradient,) = torch.autograd.grad(forecast.view(K, P, K).diagonal(dim1=0, dim2=2).sum(), x)
+    mean = gradient.view(*x.shape[:2], K, P, -1).mean(dim=3)  # [N, C, K, L]
+    attribution = mean * (window.history.signal - baseline)
+    return _to_numpy(window.scale * attribution.sum(dim=1).transpose(0, 1))
 
 
 def ablate(
     window: Window, roll_out: RollOut, masks: Bool[np.ndarray, "V N L"]
 ) -> Float64[np.ndarray, "V K"]:
-    """Return how much larger a forecast is than with the usual in place of what each mask marks.
+    """Return the change of the forecast due to the history that each mask marks.
 
-    A location's covariates go with its values.
+    It is the forecast minus the one with the baseline in place of the marked history. A
+    location's covariates are replaced together with its values.
     """
     effects = []
     with torch.inference_mode():
         for start in range(0, len(masks), BATCH):
-            # Among them the window as it is: alone it would be rounded in another way.
-            some = np.concatenate([np.zeros_like(masks[:1]), masks[start : start + BATCH]])
-            gone = torch.from_numpy(some).to(window.usual.signal.device).permute(1, 0, 2)
-            history, ahead = (_repeat(one, len(some)) for one in (window.history, window.ahead))
-            signal = torch.where(gone[:, None], window.usual.signal, history.signal)
-            forecast = roll_out(State(signal, history.auxiliary), ahead)[window.place]
+            # The unchanged window is in the same batch: another batch size rounds differently.
+            batch = np.concatenate([np.zeros_like(masks[:1]), masks[start : start + BATCH]])
+            ablated = torch.from_numpy(batch).to(window.baseline.signal.device).permute(1, 0, 2)
+            history, ahead = (
+                _repeat(state, len(batch)) for state in (window.history, window.ahead)
+            )
+            signal = torch.where(ablated[:, None], window.baseline.signal, history.signal)
+            forecast = roll_out(State(signal, history.auxiliary), ahead)[window.location]
             effects.append(forecast[:1] - forecast[1:])
-    return _numbers(window.unit * torch.cat(effects))
+    return _to_numpy(window.scale * torch.cat(effects))
 
 
 def hops_from(
-    place: int, pairs: Int64[np.ndarray, "E 2"], count: int
+    location: int, pairs: Int64[np.ndarray, "E 2"], count: int
 ) -> Float64[np.ndarray, " N"]:
-    """Return over how many edges each location lies from one of them; infinite: no path."""
+    """Return the number of edges from a location to each other one; infinite: no path."""
     first, second = pairs.T
     edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(count, count))
-    return np.asarray(dijkstra(edges.tocsr(), directed=False, indices=place, unweighted=True))
+    return np.asarray(dijkstra(edges.tocsr(), directed=False, indices=location, unweighted=True))
 
 
 def _repeat(state: State, count: int) -> State:
-    """Return the one window of a state `count` times."""
+    """Repeat the single window of a state."""
     return State(
         state.signal.expand(-1, -1, count, -1).clone(),
         state.auxiliary.expand(-1, count, -1).clone(),
     )
 
 
-def _numbers(tensor: Float[Tensor, "*shape"]) -> Float64[np.ndarray, "*shape"]:
+def _to_numpy(tensor: Float[Tensor, "*shape"]) -> Float64[np.ndarray, "*shape"]:
     return np.asarray(tensor.detach().cpu().double().numpy())

@@ -1,4 +1,4 @@
-"""One forecast to be explained: its origin, its location, and what the network is shown."""
+"""The forecast to explain: its origin, its location and the inputs of the network."""
 
 from dataclasses import dataclass
 from difflib import get_close_matches
@@ -23,11 +23,11 @@ from forecaster.estimators.forecast_inputs import (
 )
 from forecaster.estimators.match import match
 from forecaster.estimators.networks.estimator import NetworkEstimator
-from forecaster.explain.attribution import Window, credit
+from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 
-EXPLAINED = ("Forecaster", "Transformer", "DCRNN")  # the networks
+EXPLAINABLE = ("Forecaster", "Transformer", "DCRNN")  # the networks
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,27 +35,29 @@ class Case:
     """The forecast of one location from one origin."""
 
     run: Run
-    lags: LagConfig  # the past steps that the network sees
-    known: Panel  # locations in the order of the run, values up to the origin
-    origin: int  # as a step of it
+    lags: LagConfig  # the past steps that the network reads
+    panel: Panel  # locations in the order of the run, values up to the origin
+    origin: int  # a step of the panel
     forecast: Float64[np.ndarray, " K"]
-    usual: Float64[np.ndarray, " K"]  # the forecast, had every past value been as usual
+    baseline_forecast: Float64[np.ndarray, " K"]  # from a history equal to the seasonal profile
     window: Window
 
     @cached_property
-    def held(self) -> Float64[np.ndarray, "K N L"]:
-        """The part of every location and past step along the value path, by gradient."""
+    def path_gradients(self) -> Float64[np.ndarray, "K N L"]:
+        """Integrated gradients along the value path: parts that see every location are held."""
         held = self.window.held
-        return credit(self.window, held.roll_out) if held.parts else self.free
+        if not held.parts:
+            return self.total_gradients
+        return integrated_gradients(self.window, held.roll_out)
 
     @cached_property
-    def free(self) -> Float64[np.ndarray, "K N L"]:
-        """The same with nothing held."""
-        return credit(self.window, self.window.free.roll_out)
+    def total_gradients(self) -> Float64[np.ndarray, "K N L"]:
+        """Integrated gradients of the whole network."""
+        return integrated_gradients(self.window, self.window.free.roll_out)
 
     @property
     def graph(self) -> tuple[Int64[np.ndarray, "E 2"], Float64[np.ndarray, " E"]] | None:
-        """The edges of the run and their strengths; None: it has no graph."""
+        """The edges of the run's graph and their strengths; None: it has no graph."""
         arrays = self.run.arrays
         if "graph.pairs" not in arrays:
             return None
@@ -63,54 +65,52 @@ class Case:
 
 
 def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:
-    """Return the case, or say why there is nothing to explain; refuses what `forecast` does."""
+    """Prepare a forecast for its explanation; raises the same errors as `forecast`."""
     run, name = estimator.run, type(estimator).__name__
     if not isinstance(estimator, NetworkEstimator):
-        networks = f"{', '.join(EXPLAINED[:-1])} or {EXPLAINED[-1]}"
-        raise ConfigError(f"a {name} is not explained; take the run of a network: {networks}")
+        networks = f"{', '.join(EXPLAINABLE[:-1])} or {EXPLAINABLE[-1]}"
+        raise ConfigError(f"{name} cannot be explained; use the run of a network: {networks}")
     if run is None:
         raise RunError(f"{name} is not fitted yet; call fit(panel, splits)")
     lags, matched = run.recipe.lags, match(run, panel)
-    place = _find(matched, location)
-    known, own = look_back(matched, lags, np.array([find_origin(panel, at)]))
-    origin = int(own[0])
-    refuse_unknown_future(known, origin, lags.horizon)
-    tell_missing(known, (lags, estimator.lags), origin, allowed=False)
-    nothing = _without_values(known)
-    forecast, usual = (
-        estimator.predict(one, own)[0, :, place].astype(np.float64) for one in (known, nothing)
+    index = _location_index(matched, location)
+    observed, origins = look_back(matched, lags, np.array([find_origin(panel, at)]))
+    origin = int(origins[0])
+    refuse_unknown_future(observed, origin, lags.horizon)
+    tell_missing(observed, (lags, estimator.lags), origin, allowed=False)
+    panels = (observed, _without_values(observed))
+    forecast, baseline_forecast = (
+        estimator.predict(p, origins)[0, :, index].astype(np.float64) for p in panels
     )
     ready = estimator.load_network(run.arrays)
-    (history, ahead), (usually, _) = (
-        ready.states(_ask(run, one, origin)) for one in (known, nothing)
+    (history, ahead), (baseline, _) = (
+        ready.states(_forecast_inputs(run, p, origin)) for p in panels
     )
-    unit = float(ready.scaler.values.deviation[place])
-    window = Window(ready.network, history, ahead, usually, place, unit)
-    return Case(run, estimator.lags, known, origin, forecast, usual, window)
+    scale = float(ready.scaler.values.deviation[index])
+    window = Window(ready.network, history, ahead, baseline, index, scale)
+    return Case(run, estimator.lags, observed, origin, forecast, baseline_forecast, window)
 
 
-def _find(panel: Panel, location: str) -> int:
-    ids = panel.locations.ids
+def _location_index(panel: Panel, location: str) -> int:
+    ids, names = panel.locations.ids, panel.locations.names
     if location not in ids:
-        named = dict(zip(panel.locations.names, ids, strict=True)) | {one: one for one in ids}
-        near = dict.fromkeys(named[one] for one in get_close_matches(location, named))
-        texts = (f"{one} ({panel.locations.names[ids.index(one)]})" for one in near)
-        hint = f"; near to it: {', '.join(texts)}" if near else ""
-        raise ConfigError(
-            f"no location {location!r}{hint}; give an id, of which there are {len(ids)}"
-        )
+        id_by_text = dict(zip(names, ids, strict=True)) | dict(zip(ids, ids, strict=True))
+        close = dict.fromkeys(id_by_text[text] for text in get_close_matches(location, id_by_text))
+        texts = (f"{id_} ({names[ids.index(id_)]})" for id_ in close)
+        hint = f"; similar: {', '.join(texts)}" if close else ""
+        raise ConfigError(f"no location {location!r}{hint}; give one of the {len(ids)} ids")
     return ids.index(location)
 
 
 def _without_values(panel: Panel) -> Panel:
-    """Return the panel with nothing known of the past of single locations: it will be filled."""
-    own = panel.local_covariates.values.copy()
-    own[:, : len(panel.values)] = np.nan
+    """Remove values and local covariates of the past, to be filled by the seasonal profile."""
+    local_covariates = panel.local_covariates.values.copy()
+    local_covariates[:, : len(panel.values)] = np.nan
     blank = np.full_like(panel.values, np.nan)
-    return panel.with_data(values=blank, local_covariates=own)
+    return panel.with_data(values=blank, local_covariates=local_covariates)
 
 
-def _ask(run: Run, panel: Panel, origin: int) -> ForecastInputs:
+def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
     return ForecastInputs(fill_missing(panel, fill_of(run)), origins, *ahead)

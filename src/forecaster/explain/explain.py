@@ -1,33 +1,32 @@
-"""Why a forecast is what it is: which past steps and which neighbours carried it."""
+"""Explains a forecast: the effects of past steps and of other locations."""
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import At
 from forecaster.explain.case import Case, open_case
-from forecaster.explain.explanation import Explanation, Step
-from forecaster.explain.neighbours import find_reach, measure_neighbours
-from forecaster.explain.past_steps import measure_hours, name_step, sum_groups
+from forecaster.explain.explanation import Explanation, StepForecast
+from forecaster.explain.neighbours import find_reach, measure_locations
+from forecaster.explain.past_steps import measure_past_steps, name_step, sum_groups
 from forecaster.panel.panel import Panel, local_texts
 
-USUAL = (
-    "Usual is each location's training mean of that time of the week; gradient and ablation "
-    "measure against it, in units of the forecast, as the mean over its steps."
+BASELINE = (
+    "Usual is each location's training mean of that time of the week. Gradient and ablation "
+    "measure deviations from it, in units of the forecast, as the mean over its steps."
 )
 ATTENTION = (
-    "Shares of {steps} are those of the decoder's attention to the encoded history, by the size "
-    "of what reaches this location. The encoder has mixed the {steps} before: rolled follows them "
-    "back through it. The last values and earlier forecasts also reach the decoder directly, "
-    "which gradient and ablation see and attention does not."
+    "Shares of {steps} are shares of the decoder's attention to the encoded history, by the size "
+    "of the values that reach this location. The encoder mixes the {steps} before; rolled "
+    "attributes them back through the encoder. The last values and earlier forecasts also reach "
+    "the decoder directly: gradient and ablation include this, attention does not."
 )
-NO_ATTENTION = (
-    "This network has no attention: shares of {steps} are of the sizes of their ablation."
-)
+NO_ATTENTION = "This network has no attention: shares of {steps} are shares of their ablations."
 ABLATION = (
-    "Ablation is what the forecast really does; what was as usual changes nothing, however much "
-    "it is looked at."
+    "Ablation measures the real change of the forecast. A value that was as usual changes "
+    "nothing, however much attention it receives."
 )
 HELD = (
-    "Along the value path all that sees every location at once (attention weights, norms, factors "
-    "of the city) is held as it is. What comes through it is city-wide, whatever the graph says."
+    "Along the value path all parts that see every location at once (attention weights, norms, "
+    "city-wide factors) are held constant. Effects through these parts are called city-wide; they "
+    "do not follow the graph."
 )
 NOTHING_HELD = (
     "No part of this network sees every location at once: nothing is held, nothing is city-wide."
@@ -35,49 +34,52 @@ NOTHING_HELD = (
 
 
 def explain(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
-    """Return what carried the forecast of one location.
+    """Explain the forecast of one location.
 
     Args:
         estimator: a fitted network: Forecaster, Transformer or DCRNN.
-        panel: what was observed up to `at` and what is known of the steps after it.
-        at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
+        panel: values up to `at`, and the covariates of the steps after it.
+        at: the forecast origin, the last observed step: `panel.times[-1]`, or a text such as
+            2014-06-01T08:00-04:00.
         location: the id of a location.
     """
     case = open_case(estimator, panel, at, location)
-    measured, neighbours = measure_hours(case), measure_neighbours(case)
-    known, hours = case.known, measured.hours()
+    past_steps, locations = measure_past_steps(case), measure_locations(case)
+    observed, hours = case.panel, past_steps.effects()
     reach, reached = find_reach(case)
     return Explanation(
         estimator=case.run.estimator,
-        origin=f"{known.times[case.origin]}Z",
-        origin_local=local_texts(known, known.times[[case.origin]])[0],
+        origin=f"{observed.times[case.origin]}Z",
+        origin_local=local_texts(observed, observed.times[[case.origin]])[0],
         location=location,
-        name=known.locations.names[case.window.place],
+        name=observed.locations.names[case.window.location],
         forecast=_steps(case),
-        step=name_step(known.clock),
-        shares_by=measured.shares_by,
+        step=name_step(observed.clock),
+        shares_by=past_steps.shares_by,
         hours=hours,
         groups=sum_groups(hours),
-        own=neighbours.own,
-        neighbours=neighbours.others(),
+        own=locations.own,
+        neighbours=locations.neighbours(),
         reach=reach,
         reached=reached,
-        city_wide=neighbours.city_wide(),
-        agreement=(*measured.agreement(), *neighbours.agreement()),
+        city_wide=locations.city_wide(),
+        agreement=(*past_steps.agreement(), *locations.agreement()),
         notes=_notes(case),
     )
 
 
 def _notes(case: Case) -> tuple[str, ...]:
-    """Return how to read it, by what the network has."""
-    held, steps = case.window.held, f"{name_step(case.known.clock)}s"
+    """Return notes on how to read the explanation of this network."""
+    held, steps = case.window.held, f"{name_step(case.panel.clock)}s"
     shares = ATTENTION if held.attends else NO_ATTENTION
-    notes = (USUAL, shares, ABLATION, HELD if held.parts else NOTHING_HELD)
+    notes = (BASELINE, shares, ABLATION, HELD if held.parts else NOTHING_HELD)
     return tuple(note.format(steps=steps) for note in notes)
 
 
-def _steps(case: Case) -> tuple[Step, ...]:
-    known, K = case.known, len(case.forecast)
-    times = known.clock.axis(known.times[case.origin], K + 1)[1:]
-    rows = zip(times, local_texts(known, times), case.forecast, case.usual, strict=True)
-    return tuple(Step(f"{time}Z", local, float(y), float(u)) for time, local, y, u in rows)
+def _steps(case: Case) -> tuple[StepForecast, ...]:
+    observed, K = case.panel, len(case.forecast)
+    times = observed.clock.axis(observed.times[case.origin], K + 1)[1:]
+    rows = zip(
+        times, local_texts(observed, times), case.forecast, case.baseline_forecast, strict=True
+    )
+    return tuple(StepForecast(f"{time}Z", local, float(y), float(u)) for time, local, y, u in rows)

@@ -1,4 +1,4 @@
-"""An explanation of one forecast: past hours, neighbours, and how far the methods agree."""
+"""The explanation of one forecast: effects of past steps and locations, and their agreement."""
 
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -7,56 +7,56 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.stats import rankdata
 
-LEAST = 3  # things that can be put in an order worth comparing
-WELL, PARTLY = 0.7, 0.4  # rank correlations
+MIN_RANKED = 3  # fewer items give no meaningful rank correlation
+GOOD, FAIR = 0.7, 0.4  # rank correlations
 
 
 @dataclass(frozen=True)
-class Step:
-    """One forecast, and what it had been with every past value as usual at its hour."""
+class StepForecast:
+    """The forecast of one step, and the forecast from a history at its seasonal profile."""
 
     ds: str
     ds_local: str
     y_hat: float
-    usual: float
+    usual: float  # the baseline forecast
 
 
 @dataclass(frozen=True)
-class Hour:
-    """A past step and its part in the forecast; shares are of all past steps."""
+class StepEffect:
+    """The effect of a past step on the forecast; shares are relative to all past steps."""
 
     ds: str
     ds_local: str
     lag: str
     group: str  # recent, days, weeks
-    days: int  # earlier
-    value: float | None  # at the location; None: it was missing and filled
+    days: int  # before the origin
+    value: float | None  # at the location; None: missing and filled
     share: float  # of attention or of ablation (`shares_by`), the mean over the forecast steps
-    shares: tuple[float, ...]  # for each of them
-    rolled: float | None  # of attention before the encoder has mixed the steps; None: no attention
-    gradient: float  # in units of the forecast, the mean over its steps
-    ablation: float  # the same, measured: with all locations as usual at that step
+    shares: tuple[float, ...]  # for each forecast step
+    rolled: float | None  # attention rolled back through the encoder; None: no attention
+    gradient: float  # integrated gradients, in units of the forecast, the mean over its steps
+    ablation: float  # the same by ablation of all locations at that step
 
 
 @dataclass(frozen=True)
-class Place:
-    """A location and its part in the forecast, in units of the forecast, mean over its steps."""
+class LocationEffect:
+    """The effect of a location on the forecast, in its units, as the mean over its steps."""
 
     id: str
     name: str
     hops: int | None  # edges from the location; None: no path, or no graph at all
     strength: float | None  # of the edge, if there is one
-    gradient: float  # along the value path: what sees every location held
+    gradient: float  # along the value path
     gradients: tuple[float, ...]  # for each forecast step
-    share: float  # of what all other locations bring along that path
-    ablation: float  # along the same path, measured: with the location's history as usual
-    ablation_free: float  # with nothing held: what really becomes of the forecast
-    city_wide: float  # by gradient, through what sees every location alone
+    share: float  # of the effects of all other locations along the value path
+    ablation: float  # of the location's history, along the value path
+    ablation_free: float  # of the location's history, in the whole network
+    city_wide: float  # by gradient, outside the value path
 
 
 @dataclass(frozen=True)
-class Felt:
-    """A location that is felt through what sees all of them at once, and how much."""
+class CityWideLocation:
+    """A location with an effect outside the value path."""
 
     id: str
     name: str
@@ -64,20 +64,20 @@ class Felt:
 
 
 @dataclass(frozen=True)
-class CityWide:
-    """What other locations do through what sees all of them at once; none: there is no such."""
+class CityWideEffect:
+    """The effect of other locations through network parts that see all locations at once."""
 
-    share: float  # of everything that other locations do, by gradient
-    gradient: float  # in units of the forecast, mean over its steps: all others together
-    ablation: float  # the same, measured: all others as usual, free less held
-    places: tuple[Felt, ...]  # those with the largest part
+    share: float  # of the total effect of other locations, by gradient
+    gradient: float  # of all other locations, in units of the forecast, mean over its steps
+    ablation: float  # of all other locations: whole network minus value path
+    places: tuple[CityWideLocation, ...]  # with the largest effects
 
 
 @dataclass(frozen=True)
 class Agreement:
-    """How alike two methods put something in order: Spearman's rank correlation of sizes."""
+    """Spearman's rank correlation of the effect sizes by two methods."""
 
-    of: str  # neighbours, or what past steps are called
+    of: str  # neighbours, or the name of past steps: hours
     methods: tuple[str, str]
     correlation: float | None  # None: nothing to compare
     text: str
@@ -85,44 +85,44 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Explanation:
-    """What carried the forecast of one location from one origin."""
+    """The effects on the forecast of one location from one origin."""
 
     estimator: str
     origin: str
     origin_local: str
     location: str
     name: str
-    forecast: tuple[Step, ...]
-    step: str  # what a step of the panel is called: hour, day, minute, or step
-    shares_by: str  # what shares of past steps are of: attention, or ablation without any
-    hours: tuple[Hour, ...]  # oldest first
-    groups: dict[str, float]  # shares of hours, summed
-    own: Place
-    neighbours: tuple[Place, ...]  # the largest share first
-    reach: int | None  # edges over which values can come; None: no graph, from everywhere
-    reached: int  # locations within them
-    city_wide: CityWide
+    forecast: tuple[StepForecast, ...]
+    step: str  # name of the panel's step: hour, day, minute, or step
+    shares_by: str  # the method of the shares: attention, or ablation without attention
+    hours: tuple[StepEffect, ...]  # oldest first
+    groups: dict[str, float]  # sums of shares, by group
+    own: LocationEffect
+    neighbours: tuple[LocationEffect, ...]  # the largest share first
+    reach: int | None  # edges over which values can travel; None: no graph, no limit
+    reached: int  # locations within that reach
+    city_wide: CityWideEffect
     agreement: tuple[Agreement, ...]
     notes: tuple[str, ...]  # how to read it
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as JSON can say it."""
+        """Return the explanation as JSON-compatible data."""
         return {**asdict(self), "sentence": self.sentence}
 
     @property
     def ablation_shares(self) -> tuple[float, ...]:
-        """How much each past step does by ablation, of what all of them do."""
+        """The share of each past step by ablation."""
         sizes = [abs(hour.ablation) for hour in self.hours]
         return tuple(size / (sum(sizes) or 1.0) for size in sizes)
 
     @property
     def sentence(self) -> str:
-        """How far the methods agree, in words."""
+        """The agreement of the methods in words."""
         parts: dict[str, list[str]] = {}
-        for one in self.agreement:
-            parts.setdefault(one.of, []).append(one.text)
-        said = (f"{of.capitalize()}: {'; '.join(texts)}." for of, texts in parts.items())
-        return f"{' '.join(said)} In brackets: rank correlation."
+        for agreement in self.agreement:
+            parts.setdefault(agreement.of, []).append(agreement.text)
+        sentences = (f"{of.capitalize()}: {'; '.join(texts)}." for of, texts in parts.items())
+        return f"{' '.join(sentences)} Rank correlations in brackets."
 
 
 def compare_orders(
@@ -131,13 +131,13 @@ def compare_orders(
     first: Float64[np.ndarray, " n"],
     second: Float64[np.ndarray, " n"],
 ) -> Agreement:
-    """Return how alike two methods order the same things by the size of what they say of each."""
+    """Compare how two methods rank the same items by the size of their effects."""
     ranks = [rankdata(np.abs(sizes)) for sizes in (first, second)]
     a, b = methods
-    if len(first) < LEAST or any(np.ptp(order) == 0 for order in ranks):
+    if len(first) < MIN_RANKED or any(np.ptp(order) == 0 for order in ranks):
         return Agreement(of, methods, None, f"{a} and {b} cannot be compared")
     rank_correlation = float(np.corrcoef(*ranks)[0, 1])
-    how = "agree" if rank_correlation >= WELL else "agree in part"
-    how = how if rank_correlation >= PARTLY else "do not agree"
-    text = f"{a} and {b} {how} ({rank_correlation:.2f})"
+    verb = "agree" if rank_correlation >= GOOD else "agree in part"
+    verb = verb if rank_correlation >= FAIR else "do not agree"
+    text = f"{a} and {b} {verb} ({rank_correlation:.2f})"
     return Agreement(of, methods, rank_correlation, text.replace("-", "−"))

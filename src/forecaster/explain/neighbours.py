@@ -1,4 +1,4 @@
-"""Which locations carried a forecast: along the graph's edges, and through what sees them all."""
+"""The effects of locations on a forecast: along the graph's edges, and city-wide."""
 
 from dataclasses import dataclass
 
@@ -9,143 +9,143 @@ from forecaster.explain.attribution import ablate, hops_from
 from forecaster.explain.case import Case
 from forecaster.explain.explanation import (
     Agreement,
-    CityWide,
-    Felt,
-    Place,
+    CityWideEffect,
+    CityWideLocation,
+    LocationEffect,
     compare_orders,
 )
 
-MOST = 60  # other locations that are ablated one by one: those with the largest gradient
-NAMED = 5  # locations with the largest city-wide part
+MAX_ABLATED = 60  # other locations that are ablated one by one: largest gradients first
+MAX_CITY_WIDE = 5  # locations that are named for their city-wide effect
 
 
 @dataclass(frozen=True, eq=False)
-class Neighbours:
-    """The part of each location of a case, in units of the forecast."""
+class LocationEffects:
+    """The effect of each location on a forecast, in its units."""
 
     case: Case
     hops: Float64[np.ndarray, " N"]  # infinite: no path
-    held: Float64[np.ndarray, "K N"]  # by gradient
-    free: Float64[np.ndarray, "K N"]
-    chosen: Int64[np.ndarray, " V"]  # others, the largest gradient first
-    ablated: Float64[np.ndarray, " W"]  # held: own, all others, each of the chosen
-    ablated_free: Float64[np.ndarray, " W"]
+    path_gradients: Float64[np.ndarray, "K N"]
+    total_gradients: Float64[np.ndarray, "K N"]
+    ranked: Int64[np.ndarray, " V"]  # other locations, the largest gradient first
+    path_ablation: Float64[np.ndarray, " W"]  # of itself, of all others, of each ranked one
+    total_ablation: Float64[np.ndarray, " W"]
 
     @property
-    def own(self) -> Place:
-        """The location itself."""
-        return self._place(self.case.window.place, 0)
+    def own(self) -> LocationEffect:
+        """The effect of the location itself."""
+        return self._effect(self.case.window.location, 0)
 
-    def others(self) -> tuple[Place, ...]:
-        """Return the others, the largest gradient first."""
-        return tuple(self._place(n, 2 + row) for row, n in enumerate(self.chosen.tolist()))
+    def neighbours(self) -> tuple[LocationEffect, ...]:
+        """Return the effects of other locations, the largest gradient first."""
+        return tuple(self._effect(n, 2 + row) for row, n in enumerate(self.ranked.tolist()))
 
-    def city_wide(self) -> CityWide:
-        """Return what others do through what sees every location: free less held."""
-        others = _others(self.case)
-        apart = (self.free - self.held).mean(axis=0) * others
-        along = np.abs(self.held.mean(axis=0) * others).sum()
-        total = along + np.abs(apart).sum()
-        largest = np.argsort(-np.abs(apart), kind="stable")[:NAMED]
-        places = self.case.known.locations
-        return CityWide(
-            share=float(np.abs(apart).sum() / total) if total else 0.0,
-            gradient=float(apart.sum()),
-            ablation=float(self.ablated_free[1] - self.ablated[1]),
+    def city_wide(self) -> CityWideEffect:
+        """Return the effect outside the value path: whole network minus value path."""
+        is_other = _is_other(self.case)
+        city_wide = (self.total_gradients - self.path_gradients).mean(axis=0) * is_other
+        along_path = np.abs(self.path_gradients.mean(axis=0) * is_other).sum()
+        total = along_path + np.abs(city_wide).sum()
+        largest = np.argsort(-np.abs(city_wide), kind="stable")[:MAX_CITY_WIDE]
+        locations = self.case.panel.locations
+        return CityWideEffect(
+            share=float(np.abs(city_wide).sum() / total) if total else 0.0,
+            gradient=float(city_wide.sum()),
+            ablation=float(self.total_ablation[1] - self.path_ablation[1]),
             places=tuple(
-                Felt(places.ids[n], places.names[n], float(apart[n]))
+                CityWideLocation(locations.ids[n], locations.names[n], float(city_wide[n]))
                 for n in largest.tolist()
-                if apart[n]
+                if city_wide[n]
             ),
         )
 
     def agreement(self) -> list[Agreement]:
-        """Return how far gradient and ablation agree, held and free, where these differ."""
-        gradient = self.held.mean(axis=0)[self.chosen]
-        free = self.free.mean(axis=0)[self.chosen]
-        pairs = {("gradient", "ablation"): (gradient, self.ablated[2:])}
+        """Compare gradient and ablation, along the value path and in the whole network."""
+        gradient = self.path_gradients.mean(axis=0)[self.ranked]
+        free = self.total_gradients.mean(axis=0)[self.ranked]
+        pairs = {("gradient", "ablation"): (gradient, self.path_ablation[2:])}
         if self.case.window.held.parts:
             pairs |= {
-                ("free gradient", "free ablation"): (free, self.ablated_free[2:]),
-                ("gradient", "free ablation"): (gradient, self.ablated_free[2:]),
+                ("free gradient", "free ablation"): (free, self.total_ablation[2:]),
+                ("gradient", "free ablation"): (gradient, self.total_ablation[2:]),
             }
         return [compare_orders("neighbours", names, *sizes) for names, sizes in pairs.items()]
 
-    def _place(self, n: int, row: int) -> Place:
-        places, held = self.case.known.locations, self.held.mean(axis=0)
-        others = np.abs(held[_others(self.case)]).sum()
-        own = n == self.case.window.place
-        return Place(
-            id=places.ids[n],
-            name=places.names[n],
+    def _effect(self, n: int, row: int) -> LocationEffect:
+        locations, gradients = self.case.panel.locations, self.path_gradients.mean(axis=0)
+        all_others = np.abs(gradients[_is_other(self.case)]).sum()
+        is_own = n == self.case.window.location
+        return LocationEffect(
+            id=locations.ids[n],
+            name=locations.names[n],
             hops=int(self.hops[n]) if np.isfinite(self.hops[n]) else None,
             strength=_strength(self.case, n),
-            gradient=float(held[n]),
-            gradients=tuple(self.held[:, n].tolist()),
-            share=float(abs(held[n]) / others) if others and not own else 0.0,
-            ablation=float(self.ablated[row]),
-            ablation_free=float(self.ablated_free[row]),
-            city_wide=float((self.free - self.held)[:, n].mean()),
+            gradient=float(gradients[n]),
+            gradients=tuple(self.path_gradients[:, n].tolist()),
+            share=float(abs(gradients[n]) / all_others) if all_others and not is_own else 0.0,
+            ablation=float(self.path_ablation[row]),
+            ablation_free=float(self.total_ablation[row]),
+            city_wide=float((self.total_gradients - self.path_gradients)[:, n].mean()),
         )
 
 
-def measure_neighbours(case: Case) -> Neighbours:
-    """Return the part of each location; the most important ones are ablated one by one."""
-    window, others = case.window, _others(case)
-    N, L = len(others), case.held.shape[2]
-    held = case.held.sum(axis=2)
-    size = np.abs(held.mean(axis=0))
-    ranked = np.lexsort((-size, ~_joined(case)))  # neighbours in the graph before all others
-    chosen = ranked[others[ranked] & (size[ranked] > 0)][:MOST]
-    chosen = chosen[np.argsort(-size[chosen], kind="stable")]
-    masks = np.zeros((2 + len(chosen), N, L), dtype=np.bool_)
-    masks[0, window.place], masks[1, others] = True, True
-    masks[np.arange(len(chosen)) + 2, chosen] = True
-    ablated_free = ablate(window, window.free.roll_out, masks).mean(axis=1)
-    ablated = ablated_free
+def measure_locations(case: Case) -> LocationEffects:
+    """Measure the effect of each location; the most important ones are ablated one by one."""
+    window, is_other = case.window, _is_other(case)
+    N, L = len(is_other), case.path_gradients.shape[2]
+    path_gradients = case.path_gradients.sum(axis=2)
+    size = np.abs(path_gradients.mean(axis=0))
+    order = np.lexsort((-size, ~_is_adjacent(case)))  # neighbours in the graph before all others
+    ranked = order[is_other[order] & (size[order] > 0)][:MAX_ABLATED]
+    ranked = ranked[np.argsort(-size[ranked], kind="stable")]
+    masks = np.zeros((2 + len(ranked), N, L), dtype=np.bool_)
+    masks[0, window.location], masks[1, is_other] = True, True
+    masks[np.arange(len(ranked)) + 2, ranked] = True
+    total_ablation = ablate(window, window.free.roll_out, masks).mean(axis=1)
+    path_ablation = total_ablation
     if window.held.parts:
-        ablated = ablate(window, window.held.roll_out, masks).mean(axis=1)
-    return Neighbours(
+        path_ablation = ablate(window, window.held.roll_out, masks).mean(axis=1)
+    return LocationEffects(
         case,
         hops=_hops(case),
-        held=held,
-        free=case.free.sum(axis=2),
-        chosen=chosen,
-        ablated=ablated,
-        ablated_free=ablated_free,
+        path_gradients=path_gradients,
+        total_gradients=case.total_gradients.sum(axis=2),
+        ranked=ranked,
+        path_ablation=path_ablation,
+        total_ablation=total_ablation,
     )
 
 
 def find_reach(case: Case) -> tuple[int | None, int]:
-    """Return over how many edges values can come, and how many locations lie within."""
+    """Return the number of edges over which values can travel, and of locations within reach."""
     edges = case.window.network.reach(len(case.forecast))
     if case.graph is None or edges is None:
-        return None, len(case.known.locations)
+        return None, len(case.panel.locations)
     return edges, int((_hops(case) <= edges).sum())
 
 
 def _hops(case: Case) -> Float64[np.ndarray, " N"]:
-    N = len(case.known.locations)
+    N = len(case.panel.locations)
     return (
         np.full(N, np.inf)
         if case.graph is None
-        else hops_from(case.window.place, case.graph[0], N)
+        else hops_from(case.window.location, case.graph[0], N)
     )
 
 
-def _joined(case: Case) -> Bool[np.ndarray, " N"]:
-    """Tell which locations an edge joins to the one asked about."""
+def _is_adjacent(case: Case) -> Bool[np.ndarray, " N"]:
+    """Whether an edge joins each location to the explained one."""
     return np.asarray(_hops(case) == 1)
 
 
-def _others(case: Case) -> Bool[np.ndarray, " N"]:
-    return np.asarray(np.arange(len(case.known.locations)) != case.window.place)
+def _is_other(case: Case) -> Bool[np.ndarray, " N"]:
+    return np.asarray(np.arange(len(case.panel.locations)) != case.window.location)
 
 
 def _strength(case: Case, n: int) -> float | None:
-    """Return the strength of the edge between a location and the one asked about."""
+    """Return the strength of the edge between a location and the explained one."""
     if case.graph is None:
         return None
     pairs, strengths = case.graph
-    between = (np.sort(pairs, axis=1) == sorted((n, case.window.place))).all(axis=1)
+    between = (np.sort(pairs, axis=1) == sorted((n, case.window.location))).all(axis=1)
     return float(strengths[between][0]) if between.any() else None

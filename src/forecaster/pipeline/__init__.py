@@ -1,1 +1,1 @@
-"""The whole path: from a recipe to a trained run, a comparison, and the built-in city with all."""
+"""The whole path from a recipe to a trained run, to a comparison of models, and the demo."""

@@ -1,4 +1,4 @@
-"""The built-in city: its raw trips counted, its panel examined, every kind of model compared."""
+"""The demo: counts the raw trips of a synthetic city, checks its panel and compares models."""
 
 from dataclasses import dataclass, replace
 from itertools import chain
@@ -10,15 +10,15 @@ import pyarrow.parquet as pq
 
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
 from forecaster.evaluation.comparison import Comparison
-from forecaster.evaluation.model_specs import list_entries
+from forecaster.evaluation.model_specs import list_models
 from forecaster.ingest.demand.engine import open_engine
 from forecaster.ingest.demand.plan import HourGrid
 from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs, parse_span
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.evaluate import evaluate_entries
-from forecaster.pipeline.experiment import PANEL, Study
-from forecaster.pipeline.train import Say
+from forecaster.pipeline.evaluate import evaluate_models
+from forecaster.pipeline.experiment import PANEL, Experiment
+from forecaster.pipeline.train import MessageCallback
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
 from forecaster.report.doctor.checkup import Checkup, examine
@@ -29,26 +29,26 @@ from forecaster.training.progress import ProgressCallback
 
 DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
-LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours that no place reported
-LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one place
+LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours without any report
+LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one location
 DEMO_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster-paper", "Forecaster")
 DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about two minutes on two cores
 
 
 @dataclass(frozen=True)
 class Demo:
-    """What the demonstration made."""
+    """The results of the demo."""
 
-    city: str  # what is known of its hidden structure
+    city: str  # its dependencies in one line
     panel: Panel
     checkup: Checkup
     windows: Windows
     comparison: Comparison
-    floor: np.ndarray  # RMSE per step that no forecast can be below
+    floor: np.ndarray  # lower bound of the RMSE of each step
 
 
-def run_demo(folder: Path, say: Say, watch: ProgressCallback | None = None) -> Demo:
-    """Generate a city, examine its panel, and compare models on its last fifth."""
+def run_demo(folder: Path, say: MessageCallback, watch: ProgressCallback | None = None) -> Demo:
+    """Generate a city, check its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
     recipe = Recipe(
@@ -65,21 +65,21 @@ def run_demo(folder: Path, say: Say, watch: ProgressCallback | None = None) -> D
     panel = lose_feeds(ingest_city(city, recipe, say)).save(folder / PANEL, recipe)
     say("examining the panel")
     checkup = examine(panel, recipe)
-    study = Study(folder, folder / PANEL, recipe, recipe.evaluation.weather)
+    experiment = Experiment(folder, folder / PANEL, recipe, recipe.evaluation.weather)
     replace_file(folder / "recipe.toml", bytes_writer(recipe.to_toml().encode()))
-    comparison = evaluate_entries(list_entries(recipe, DEMO_MODELS), study, 1, say, watch)
+    comparison = evaluate_models(list_models(recipe, DEMO_MODELS), experiment, 1, say, watch)
     return Demo(
         city=describe_edges(city.edges, len(panel.locations)),
         panel=panel,
         checkup=checkup,
-        windows=cut_windows(panel, study.splits, recipe.lags),
+        windows=cut_windows(panel, experiment.splits, recipe.lags),
         comparison=comparison,
-        floor=city.floor(study.origins, recipe.lags.horizon),
+        floor=city.floor(experiment.origins, recipe.lags.horizon),
     )
 
 
-def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:
-    """Return the panel of the city's raw trips, counted back, with the city's weather."""
+def ingest_city(city: City, recipe: Recipe, say: MessageCallback) -> Panel:
+    """Write the city's raw trips, ingest them, and add the city's weather to the panel."""
     rules = recipe.trips or TripsConfig()
     with TemporaryDirectory() as folder:
         path = Path(folder) / "trips.parquet"
@@ -100,7 +100,7 @@ def ingest_city(city: City, recipe: Recipe, say: Say) -> Panel:
 
 
 def lose_feeds(panel: Panel) -> Panel:
-    """Return the panel with an outage: missing values, as real feeds have them."""
+    """Remove values, as outages of real feeds do."""
     values = panel.values.copy()
     values[LOST_FEED] = np.nan
     values[LOST_SENSOR, int(np.argmax(values[:24].sum(axis=0)))] = np.nan

@@ -1,16 +1,23 @@
-"""The paper's table from a recipe: every model and seed on the same test windows."""
+"""Trains and tests every model and seed of a comparison, and writes its tables."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forecaster.errors import count_of
-from forecaster.evaluation.comparison import Comparison, Row, describe_panel
-from forecaster.evaluation.model_specs import Entry
-from forecaster.pipeline.experiment import Study
-from forecaster.pipeline.train import Say
-from forecaster.pipeline.trials import Cell, explain, make_cell, result, validation_loss
-from forecaster.pipeline.workers import Failures, run_cells
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import Comparison, ModelResult, describe_panel
+from forecaster.evaluation.model_specs import ModelSpec
+from forecaster.pipeline.experiment import Experiment
+from forecaster.pipeline.train import MessageCallback
+from forecaster.pipeline.trials import (
+    Trial,
+    failure_reason,
+    load_result,
+    make_trial,
+    validation_loss,
+)
+from forecaster.pipeline.workers import Failures, run_trials
 from forecaster.publish.writing import bytes_writer, locked, replace_file
 from forecaster.recipe import Recipe, change
 from forecaster.training.progress import ProgressCallback
@@ -19,149 +26,160 @@ TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
 
 
 @dataclass(frozen=True)
-class Contender:
-    """A row on its way into the table: what validation has chosen so far, or why it failed."""
+class Selection:
+    """A model with the hyperparameters that validation has chosen so far, and failed options."""
 
-    entry: Entry
+    spec: ModelSpec
     chosen: Mapping[str, str] = field(default_factory=dict)
-    failures: Mapping[str, str] = field(default_factory=dict)  # of options: why, by which
-    lost: bool = False  # there was nothing left to choose from
+    failures: Mapping[str, str] = field(default_factory=dict)  # reasons, by option
+    failed: bool = False  # every option failed
 
     @property
-    def undecided(self) -> bool:
-        """Tell whether something is still to be chosen."""
-        return bool(self.entry.choices) and not self.lost
+    def is_open(self) -> bool:
+        """Whether a hyperparameter is still to be chosen."""
+        return bool(self.spec.hyperparameters) and not self.failed
 
 
-def evaluate_entries(
-    entries: Sequence[Entry],
-    study: Study,
+def evaluate_models(
+    specs: Sequence[ModelSpec],
+    experiment: Experiment,
     jobs: int,
-    say: Say,
+    say: MessageCallback,
     watch: ProgressCallback | None = None,
 ) -> Comparison:
-    """Train and test every row with every seed, and write the tables into the study's folder.
+    """Train and test every model with every seed, and write the tables into the folder.
 
-    The same call goes on where the last one ended, cell by cell; cells that failed are tried
-    again.
+    Repeating the call resumes an interrupted comparison: finished trials are kept, failed trials
+    are tried again.
     """
-    study.folder.mkdir(parents=True, exist_ok=True)
-    with locked(study.folder):  # two at once would each find the other's cells taken
-        windows, weathers = len(study.origins), ", ".join(study.usable_weathers)
-        say(f"{count_of(windows, 'test window')}, coming weather {weathers}")
-        run = _Runner(study, jobs, say, watch)
-        _learn_graphs(entries, study, say)
-        contenders = [Contender(entry) for entry in entries]
-        while any(contender.undecided for contender in contenders):
-            contenders = run.choose(contenders)
-        comparison = run.test(contenders)
-        for path, form in zip(table_paths(study), TABLES.values(), strict=True):
-            text: str = getattr(comparison, form)()
+    experiment.folder.mkdir(parents=True, exist_ok=True)
+    with locked(experiment.folder):  # two commands at once would disturb each other's trials
+        windows, weathers = len(experiment.origins), ", ".join(experiment.weathers)
+        say(f"{count_of(windows, 'test window')}, future covariates: {weathers}")
+        runner = _Runner(experiment, jobs, say, watch)
+        _learn_graphs(specs, experiment, say)
+        selections = [Selection(spec) for spec in specs]
+        while any(selection.is_open for selection in selections):
+            selections = runner.choose(selections)
+        comparison = runner.test(selections)
+        for path, method in zip(table_paths(experiment), TABLES.values(), strict=True):
+            text: str = getattr(comparison, method)()
             replace_file(path, bytes_writer(text.encode()))
     return comparison
 
 
-def table_paths(study: Study) -> list[Path]:
-    """Return where the tables are written."""
-    return [study.folder / f"table{study.suffix}{form}" for form in TABLES]
+def table_paths(experiment: Experiment) -> list[Path]:
+    """Return the files of the tables."""
+    return [experiment.folder / f"table{experiment.suffix}{suffix}" for suffix in TABLES]
 
 
 @dataclass(frozen=True, eq=False)
 class _Runner:
-    """Runs the cells that a step of the evaluation needs."""
+    """Runs the trials of each stage of a comparison."""
 
-    study: Study
+    experiment: Experiment
     jobs: int
-    say: Say
+    say: MessageCallback
     watch: ProgressCallback | None
 
-    def choose(self, contenders: Sequence[Contender]) -> list[Contender]:
-        """Return the contenders with their next choice made by validation loss."""
-        seed = self.study.recipe.training.seed
-        options: dict[int, dict[str, Cell]] = {}
-        for number, contender in enumerate(contenders):
-            if contender.undecided:
+    def choose(self, selections: Sequence[Selection]) -> list[Selection]:
+        """Choose the next hyperparameter of each model by validation loss."""
+        seed = self.experiment.recipe.training.seed
+        options: dict[int, dict[str, Trial]] = {}
+        for number, selection in enumerate(selections):
+            if selection.is_open:
                 options[number] = {
-                    name: make_cell(self.study, entry, seed, tested=False)
-                    for name, entry in _options(contender.entry).items()
+                    option: make_trial(self.experiment, spec, seed, tested=False)
+                    for option, spec in _options(selection.spec).items()
                 }
-        failures = self._run([cell for named in options.values() for cell in named.values()])
+        failures = self._run([trial for trials in options.values() for trial in trials.values()])
         return [
-            _decide(contender, options[number], failures) if number in options else contender
-            for number, contender in enumerate(contenders)
+            _select(selection, options[number], failures) if number in options else selection
+            for number, selection in enumerate(selections)
         ]
 
-    def test(self, contenders: Sequence[Contender]) -> Comparison:
-        """Return the table of contenders that have nothing left to choose."""
-        recipe, rows = self.study.recipe, []
-        cells = [
-            [make_cell(self.study, c.entry, seed) for seed in _seeds(c, recipe)]
-            for c in contenders
+    def test(self, selections: Sequence[Selection]) -> Comparison:
+        """Test the chosen models with every seed."""
+        recipe = self.experiment.recipe
+        trials_of = [
+            [make_trial(self.experiment, s.spec, seed) for seed in _seeds(s, recipe)]
+            for s in selections
         ]
-        failures = self._run([cell for several in cells for cell in several])
-        for contender, several in zip(contenders, cells, strict=True):
-            entry, found, why = contender.entry, {}, dict(contender.failures)
-            for cell in several:
-                tested = result(cell, self.study)
-                if tested is not None:
-                    found[cell.seed] = tested
-                else:
-                    why[f"seed {cell.seed}"] = failures.get(cell.folder, "it was not tested")
-            folder = self.study.folder
-            runs = {c.seed: str(c.folder.relative_to(folder)) for c in several if c.seed in found}
-            chosen = contender.chosen
-            rows.append(Row(entry.name, entry.estimator, found, why, chosen, entry.of, runs))
-        about = {**describe_panel(self.study.panel), "recipe": recipe.digest()}
-        about["tested"] = [list(pair) for pair in self.study.tested or self.study.splits.test]
+        failures = self._run([trial for trials in trials_of for trial in trials])
+        rows = [
+            self._model_result(selection, trials, failures)
+            for selection, trials in zip(selections, trials_of, strict=True)
+        ]
+        about = {**describe_panel(self.experiment.panel), "recipe": recipe.digest()}
+        test_ranges = self.experiment.tested or self.experiment.splits.test
+        about["tested"] = [list(days) for days in test_ranges]
         return Comparison(rows, recipe.metrics.mape_cut, about)
 
-    def _run(self, cells: Sequence[Cell]) -> Failures:
-        return run_cells(cells, self.study, self.jobs, self.say, self.watch)
+    def _model_result(
+        self, selection: Selection, trials: Sequence[Trial], failures: Failures
+    ) -> ModelResult:
+        results, reasons = dict[int, BacktestResult](), dict(selection.failures)
+        runs: dict[int, str] = {}
+        for trial in trials:
+            result = load_result(trial, self.experiment)
+            if result is None:
+                reasons[f"seed {trial.seed}"] = failures.get(trial.folder, "it was not tested")
+            else:
+                results[trial.seed] = result
+                runs[trial.seed] = str(trial.folder.relative_to(self.experiment.folder))
+        spec, chosen = selection.spec, selection.chosen
+        return ModelResult(spec.name, spec.estimator, results, reasons, chosen, spec.of, runs)
+
+    def _run(self, trials: Sequence[Trial]) -> Failures:
+        return run_trials(trials, self.experiment, self.jobs, self.say, self.watch)
 
 
-def _options(entry: Entry) -> dict[str, Entry]:
-    """Return what the next choice of a row is between."""
-    choice, *later = entry.choices
-    return {
-        name: replace(
-            entry,
-            name=f"{entry.name} ({choice.what} {name})",
-            recipe=change(entry.recipe, values, source=f"{entry.name}, {choice.what} {name}"),
-            choices=tuple(later),
+def _options(spec: ModelSpec) -> dict[str, ModelSpec]:
+    """Return the model with each option of its next hyperparameter."""
+    hyperparameter, *remaining = spec.hyperparameters
+    options = {}
+    for option, values in hyperparameter.options.items():
+        name = f"{hyperparameter.name} {option}"
+        options[option] = replace(
+            spec,
+            name=f"{spec.name} ({name})",
+            recipe=change(spec.recipe, values, source=f"{spec.name}, {name}"),
+            hyperparameters=tuple(remaining),
         )
-        for name, values in choice.options.items()
-    }
+    return options
 
 
-def _decide(contender: Contender, cells: Mapping[str, Cell], failures: Failures) -> Contender:
-    """Return the contender as the option with the lowest validation loss."""
-    entry, what = contender.entry, contender.entry.choices[0].what
-    failed = {f"{what} {n}": failures[c.folder] for n, c in cells.items() if c.folder in failures}
-    losses = {n: validation_loss(c) for n, c in cells.items() if c.folder not in failures}
-    known = replace(contender, failures={**contender.failures, **failed})
+def _select(selection: Selection, trials: Mapping[str, Trial], failures: Failures) -> Selection:
+    """Choose the option with the lowest validation loss."""
+    spec, name = selection.spec, selection.spec.hyperparameters[0].name
+    failed = {f"{name} {o}": failures[t.folder] for o, t in trials.items() if t.folder in failures}
+    losses = {o: validation_loss(t) for o, t in trials.items() if t.folder not in failures}
+    updated = replace(selection, failures={**selection.failures, **failed})
     if not losses:
-        return replace(known, lost=True)
-    best = min(losses, key=lambda name: losses[name])
-    chosen = replace(_options(entry)[best], name=entry.name)
-    return replace(known, entry=chosen, chosen={**contender.chosen, what: best})
+        return replace(updated, failed=True)
+    best = min(losses, key=lambda option: losses[option])
+    best_spec = replace(_options(spec)[best], name=spec.name)
+    return replace(updated, spec=best_spec, chosen={**selection.chosen, name: best})
 
 
-def _seeds(contender: Contender, recipe: Recipe) -> list[int]:
-    """Return the seeds of a row: one, unless another would give another model."""
-    if contender.lost:
+def _seeds(selection: Selection, recipe: Recipe) -> list[int]:
+    """Return the seeds of a model; one only, if the seed does not matter."""
+    if selection.failed:
         return []
-    first, several = recipe.training.seed, contender.entry.seeded
-    return list(range(first, first + (recipe.evaluation.seeds if several else 1)))
+    first = recipe.training.seed
+    return list(range(first, first + (recipe.evaluation.seeds if selection.spec.seeded else 1)))
 
 
-def _learn_graphs(entries: Sequence[Entry], study: Study, say: Say) -> None:
-    """Learn every graph once, before several processes ask for it."""
-    for entry in entries:
-        if entry.estimator != "Forecaster":
+def _learn_graphs(
+    specs: Sequence[ModelSpec], experiment: Experiment, say: MessageCallback
+) -> None:
+    """Learn every graph once, before several processes need it."""
+    for spec in specs:
+        if spec.estimator != "Forecaster":
             continue
-        several = _options(entry).values() if entry.choices else [entry]
-        for option in several:
+        options = _options(spec).values() if spec.hyperparameters else [spec]
+        for option in options:
             try:
-                study.graph(option.recipe, say)
-            except Exception as error:  # whatever it is, its cells will say so
-                say(f"{option.name}: no graph ({explain(error)})")
+                experiment.graph(option.recipe, say)
+            except Exception as error:  # any error: its trials will report it
+                say(f"{option.name}: no graph ({failure_reason(error)})")

@@ -1,4 +1,4 @@
-"""What the cells of one comparison share: a folder, a panel, the test windows, the graphs."""
+"""The shared parts of a comparison: folder, panel, test windows and graphs."""
 
 import hashlib
 import json
@@ -15,76 +15,76 @@ from forecaster.choices import Weather
 from forecaster.config import Range
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.match import with_meaning
-from forecaster.evaluation.comparison import common_windows, given_weather
+from forecaster.evaluation.comparison import common_test_windows, usable_weathers
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import Sources, build_panel, find_sources
 from forecaster.panel.panel import Panel
-from forecaster.pipeline.train import Say
+from forecaster.pipeline.train import MessageCallback
 from forecaster.publish.manifest import CELLS, MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 
-PANEL, GRAPHS = "panel", "graphs"  # folders of a comparison, beside its cells
-MADE_FROM = "panel.json"  # says what its panel was made from
-KEY = 12  # characters of a hash that tell folders apart
+PANEL, GRAPHS = "panel", "graphs"  # folders of a comparison, beside its trials
+FINGERPRINT = "panel.json"  # hashes of the sources of the panel
+KEY = 12  # characters of a hash in folder names
 
 
 @dataclass(frozen=True, eq=False)
-class Study:
-    """A comparison in a folder; everything in it is kept under the hash of what it came from."""
+class Experiment:
+    """A comparison in a folder; its artifacts are named by the hash of their inputs."""
 
     folder: Path
     panel_folder: Path
-    recipe: Recipe  # what all models share
-    weathers: Sequence[Weather]  # what to take for coming weather; the table is about the first
-    tested: tuple[Range, ...] = ()  # tested on in place of the recipe's test ranges
-    panel_hash: str | None = None  # what the panel must be, if that is known
+    recipe: Recipe  # shared by all models
+    requested_weathers: Sequence[Weather]  # future covariates; the table reports the first
+    tested: tuple[Range, ...] = ()  # replaces the recipe's test ranges
+    panel_hash: str | None = None  # required of the panel, if given
 
     @cached_property
     def panel(self) -> Panel:
-        """The panel, verified; another than the one that the study began with is refused."""
+        """The panel, verified; a panel with another hash than required is refused."""
         panel = Panel.open(self.panel_folder)
         if self.panel_hash not in (None, panel.digest):
-            message = f"{self.panel_folder}: replaced by another panel meanwhile"
-            raise ArtifactError(f"{message}; let one command at a time use {self.folder}")
+            message = f"{self.panel_folder}: the panel was replaced while the command ran"
+            raise ArtifactError(f"{message}; use {self.folder} with one command at a time")
         return panel
 
     @cached_property
     def splits(self) -> Splits:
-        """Which steps are for what."""
+        """The training, validation and test ranges."""
         return Splits.from_config(self.panel, self.recipe.splits)
 
     @cached_property
     def origins(self) -> Int64[np.ndarray, " B"]:
-        """The test windows, the same for all models."""
+        """The origins of the test windows, the same for all models."""
         splits = replace(self.splits, test=self.tested) if self.tested else self.splits
-        return common_windows(self.panel, splits, [self.recipe])
+        return common_test_windows(self.panel, splits, [self.recipe])
 
     @property
     def suffix(self) -> str:
-        """What tells the files of another test apart: `-2020-03-01-2020-12-31`."""
+        """The suffix of files that belong to other test ranges: `-2020-03-01-2020-12-31`."""
         return "".join(f"-{day}" for pair in self.tested for day in pair)
 
     @cached_property
-    def usable_weathers(self) -> list[Weather]:
-        """The weathers that can make a difference."""
-        return given_weather(self.panel, self.weathers)
+    def weathers(self) -> list[Weather]:
+        """The requested weathers that can differ on this panel."""
+        return usable_weathers(self.panel, self.requested_weathers)
 
     def key(self, *content: Any) -> str:
-        """Return a hash of something that rests on the panel and its splits."""
+        """Return a hash of the panel, its splits and the given content."""
         splits = [self.splits.train, self.splits.validation, self.splits.test]
         return hash_of([self.panel.digest, splits, *content])[:KEY]
 
-    def cell_folder(self, estimator: str, recipe: Recipe) -> Path:
-        """Return where a model of a recipe lives; another recipe or panel has another place."""
+    def trial_folder(self, estimator: str, recipe: Recipe) -> Path:
+        """Return the folder of a model: distinct for each estimator, recipe and panel."""
         key = self.key(estimator, with_meaning(recipe, self.panel).digest())
         return self.folder / CELLS / f"{estimator.lower()}-{key}"
 
-    def graph(self, recipe: Recipe, say: Say) -> DependencyGraph:
-        """Return the graph of a recipe, learned unless it was already."""
+    def graph(self, recipe: Recipe, say: MessageCallback) -> DependencyGraph:
+        """Return the graph of a recipe, learned on first use."""
         folder = self.folder / GRAPHS / self.key(recipe.graph.model_dump(mode="json"))
         if (folder / MANIFEST).exists():
             return open_graph(folder)
@@ -92,40 +92,40 @@ class Study:
         return save_graph(learn_graph(self.panel, self.splits, recipe.graph), folder, recipe)
 
 
-def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: Say) -> Path:
-    """Return the folder of the recipe's panel, built unless it is there from the same files."""
+def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: MessageCallback) -> Path:
+    """Build the recipe's panel, unless it was built from the same files; return its folder."""
     if data is None:
-        raise ConfigError("which panel? give one, or the folder with the recipe's files (--data)")
+        raise ConfigError("no panel given; give one, or the folder of the recipe's files (--data)")
     sources = find_sources(recipe, data)
-    say("looking through the files")
-    made_from = _fingerprint(recipe, sources)
-    place, note = folder / PANEL, folder / MADE_FROM
-    if (place / MANIFEST).exists():
-        present = read_manifest(place, kind="panel").digest
-        if _read(note) == {**made_from, "panel": present}:
-            say("the panel is there already")
-            return place
+    say("reading the files")
+    fingerprint = _fingerprint(recipe, sources)
+    panel_folder, fingerprint_file = folder / PANEL, folder / FINGERPRINT
+    if (panel_folder / MANIFEST).exists():
+        digest = read_manifest(panel_folder, kind="panel").digest
+        if _read(fingerprint_file) == {**fingerprint, "panel": digest}:
+            say("the panel exists already")
+            return panel_folder
     say("building the panel")
-    made = build_panel(recipe, sources, say=say).save(place, recipe)
-    content = json.dumps({**made_from, "panel": made.digest})
-    replace_file(note, bytes_writer(content.encode()))
-    return place
+    panel = build_panel(recipe, sources, say=say).save(panel_folder, recipe)
+    content = json.dumps({**fingerprint, "panel": panel.digest})
+    replace_file(fingerprint_file, bytes_writer(content.encode()))
+    return panel_folder
 
 
 def hash_of(content: Any) -> str:
-    """Return the SHA-256 of something that JSON can say."""
+    """Return the SHA-256 of JSON-compatible content."""
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _fingerprint(recipe: Recipe, sources: Sources) -> dict[str, Any]:
-    """Return hashes of the rules and of the files that decide a panel."""
+    """Return hashes of the rules and of the files that a panel is built from."""
     rules = recipe.model_dump(mode="json", include={"panel", "trips", "table", "weather"})
     files = [*sources.values, *(p for p in (sources.places, sources.weather) if p is not None)]
-    known = []
+    hashes = []
     for path in files:
         with path.open("rb") as file:
-            known.append([path.name, hashlib.file_digest(file, "sha256").hexdigest()])
-    return {"rules": hash_of(rules), "files": hash_of(known)}
+            hashes.append([path.name, hashlib.file_digest(file, "sha256").hexdigest()])
+    return {"rules": hash_of(rules), "files": hash_of(hashes)}
 
 
 def _read(path: Path) -> Any:

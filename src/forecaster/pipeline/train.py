@@ -1,4 +1,4 @@
-"""A run from a recipe: panel, graph and training, in one folder."""
+"""Trains a run from a recipe: panel, graph and training in one folder."""
 
 import time
 from collections.abc import Callable
@@ -23,54 +23,54 @@ from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
 from forecaster.training.progress import ProgressCallback
 
-Say = Callable[[str], None]
+MessageCallback = Callable[[str], None]
 
 
 @dataclass(frozen=True, eq=False)
-class Ground:
-    """What a run is trained on. What is None is made from the recipe, inside the run's folder."""
+class RunInputs:
+    """The inputs of a run; those that are None are built from the recipe in the run's folder."""
 
     panel: Panel | None = None  # as saved
     graph: DependencyGraph | None = None  # as saved
-    data: Path | None = None  # folder with the files that the recipe names
+    data: Path | None = None  # folder of the recipe's files
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """A run that can forecast."""
+class TrainedRun:
+    """A trained run."""
 
     estimator: Estimator
-    already: bool  # there was nothing left to do
+    was_finished: bool  # before this call
 
 
 def train_run(
     name: str,
     recipe: Recipe,
     folder: Path,
-    ground: Ground,
-    say: Say,
+    inputs: RunInputs,
+    say: MessageCallback,
     watch: ProgressCallback | None = None,
-) -> Trained:
-    """Train an estimator in a folder; the same call on the same folder goes on where it ended.
+) -> TrainedRun:
+    """Train an estimator in a folder; repeating the call resumes an interrupted training.
 
-    The folder becomes the run. Beside its manifest lie `panel` and `graph`, if they had to be
-    made, and `training`, with the checkpoints and the log.
+    The folder becomes the run. It also holds `panel` and `graph`, if they had to be built, and
+    `training` with the checkpoints and the log.
     """
-    kind = _find(name, ground)
-    if ground.panel is not None:
-        recipe = with_meaning(recipe, ground.panel)
+    estimator_type = _estimator_type(name, inputs)
+    if inputs.panel is not None:
+        recipe = with_meaning(recipe, inputs.panel)
     if not is_first_process():
         _wait(folder)
     if begin_run(folder, name, recipe):
-        return Trained(_finished(folder, ground), already=True)
-    panel = ground.panel
+        return TrainedRun(_finished(folder, inputs), was_finished=True)
+    panel = inputs.panel
     if panel is None:
-        panel = _panel(folder / "panel", recipe, ground, say)
+        panel = _panel(folder / "panel", recipe, inputs, say)
     splits = Splits.from_config(panel, recipe.splits)
-    estimator = kind(recipe=recipe)
+    estimator = estimator_type(recipe=recipe)
     if isinstance(estimator, Forecaster):
-        estimator.graph = ground.graph
-        if ground.graph is None:
+        estimator.graph = inputs.graph
+        if inputs.graph is None:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
@@ -80,53 +80,53 @@ def train_run(
     estimator.fit(panel, splits, folder=folder / "training", watch=watch)
     if is_first_process():
         estimator.save(folder)
-    return Trained(estimator, already=False)
+    return TrainedRun(estimator, was_finished=False)
 
 
-def _find(name: str, ground: Ground) -> type[Estimator]:
-    kind = find_estimator(name)
-    if ground.graph is not None and not issubclass(kind, Forecaster):
-        raise ConfigError(f"{name} has no graph; leave it out, or train Forecaster")
-    return kind
+def _estimator_type(name: str, inputs: RunInputs) -> type[Estimator]:
+    estimator_type = find_estimator(name)
+    if inputs.graph is not None and not issubclass(estimator_type, Forecaster):
+        raise ConfigError(f"{name} uses no graph; give none, or train Forecaster")
+    return estimator_type
 
 
-def _panel(folder: Path, recipe: Recipe, ground: Ground, say: Say) -> Panel:
-    """Return the panel of a recipe, made if nobody has yet; it must mean what the recipe says."""
+def _panel(folder: Path, recipe: Recipe, inputs: RunInputs, say: MessageCallback) -> Panel:
+    """Return the panel of a recipe, built on first use; its meaning must match the recipe."""
     if not (folder / MANIFEST).exists() and is_first_process():
-        if ground.data is None:
-            raise ConfigError("which panel? give one, or the folder with the recipe's files")
+        if inputs.data is None:
+            raise ConfigError("no panel given; give one, or the folder of the recipe's files")
         say("building the panel")
-        panel = build_panel(recipe, find_sources(recipe, ground.data), say=say)
-        meant = with_meaning(recipe, panel).panel
-        if meant != recipe.panel:
-            raise ConfigError(f"the recipe's panel is {recipe.panel}, what it builds is {meant}")
+        panel = build_panel(recipe, find_sources(recipe, inputs.data), say=say)
+        built = with_meaning(recipe, panel).panel
+        if built != recipe.panel:
+            raise ConfigError(f"the recipe says panel {recipe.panel}, but builds {built}")
         return panel.save(folder, recipe)
     _wait(folder)
     return Panel.open(folder)
 
 
 def _graph(
-    folder: Path, panel: Panel, splits: Splits, recipe: Recipe, say: Say
+    folder: Path, panel: Panel, splits: Splits, recipe: Recipe, say: MessageCallback
 ) -> DependencyGraph:
-    """Return the graph of a panel's training steps, learned if nobody has yet."""
+    """Return the graph of a panel's training steps, learned on first use."""
     if not (folder / MANIFEST).exists() and is_first_process():
         return save_graph(learn_graph(panel, splits, recipe.graph, progress=say), folder, recipe)
     _wait(folder)
     return open_graph(folder)
 
 
-def _finished(folder: Path, ground: Ground) -> Estimator:
-    """Return the estimator of a trained run, unless it was trained on something else."""
+def _finished(folder: Path, inputs: RunInputs) -> Estimator:
+    """Load a finished run; it must have been trained on the given inputs."""
     estimator = load_estimator(folder)
-    for name, given in (("panel", ground.panel), ("graph", ground.graph)):
-        known = estimator.run.parents.get(name, "none") if estimator.run is not None else "none"
-        if given is not None and given.digest != known:
-            message = f"{folder}: trained on {name} {known[:12]}, and {str(given.digest)[:12]}"
-            raise ArtifactError(f"{message} was given; choose another folder")
+    for name, artifact in (("panel", inputs.panel), ("graph", inputs.graph)):
+        trained_on = "none" if estimator.run is None else estimator.run.parents.get(name, "none")
+        if artifact is not None and artifact.digest != trained_on:
+            message = f"{folder}: trained on {name} {trained_on[:12]}, not on the given one"
+            raise ArtifactError(f"{message} ({str(artifact.digest)[:12]}); choose another folder")
     return estimator
 
 
 def _wait(folder: Path) -> None:
-    """Wait until the first of several processes has made an artifact."""
+    """Wait until the first process has published an artifact."""
     while not (folder / MANIFEST).exists():
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""One cell of the table: a model of one seed, trained and tested in a folder of its own."""
+"""One trial of a comparison: a model with one seed, trained and tested in its own folder."""
 
 import json
 import shutil
@@ -9,123 +9,130 @@ import numpy as np
 
 from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, ForecasterError
-from forecaster.evaluation.backtest import Assessment, assess
-from forecaster.evaluation.model_specs import Entry
-from forecaster.evaluation.storage import load_assessment, save_assessment
-from forecaster.pipeline.experiment import Study
-from forecaster.pipeline.train import Ground, Say, train_run
+from forecaster.evaluation.backtest import BacktestResult, backtest
+from forecaster.evaluation.model_specs import ModelSpec
+from forecaster.evaluation.storage import load_backtest, save_backtest
+from forecaster.pipeline.experiment import Experiment
+from forecaster.pipeline.train import MessageCallback, RunInputs, train_run
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import bytes_writer, replace_file
 from forecaster.recipe import Recipe, change
 from forecaster.training.progress import ProgressCallback
 
-TEST, TRAINING = "test", "training"  # folders of a cell
-SECONDS = "seconds.json"  # how long its training took: no second one would repeat that
-MOST_LETTERS = 2_000  # of a reason
+TEST, TRAINING = "test", "training"  # folders of a trial
+SECONDS = "seconds.json"  # the duration of its training
+MAX_REASON = 2_000  # characters
 
 
 @dataclass(frozen=True)
-class Cell:
-    """A model of one seed."""
+class Trial:
+    """A model with one seed."""
 
     name: str
     estimator: str
     recipe: Recipe
     folder: Path
-    tested: bool = True  # else it is trained only, for validation to choose from
+    tested: bool = True  # False: trained only, as an option for validation to choose
 
     @property
     def seed(self) -> int:
-        """Return what its weights are drawn by."""
+        """The seed of the initial weights."""
         return self.recipe.training.seed
 
     def __str__(self) -> str:
         return f"{self.name}, seed {self.seed}"
 
 
-def make_cell(study: Study, entry: Entry, seed: int, *, tested: bool = True) -> Cell:
-    """Return the cell of a row and a seed."""
-    recipe = change(entry.recipe, {"training": {"seed": seed}}, source=entry.name)
-    folder = study.cell_folder(entry.estimator, recipe)
-    return Cell(entry.name, entry.estimator, recipe, folder, tested)
+def make_trial(
+    experiment: Experiment, spec: ModelSpec, seed: int, *, tested: bool = True
+) -> Trial:
+    """Return the trial of a model and a seed."""
+    recipe = change(spec.recipe, {"training": {"seed": seed}}, source=spec.name)
+    folder = experiment.trial_folder(spec.estimator, recipe)
+    return Trial(spec.name, spec.estimator, recipe, folder, tested)
 
 
-def run_cell(cell: Cell, study: Study, say: Say, watch: ProgressCallback | None = None) -> None:
-    """Train and test a cell; what is there already is not done again."""
-    if is_done(cell, study):
+def run_trial(
+    trial: Trial,
+    experiment: Experiment,
+    say: MessageCallback,
+    watch: ProgressCallback | None = None,
+) -> None:
+    """Train and test a trial; finished parts are not repeated."""
+    if is_done(trial, experiment):
         return
-    graph = study.graph(cell.recipe, say) if cell.estimator == "Forecaster" else None
-    ground = Ground(panel=study.panel, graph=graph)
-    trained = train_run(cell.estimator, cell.recipe, cell.folder, ground, say, watch)
-    estimator, seconds = trained.estimator, cell.folder / SECONDS
-    if not trained.already:
+    graph = experiment.graph(trial.recipe, say) if trial.estimator == "Forecaster" else None
+    inputs = RunInputs(panel=experiment.panel, graph=graph)
+    trained = train_run(trial.estimator, trial.recipe, trial.folder, inputs, say, watch)
+    estimator, seconds = trained.estimator, trial.folder / SECONDS
+    if not trained.was_finished:
         replace_file(seconds, bytes_writer(json.dumps(estimator.seconds).encode()))
-    if cell.tested and estimator.run is not None:
-        say(f"testing {cell}")
-        found = assess(estimator, study.panel, study.origins, study.usable_weathers)
-        found = replace(found, seconds=_read_seconds(seconds))
-        save_assessment(place_of_test(cell, study), found, str(estimator.run.digest))
-    shutil.rmtree(cell.folder / TRAINING, ignore_errors=True)  # checkpoints of what is saved whole
+    if trial.tested and estimator.run is not None:
+        say(f"testing {trial}")
+        tested = backtest(estimator, experiment.panel, experiment.origins, experiment.weathers)
+        tested = replace(tested, seconds=_read_seconds(seconds))
+        save_backtest(result_folder(trial, experiment), tested, str(estimator.run.digest))
+    shutil.rmtree(trial.folder / TRAINING, ignore_errors=True)  # checkpoints are no longer needed
 
 
-def is_done(cell: Cell, study: Study) -> bool:
-    """Tell whether a cell is trained, and tested if it has to be."""
-    if run_hash(cell, study) is None:
+def is_done(trial: Trial, experiment: Experiment) -> bool:
+    """Whether a trial is trained, and tested if it has to be."""
+    if run_hash(trial, experiment) is None:
         return False
-    return not cell.tested or result(cell, study) is not None
+    return not trial.tested or load_result(trial, experiment) is not None
 
 
-def result(cell: Cell, study: Study) -> Assessment | None:
-    """Return what a cell did, if it was tested on the study's windows with all its weathers.
+def load_result(trial: Trial, experiment: Experiment) -> BacktestResult | None:
+    """Return the backtest of a trial on the experiment's windows and weathers, or None.
 
-    What is damaged is as good as absent: it is tested again.
+    A damaged result counts as missing: the trial is tested again.
     """
     try:
-        run = run_hash(cell, study)
-        found = load_assessment(place_of_test(cell, study), run) if run is not None else None
+        run = run_hash(trial, experiment)
+        tested = load_backtest(result_folder(trial, experiment), run) if run is not None else None
     except ArtifactError:
         return None
-    if found is None or found.weather != study.usable_weathers[0]:
+    if tested is None or tested.weather != experiment.weathers[0]:
         return None
-    if any(weather not in found.errors for weather in study.usable_weathers):
+    if any(weather not in tested.errors for weather in experiment.weathers):
         return None
-    times = study.panel.times[study.origins].astype("datetime64[s]").astype(np.int64)
-    if not np.array_equal(found.origins, times):
+    times = experiment.panel.times[experiment.origins].astype("datetime64[s]").astype(np.int64)
+    if not np.array_equal(tested.origins, times):
         return None
-    return replace(found, errors={w: found.errors[w] for w in study.usable_weathers})
+    return replace(tested, errors={w: tested.errors[w] for w in experiment.weathers})
 
 
-def place_of_test(cell: Cell, study: Study) -> Path:
-    """Return where lies what a cell did on the study's test windows."""
-    return cell.folder / f"{TEST}{study.suffix}"
+def result_folder(trial: Trial, experiment: Experiment) -> Path:
+    """Return the folder of a trial's backtest on the experiment's test windows."""
+    return trial.folder / f"{TEST}{experiment.suffix}"
 
 
-def run_hash(cell: Cell, study: Study) -> str | None:
-    """Return the hash of a cell's run, once it is trained on the study's panel."""
-    if not (cell.folder / MANIFEST).exists():
+def run_hash(trial: Trial, experiment: Experiment) -> str | None:
+    """Return the hash of a trial's run; None: it is not trained yet."""
+    if not (trial.folder / MANIFEST).exists():
         return None
-    manifest = read_manifest(cell.folder, kind="run")
+    manifest = read_manifest(trial.folder, kind="run")
     if UNFINISHED in manifest.about:
         return None
-    if manifest.parents.get("panel") != study.panel.digest:
-        message = f"{cell.folder}: a run of another panel, not of {study.panel_folder}"
-        raise ArtifactError(f"{message}; remove that folder")
+    if manifest.parents.get("panel") != experiment.panel.digest:
+        message = f"{trial.folder}: trained on another panel than {experiment.panel_folder}"
+        raise ArtifactError(f"{message}; remove the folder and run the command again")
     return manifest.digest
 
 
-def validation_loss(cell: Cell) -> float:
+def validation_loss(trial: Trial) -> float:
     """Return the lowest validation loss of a trained network."""
-    learned = read_manifest(cell.folder, kind="run").about["learned"]
+    learned = read_manifest(trial.folder, kind="run").about["learned"]
     return min(float(epoch["validation_loss"]) for epoch in learned["training"]["epochs"])
 
 
-def explain(error: Exception) -> str:
-    """Return why a cell failed, for the table."""
+def failure_reason(error: Exception) -> str:
+    """Return the reason of a failed trial as text for the table."""
     if isinstance(error, ForecasterError):
-        return str(error)[:MOST_LETTERS]
+        return str(error)[:MAX_REASON]
     if isinstance(error, MemoryError):
         return "out of memory"
-    return f"{type(error).__name__}: {error}"[:MOST_LETTERS]
+    return f"{type(error).__name__}: {error}"[:MAX_REASON]
 
 
 def _read_seconds(path: Path) -> float | None:

@@ -1,6 +1,6 @@
-"""Cells one after the other in this process, or several at a time in processes of their own.
+"""Runs trials one after the other in this process, or in parallel in processes of their own.
 
-A cell that fails does not touch the others: neither by an error, nor by the death of its process.
+A trial that fails, by an error or by the death of its process, does not affect the others.
 """
 
 import logging
@@ -17,82 +17,92 @@ from pathlib import Path
 from threading import Thread
 
 from forecaster.errors import StoppedError
-from forecaster.pipeline.experiment import Study
-from forecaster.pipeline.train import Say
-from forecaster.pipeline.trials import Cell, explain, run_cell
+from forecaster.pipeline.experiment import Experiment
+from forecaster.pipeline.train import MessageCallback
+from forecaster.pipeline.trials import Trial, failure_reason, run_trial
 from forecaster.training.interrupts import interrupts
 from forecaster.training.progress import ProgressCallback
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-INTERRUPTED = "interrupted"  # what a process says that was asked to stop
+INTERRUPTED = "interrupted"  # reported by a process that was asked to stop
+NO_REPORT = "no answer"
 POLL_SECONDS = 0.1
 
-Failures = dict[Path, str]  # why, by the folder of the cell
+Failures = dict[Path, str]  # reasons, by the folder of the trial
 
 
-def run_cells(
-    cells: Sequence[Cell], study: Study, jobs: int, say: Say, watch: ProgressCallback | None = None
+def run_trials(
+    trials: Sequence[Trial],
+    experiment: Experiment,
+    jobs: int,
+    say: MessageCallback,
+    watch: ProgressCallback | None = None,
 ) -> Failures:
-    """Run cells that are not done yet, so many at a time; return why some of them failed."""
-    several = {cell.folder: cell for cell in cells}  # two rows may share one
+    """Run the unfinished trials, `jobs` at a time; return the reasons of those that failed."""
+    distinct = {trial.folder: trial for trial in trials}  # two models may share one
     if jobs == 1:
-        return _run_here(list(several.values()), study, say, watch)
-    return _run_apart(list(several.values()), study, jobs, say)
+        return _run_here(list(distinct.values()), experiment, say, watch)
+    return _run_apart(list(distinct.values()), experiment, jobs, say)
 
 
 def _run_here(
-    cells: Sequence[Cell], study: Study, say: Say, watch: ProgressCallback | None
+    trials: Sequence[Trial],
+    experiment: Experiment,
+    say: MessageCallback,
+    watch: ProgressCallback | None,
 ) -> Failures:
     failures: Failures = {}
-    for number, cell in enumerate(cells, start=1):
-        say(f"{number} of {len(cells)}: {cell}")
+    for number, trial in enumerate(trials, start=1):
+        say(f"{number} of {len(trials)}: {trial}")
         try:
-            run_cell(cell, study, say, watch)
+            run_trial(trial, experiment, say, watch)
         except StoppedError:
             raise
-        except Exception as error:  # whatever it is, the other cells go on
-            failures[cell.folder] = explain(error)
-            say(f"{cell} failed: {failures[cell.folder]}")
+        except Exception as error:  # any error: the other trials go on
+            failures[trial.folder] = failure_reason(error)
+            say(f"{trial} failed: {failures[trial.folder]}")
     return failures
 
 
 @dataclass(frozen=True)
 class _Worker:
-    """A process at work on a cell."""
+    """A process that runs a trial."""
 
-    cell: Cell
+    trial: Trial
     process: SpawnProcess
-    answer: Connection
+    report: Connection
 
     def end(self) -> str | None:
-        """Return why the cell failed, once its process has ended; None: it did not."""
+        """Wait for the process; return why the trial failed, or None."""
         self.process.join()
         try:
-            said: str | None = self.answer.recv() if self.answer.poll() else "no answer"
+            reason: str | None = self.report.recv() if self.report.poll() else NO_REPORT
         except EOFError:
-            said = "no answer"
-        if said == "no answer":
+            reason = NO_REPORT
+        if reason == NO_REPORT:
             code = self.process.exitcode
             return f"its process died (exit code {code}); it may have run out of memory"
-        return said
+        return reason
 
 
-def _run_apart(cells: Sequence[Cell], study: Study, jobs: int, say: Say) -> Failures:
-    waiting, working, failures = list(cells), list[_Worker](), Failures()
-    # Without what was loaded: each process opens the panel for itself, and must find the same.
-    plain = replace(study, panel_hash=study.panel.digest)
+def _run_apart(
+    trials: Sequence[Trial], experiment: Experiment, jobs: int, say: MessageCallback
+) -> Failures:
+    waiting, working, failures = list(trials), list[_Worker](), Failures()
+    # Without cached properties: each process opens the panel itself and checks its hash.
+    unloaded = replace(experiment, panel_hash=experiment.panel.digest)
     with interrupts() as noted, _few_threads(jobs):
         while waiting or working:
             while waiting and len(working) < jobs and not noted.asked:
-                cell = waiting.pop(0)
-                say(f"{len(cells) - len(waiting)} of {len(cells)}: {cell}")
-                working.append(_start(cell, plain))
+                trial = waiting.pop(0)
+                say(f"{len(trials) - len(waiting)} of {len(trials)}: {trial}")
+                working.append(_start(trial, unloaded))
             for worker in [w for w in working if not w.process.is_alive()]:
                 working.remove(worker)
                 reason = worker.end()
                 if reason is not None:
-                    failures[worker.cell.folder] = reason
-                    say(f"{worker.cell} failed: {reason}")
+                    failures[worker.trial.folder] = reason
+                    say(f"{worker.trial} failed: {reason}")
             if noted.asked:
                 _stop(working)
                 raise StoppedError(f"interrupted by {noted.asked}; the same command goes on")
@@ -100,17 +110,17 @@ def _run_apart(cells: Sequence[Cell], study: Study, jobs: int, say: Say) -> Fail
     return failures
 
 
-def _start(cell: Cell, study: Study) -> _Worker:
+def _start(trial: Trial, experiment: Experiment) -> _Worker:
     context = multiprocessing.get_context("spawn")
-    mine, theirs = context.Pipe(duplex=False)
-    process = context.Process(target=_work, args=(cell, study, theirs))
+    receiver, sender = context.Pipe(duplex=False)
+    process = context.Process(target=_work, args=(trial, experiment, sender))
     process.start()
-    theirs.close()
-    return _Worker(cell, process, mine)
+    sender.close()
+    return _Worker(trial, process, receiver)
 
 
 def _stop(workers: Sequence[_Worker]) -> None:
-    """Ask all to save and stop, and wait until they have."""
+    """Ask all workers to save and stop, and wait for them."""
     for worker in workers:
         if worker.process.pid is not None:
             os.kill(worker.process.pid, signal.SIGTERM)
@@ -118,36 +128,36 @@ def _stop(workers: Sequence[_Worker]) -> None:
         worker.process.join()
 
 
-def _work(cell: Cell, study: Study, answer: Connection) -> None:
-    """Run one cell in this process and say why it failed, if it did."""
+def _work(trial: Trial, experiment: Experiment, report: Connection) -> None:
+    """Run one trial in this process and report why it failed, or None."""
     logging.basicConfig(level=logging.ERROR)
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent hears it too, and asks to stop
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent receives it too, and asks to stop
     Thread(target=_stop_with_parent, daemon=True).start()
     try:
-        run_cell(cell, study, _say_nothing)
+        run_trial(trial, experiment, _ignore)
     except StoppedError:
-        answer.send(INTERRUPTED)
-    except Exception as error:  # the parent tells it
-        answer.send(explain(error))
+        report.send(INTERRUPTED)
+    except Exception as error:  # the parent reports it
+        report.send(failure_reason(error))
     else:
-        answer.send(None)
+        report.send(None)
 
 
 def _stop_with_parent() -> None:
-    """Ask this process to save and stop when the one that started it is gone."""
+    """Ask this process to save and stop when its parent has ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def _say_nothing(_: str) -> None:
-    """Leave the screen to the first process."""
+def _ignore(_: str) -> None:
+    """Print nothing: only the parent process writes to the screen."""
 
 
 @contextmanager
 def _few_threads(jobs: int) -> Iterator[None]:
-    """Let processes that are started meanwhile share the processors."""
+    """Limit the threads of processes started meanwhile to their share of the processors."""
     share = str(max((os.cpu_count() or 1) // jobs, 1))
     before = {name: os.environ.get(name) for name in THREADS}
     os.environ.update(dict.fromkeys(THREADS, share))

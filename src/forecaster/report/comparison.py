@@ -95,7 +95,7 @@ def _describe_comparison(data: ReportData) -> str:
         return f"{models}, {locations}; no model was tested."
     test = comparison.tested[0].first
     first, last = (str(test.days[n].astype("datetime64[D]")) for n in (0, -1))
-    K = test.places.squares.shape[0]
+    K = test.by_location.squares.shape[0]
     horizon = f"{count_of(K, 'step')} of {duration(panel.clock.step_minutes)} ahead"
     windows = count_of(len(test.origins), "test window")
     return f"{models}, {windows} from {first} to {last}, {locations}, {horizon}."
@@ -107,7 +107,7 @@ def _summarise_error(data: ReportData) -> str:
     if best is None:
         return ""
     weather = data.comparison.weathers[0]
-    mae, wape = (best.spread(figure, weather)[0].mean for figure in ("mae", "wape"))
+    mae, wape = (best.seed_means(figure, weather)[0].mean for figure in ("mae", "wape"))
     if mae is None:
         return ""
     relative = f" ({percent(wape)} of the mean)" if wape and data.panel.kind == "count" else ""
@@ -122,7 +122,7 @@ def _caption(data: ReportData) -> str:
     weather = (
         f"Future weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
     )
-    seeds = any(len(row.found) > 1 for row in comparison.rows)
+    seeds = any(len(row.results) > 1 for row in comparison.rows)
     deviation = " ± is the standard deviation over trainings." if seeds else ""
     return (
         f"{weather}RMSE in units of the data; MAPE over values ≥ {comparison.mape_cut:g}. "

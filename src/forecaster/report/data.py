@@ -12,9 +12,9 @@ from forecaster.artifact import FORMAT as RUN_FORMAT
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.registry import load_estimator
-from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.comparison import REFERENCE, Comparison, Row
-from forecaster.evaluation.storage import load_assessment
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
+from forecaster.evaluation.storage import load_backtest
 from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
@@ -41,17 +41,17 @@ class ReportData:
     suffix: str = ""  # of the table's name, for tests on other days than the recipe's
 
     @property
-    def best(self) -> Row | None:
+    def best(self) -> ModelResult | None:
         """The recommended model."""
         return self.comparison.recommended
 
     @property
-    def naive(self) -> Row | None:
+    def naive(self) -> ModelResult | None:
         """The baseline SeasonalNaive, if it was tested."""
         return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
 
     @cached_property
-    def drawn(self) -> list[Row]:
+    def drawn(self) -> list[ModelResult]:
         """The models in figures: recommended, Forecaster, the best other one, SeasonalNaive."""
         models = [row for row in self.comparison.tested if row.of is None]
         reference = [row for row in models if row.name == REFERENCE]
@@ -78,23 +78,23 @@ class ReportData:
                 f"{self.folder}: the run of Forecaster has no graph ({error})"
             ) from error
 
-    def manifests(self, row: Row) -> dict[int, Manifest]:
+    def manifests(self, row: ModelResult) -> dict[int, Manifest]:
         """Return the manifests of a row's runs, by seed."""
         runs = row.runs.items()
         return {seed: read_manifest(self.folder / path, "run") for seed, path in runs}
 
-    def estimator_of(self, row: Row) -> Estimator:
+    def estimator_of(self, row: ModelResult) -> Estimator:
         """Load the first trained model of a row, verified."""
         return load_estimator(self.folder / _first_run(row))
 
 
-def _first_run(row: Row) -> str:
+def _first_run(row: ModelResult) -> str:
     return next(iter(row.runs.values()))
 
 
-def mean_rmse(row: Row, comparison: Comparison) -> float:
+def mean_rmse(row: ModelResult, comparison: Comparison) -> float:
     """Return the mean RMSE over the trainings of a row; infinite without any target."""
-    mean = row.spread("rmse", comparison.weathers[0])[0].mean
+    mean = row.seed_means("rmse", comparison.weathers[0])[0].mean
     return float("inf") if mean is None else mean
 
 
@@ -150,21 +150,21 @@ def _open_panel(folder: Path, panel_folder: Path | None) -> Panel:
     return Panel.open(panel_folder or folder / PANEL)
 
 
-def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> Row:
+def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResult:
     """Read a row of the table with the assessments of its runs."""
-    assessments: dict[int, Assessment] = {}
+    assessments: dict[int, BacktestResult] = {}
     for seed, path in record["runs"].items():
         run = read_manifest(folder / path, kind="run", reads=RUN_FORMAT).digest
-        tested = load_assessment(folder / path / f"{TEST}{suffix}", run)
+        tested = load_backtest(folder / path / f"{TEST}{suffix}", run)
         if tested is None:
             message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
         errors = {weather: tested.errors[weather] for weather in record["weather"]}
         assessments[int(seed)] = replace(tested, errors=errors)
-    return Row(
+    return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),
-        found=assessments,
+        results=assessments,
         failures=dict(record["failures"]),
         chosen=dict(record["chosen"]),
         of=record["ablation_of"],

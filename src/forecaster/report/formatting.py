@@ -4,7 +4,7 @@ import re
 from collections.abc import Sequence
 
 from forecaster.errors import count_of
-from forecaster.evaluation.bootstrap import Interval
+from forecaster.evaluation.bootstrap import RelativeDifference
 
 HYPHEN = re.compile(r"(?<![\w-])-(?=\d)")
 MANY = 100  # at and above this, no decimals
@@ -32,7 +32,7 @@ def percent_range(shares: Sequence[float]) -> str:
     return f"{' … '.join(ends)} %"
 
 
-def signed_percent(difference: Interval) -> str:
+def signed_percent(difference: RelativeDifference) -> str:
     """Format a difference with its confidence interval: `−5.2 % (−7.1 … −3.3)`."""
     value, low, high = (
         f"{100 * part:+.1f}" for part in (difference.value, difference.low, difference.high)
@@ -40,7 +40,7 @@ def signed_percent(difference: Interval) -> str:
     return with_minus(f"{value} % ({low} … {high})")
 
 
-def less_or_more(difference: Interval) -> str:
+def less_or_more(difference: RelativeDifference) -> str:
     """Format a difference in words: `5.2 % lower (95 % interval 3.3 … 7.1 %)`."""
     sign, direction = (-1, "lower") if difference.value < 0 else (1, "higher")
     low, high = sorted(100 * sign * part for part in (difference.low, difference.high))

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Float64, Int64, Shaped
 
 from forecaster.clock.clock import WEEKDAYS
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import BacktestResult
 from forecaster.panel.panel import Panel
 
 DAY_MINUTES = 24 * 60
@@ -56,14 +56,14 @@ class Breakdown:
         return float(np.nanmax(self.first) / max(np.nanmin(self.first), 1e-9))
 
 
-def target_times(assessment: Assessment, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+def target_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     """Return the UTC time of every target step."""
     K = assessment.errors[assessment.weather].squares.shape[1]
     origins = assessment.origins.astype("datetime64[s]")
     return np.asarray(origins[:, None] + np.arange(1, K + 1) * panel.clock.step)
 
 
-def group_by_hour(assessment: Assessment, panel: Panel) -> Grouping | None:
+def group_by_hour(assessment: BacktestResult, panel: Panel) -> Grouping | None:
     """Group by hour of the local day; None where a step is a day or longer."""
     if panel.clock.step_minutes >= DAY_MINUTES:
         return None
@@ -71,21 +71,21 @@ def group_by_hour(assessment: Assessment, panel: Panel) -> Grouping | None:
     return Grouping(tuple(f"{hour}:00" for hour in range(24)), hours)
 
 
-def group_by_weekday(assessment: Assessment, panel: Panel) -> Grouping:
+def group_by_weekday(assessment: BacktestResult, panel: Panel) -> Grouping:
     """Group by local day of the week."""
     days = _local_times(assessment, panel).astype("datetime64[D]").astype(np.int64)
     weekday = (days + 3) % 7  # 1970 began on a Thursday
     return Grouping(tuple(day.capitalize() for day in WEEKDAYS), weekday)
 
 
-def group_by_step(assessment: Assessment) -> Grouping:
+def group_by_step(assessment: BacktestResult) -> Grouping:
     """Group by step ahead."""
     B, K = assessment.errors[assessment.weather].squares.shape
     steps = np.broadcast_to(np.arange(K), (B, K))
     return Grouping(tuple(f"+{k}" for k in range(1, K + 1)), steps)
 
 
-def group_by_weather(assessment: Assessment, panel: Panel) -> Mapping[str, Grouping]:
+def group_by_weather(assessment: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
     """Group by low and high values of each covariate; by covariate name."""
     times = target_times(assessment, panel)
     step = ((times - panel.start) // panel.clock.step).astype(np.int64)
@@ -104,7 +104,7 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Float64[np.ndarray,
     return np.asarray(np.divide(numerator, denominator, out=quotient, where=denominator > 0))
 
 
-def _local_times(assessment: Assessment, panel: Panel) -> Shaped[np.ndarray, "B K"]:
+def _local_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     return panel.clock.local(target_times(assessment, panel))
 
 

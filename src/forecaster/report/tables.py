@@ -4,11 +4,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from forecaster.evaluation.backtest import FORMS
-from forecaster.evaluation.comparison import Comparison, Row, Spread
+from forecaster.evaluation.backtest import CALIBRATION_MODES
+from forecaster.evaluation.comparison import Comparison, ModelResult, SeedMean
 from forecaster.evaluation.model_specs import is_network
-from forecaster.evaluation.tables import TITLES, label, show, show_mean
-from forecaster.evaluation.verdict import SIMPLE
+from forecaster.evaluation.tables import TITLES, format_mean, format_score, model_label
+from forecaster.evaluation.verdict import SIMPLE_MODELS
 from forecaster.report.formatting import signed_percent
 
 FIGURES = ("rmse", "mape")  # the paper's
@@ -37,34 +37,34 @@ class TableRow:
 
 
 @dataclass(frozen=True)
-class Table:
+class HtmlTable:
     """A table with titled groups of columns and of rows."""
 
     columns: Sequence[tuple[str, Sequence[str]]]
     groups: Sequence[tuple[str, Sequence[TableRow]]]
 
 
-def error_table(comparison: Comparison) -> Table:
+def error_table(comparison: Comparison) -> HtmlTable:
     """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
     rows = [row for row in comparison.rows if row.of is None]
     steps = _shown_steps(comparison)
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     builder = _ErrorRows(comparison, rows, steps)
     kinds = (
-        ("Simple models", [row for row in rows if row.estimator in SIMPLE]),
+        ("Simple models", [row for row in rows if row.estimator in SIMPLE_MODELS]),
         ("Networks", [row for row in rows if is_network(row.estimator)]),
         (
             "Other models",
-            [r for r in rows if r.estimator not in SIMPLE and not is_network(r.estimator)],
+            [r for r in rows if r.estimator not in SIMPLE_MODELS and not is_network(r.estimator)],
         ),
     )
     groups = [
         (title, [builder.row(row) for row in several]) for title, several in kinds if several
     ]
-    return Table([(TITLES[figure], heads) for figure in FIGURES], groups)
+    return HtmlTable([(TITLES[figure], heads) for figure in FIGURES], groups)
 
 
-def ablation_table(comparison: Comparison) -> Table | None:
+def ablation_table(comparison: Comparison) -> HtmlTable | None:
     """Return the errors of each variant of a model; None without variants."""
     variants = [row for row in comparison.rows if row.of is not None]
     bases = {row.of for row in variants}
@@ -74,52 +74,60 @@ def ablation_table(comparison: Comparison) -> Table | None:
     builder = _ErrorRows(comparison, [*rows, *variants], [0])
     tested = {row.name: row for row in comparison.tested}
 
-    def change(row: Row) -> list[TableCell]:
+    def change(row: ModelResult) -> list[TableCell]:
         base = tested.get(row.of or "")
-        difference = comparison.compare(row, base).rmse if base and row.found else None
+        difference = comparison.compare(row, base).rmse if base and row.results else None
         return [TableCell(signed_percent(difference) if difference else NOTHING)]
 
     lines = [builder.row(row, change) for row in (*rows, *variants)]
-    return Table([(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)])
+    return HtmlTable(
+        [(TITLES[f], [""]) for f in FIGURES] + [("Change of RMSE", [""])], [("", lines)]
+    )
 
 
-def weather_table(comparison: Comparison) -> Table | None:
+def weather_table(comparison: Comparison) -> HtmlTable | None:
     """Return the errors by source of the future weather; None if there is only one."""
     weathers = comparison.weathers
     if len(weathers) < 2:  # noqa: PLR2004 (nothing to compare)
         return None
     lines = []
     for row in comparison.tested:
-        spreads = [(f, row.spread(f, weather)[0]) for f in FIGURES for weather in weathers]
+        spreads = [(f, row.seed_means(f, weather)[0]) for f in FIGURES for weather in weathers]
         lines.append(TableRow(row.name, [TableCell(_show(spread, f)) for f, spread in spreads]))
-    return Table([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
+    return HtmlTable([(TITLES[figure], weathers) for figure in FIGURES], [("", lines)])
 
 
-def interval_table(comparison: Comparison) -> Table | None:
+def interval_table(comparison: Comparison) -> HtmlTable | None:
     """Return coverage, width and pinball loss of the intervals of each model."""
-    rows = [row for row in comparison.tested if row.first.sureness is not None]
+    rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
         return None
     steps, best = _shown_steps(comparison), comparison.recommended
-    losses = [row.interval_spread("pinball", "online")[0].mean for row in rows]
+    losses = [row.interval_seed_means("pinball", "online")[0].mean for row in rows]
     least = min((loss for loss in losses if loss is not None), default=None)
     lines = []
     for row, loss in zip(rows, losses, strict=True):
-        coverage = [row.interval_spread("coverage", form)[k] for form in FORMS for k in steps]
+        coverage = [
+            row.interval_seed_means("coverage", form)[k]
+            for form in CALIBRATION_MODES
+            for k in steps
+        ]
         widths_and_losses = [
-            (f, row.interval_spread(f, form)[0]) for f in ("width", "pinball") for form in FORMS
+            (f, row.interval_seed_means(f, form)[0])
+            for f in ("width", "pinball")
+            for form in CALIBRATION_MODES
         ]
         figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
-        cells = [TableCell(show_mean(spread.mean, figure)) for figure, spread in figures]
+        cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    columns = [(f"Coverage %, {form}", heads) for form in FORMS]
-    columns += [(title, list(FORMS)) for title in ("Width", "Pinball loss")]
-    return Table(columns, [("", lines)])
+    columns = [(f"Coverage %, {form}", heads) for form in CALIBRATION_MODES]
+    columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
+    return HtmlTable(columns, [("", lines)])
 
 
-def cost_table(comparison: Comparison) -> Table:
+def cost_table(comparison: Comparison) -> HtmlTable:
     """Return further errors, differences to the reference, size and time of each model."""
     reference = comparison.reference
     relative = f"Relative to {reference.name}" if reference else ""
@@ -129,8 +137,8 @@ def cost_table(comparison: Comparison) -> Table:
         parts = [getattr(difference, figure) if difference else None for figure in FIGURES]
         differences = [signed_percent(part) if part else NOTHING for part in parts]
         weather, costs = comparison.weathers[0], row.costs()
-        errors = [_show(row.spread(f, weather)[0], f) for f in ("mae", "wape")]
-        sizes = [f"{len(row.found)}", f"{costs['parameters']:,}"]
+        errors = [_show(row.seed_means(f, weather)[0], f) for f in ("mae", "wape")]
+        sizes = [f"{len(row.results)}", f"{costs['parameters']:,}"]
         times = [_show_time(costs[name]) for name in ("seconds", "milliseconds")]
         texts = [*errors, *(differences if reference else ()), *sizes, *times]
         lines.append(TableRow(row.name, [TableCell(text) for text in texts]))
@@ -139,27 +147,33 @@ def cost_table(comparison: Comparison) -> Table:
         (relative, ["RMSE", "MAPE"]),
         ("Cost", ["trainings", "parameters", "training s", "forecast ms"]),
     ]
-    return Table(columns if reference else [columns[0], columns[2]], [("", lines)])
+    return HtmlTable(columns if reference else [columns[0], columns[2]], [("", lines)])
 
 
 class _ErrorRows:
     """Builds rows with bars; all bars of a figure share one scale."""
 
-    def __init__(self, comparison: Comparison, rows: Sequence[Row], steps: Sequence[int]) -> None:
+    def __init__(
+        self, comparison: Comparison, rows: Sequence[ModelResult], steps: Sequence[int]
+    ) -> None:
         self._comparison, self._steps = comparison, steps
-        self._spreads = {row.name: self._read(row) for row in rows if row.found}
+        self._spreads = {row.name: self._read(row) for row in rows if row.results}
         best = comparison.recommended
         self._recommended = best.name if best else None
 
-    def _read(self, row: Row) -> list[tuple[str, Spread]]:
+    def _read(self, row: ModelResult) -> list[tuple[str, SeedMean]]:
         weather = self._comparison.weathers[0]
-        spreads: Mapping[str, Sequence[Spread]] = {f: row.spread(f, weather) for f in FIGURES}
+        spreads: Mapping[str, Sequence[SeedMean]] = {
+            f: row.seed_means(f, weather) for f in FIGURES
+        }
         return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
 
-    def row(self, row: Row, further: Callable[[Row], list[TableCell]] = lambda _: []) -> TableRow:
+    def row(
+        self, row: ModelResult, further: Callable[[ModelResult], list[TableCell]] = lambda _: []
+    ) -> TableRow:
         """Return the table row of a model, with further cells at its end."""
         record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
-        chosen = label(record).removeprefix(row.name).strip(" ()")
+        chosen = model_label(record).removeprefix(row.name).strip(" ()")
         if row.name not in self._spreads:
             cells = [TableCell("failed")] * (len(FIGURES) * len(self._steps))
             return TableRow(row.name, [*cells, *further(row)], chosen, failed=True)
@@ -170,7 +184,7 @@ class _ErrorRows:
             row.name, [*cells, *further(row)], chosen, recommended=row.name == self._recommended
         )
 
-    def _cell(self, column: int, figure_spread: tuple[str, Spread]) -> TableCell:
+    def _cell(self, column: int, figure_spread: tuple[str, SeedMean]) -> TableCell:
         figure, spread = figure_spread
         if spread.mean is None:
             return TableCell("n/a")
@@ -186,15 +200,15 @@ def _show_time(value: float | None) -> str:
     return NOTHING if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
 
 
-def _show(spread: Spread, figure: str) -> str:
-    return "n/a" if spread.mean is None else show(asdict(spread), figure)
+def _show(spread: SeedMean, figure: str) -> str:
+    return "n/a" if spread.mean is None else format_score(asdict(spread), figure)
 
 
 def _shown_steps(comparison: Comparison) -> list[int]:
     """Return the columns to show: 0 is the average, k the k-th step ahead."""
     if not comparison.tested:
         return [0]
-    K = comparison.tested[0].first.places.squares.shape[0]
+    K = comparison.tested[0].first.by_location.squares.shape[0]
     if K == 1:
         return [0]
     return list(range(K + 1)) if K <= ALL_STEPS else [0, 1, (K + 1) // 2, K]

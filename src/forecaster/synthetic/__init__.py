@@ -1,1 +1,1 @@
-"""A seeded city whose precision matrix is known: demand, trips, weather, holidays, events."""
+"""A synthetic city with a known precision matrix: demand, trips, weather, holidays, events."""

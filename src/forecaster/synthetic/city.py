@@ -1,7 +1,7 @@
-"""A city to try forecasts on: everything about it is drawn from one seed, and known.
+"""A synthetic city for tests and demos: everything is drawn from one seed, and known.
 
-Cities of one seed, start and number of locations agree: the one with more hours begins with the
-values of the other. Another start changes neither places, dependencies nor noise.
+Of two cities with the same seed, start and number of locations, the longer one begins with the
+values of the shorter. Another start changes neither locations, dependencies nor noise.
 """
 
 import logging
@@ -28,34 +28,34 @@ from forecaster.synthetic.demand import (
     draw_mean_demand,
     draw_noise,
     draw_profiles,
-    expect_demand,
+    expected_demand,
     find_slots,
     mean_ahead,
 )
 from forecaster.synthetic.dependencies import (
-    Edges,
+    DependencyEdges,
     describe_edges,
     draw_edges,
     to_precision,
 )
 from forecaster.synthetic.holidays import federal_holidays
-from forecaster.synthetic.locations import Places, lay_out
+from forecaster.synthetic.locations import StreetGrid, draw_street_grid
 from forecaster.synthetic.streams import BLOCK_HOURS, Stream, open_stream
 from forecaster.synthetic.trips import draw_trips
 from forecaster.synthetic.weather import WEATHER_NAMES, effect_on_demand, simulate_weather
 
 ZONE = "America/New_York"
-FUTURE_HOURS = 72  # how far weather is known past the last value
-_YEARS = range(1987, 2100)  # whose federal holidays follow the rules we know
+FUTURE_HOURS = 72  # of weather after the last value
+_YEARS = range(1987, 2100)  # with the rules of `federal_holidays`
 _LOG = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
 class City:
-    """A panel of counts with all that lies behind it."""
+    """A panel of counts with its hidden structure."""
 
     panel: Panel
-    edges: Edges
+    edges: DependencyEdges
     precision: Float64[np.ndarray, "N N"]  # of the noise; unit diagonal
     events: tuple[Event, ...]
     expected: Float32[np.ndarray, "M N"]  # mean counts given calendar, weather and events
@@ -70,35 +70,35 @@ class City:
     def floor(
         self, origins: Int64[np.ndarray, " B"], horizon: int = 3
     ) -> Float64[np.ndarray, " K"]:
-        """Return the RMSE of each step ahead that no forecast from these steps can be below.
+        """Return a lower bound of the RMSE of each step ahead, for forecasts from these origins.
 
-        It is the error of the mean given the hidden noise at the origin, the weather and the
-        events to come: more than any forecast knows, so it bounds them and none attains it (up
-        to chance, which vanishes with the number of origins).
+        It is the error of the conditional mean given the hidden noise at the origin and the
+        future weather and events. No forecast knows as much, so none falls below the bound,
+        up to sampling error that vanishes with the number of origins.
         """
         M = len(self.expected)
         if horizon < 1 or not len(origins) or origins.min() < 0 or origins.max() + horizon >= M:
             message = f"floor of {count_of(len(origins), 'origin')}, {horizon} steps ahead"
-            raise ConfigError(f"{message}: all must lie within the city's steps 0…{M - 1}")
+            raise ConfigError(f"{message}: all targets must lie within the steps 0…{M - 1}")
         return np.array([self._rmse_ahead(origins, ahead + 1) for ahead in range(horizon)])
 
     def trips(self, first_step: int, last_step: int) -> Iterator[pa.Table]:
-        """Yield the trips that were counted from the first to the last step, in chunks.
+        """Yield the trips behind the counts from the first to the last step, in chunks.
 
         Columns are `pickup_datetime` (naive local time), `pickup_longitude`, `pickup_latitude`.
         """
         M = len(self.expected)
         if not 0 <= first_step <= last_step < M:
             message = f"trips of steps {first_step}…{last_step}: the city has 0…{M - 1}"
-            raise ConfigError(f"{message}; give a first and a last one of those")
+            raise ConfigError(f"{message}; give a first and a last step within these")
         return draw_trips(self.panel, self.seed, first_step, last_step)
 
     def _rmse_ahead(self, origins: Int64[np.ndarray, " B"], ahead: int) -> float:
         squares = 0.0
         for begin in range(0, len(origins), BLOCK_HOURS):  # all at once would take gigabytes
-            some = origins[begin : begin + BLOCK_HOURS]
-            mean = mean_ahead(self.expected[some + ahead], self.noise[some], ahead)
-            error = self.panel.values[some + ahead] - mean
+            block = origins[begin : begin + BLOCK_HOURS]
+            mean = mean_ahead(self.expected[block + ahead], self.noise[block], ahead)
+            error = self.panel.values[block + ahead] - mean
             squares += float(np.square(error, dtype=np.float64).sum())
         return float(np.sqrt(squares / (len(origins) * len(self.locations))))
 
@@ -106,29 +106,29 @@ class City:
 def make_city(
     locations: int = 996, start: str = "2009-01-01", hours: int = 65_711, seed: int = 0
 ) -> City:
-    """Return the city of a seed; by default of the paper's size and span.
+    """Generate a city; by default with the size and span of the paper's data.
 
     Args:
-        locations: how many.
+        locations: number of locations.
         start: local date, or date and whole hour, of the first step.
-        hours: how many steps.
-        seed: another gives another city.
+        hours: number of steps.
+        seed: of all random numbers.
     """
     begin = _check(locations, start, hours, seed)
-    places = lay_out(locations, open_stream(seed, Stream.PLACES))
-    edges = draw_edges(places.distances, places.centre, open_stream(seed, Stream.DEPENDENCIES))
+    grid = draw_street_grid(locations, open_stream(seed, Stream.LOCATIONS))
+    edges = draw_edges(grid.distances, grid.centre, open_stream(seed, Stream.DEPENDENCIES))
     precision = to_precision(edges, locations)
     _LOG.info("%s", describe_edges(edges, locations))
 
-    known = hours + FUTURE_HOURS
-    steps = -(-known // BLOCK_HOURS) * BLOCK_HOURS
+    weather_hours = hours + FUTURE_HOURS
+    steps = -(-weather_hours // BLOCK_HOURS) * BLOCK_HOURS
     clock = _clock(begin, hours)
     times = clock.axis(begin, steps)
     weather = simulate_weather(clock.local(times), open_stream(seed, Stream.WEATHER))
-    expected = _expect(places, find_slots(clock, times), weather, seed)
+    expected = _expected_demand(grid, find_slots(clock, times), weather, seed)
     hours_of_day = clock.slot_of_week(times) % DAY_HOURS
     events = draw_events(hours_of_day, locations, open_stream(seed, Stream.EVENTS))
-    add_events(expected, events, places.distances)
+    add_events(expected, events, grid.distances)
     noise = draw_noise(precision, steps, open_stream(seed, Stream.NOISE))
     counts = draw_counts(expected, noise, open_stream(seed, Stream.COUNTS))
     panel = Panel(
@@ -136,19 +136,19 @@ def make_city(
         start=begin,
         clock=clock,
         kind="count",
-        locations=places.to_locations(),
-        covariates=Covariates(WEATHER_NAMES, weather[:known]),
-        local_covariates=LocalCovariates.empty(known, locations),
+        locations=grid.to_locations(),
+        covariates=Covariates(WEATHER_NAMES, weather[:weather_hours]),
+        local_covariates=LocalCovariates.empty(weather_hours, locations),
     )
     events = tuple(event for event in events if event.start < hours)
     return City(panel, edges, precision, events, expected[:hours], noise[:hours], seed)
 
 
 def _check(locations: int, start: str, hours: int, seed: int) -> np.datetime64:
-    """Return the first instant in UTC, or name all that is wrong with a call."""
+    """Check the arguments of a city, all at once, and return its start in UTC."""
     faults = Faults("city")
     if locations < 1 or hours < 1:
-        faults.add(f"{locations} locations, {hours} hours: at least one of each is needed")
+        faults.add(f"{locations} locations, {hours} hours: both must be at least 1")
     if seed < 0:
         faults.add(f"seed {seed}: must not be negative")
     local = _parse(start)
@@ -160,7 +160,7 @@ def _check(locations: int, start: str, hours: int, seed: int) -> np.datetime64:
 
 
 def _parse(start: str) -> datetime | None:
-    """Return a local time, or None where the text is not one that a city can start at."""
+    """Parse a local time; None if it is no whole hour of a supported year."""
     try:
         local = datetime.fromisoformat(start)
     except ValueError:
@@ -171,21 +171,21 @@ def _parse(start: str) -> datetime | None:
 
 def _clock(begin: np.datetime64, hours: int) -> Clock:
     """Return New York's clock with the holidays of the span."""
-    bare = Clock(ZONE)
-    ends = bare.local(np.array([begin, begin + (hours - 1) * bare.step]))
+    clock = Clock(ZONE)
+    ends = clock.local(np.array([begin, begin + (hours - 1) * clock.step]))
     first, last = (int(str(end)[:4]) for end in ends)
     return Clock(ZONE, holidays=federal_holidays(first, last))
 
 
-def _expect(
-    places: Places,
+def _expected_demand(
+    grid: StreetGrid,
     slots: Int64[np.ndarray, " T"],
     weather: Float32[np.ndarray, "T P"],
     seed: int,
 ) -> Float32[np.ndarray, "T N"]:
-    """Return the mean counts given calendar and weather."""
+    """Draw profiles and mean demand; return the mean counts given calendar and weather."""
     generator = open_stream(seed, Stream.CHARACTER)
-    profiles = draw_profiles(places.neighbourhoods, generator)
-    by_slot = draw_mean_demand(places.along, generator)[:, None] * profiles
-    sensitivity = generator.uniform(*SENSITIVITY, len(places.along))
-    return expect_demand(by_slot, slots, effect_on_demand(weather), sensitivity)
+    profiles = draw_profiles(grid.neighbourhoods, generator)
+    by_slot = draw_mean_demand(grid.along, generator)[:, None] * profiles
+    sensitivity = generator.uniform(*SENSITIVITY, len(grid.along))
+    return expected_demand(by_slot, slots, effect_on_demand(weather), sensitivity)

@@ -1,4 +1,4 @@
-"""Demand: what calendar, weather and events let expect, hidden noise on its log, and counts.
+"""Demand: weekly profiles, the effects of weather and events, hidden noise, and counts.
 
 A count is Poisson with rate e_t·exp(u_t − σ²/2). The noise u has deviation σ at every location,
 one AR(1) coefficient φ, and the city's partial correlations; e_t is then the mean of the count.
@@ -18,7 +18,7 @@ WEEK_HOURS, DAY_HOURS = 168, 24
 SLOTS = WEEK_HOURS + DAY_HOURS  # the week from Monday 00:00 on, then a holiday
 _WORKDAYS, _WEEKEND, _EVERY_DAY = range(5), range(5, 7), range(7)
 _SUNDAY = slice(6 * DAY_HOURS, WEEK_HOURS)
-_CHARACTERS = {  # bumps: on which days, around which hour, how wide (h), how high
+_CHARACTERS = {  # peaks: days, hour, width in hours, height
     "business": (
         (_WORKDAYS, 9.0, 1.5, 1.2),
         (_WORKDAYS, 13.0, 2.5, 0.8),
@@ -44,22 +44,22 @@ _CHARACTERS = {  # bumps: on which days, around which hour, how wide (h), how hi
     ),
 }
 _COMMUTING = ((8.5, 2.0), (18.0, 2.0))  # hours of the day and their widths
-_HOLIDAY_LOSS = 0.4  # of what a Sunday has at those hours
-_QUIET = 0.15  # what is left at night
-_WEIGHTS = (0.55, 0.25, 0.20)  # of what a neighbourhood is named for, is besides, and of the place
+_HOLIDAY_LOSS = 0.4  # of a Sunday's demand at those hours
+_NIGHT_LEVEL = 0.15
+_WEIGHTS = (0.55, 0.25, 0.20)  # of the neighbourhood's main kind, its mixture, the location's
 NOISE_SD = 0.4  # σ
 NOISE_AR = 0.7  # φ
 MEAN_DEMAND = (3.0, 1.0)  # mean and deviation of the log of a location's mean demand per hour
-SENSITIVITY = (0.6, 1.4)  # how much of the weather's effect a location shows
-# Products of numbers on these grids, and sums of them, fit a double without rounding: the noise is
-# the same however many threads multiply, and in whichever order.
+SENSITIVITY = (0.6, 1.4)  # range of the factor on the weather's effect, by location
+# Products of numbers on these grids, and their sums, are exact in double precision: the noise does
+# not depend on the number of threads or the order of additions.
 _NORMAL_BITS, _MIX_BITS = 16, 24
 REACH_KM = 0.4  # at this distance the boost of the log rate is down to 1/e
 LOCATIONS_PER_VENUE = 50
 EVENTS_PER_VENUE = 4.0  # on average in a block of six weeks
 START_HOURS = (17, 22)  # the local hours at which events begin, from … to before
-LENGTH_HOURS = (2, 6)  # how long they last, likewise
-FACTORS = (1.5, 3.5)  # how many times the usual demand their place has
+LENGTH_HOURS = (2, 6)  # their duration, from … to before
+FACTORS = (1.5, 3.5)  # on the demand of the location
 
 
 def draw_profiles(
@@ -67,10 +67,10 @@ def draw_profiles(
 ) -> Float64[np.ndarray, "N slots"]:
     """Return each location's demand in every slot, relative to its mean over the week."""
     kinds = tuple(_CHARACTERS)
-    named = np.eye(len(kinds))[[kinds.index(kind) for _, kind in NEIGHBOURHOODS]]
-    shared = generator.dirichlet(np.ones(len(kinds)), len(NEIGHBOURHOODS))
+    main = np.eye(len(kinds))[[kinds.index(kind) for _, kind in NEIGHBOURHOODS]]
+    mixture = generator.dirichlet(np.ones(len(kinds)), len(NEIGHBOURHOODS))
     single = generator.dirichlet(np.ones(len(kinds)), len(neighbourhoods))
-    parts = (named[neighbourhoods], shared[neighbourhoods], single)
+    parts = (main[neighbourhoods], mixture[neighbourhoods], single)
     mixed = sum(weight * part for weight, part in zip(_WEIGHTS, parts, strict=True))
     # A sum and not a matrix product, whose rounding would depend on the number of threads.
     profiles = sum(mixed[:, i, None] * _profile(kind) for i, kind in enumerate(kinds))
@@ -85,16 +85,16 @@ def find_slots(clock: Clock, times: Times) -> Int64[np.ndarray, " T"]:
 
 
 def _profile(kind: str) -> Float64[np.ndarray, " slots"]:
-    week = np.full(WEEK_HOURS, _QUIET)
+    week = np.full(WEEK_HOURS, _NIGHT_LEVEL)
     for days, hour, width, height in _CHARACTERS[kind]:
         for day in days:
-            week += height * _bump(WEEK_HOURS, day * DAY_HOURS + hour, width)
-    commuting = sum(_bump(DAY_HOURS, hour, width) for hour, width in _COMMUTING)
+            week += height * _peak(WEEK_HOURS, day * DAY_HOURS + hour, width)
+    commuting = sum(_peak(DAY_HOURS, hour, width) for hour, width in _COMMUTING)
     return np.concatenate([week, week[_SUNDAY] * (1.0 - _HOLIDAY_LOSS * commuting)])
 
 
-def _bump(period: int, centre: float, width: float) -> Float64[np.ndarray, " period"]:
-    """Return a bell over a circle of hours, each read at its middle."""
+def _peak(period: int, centre: float, width: float) -> Float64[np.ndarray, " period"]:
+    """Return a Gaussian peak over a cycle of hours, at the middle of each hour."""
     apart = np.abs(np.arange(period) + 0.5 - centre)
     return np.asarray(np.exp(-0.5 * (np.minimum(apart, period - apart) / width) ** 2))
 
@@ -102,26 +102,26 @@ def _bump(period: int, centre: float, width: float) -> Float64[np.ndarray, " per
 def draw_mean_demand(
     along: Float64[np.ndarray, " N"], generator: np.random.Generator
 ) -> Float64[np.ndarray, " N"]:
-    """Return the mean demand of an ordinary week, lognormal; the middle of the strip has most."""
+    """Draw lognormal mean demands of an ordinary week; the middle of the strip has the largest."""
     means = np.sort(generator.lognormal(*MEAN_DEMAND, len(along)))
-    calm = (2.0 * along / LENGTH_KM) ** 2 + generator.normal(0.0, 0.5, len(along))
+    remoteness = (2.0 * along / LENGTH_KM) ** 2 + generator.normal(0.0, 0.5, len(along))
     demand = np.empty_like(means)
-    demand[np.argsort(-calm)] = means
+    demand[np.argsort(-remoteness)] = means
     return demand
 
 
-def expect_demand(
+def expected_demand(
     by_slot: Float64[np.ndarray, "N slots"],
     slots: Int64[np.ndarray, " T"],
     effect: Float64[np.ndarray, " T"],
     sensitivity: Float64[np.ndarray, " N"],
 ) -> Float32[np.ndarray, "T N"]:
-    """Return the mean count given calendar and weather: the slot's demand, moved by the effect."""
+    """Return the mean count given calendar and weather: the slot's demand times exp(effect)."""
     table = np.ascontiguousarray(by_slot.T, dtype=np.float32)
-    shown, felt = sensitivity.astype(np.float32), effect.astype(np.float32)
+    factors, effects = sensitivity.astype(np.float32), effect.astype(np.float32)
     expected = np.empty((len(slots), len(by_slot)), dtype=np.float32)
     for block in _blocks(len(slots)):
-        expected[block] = table[slots[block]] * np.exp(np.outer(felt[block], shown))
+        expected[block] = table[slots[block]] * np.exp(np.outer(effects[block], factors))
     return expected
 
 
@@ -138,7 +138,7 @@ class Event:
 def draw_events(
     hours_of_day: Int64[np.ndarray, " T"], locations: int, generator: np.random.Generator
 ) -> tuple[Event, ...]:
-    """Return the events at the city's few venues, block by block."""
+    """Draw the events at a few venues, block by block."""
     venues = generator.choice(locations, -(-locations // LOCATIONS_PER_VENUE), replace=False)
     first, stop = START_HOURS
     events: list[Event] = []
@@ -162,7 +162,7 @@ def add_events(
     events: tuple[Event, ...],
     distances: Float64[np.ndarray, "N N"],
 ) -> None:
-    """Multiply the demand expected during each event, the less the farther away (in place)."""
+    """Multiply the expected demand during each event, less so farther away (in place)."""
     for event in events:
         nearness = np.exp(-((distances[event.location] / REACH_KM) ** 2))
         boost = (event.factor**nearness).astype(np.float32)
@@ -172,13 +172,13 @@ def add_events(
 def draw_noise(
     precision: Float64[np.ndarray, "N N"], steps: int, generator: np.random.Generator
 ) -> Float32[np.ndarray, "T N"]:
-    """Return u: stationary Gaussian noise whose partial correlations are the precision's.
+    """Draw stationary Gaussian noise u with the partial correlations of the precision matrix.
 
-    Scaling every location to the deviation σ leaves partial correlations as they are.
+    Scaling every location to the deviation σ does not change partial correlations.
     """
     N = len(precision)
     mix = np.linalg.inv(np.linalg.cholesky(precision))  # L⁻¹, where L·Lᵀ = precision
-    mix *= NOISE_SD / np.sqrt((mix**2).sum(axis=0))  # z·L⁻¹ then has the covariance wanted
+    mix *= NOISE_SD / np.sqrt((mix**2).sum(axis=0))  # z·L⁻¹ then has deviation σ everywhere
     mix = _on_grid(mix, _MIX_BITS)
     state = _shocks(1, mix, generator)[0]
     noise = np.empty((steps, N), dtype=np.float32)
@@ -194,7 +194,7 @@ def draw_counts(
     noise: Float32[np.ndarray, "T N"],
     generator: np.random.Generator,
 ) -> Float32[np.ndarray, "T N"]:
-    """Return Poisson counts."""
+    """Draw Poisson counts."""
     counts = np.empty_like(expected)
     for block in _blocks(len(expected)):
         counts[block] = generator.poisson(mean_ahead(expected[block], noise[block], ahead=0))
@@ -204,25 +204,25 @@ def draw_counts(
 def mean_ahead(
     expected: Float32[np.ndarray, "B N"], noise: Float32[np.ndarray, "B N"], ahead: int
 ) -> Float32[np.ndarray, "B N"]:
-    """Return the mean of the counts `ahead` steps after noise that is known.
+    """Return the mean of the counts `ahead` steps after the given noise.
 
     e_{t+k}·E[exp(u_{t+k} − σ²/2) | u_t] = e_{t+k}·exp(φᵏ·u_t − φ²ᵏ·σ²/2).
     """
-    kept = NOISE_AR**ahead
-    centred = np.float32(kept) * noise - np.float32((kept * NOISE_SD) ** 2 / 2.0)
+    decay = NOISE_AR**ahead
+    centred = np.float32(decay) * noise - np.float32((decay * NOISE_SD) ** 2 / 2.0)
     return np.asarray(expected * np.exp(centred))
 
 
 def _shocks(
     count: int, mix: Float64[np.ndarray, "N N"], generator: np.random.Generator
 ) -> Float32[np.ndarray, "count N"]:
-    """Return independent rows with the covariance that the mix gives."""
+    """Draw independent rows with covariance mixᵀ·mix."""
     normal = _on_grid(generator.standard_normal((count, len(mix))), _NORMAL_BITS)
     return np.asarray(normal @ mix, dtype=np.float32)
 
 
 def _on_grid(values: Float64[np.ndarray, "K N"], bits: int) -> Float64[np.ndarray, "K N"]:
-    """Return the values as multiples of 2^−bits."""
+    """Round the values to multiples of 2^−bits."""
     return np.asarray(np.rint(values * 2.0**bits) * 2.0**-bits)
 
 

@@ -1,6 +1,6 @@
-"""Which locations depend on each other, and the precision matrix that follows.
+"""The dependencies between locations, and the precision matrix that follows from them.
 
-The numbers are pinned so that results compare over time: average degree 2.5, one hub of 16, 8 %
+The numbers are fixed so that results stay comparable: average degree 2.5, one hub of 16, 8 %
 of the edges long-range, partial correlations uniform in 0.15…0.40 and then scaled alike.
 """
 
@@ -29,7 +29,7 @@ Pairs = Int64[np.ndarray, "K 2"]
 
 
 @dataclass(frozen=True, eq=False)
-class Edges:
+class DependencyEdges:
     """Pairs of locations that depend on each other given all others, each pair once."""
 
     first: Int64[np.ndarray, " E"]
@@ -41,16 +41,16 @@ class Edges:
         return len(self.first)
 
     def degrees(self, count: int) -> Int64[np.ndarray, " N"]:
-        """Return how many edges each of `count` locations has."""
+        """Return the number of edges of each of `count` locations."""
         return np.bincount(np.concatenate([self.first, self.second]), minlength=count)
 
 
 def draw_edges(
     distances: Float64[np.ndarray, "N N"], hub: int, generator: np.random.Generator
-) -> Edges:
-    """Return the edges of a city of which one location is the hub.
+) -> DependencyEdges:
+    """Draw the edges of a city with one hub.
 
-    A small city has as many edges as fit, and its hub about half of them at most.
+    A small city has at most as many edges as pairs, and its hub at most about half of them.
     """
     N = len(distances)
     total = min(round(N * AVERAGE_DEGREE / 2), N * (N - 1) // 2)
@@ -62,7 +62,7 @@ def draw_edges(
     pairs = np.concatenate([hub_pairs, other_pairs])
     correlation = _scale(pairs, generator.uniform(*CORRELATIONS, total), N)
     order = np.lexsort((pairs[:, 1], pairs[:, 0]))
-    return Edges(
+    return DependencyEdges(
         first=pairs[order, 0],
         second=pairs[order, 1],
         correlation=correlation[order],
@@ -70,14 +70,14 @@ def draw_edges(
     )
 
 
-def to_precision(edges: Edges, count: int) -> Float64[np.ndarray, "N N"]:
+def to_precision(edges: DependencyEdges, count: int) -> Float64[np.ndarray, "N N"]:
     """Return the precision matrix with a unit diagonal that has these partial correlations."""
     pairs = np.column_stack([edges.first, edges.second])
     return np.asarray(np.eye(count) - _symmetric(pairs, edges.correlation, count))
 
 
-def describe_edges(edges: Edges, count: int) -> str:
-    """Return what was realised among `count` locations, in one line."""
+def describe_edges(edges: DependencyEdges, count: int) -> str:
+    """Describe the edges between `count` locations in one line."""
     parts = [f"{count_of(count, 'location')}, {count_of(len(edges), 'edge')}"]
     if len(edges):
         degrees = edges.degrees(count)
@@ -96,14 +96,14 @@ def _draw_pairs(
     counts: tuple[int, int],
     generator: np.random.Generator,
 ) -> Pairs:
-    """Return local pairs, the nearer the likelier, then long-range ones; the hub is in none."""
+    """Draw local pairs, nearer ones more often, then long-range pairs; none includes the hub."""
     local, far = counts
     pairs = np.column_stack(np.triu_indices(len(distances), k=1))
     pairs = pairs[(pairs != hub).all(axis=1)]
     apart = distances[pairs[:, 0], pairs[:, 1]]
     long_range = generator.choice(np.flatnonzero(apart >= LONG_RANGE_KM), far, replace=False)
-    left = np.setdiff1d(np.arange(len(pairs)), long_range)
-    near = left[np.argsort(apart[left], kind="stable")[: _NEAR_PAIRS * len(distances)]]
+    remaining = np.setdiff1d(np.arange(len(pairs)), long_range)
+    near = remaining[np.argsort(apart[remaining], kind="stable")[: _NEAR_PAIRS * len(distances)]]
     if not local:
         return np.asarray(pairs[long_range])
     weight = np.exp(-apart[near] / np.median(apart[near]))
@@ -114,7 +114,7 @@ def _draw_pairs(
 def _scale(
     pairs: Pairs, correlation: Float64[np.ndarray, " K"], count: int
 ) -> Float64[np.ndarray, " K"]:
-    """Return all correlations times the one factor that gives the wanted smallest eigenvalue."""
+    """Scale all correlations by the factor that gives the precision its smallest eigenvalue."""
     if not len(pairs):
         return correlation
     matrix = csr_array(_symmetric(pairs, correlation, count))

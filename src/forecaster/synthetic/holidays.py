@@ -1,4 +1,4 @@
-"""United States federal holidays by their rules, so that a city needs no calendar library."""
+"""United States federal holidays, computed from their rules."""
 
 from datetime import date, timedelta
 
@@ -18,7 +18,7 @@ _JUNETEENTH_SINCE = 2021
 
 
 def federal_holidays(first_year: int, last_data_year: int) -> Holidays:
-    """Return the federal holidays and the days they are observed on, ten years ahead."""
+    """Return the federal holidays and their observed days, until ten years after the data."""
     last_year = last_data_year + YEARS_AHEAD
     years = range(first_year, last_year + 1)
     # A New Year's Day on a Saturday is observed on the last day of the year before.

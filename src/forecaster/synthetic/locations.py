@@ -1,4 +1,4 @@
-"""Where the city's locations are: corners of a jittered street grid on a Manhattan-like strip."""
+"""The city's locations: corners of a jittered street grid on a Manhattan-like strip."""
 
 from dataclasses import dataclass
 
@@ -7,8 +7,8 @@ from jaxtyping import Float64, Int64
 
 from forecaster.panel.parts import Locations
 
-WIDTH_KM, LENGTH_KM = 3.2, 19.2  # the strip, whatever the number of locations
-NEIGHBOURHOODS = (  # equal bands of the strip from south to north, with what they live on
+WIDTH_KM, LENGTH_KM = 3.2, 19.2  # of the strip, for any number of locations
+NEIGHBOURHOODS = (  # equal bands of the strip from south to north, with their main kind of demand
     ("Harbour", "business"),
     ("Village", "nightlife"),
     ("Exchange", "business"),
@@ -25,7 +25,7 @@ KM_PER_DEGREE = (111.2, 111.2 * np.cos(np.deg2rad(_CENTRE[0])))  # of latitude, 
 
 
 @dataclass(frozen=True, eq=False)
-class Places:
+class StreetGrid:
     """Corners in kilometres from the centre of the strip, ordered from south to north."""
 
     across: Float64[np.ndarray, " N"]
@@ -51,7 +51,7 @@ class Places:
         return np.asarray(bands, dtype=np.int64)
 
     def to_locations(self) -> Locations:
-        """Return the places as a panel knows them."""
+        """Return the corners as the locations of a panel."""
         north = self.along * np.cos(_BEARING) - self.across * np.sin(_BEARING)
         east = self.along * np.sin(_BEARING) + self.across * np.cos(_BEARING)
         corners = zip(self.avenues + 1, self.streets + 1, strict=True)
@@ -64,14 +64,14 @@ class Places:
         )
 
 
-def lay_out(count: int, generator: np.random.Generator) -> Places:
-    """Return `count` corners of a street grid that covers the strip; a few corners stay empty."""
+def draw_street_grid(count: int, generator: np.random.Generator) -> StreetGrid:
+    """Draw `count` corners of a street grid that covers the strip; a few corners stay empty."""
     avenues = max(round(np.sqrt(count * WIDTH_KM / LENGTH_KM)), 1)
     streets = -(-count // avenues)
     corners = np.sort(generator.choice(avenues * streets, count, replace=False))
     street, avenue = np.divmod(corners, avenues)
     jitter = generator.uniform(-JITTER, JITTER, (2, count))
-    return Places(
+    return StreetGrid(
         across=((avenue + 0.5 + jitter[0]) / avenues - 0.5) * WIDTH_KM,
         along=((street + 0.5 + jitter[1]) / streets - 0.5) * LENGTH_KM,
         streets=street,

@@ -1,19 +1,19 @@
-"""Random numbers of one city: a stream for each purpose, so that no part shifts another."""
+"""The random numbers of a city: an independent stream for each purpose, and AR(1) noise."""
 
 from enum import IntEnum
 
 import numpy as np
 from jaxtyping import Float
 
-# Hours are drawn in whole blocks and then cut to length, so that what a block holds does not
-# depend on how many hours were asked for.
+# Hours are drawn in whole blocks and then cut to length, so that a block does not depend on the
+# length of the city.
 BLOCK_HOURS = 1_024
 
 
 class Stream(IntEnum):
-    """What random numbers are for; the values are part of every city and never change."""
+    """The purposes of random numbers; the values define every city and must never change."""
 
-    PLACES = 0
+    LOCATIONS = 0
     DEPENDENCIES = 1
     WEATHER = 2
     CHARACTER = 3
@@ -32,11 +32,11 @@ def open_stream(seed: int, stream: Stream, *part: int) -> np.random.Generator:
 def autoregress(
     shocks: Float[np.ndarray, "T N"],
     coefficient: float | Float[np.ndarray, " N"],
-    before: Float[np.ndarray, " N"],
+    previous: Float[np.ndarray, " N"],
 ) -> Float[np.ndarray, "T N"]:
     """Return u_t = c·u_{t−1} + √(1−c²)·shock_t, which has the variance of the shocks."""
     noise = np.asarray(shocks * np.sqrt(1.0 - np.square(coefficient)).astype(shocks.dtype))
     for step in range(len(noise)):
-        noise[step] += coefficient * before
-        before = noise[step]
+        noise[step] += coefficient * previous
+        previous = noise[step]
     return noise

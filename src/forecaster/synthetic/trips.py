@@ -1,4 +1,4 @@
-"""Raw trips behind the counts: one row each, as the taxi commission's files have them."""
+"""The raw trips behind the counts, with the columns of the taxi commission's files."""
 
 from collections.abc import Iterator
 
@@ -21,23 +21,23 @@ _DECIMALS = 6  # of the coordinates, 0.1 m
 def draw_trips(panel: Panel, seed: int, first_step: int, last_step: int) -> Iterator[pa.Table]:
     """Yield the trips of every hour from the first to the last step, in chunks of whole hours.
 
-    The rows of an hour depend on seed and step alone, not on how the span is cut; they come
-    location by location, each nearer to its own than to any other. Times are naive local time.
+    The rows of an hour depend on seed and step only, not on the chunks. They are ordered by
+    location, and each lies nearer to its own location than to any other. Times are naive local.
     """
     radius = _radius_km(panel.locations)
     hours = panel.clock.local(panel.times[first_step : last_step + 1])
-    waiting: list[pa.Table] = []
+    tables: list[pa.Table] = []
     rows = 0
     for step, hour in enumerate(hours, start=first_step):
         counts = panel.values[step].astype(np.int64)
         generator = open_stream(seed, Stream.TRIPS, step)
-        waiting.append(_trips_of_hour(panel.locations, radius, hour, counts, generator))
-        rows += len(waiting[-1])
+        tables.append(_trips_of_hour(panel.locations, radius, hour, counts, generator))
+        rows += len(tables[-1])
         if rows >= CHUNK_TRIPS:
-            yield pa.concat_tables(waiting).combine_chunks()
-            waiting, rows = [], 0
-    if waiting:
-        yield pa.concat_tables(waiting).combine_chunks()
+            yield pa.concat_tables(tables).combine_chunks()
+            tables, rows = [], 0
+    if tables:
+        yield pa.concat_tables(tables).combine_chunks()
 
 
 def _trips_of_hour(
@@ -47,13 +47,13 @@ def _trips_of_hour(
     counts: Int64[np.ndarray, " N"],
     generator: np.random.Generator,
 ) -> pa.Table:
-    """Return as many trips as were counted, spread over the hour and a disc around each place."""
-    place = np.repeat(np.arange(len(counts)), counts)
-    seconds = generator.integers(0, 3_600, len(place))
-    distance = radius[place] * np.sqrt(generator.random(len(place)))
-    angle = generator.uniform(0.0, 2.0 * np.pi, len(place))
-    lon = locations.lon[place] + distance * np.cos(angle) / KM_PER_DEGREE[1]
-    lat = locations.lat[place] + distance * np.sin(angle) / KM_PER_DEGREE[0]
+    """Draw the counted trips, spread over the hour and over a disc around each location."""
+    location = np.repeat(np.arange(len(counts)), counts)
+    seconds = generator.integers(0, 3_600, len(location))
+    distance = radius[location] * np.sqrt(generator.random(len(location)))
+    angle = generator.uniform(0.0, 2.0 * np.pi, len(location))
+    lon = locations.lon[location] + distance * np.cos(angle) / KM_PER_DEGREE[1]
+    lat = locations.lat[location] + distance * np.sin(angle) / KM_PER_DEGREE[0]
     return pa.table(
         {
             "pickup_datetime": (hour + seconds).astype("datetime64[us]"),
@@ -64,7 +64,7 @@ def _trips_of_hour(
 
 
 def _radius_km(locations: Locations) -> Float64[np.ndarray, " N"]:
-    """Return how far from its location a trip may lie and still be nearest to it."""
+    """Return the radius around each location within which it is the nearest one."""
     north, east = locations.lat * KM_PER_DEGREE[0], locations.lon * KM_PER_DEGREE[1]
     apart = np.hypot(north[:, None] - north, east[:, None] - east)
     np.fill_diagonal(apart, np.inf)

@@ -1,4 +1,4 @@
-"""Hourly weather of a temperate coast: seven fields that fit each other."""
+"""Simulated hourly weather of a temperate coast: seven consistent fields, and its effect."""
 
 import numpy as np
 from jaxtyping import Float32, Float64
@@ -15,7 +15,7 @@ WEATHER_NAMES = (
     "snow",
     "fog",
 )
-# How much of its state each hidden driver keeps from hour to hour.
+# AR(1) coefficients of the hidden drivers, per hour.
 _PERSISTENCE = np.array([0.98, 0.95, 0.93, 0.93])  # warmth, moisture, gusts, haze
 _WET = 1.2  # moisture above which it rains or snows: 11.5 % of the hours
 _FREEZING_C = 0.5  # at or below it, what falls is snow
@@ -25,10 +25,10 @@ _DAY_SECONDS, _YEAR_DAYS = 86_400, 365.25
 
 
 def simulate_weather(local: Times, generator: np.random.Generator) -> Float32[np.ndarray, "T 7"]:
-    """Return the weather at local times, columns as in `WEATHER_NAMES`, given to one decimal.
+    """Simulate the weather at local times: columns as in `WEATHER_NAMES`, to one decimal.
 
-    Rain or snow means precipitation, snow means frost, fog means a dry calm hour with less than
-    1 km of sight.
+    Rain and snow imply precipitation, snow implies frost, fog implies a dry calm hour with a
+    visibility below 1 km.
     """
     before = generator.standard_normal(len(_PERSISTENCE))
     shocks = generator.standard_normal((len(local), len(_PERSISTENCE)))
@@ -48,9 +48,9 @@ def simulate_weather(local: Times, generator: np.random.Generator) -> Float32[np
 
 
 def effect_on_demand(weather: Float32[np.ndarray, "T 7"]) -> Float64[np.ndarray, " T"]:
-    """Return what the weather adds to the log of demand: wet, cold and hot people ride more.
+    """Return the effect of the weather on the log of demand.
 
-    Snow and fog keep people at home, and so does a storm's poor sight.
+    Rain, cold and heat raise demand; snow, fog and poor visibility lower it.
     """
     temperature, wind, precipitation, visibility, rain, snow, fog = weather.astype(np.float64).T
     amount = np.log1p(precipitation)

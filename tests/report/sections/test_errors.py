@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_svg
@@ -25,10 +25,10 @@ from forecaster.report.sections.errors import (
 from tests.report.comparisons import bare_panel, compare
 
 
-def long_errors(data: ReportData, row: Row) -> Iterator[pd.DataFrame]:
+def long_errors(data: ReportData, row: ModelResult) -> Iterator[pd.DataFrame]:
     """Yield a line for every training, window, step and location, from new forecasts."""
-    panel, seed = data.panel, next(iter(row.found))
-    found, estimator = row.found[seed], data.estimator_of(row)
+    panel, seed = data.panel, next(iter(row.results))
+    found, estimator = row.results[seed], data.estimator_of(row)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
     forecast = estimator.predict(panel, origins, "observed")
     for k in range(forecast.shape[1]):
@@ -46,12 +46,12 @@ def long_errors(data: ReportData, row: Row) -> Iterator[pd.DataFrame]:
 
 
 @pytest.fixture(scope="module")
-def ridge(data: ReportData) -> Row:
+def ridge(data: ReportData) -> ModelResult:
     return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def errors(data: ReportData, ridge: Row) -> pd.DataFrame:
+def errors(data: ReportData, ridge: ModelResult) -> pd.DataFrame:
     return pd.concat(long_errors(data, ridge))
 
 
@@ -60,7 +60,7 @@ def rmse(errors: pd.DataFrame, by: str) -> pd.Series:
 
 
 def test_errors_of_hours_are_those_of_the_wall_clock(
-    data: ReportData, ridge: Row, errors: pd.DataFrame
+    data: ReportData, ridge: ModelResult, errors: pd.DataFrame
 ) -> None:
     found = by_hour([ridge], data.panel)
     assert found is not None
@@ -68,20 +68,20 @@ def test_errors_of_hours_are_those_of_the_wall_clock(
     np.testing.assert_allclose(found.values["Ridge"], rmse(errors, "hour"), rtol=1e-5)
 
 
-def test_errors_of_weekdays(data: ReportData, ridge: Row, errors: pd.DataFrame) -> None:
+def test_errors_of_weekdays(data: ReportData, ridge: ModelResult, errors: pd.DataFrame) -> None:
     found = by_weekday([ridge], data.panel)
     direct = rmse(errors, "weekday")
     np.testing.assert_allclose(found.values["Ridge"], direct[list(found.labels)], rtol=1e-5)
     assert found.labels[0] == "Monday"
 
 
-def test_errors_of_steps(ridge: Row, errors: pd.DataFrame) -> None:
+def test_errors_of_steps(ridge: ModelResult, errors: pd.DataFrame) -> None:
     found = by_step([ridge])
     assert found.labels == ("+1", "+2")
     np.testing.assert_allclose(found.first, rmse(errors, "k"), rtol=1e-5)
 
 
-def test_errors_of_locations(data: ReportData, ridge: Row, errors: pd.DataFrame) -> None:
+def test_errors_of_locations(data: ReportData, ridge: ModelResult, errors: pd.DataFrame) -> None:
     np.testing.assert_allclose(location_rmse(ridge), rmse(errors, "place"), rtol=1e-5)
     measure, found = location_errors(ridge, data.panel)
     sums = errors[["place", "error", "truth"]].abs().groupby("place").sum()
@@ -89,7 +89,9 @@ def test_errors_of_locations(data: ReportData, ridge: Row, errors: pd.DataFrame)
     assert measure == "WAPE"
 
 
-def test_rain_is_told_from_no_rain(data: ReportData, ridge: Row, errors: pd.DataFrame) -> None:
+def test_rain_is_told_from_no_rain(
+    data: ReportData, ridge: ModelResult, errors: pd.DataFrame
+) -> None:
     found = by_weather([ridge], data.panel)
     rain = found["rain"]
     assert rain.labels == ("no", "yes")
@@ -103,8 +105,8 @@ def test_rain_is_told_from_no_rain(data: ReportData, ridge: Row, errors: pd.Data
 
 def test_several_trainings_are_averaged_as_in_the_table(data: ReportData) -> None:
     row = next(row for row in data.comparison.rows if row.name == "Forecaster")
-    assert len(row.found) == 2
-    steps = [spread.mean for spread in row.spread("rmse", "observed")[1:]]
+    assert len(row.results) == 2
+    steps = [spread.mean for spread in row.seed_means("rmse", "observed")[1:]]
     np.testing.assert_allclose(by_step([row]).first, steps)
 
 

@@ -6,12 +6,12 @@ import pytest
 
 from forecaster.explain.explanation import (
     Agreement,
-    CityWide,
+    CityWideEffect,
+    CityWideLocation,
     Explanation,
-    Felt,
-    Hour,
-    Place,
-    Step,
+    LocationEffect,
+    StepEffect,
+    StepForecast,
 )
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_png, to_svg
@@ -25,16 +25,18 @@ from forecaster.report.sections.section import Section
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
-def place(identity: str, gradient: float) -> Place:
+def place(identity: str, gradient: float) -> LocationEffect:
     gradients = gradient - 1, gradient + 1
-    return Place(identity, f"$at_{identity}", 1, 0.2, gradient, gradients, 0.5, 2.0, 3.0, -1.0)
+    return LocationEffect(
+        identity, f"$at_{identity}", 1, 0.2, gradient, gradients, 0.5, 2.0, 3.0, -1.0
+    )
 
 
 @pytest.fixture
 def given() -> Explanation:
     """Return an explanation whose numbers are easily told apart."""
     hours = [
-        Hour("", "", f"t−{n}", "recent" if n < 3 else "days", 0 if n < 3 else 1, 7.0, share,
+        StepEffect("", "", f"t−{n}", "recent" if n < 3 else "days", 0 if n < 3 else 1, 7.0, share,
              (share, share), share, 0.5, -1.5 if n == 4 else -0.25)
         for n, share in zip(range(5), (0.5, 0.2, 0.1, 0.15, 0.05), strict=True)
     ][::-1]  # fmt: skip
@@ -44,7 +46,7 @@ def given() -> Explanation:
         origin_local="2021-04-07T10:00:00+02:00",
         location="a",
         name="$at_a",
-        forecast=(Step("", "", 123.4, 99.6), Step("", "", 5.25, 4.0)),
+        forecast=(StepForecast("", "", 123.4, 99.6), StepForecast("", "", 5.25, 4.0)),
         step="hour",
         shares_by="attention",
         hours=tuple(hours),
@@ -53,7 +55,7 @@ def given() -> Explanation:
         neighbours=(place("b", -7.0), place("c", 3.0)),
         reach=16,
         reached=3,
-        city_wide=CityWide(0.25, 1.0, -2.5, (Felt("d", "Delta", -0.5),)),
+        city_wide=CityWideEffect(0.25, 1.0, -2.5, (CityWideLocation("d", "Delta", -0.5),)),
         agreement=(Agreement("hours", ("a", "b"), 0.5, "a and b agree in part"),),
         notes=(),
     )
@@ -76,7 +78,7 @@ def test_what_sees_all_locations_is_said_apart(given: Explanation) -> None:
 
 
 def test_a_network_without_attention_says_what_it_rests_on(given: Explanation) -> None:
-    nothing = CityWide(0.0, 0.0, 0.0, ())
+    nothing = CityWideEffect(0.0, 0.0, 0.0, ())
     plain = replace(given, shares_by="ablation", city_wide=nothing)
     assert explanation_sentences(plain)[1] == (
         "By ablation the forecast depends on recent steps (80 %) and days before (20 %), "
@@ -105,7 +107,7 @@ def test_the_figure_has_a_bar_for_each_hour_and_each_location(given: Explanation
     names = [text.get_text() for text in below.get_yticklabels()]
     assert names == ["$at_a (itself)", "$at_b", "$at_c"]
     labels = [text.get_text() for text in below.get_legend().get_texts()]
-    assert labels == ["gradient", "ablation", "with city-wide part"]
+    assert labels == ["gradient", "ablation", "incl. city-wide"]
 
 
 def test_recent_steps_alone_are_named_one_by_one(given: Explanation) -> None:

@@ -6,8 +6,8 @@ import pytest
 
 from forecaster.artifact import Run
 from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
-from forecaster.evaluation.comparison import Row
-from forecaster.metrics import measure
+from forecaster.evaluation.comparison import ModelResult
+from forecaster.metrics import sum_errors
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_svg
@@ -25,19 +25,19 @@ from tests.report.comparisons import bare_panel, compare
 
 
 @pytest.fixture(scope="module")
-def best(data: ReportData) -> Row:
+def best(data: ReportData) -> ModelResult:
     assert data.best is not None
     return data.best
 
 
-def day_rmse(data: ReportData, row: Row) -> dict[int, float]:
+def day_rmse(data: ReportData, row: ModelResult) -> dict[int, float]:
     """Return the error of each local day from forecasts that are made again."""
     panel, found = data.panel, row.first
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
     forecast = data.estimator_of(row).predict(panel, origins)
     steps = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
     days = panel.clock.local(panel.times[steps]).astype("datetime64[D]").astype(np.int64)
-    errors = measure(panel.values[steps], forecast, 10.0)
+    errors = sum_errors(panel.values[steps], forecast, 10.0)
     return {
         int(day): float(
             np.sqrt(errors.squares[days == day].sum() / errors.values[days == day].sum())
@@ -46,7 +46,7 @@ def day_rmse(data: ReportData, row: Row) -> dict[int, float]:
     }
 
 
-def test_the_worst_day_has_the_largest_error(data: ReportData, best: Row) -> None:
+def test_the_worst_day_has_the_largest_error(data: ReportData, best: ModelResult) -> None:
     span, by_day = worst_period(best.first, data.panel), day_rmse(data, best)
     assert span.days == 1
     assert span.rmse == pytest.approx(by_day[span.first], rel=1e-5)
@@ -54,7 +54,7 @@ def test_the_worst_day_has_the_largest_error(data: ReportData, best: Row) -> Non
     assert span.rmse >= max(by_day[day] for day in whole) * (1 - 1e-6)
 
 
-def test_the_normal_week_has_the_median_error(data: ReportData, best: Row) -> None:
+def test_the_normal_week_has_the_median_error(data: ReportData, best: ModelResult) -> None:
     span, count = typical_period(best.first, data.panel)
     assert (span.days, span.kind) == (7, "week")
     assert count == 1  # the test has nine days
@@ -79,12 +79,14 @@ def test_a_span_names_its_days() -> None:
     assert str(Period(first=18_628, days=1, rmse=1.0)) == "2021-01-01"
 
 
-def test_three_unlike_places_are_chosen(best: Row) -> None:
+def test_three_unlike_places_are_chosen(best: ModelResult) -> None:
     chosen = choose_locations(best.first, np.array([0.1, 0.5, 0.2, np.nan, 0.3]))
     assert chosen == {4: "busiest", 2: "median size", 1: "largest error"}  # they grow busier
 
 
-def test_what_is_drawn_is_what_was_forecast_and_what_came(data: ReportData, best: Row) -> None:
+def test_what_is_drawn_is_what_was_forecast_and_what_came(
+    data: ReportData, best: ModelResult
+) -> None:
     panel, found = data.panel, best.first
     span = worst_period(found, panel)
     excerpt = take_excerpt(data.estimator_of(best), panel, found, span, [3, 1])
@@ -101,7 +103,7 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(data: ReportData, best
         np.testing.assert_allclose(drawn[seen], expected[seen], rtol=1e-5)
 
 
-def test_the_interval_is_that_of_one_step_ahead(data: ReportData, best: Row) -> None:
+def test_the_interval_is_that_of_one_step_ahead(data: ReportData, best: ModelResult) -> None:
     panel, found, estimator = data.panel, best.first, data.estimator_of(best)
     excerpt = take_excerpt(estimator, panel, found, worst_period(found, panel), [3, 1])
     assert excerpt.levels == (0.1, 0.5, 0.9)
@@ -119,7 +121,7 @@ def test_the_interval_is_that_of_one_step_ahead(data: ReportData, best: Row) -> 
     assert b"80 % interval" in to_svg(drawing, "x")
 
 
-def test_a_run_without_intervals_is_drawn_without(data: ReportData, best: Row) -> None:
+def test_a_run_without_intervals_is_drawn_without(data: ReportData, best: ModelResult) -> None:
     estimator = data.estimator_of(best)
     assert estimator.run is not None
     arrays = {n: a for n, a in estimator.run.arrays.items() if not n.startswith("intervals.")}
@@ -130,7 +132,7 @@ def test_a_run_without_intervals_is_drawn_without(data: ReportData, best: Row) -
     assert b"interval" not in to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
 
 
-def test_only_tested_origins_are_asked(data: ReportData, best: Row) -> None:
+def test_only_tested_origins_are_asked(data: ReportData, best: ModelResult) -> None:
     panel, found = data.panel, best.first
     before = Period(first=int(found.days.min()) - 3, days=2, rmse=1.0)
     excerpt = take_excerpt(data.estimator_of(best), panel, found, before, [0])
@@ -141,7 +143,7 @@ def test_only_tested_origins_are_asked(data: ReportData, best: Row) -> None:
 
 
 def test_no_origin_is_asked_twice(
-    data: ReportData, best: Row, monkeypatch: pytest.MonkeyPatch
+    data: ReportData, best: ModelResult, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: list[int] = []
 
@@ -156,7 +158,7 @@ def test_no_origin_is_asked_twice(
     assert len(asked) == len(set(asked))
 
 
-def test_names_are_no_formulas(data: ReportData, best: Row) -> None:
+def test_names_are_no_formulas(data: ReportData, best: ModelResult) -> None:
     span = worst_period(best.first, data.panel)
     excerpt = take_excerpt(data.estimator_of(best), data.panel, best.first, span, [0, 1])
     drawing = to_svg(draw_excerpt(excerpt, ["$x^2$ <b>", "b"]), "x")

@@ -75,7 +75,7 @@ def test_words_say_what_is_drawn() -> None:
     graph = graph_of(random_edges(503, 1_009, np.random.default_rng(0)), 503)
     words = describe_graph(graph)
     assert words["structure"].startswith("503 locations, 1,009 dependencies, average degree 4.01;")
-    assert words["structure"].endswith("a dot: |conditional correlation| > 0.1")
+    assert words["structure"].endswith("edges have |conditional correlation| > 0.1")
     assert words["map"].endswith("; the 400 strongest are drawn")
     assert "the median distance of dependent pairs is" in words["distances"]
 

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.draw.canvas import to_svg
@@ -29,12 +29,12 @@ from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
 @pytest.fixture(scope="module")
-def ridge(data: ReportData) -> Row:
+def ridge(data: ReportData) -> ModelResult:
     return next(row for row in data.comparison.rows if row.name == "Ridge")
 
 
 @pytest.fixture(scope="module")
-def outcomes(data: ReportData, ridge: Row) -> dict[str, pd.DataFrame]:
+def outcomes(data: ReportData, ridge: ModelResult) -> dict[str, pd.DataFrame]:
     """Return a line for every observed target: when, where, whether it lay within, how wide."""
     panel, found, estimator = data.panel, ridge.first, data.estimator_of(ridge)
     origins = np.searchsorted(panel.times.astype(np.int64), found.origins)
@@ -57,7 +57,7 @@ def outcomes(data: ReportData, ridge: Row) -> dict[str, pd.DataFrame]:
 
 @pytest.mark.parametrize("form", ["static", "online"])
 def test_shares_of_hours_and_steps_are_counted(
-    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame], form: str
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame], form: str
 ) -> None:
     hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
@@ -73,7 +73,7 @@ def test_shares_of_hours_and_steps_are_counted(
 
 
 def test_shares_with_rain_and_without(
-    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     found = coverage_by_weather(ridge, data.panel)
     direct = outcomes["online"].groupby("rain").inside.mean()
@@ -83,7 +83,7 @@ def test_shares_with_rain_and_without(
 
 
 def test_shares_and_widths_of_locations_and_hours(
-    data: ReportData, ridge: Row, outcomes: dict[str, pd.DataFrame]
+    data: ReportData, ridge: ModelResult, outcomes: dict[str, pd.DataFrame]
 ) -> None:
     direct = outcomes["online"].groupby("place").inside.mean()
     np.testing.assert_allclose(coverage_by_location(ridge), direct)
@@ -97,13 +97,15 @@ def test_shares_and_widths_of_locations_and_hours(
 def test_several_trainings_are_averaged_as_in_the_table(data: ReportData) -> None:
     row = next(row for row in data.comparison.rows if row.name == "Forecaster")
     assert len(interval_scores_of(row)) == 2
-    steps = [spread.mean for spread in row.interval_spread("coverage", "static")[1:]]
+    steps = [spread.mean for spread in row.interval_seed_means("coverage", "static")[1:]]
     np.testing.assert_allclose(
         coverage_by_group(row, group_by_step(row.first)).shares["static"], steps
     )
 
 
-def test_hours_in_which_nothing_was_observed_are_left_out(data: ReportData, ridge: Row) -> None:
+def test_hours_in_which_nothing_was_observed_are_left_out(
+    data: ReportData, ridge: ModelResult
+) -> None:
     hours = group_by_hour(ridge.first, data.panel)
     assert hours is not None
     moved = replace(hours, groups=np.where(hours.groups == 3, 4, hours.groups))
@@ -193,14 +195,16 @@ def section(sections: list[Section]) -> Section:
     return next(s for s in sections if s.name == "intervals")
 
 
-def without_intervals(row: Row) -> Row:
-    return replace(row, found={s: replace(f, sureness=None) for s, f in row.found.items()})
+def without_intervals(row: ModelResult) -> ModelResult:
+    return replace(
+        row, results={s: replace(f, interval_results=None) for s, f in row.results.items()}
+    )
 
 
 def test_the_section_says_what_an_interval_means(data: ReportData, section: Section) -> None:
     assert (section.name, section.title) == ("intervals", "Prediction intervals")
-    assert data.comparison.sureness is not None
-    assert section.text.startswith(data.comparison.sureness)
+    assert data.comparison.interval_verdict is not None
+    assert section.text.startswith(data.comparison.interval_verdict)
     assert "covers more than 80 % is too wide" in section.text
     assert [picture.name for picture in section.pictures] == [
         "20-coverage-steps", "21-coverage-hours", "22-coverage-weather",

@@ -4,7 +4,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.evaluation.comparison import Comparison, Row
+from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.doctor.checkup import Finding
 from forecaster.report.groups import group_by_hour
@@ -18,7 +18,7 @@ def findings(data: ReportData) -> dict[str, Finding]:
     return {finding.topic: finding for finding in check_reliability(data, data.best)}
 
 
-def with_rows(data: ReportData, rows: list[Row]) -> ReportData:
+def with_rows(data: ReportData, rows: list[ModelResult]) -> ReportData:
     comparison = Comparison(rows, data.comparison.mape_cut, data.comparison.about)
     return replace(data, comparison=comparison)
 
@@ -92,7 +92,7 @@ def test_a_naive_best_model_is_a_warning(data: ReportData) -> None:
 
 def test_chance_is_told_of_networks_alone(data: ReportData) -> None:
     network = next(row for row in data.comparison.rows if row.name == "Forecaster")
-    once = replace(network, found={0: network.found[0]})
+    once = replace(network, results={0: network.results[0]})
     assert "trained 2 times" in findings(with_rows(data, [network]))["Random seed"].text
     assert "trained once" in findings(with_rows(data, [once]))["Random seed"].text
     assert "Random seed" not in findings(data)  # Ridge has none
@@ -106,14 +106,14 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 ) -> None:
     best = data.best
     assert best is not None
-    known = best.first.sureness
+    known = best.first.interval_results
     assert known is not None
-    spans = np.full_like(known.windows["online"].spans, 1000)
+    spans = np.full_like(known.by_window["online"].spans, 1000)
     inside = np.full_like(spans, 800)  # at every hour as much as over all
     inside[:, 1] = round(1000 * share)
-    online = replace(known.windows["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
-    row = replace(best, found={0: replace(best.first, sureness=other)})
+    row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(data, [row]))["Intervals"]
     assert found.level == level
     ends = " … ".join(dict.fromkeys(f"{100 * s:.1f}" for s in sorted((0.8, share))))
@@ -124,14 +124,14 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
 def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
     best = data.best
     assert best is not None
-    known, hours = best.first.sureness, group_by_hour(best.first, data.panel)
+    known, hours = best.first.interval_results, group_by_hour(best.first, data.panel)
     assert known is not None
     assert hours is not None
     inside = np.where(hours.groups == 6, 700, 804)
     spans = np.full_like(inside, 1000)
-    online = replace(known.windows["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, inside=inside)
     other = replace(known, windows={**known.windows, "online": online})
-    row = replace(best, found={0: replace(best.first, sureness=other)})
+    row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(data, [row]))["Intervals"]
     assert found.level == "note"
     assert "by step ahead, but 70.0 % at 6:00" in found.text
@@ -140,7 +140,7 @@ def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
 def test_runs_from_before_intervals_say_nothing_of_them(data: ReportData) -> None:
     best = data.best
     assert best is not None
-    row = replace(best, found={0: replace(best.first, sureness=None)})
+    row = replace(best, results={0: replace(best.first, interval_results=None)})
     older = with_rows(data, [row])
     assert "Intervals" not in findings(older)
     assert not any("interval" in name for name in key_figures(older, row))
@@ -166,11 +166,11 @@ def test_few_days_and_no_targets_are_told(tmp_path: Path) -> None:
 def test_the_key_figures_are_those_of_the_table(data: ReportData) -> None:
     best = data.best
     assert best is not None
-    rmse = best.spread("rmse", "observed")[0].mean
+    rmse = best.seed_means("rmse", "observed")[0].mean
     figures = key_figures(data, best)
     assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
     assert figures["RMSE relative to SeasonalNaive"].startswith("−")
-    held = best.interval_spread("coverage", "online")[0].mean
+    held = best.interval_seed_means("coverage", "online")[0].mean
     assert held is not None
     assert figures["coverage of the 80 % interval"] == f"{100 * held:.1f} %"
     assert list(figures)[-1] == "test days"

@@ -10,8 +10,8 @@ from zoneinfo import ZoneInfo
 import numpy as np
 
 from forecaster.synthetic.city import City, make_city
-from forecaster.synthetic.dependencies import Edges
-from forecaster.synthetic.locations import lay_out
+from forecaster.synthetic.dependencies import DependencyEdges
+from forecaster.synthetic.locations import draw_street_grid
 
 HORIZON, WEEK = 3, 168
 LEVELS = (0.1, 0.5, 0.9)
@@ -173,7 +173,7 @@ def make_town(locations: int, origin: str = ORIGIN, weeks: int = 5) -> Town:
     city = draw_city(few, begin, weeks * WEEK + 1)
     places = city.locations
     if locations > few:
-        places = lay_out(locations, np.random.default_rng(7)).to_locations()
+        places = draw_street_grid(locations, np.random.default_rng(7)).to_locations()
     values = np.tile(city.panel.values, -(-locations // few))[:, :locations]
     return Town(
         ids=list(places.ids),
@@ -192,7 +192,7 @@ def draw_city(locations: int, start: str, hours: int) -> City:
     return make_city(locations, start, hours, seed=7)
 
 
-def repeat_edges(edges: Edges, ids: Sequence[str], every: int) -> list[dict[str, Any]]:
+def repeat_edges(edges: DependencyEdges, ids: Sequence[str], every: int) -> list[dict[str, Any]]:
     """Return the edges of a small city, again for every so many locations of a larger one."""
     known = list(zip(edges.first, edges.second, edges.correlation, strict=True))
     return [

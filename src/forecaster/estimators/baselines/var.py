@@ -43,11 +43,11 @@ class VAR(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Return the weights of the best order, and the scales they rest on."""
-        panel = _without_own(data.filled)
-        scaler = fit_scaler(_without_own(data.panel), data.train)
+        panel = _without_local(data.filled)
+        scaler = fit_scaler(_without_local(data.panel), data.train)
         highest = _highest(panel, self.recipe.lags.recent)
         steps = _targets(data, highest)
-        known = _known(_ask(panel, steps - 1, 1), scaler)[:, 0]
+        known = _auxiliary(_inputs_at(panel, steps - 1, 1), scaler)[:, 0]
         factor = eliminate(measure(scaler.values.apply(panel.values), known, steps, highest))
         solutions = [
             factor.solve(len(_columns(panel, order))).astype(np.float32)
@@ -55,8 +55,8 @@ class VAR(Estimator):
         ]
         errors = _validate(solutions, data, scaler, self.recipe.lags.horizon)
         order = int(np.argmin(errors))
-        found = [e if np.isfinite(e) else None for e in errors]
-        about = {"order": order, "validation_rmse": found, "rows": len(steps)}
+        finite = [e if np.isfinite(e) else None for e in errors]
+        about = {"order": order, "validation_rmse": finite, "rows": len(steps)}
         about |= _rank(factor, _columns(panel, order))
         log.info("VAR: order %d of 0…%d; %s", order, highest, _in_words(about))
         arrays = {**scale_arrays(scaler), "weights": solutions[order], "order": np.array([order])}
@@ -79,13 +79,13 @@ class VAR(Estimator):
         orders = {(inputs + p * N, N): p for p in range(most + 1)}
         fits = order.dtype == np.int64 and orders.get(weights.shape) == order[0]
         if not fits or weights.dtype != np.float32:
-            found = f"order {order.tolist()} with weights {weights.dtype} {weights.shape}"
+            stored = f"order {order.tolist()} with weights {weights.dtype} {weights.shape}"
             needed = f"an order of 0…{most} with float32 ({inputs} + order · {N}, {N})"
-            raise ArtifactError(f"not a forecaster run of a VAR: {found}; needed: {needed}")
+            raise ArtifactError(f"not a forecaster run of a VAR: {stored}; needed: {needed}")
         return estimator
 
 
-def _without_own(panel: Panel) -> Panel:
+def _without_local(panel: Panel) -> Panel:
     """Return the panel without covariates of single locations."""
     return panel.select_covariates(panel.covariates.names, ())
 
@@ -119,11 +119,11 @@ def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
     return np.asarray(steps)
 
 
-def _ask(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> ForecastInputs:
+def _inputs_at(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> ForecastInputs:
     return ForecastInputs(panel, origins, *look_ahead(panel, origins, horizon))
 
 
-def _known(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
+def _auxiliary(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
     """Return a_{t+1…t+K}, a constant first."""
     auxiliary, _ = scale_ahead(inputs, scaler)
     return np.pad(auxiliary, ((0, 0), (0, 0), (1, 0)), constant_values=1)
@@ -133,7 +133,7 @@ def _forecast(
     weights: Float32[np.ndarray, "F N"], order: int, inputs: ForecastInputs, scaler: Scaler
 ) -> Float32[np.ndarray, "B K N"]:
     past = inputs.panel.values[inputs.origins[:, None] - np.arange(order)]
-    forecast = roll_out(weights, scaler.values.apply(past), _known(inputs, scaler))
+    forecast = roll_out(weights, scaler.values.apply(past), _auxiliary(inputs, scaler))
     return scaler.values.undo(forecast)
 
 
@@ -143,7 +143,7 @@ def _validate(
     """Return the validation RMSE of every order; infinite where forecasts leave all bounds."""
     origins = data.windows.validation
     origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
-    inputs = _ask(_without_own(data.filled), origins, horizon)
+    inputs = _inputs_at(_without_local(data.filled), origins, horizon)
     truth = data.panel.values[origins[:, None] + np.arange(1, horizon + 1)]
     errors = []
     for order, weights in enumerate(solutions):

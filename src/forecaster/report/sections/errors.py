@@ -6,8 +6,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.evaluation.comparison import Row
-from forecaster.metrics import Errors
+from forecaster.evaluation.comparison import ModelResult
+from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
@@ -44,23 +44,23 @@ def error_section(data: ReportData) -> Section:
     return Section("errors", "Errors by time, weather and location", text, list(_pictures(data)))
 
 
-def by_hour(rows: Sequence[Row], panel: Panel) -> Breakdown | None:
+def by_hour(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
     """Return RMSE by hour of the day; None where a step is a day or longer."""
     hours = group_by_hour(rows[0].first, panel)
     return None if hours is None else _drop_empty(rmse_by_group(rows, hours))
 
 
-def by_weekday(rows: Sequence[Row], panel: Panel) -> Breakdown:
+def by_weekday(rows: Sequence[ModelResult], panel: Panel) -> Breakdown:
     """Return RMSE by day of the week."""
     return _drop_empty(rmse_by_group(rows, group_by_weekday(rows[0].first, panel)))
 
 
-def by_step(rows: Sequence[Row]) -> Breakdown:
+def by_step(rows: Sequence[ModelResult]) -> Breakdown:
     """Return RMSE by step ahead."""
     return rmse_by_group(rows, group_by_step(rows[0].first))
 
 
-def by_weather(rows: Sequence[Row], panel: Panel) -> dict[str, Breakdown]:
+def by_weather(rows: Sequence[ModelResult], panel: Panel) -> dict[str, Breakdown]:
     """Return RMSE by low and high values of each covariate, the largest contrast first."""
     breakdowns = {}
     for name, grouping in group_by_weather(rows[0].first, panel).items():
@@ -71,16 +71,16 @@ def by_weather(rows: Sequence[Row], panel: Panel) -> dict[str, Breakdown]:
     return {name: breakdowns[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def rmse_by_group(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+def rmse_by_group(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return RMSE = √(Σ squares / Σ values) of every group, the mean over trainings."""
     rmse = {}
     for row in rows:
-        trainings = [_group_rmse(a.errors[a.weather], grouping) for a in row.found.values()]
+        trainings = [_group_rmse(a.errors[a.weather], grouping) for a in row.results.values()]
         rmse[row.name] = np.mean(trainings, axis=0)
     return Breakdown(grouping.labels, grouping.steps, rmse)
 
 
-def location_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
+def location_errors(row: ModelResult, panel: Panel) -> tuple[str, Float64[np.ndarray, " N"]]:
     """Return the name of the metric by location and its values; NaN without any observation.
 
     Counts: WAPE = Σ |x̂ − x| / Σ |x|, comparable for busy and quiet locations. Measurements:
@@ -88,14 +88,14 @@ def location_errors(row: Row, panel: Panel) -> tuple[str, Float64[np.ndarray, " 
     """
     if panel.kind != "count":
         return "RMSE", location_rmse(row)
-    sums = [assessment.places for assessment in row.found.values()]
+    sums = [assessment.by_location for assessment in row.results.values()]
     trainings = [ratio(e.absolutes.sum(axis=0), e.sizes.sum(axis=0)) for e in sums]
     return "WAPE", np.asarray(np.mean(trainings, axis=0))
 
 
-def location_rmse(row: Row) -> Float64[np.ndarray, " N"]:
+def location_rmse(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the RMSE of each location, the mean over trainings; NaN without any observation."""
-    sums = [assessment.places for assessment in row.found.values()]
+    sums = [assessment.by_location for assessment in row.results.values()]
     trainings = [np.sqrt(ratio(e.squares.sum(axis=0), e.values.sum(axis=0))) for e in sums]
     return np.asarray(np.mean(trainings, axis=0))
 
@@ -135,7 +135,7 @@ def draw_location_errors(
     return draw_bars([shorten(locations.names[n]) for n in shown], errors[shown], label)
 
 
-def _group_rmse(errors: Errors, grouping: Grouping) -> Float64[np.ndarray, " G"]:
+def _group_rmse(errors: ErrorSums, grouping: Grouping) -> Float64[np.ndarray, " G"]:
     squares, values = (grouping.sum(part) for part in (errors.squares, errors.values))
     return np.asarray(np.sqrt(ratio(squares, values)))
 
@@ -179,7 +179,7 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     yield from _by_location(data, best)
 
 
-def _describe_extremes(breakdown: Breakdown, best: Row) -> str:
+def _describe_extremes(breakdown: Breakdown, best: ModelResult) -> str:
     """Name the groups with the largest and the smallest RMSE."""
     ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
     at = "at" if ":" in breakdown.labels[0] else "on"
@@ -187,7 +187,7 @@ def _describe_extremes(breakdown: Breakdown, best: Row) -> str:
     return f"The RMSE of {best.name} is highest {highest} and lowest {lowest}."
 
 
-def _describe_growth(breakdown: Breakdown, best: Row) -> str:
+def _describe_growth(breakdown: Breakdown, best: ModelResult) -> str:
     """Give the RMSE of the first and the last step ahead."""
     first, last = float(breakdown.first[0]), float(breakdown.first[-1])
     growth = 100 * (last / max(first, 1e-9) - 1)
@@ -197,7 +197,7 @@ def _describe_growth(breakdown: Breakdown, best: Row) -> str:
     )
 
 
-def _describe_weather(breakdowns: dict[str, Breakdown], best: Row) -> str:
+def _describe_weather(breakdowns: dict[str, Breakdown], best: ModelResult) -> str:
     """Name the covariate with the largest contrast."""
     name, breakdown = next(iter(breakdowns.items()))
     ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
@@ -208,7 +208,7 @@ def _describe_weather(breakdowns: dict[str, Breakdown], best: Row) -> str:
     )
 
 
-def _by_location(data: ReportData, best: Row) -> Iterator[Picture]:
+def _by_location(data: ReportData, best: ModelResult) -> Iterator[Picture]:
     panel = data.panel
     metric, errors = location_errors(best, panel)
     ranked = rank_locations(errors)

@@ -9,10 +9,10 @@ from jaxtyping import Bool, Int64
 
 from forecaster.errors import DataError
 from forecaster.estimators.base import Estimator
-from forecaster.evaluation.backtest import Assessment, targets
-from forecaster.explain.case import EXPLAINED
+from forecaster.evaluation.backtest import BacktestResult, targets
+from forecaster.explain.case import EXPLAINABLE
 from forecaster.explain.explain import explain
-from forecaster.explain.explanation import Explanation, Hour, Place
+from forecaster.explain.explanation import Explanation, LocationEffect, StepEffect
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
@@ -45,7 +45,7 @@ def explanation_section(data: ReportData) -> Section:
         "values for the time of the week: by attention (if the model has it), by gradient and by "
         "ablation."
     )
-    row = next((row for row in data.drawn if row.estimator in EXPLAINED), None)
+    row = next((row for row in data.drawn if row.estimator in EXPLAINABLE), None)
     if row is None:
         return Section("explanations", "Explanations", text, [])
     estimator = data.estimator_of(row)
@@ -140,7 +140,7 @@ def _draw_steps(axes: Any, explanation: Explanation) -> None:
     _write_legend(axes, 2)
 
 
-def _draw_locations(axes: Any, rows: Sequence[Place], *, city_wide: bool) -> None:
+def _draw_locations(axes: Any, rows: Sequence[LocationEffect], *, city_wide: bool) -> None:
     """Draw the effect of each location by gradient and by ablation.
 
     With a city-wide part, also by ablation without holding that part fixed.
@@ -151,7 +151,7 @@ def _draw_locations(axes: Any, rows: Sequence[Place], *, city_wide: bool) -> Non
               markeredgecolor="white", label="ablation")  # fmt: skip
     if city_wide:
         axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
-                  markeredgecolor="white", label="with city-wide part")  # fmt: skip
+                  markeredgecolor="white", label="incl. city-wide")  # fmt: skip
     axes.axvline(0, color=FAINT, linewidth=0.8)
     names = [shorten(row.name) for row in rows]
     names[0] += " (itself)"
@@ -168,7 +168,7 @@ def _write_legend(axes: Any, columns: int) -> None:
                 loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
 
 
-def _days_earlier(hour: Hour) -> str:
+def _days_earlier(hour: StepEffect) -> str:
     """Abbreviate how much earlier a step is: `now`, `2 d`, `3 w`."""
     if not hour.days:
         return "now"
@@ -189,11 +189,11 @@ def _explain_cases(
 
 
 def _choose_cases(
-    data: ReportData, estimator: Estimator, assessment: Assessment
+    data: ReportData, estimator: Estimator, assessment: BacktestResult
 ) -> Iterator[ExplainedForecast]:
     """Yield the busiest location and a hub in a typical week, and the largest error of all."""
     panel, graph = data.panel, data.graph
-    sums = assessment.places
+    sums = assessment.by_location
     sizes = sums.sizes.sum(axis=0) / np.maximum(sums.values.sum(axis=0), 1)
     busiest, period = int(np.argmax(sizes)), typical_period(assessment, panel)[0]
     busiest_case = "31-why-busiest", "busiest location", busiest
@@ -206,7 +206,7 @@ def _choose_cases(
 
 
 def _busiest_hour(
-    panel: Panel, assessment: Assessment, period: Period, subject: tuple[str, str, int]
+    panel: Panel, assessment: BacktestResult, period: Period, subject: tuple[str, str, int]
 ) -> ExplainedForecast:
     """Return the forecast before the largest values of a location within a period.
 
@@ -218,14 +218,14 @@ def _busiest_hour(
     """
     name, description, location = subject
     origins = _tested_origins(panel, assessment)[_origins_within(assessment, period)]
-    observed = targets(panel, origins, assessment.places.values.shape[0])[:, :, location]
+    observed = targets(panel, origins, assessment.by_location.values.shape[0])[:, :, location]
     origin = int(origins[np.argmax(np.nan_to_num(observed).sum(axis=1))])
     title = f"{shorten(panel.locations.names[location])}, {description}"
     return ExplainedForecast(name, title, origin, location)
 
 
 def _largest_error(
-    panel: Panel, estimator: Estimator, assessment: Assessment
+    panel: Panel, estimator: Estimator, assessment: BacktestResult
 ) -> ExplainedForecast:
     """Return the forecast with the largest error, from the worst origin of the worst day."""
     inside = _origins_within(assessment, worst_period(assessment, panel))
@@ -257,13 +257,13 @@ def _picture(case: ExplainedForecast, explanation: Explanation) -> Picture:
     return Picture(case.name, case.title, text, alt, draw_explanation(explanation))
 
 
-def _tested_origins(panel: Panel, assessment: Assessment) -> Int64[np.ndarray, " B"]:
+def _tested_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return the tested origins as steps of the panel."""
     seconds = assessment.origins - panel.start.astype("datetime64[s]").astype(np.int64)
     return np.asarray(seconds // (panel.clock.step_minutes * 60))
 
 
-def _origins_within(assessment: Assessment, period: Period) -> Bool[np.ndarray, " B"]:
+def _origins_within(assessment: BacktestResult, period: Period) -> Bool[np.ndarray, " B"]:
     """Return a mask of the windows that begin within a period; of all, if none does."""
     days = assessment.days
     inside = (days >= period.first) & (days < period.first + period.days)

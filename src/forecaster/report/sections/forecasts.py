@@ -11,9 +11,9 @@ from jaxtyping import Float32, Float64, Int64, Shaped
 from forecaster.choices import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.base import Estimator
-from forecaster.evaluation.backtest import Assessment
+from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.tables import interval_name
-from forecaster.metrics import Errors
+from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData, mean_rmse
 from forecaster.report.draw.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style, write_legend
@@ -68,7 +68,7 @@ def forecast_section(data: ReportData) -> Section:
     return Section("forecasts", "Forecasts and observed values", text, list(_pictures(data)))
 
 
-def typical_period(assessment: Assessment, panel: Panel) -> tuple[Period, int]:
+def typical_period(assessment: BacktestResult, panel: Panel) -> tuple[Period, int]:
     """Return the week with the median error, and the number of weeks.
 
     Where a week has few steps the period is longer; where the test is shorter, it is all of it.
@@ -77,19 +77,21 @@ def typical_period(assessment: Assessment, panel: Panel) -> tuple[Period, int]:
     return periods[(len(periods) - 1) // 2], len(periods)
 
 
-def worst_period(assessment: Assessment, panel: Panel) -> Period:
+def worst_period(assessment: BacktestResult, panel: Panel) -> Period:
     """Return the day with the largest error; where a day has few steps, a longer period."""
     return _periods(assessment, panel, _days_of(DAY_STEPS, panel))[-1]
 
 
-def choose_locations(assessment: Assessment, errors: Float64[np.ndarray, " N"]) -> dict[int, str]:
+def choose_locations(
+    assessment: BacktestResult, errors: Float64[np.ndarray, " N"]
+) -> dict[int, str]:
     """Return up to three locations with the reason: busiest, median, largest error.
 
     Args:
         assessment: the sums of a model, with the mean size of each location.
         errors: of each location.
     """
-    sums = assessment.places
+    sums = assessment.by_location
     sizes = sums.sizes.sum(axis=0) / np.maximum(sums.values.sum(axis=0), 1)
     busiest = np.argsort(-sizes, kind="stable")
     largest_error = np.argsort(-np.nan_to_num(errors, nan=-1.0), kind="stable")
@@ -106,14 +108,14 @@ def choose_locations(assessment: Assessment, errors: Float64[np.ndarray, " N"]) 
 def take_excerpt(
     estimator: Estimator,
     panel: Panel,
-    assessment: Assessment,
+    assessment: BacktestResult,
     period: Period,
     locations: Sequence[int],
 ) -> Excerpt:
     """Return observed values and forecasts of a period; only tested origins are forecast."""
     seconds = assessment.origins - panel.start.astype(np.int64)
     tested = seconds // (panel.clock.step_minutes * 60)
-    K = assessment.places.squares.shape[0]
+    K = assessment.by_location.squares.shape[0]
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= period.first) & (day < period.first + period.days))
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
@@ -180,9 +182,9 @@ def _days_of(steps: int, panel: Panel) -> int:
     return math.ceil(steps * panel.clock.step_minutes / DAY_MINUTES)
 
 
-def _periods(assessment: Assessment, panel: Panel, days: int) -> list[Period]:
+def _periods(assessment: BacktestResult, panel: Panel, days: int) -> list[Period]:
     """Return the complete periods of the test by error, smallest first."""
-    errors: Errors = assessment.errors[assessment.weather]
+    errors: ErrorSums = assessment.errors[assessment.weather]
     local = panel.clock.local(target_times(assessment, panel))
     day = local.astype("datetime64[D]").astype(np.int64)
     block = (day - day.min()) // days

@@ -246,7 +246,7 @@ def _measure(graph: DependencyGraph) -> str:
 def _rule(graph: DependencyGraph) -> str:
     if graph.about.threshold is None:
         return f"kind: {graph.about.kind}"
-    return f"a dot: |{_measure(graph)}| > {graph.about.threshold:.3g}"
+    return f"edges have |{_measure(graph)}| > {graph.about.threshold:.3g}"
 
 
 def _finish(axes: Any, labels: tuple[str, str], integers: bool = False) -> None:

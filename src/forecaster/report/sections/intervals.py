@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from forecaster.evaluation.backtest import FORMS, Form, Sureness
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.backtest import CALIBRATION_MODES, CalibrationMode, IntervalResults
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
-from forecaster.metrics import Intervals
+from forecaster.metrics import IntervalSums
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
@@ -37,7 +37,7 @@ LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not l
 BAR = 0.8  # share of a group's room that its bars fill
 HOUR = "hour of day, local time"
 LABEL = "coverage, %"
-COLOURS: dict[Form, str] = {"static": ORANGE, "online": BLUE}
+COLOURS: dict[CalibrationMode, str] = {"static": ORANGE, "online": BLUE}
 
 Shares = Float64[np.ndarray, " G"]
 
@@ -48,7 +48,7 @@ class Coverage:
 
     labels: tuple[str, ...]
     steps: Int64[np.ndarray, " G"]  # number of target steps in each group
-    shares: Mapping[Form, Shares]  # mean over trainings
+    shares: Mapping[CalibrationMode, Shares]  # mean over trainings
 
     @property
     def contrast(self) -> float:
@@ -58,11 +58,11 @@ class Coverage:
 
 def interval_section(data: ReportData) -> Section:
     """Return the coverage of the recommended model's intervals; empty if it has none."""
-    title, best, summary = "Prediction intervals", data.best, data.comparison.sureness
+    title, best, summary = "Prediction intervals", data.best, data.comparison.interval_verdict
     if best is None or summary is None:
         return Section("intervals", title, "", [])
     scores = interval_scores_of(best)[0]
-    nominal = f"{100 * scores.wanted:g} %"
+    nominal = f"{100 * scores.nominal_coverage:g} %"
     text = (
         f"{summary} An interval that covers more than {nominal} is too wide, one that covers less "
         "is too narrow. Static intervals are calibrated once, on validation; online intervals "
@@ -72,22 +72,22 @@ def interval_section(data: ReportData) -> Section:
     return Section("intervals", title, text, pictures, table=interval_table(data.comparison))
 
 
-def interval_scores_of(row: Row) -> list[Sureness]:
+def interval_scores_of(row: ModelResult) -> list[IntervalResults]:
     """Return the interval scores of each training; empty for models without intervals."""
-    scores = [assessment.sureness for assessment in row.found.values()]
-    return [s for s in scores if s is not None and s.wanted > 0]
+    scores = [assessment.interval_results for assessment in row.results.values()]
+    return [s for s in scores if s is not None and s.nominal_coverage > 0]
 
 
-def coverage_by_group(row: Row, grouping: Grouping) -> Coverage:
+def coverage_by_group(row: ModelResult, grouping: Grouping) -> Coverage:
     """Return Σ inside / Σ spans of every group in which something was observed."""
-    shares = {form: _mean_by_group(row, form, grouping, "inside") for form in FORMS}
+    shares = {form: _mean_by_group(row, form, grouping, "inside") for form in CALIBRATION_MODES}
     observed = np.flatnonzero(np.isfinite(shares["online"]))
     labels = tuple(grouping.labels[g] for g in observed)
-    by_form = {form: shares[form][observed] for form in FORMS}
+    by_form = {form: shares[form][observed] for form in CALIBRATION_MODES}
     return Coverage(labels, grouping.steps[observed], by_form)
 
 
-def coverage_by_weather(row: Row, panel: Panel) -> dict[str, Coverage]:
+def coverage_by_weather(row: ModelResult, panel: Panel) -> dict[str, Coverage]:
     """Return the coverage by low and high values of each covariate, largest contrast first."""
     coverages = {}
     for name, grouping in group_by_weather(row.first, panel).items():
@@ -98,14 +98,14 @@ def coverage_by_weather(row: Row, panel: Panel) -> dict[str, Coverage]:
     return {name: coverages[name] for name in ranked[:MOST_COVARIATES]}
 
 
-def coverage_by_location(row: Row) -> Float64[np.ndarray, " N"]:
+def coverage_by_location(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the online coverage of each location over all steps; NaN without observations."""
-    sums = [scores.places["online"] for scores in interval_scores_of(row)]
+    sums = [scores.by_location["online"] for scores in interval_scores_of(row)]
     trainings = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
     return np.asarray(np.mean(trainings, axis=0))
 
 
-def widths_by_group(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
+def widths_by_group(rows: Sequence[ModelResult], grouping: Grouping) -> Breakdown:
     """Return the mean online width Σ widths / Σ spans of every group with observations."""
     widths = {row.name: _mean_by_group(row, "online", grouping, "widths") for row in rows}
     observed = np.flatnonzero(np.isfinite(next(iter(widths.values()))))
@@ -114,9 +114,11 @@ def widths_by_group(rows: Sequence[Row], grouping: Grouping) -> Breakdown:
     return Breakdown(labels, grouping.steps[observed], by_model)
 
 
-def _mean_by_group(row: Row, form: Form, grouping: Grouping, part: str) -> Shares:
+def _mean_by_group(
+    row: ModelResult, form: CalibrationMode, grouping: Grouping, part: str
+) -> Shares:
     """Return Σ part / Σ spans by group, the mean over trainings."""
-    sums: list[Intervals] = [scores.windows[form] for scores in interval_scores_of(row)]
+    sums: list[IntervalSums] = [scores.by_window[form] for scores in interval_scores_of(row)]
     trainings = [ratio(grouping.sum(getattr(s, part)), grouping.sum(s.spans)) for s in sums]
     return np.asarray(np.mean(trainings, axis=0))
 
@@ -186,7 +188,7 @@ def draw_coverage_by_location(
 def _draw_rows(
     names: Sequence[str],
     at: Float64[np.ndarray, " G"],
-    shares: Mapping[Form, Shares],
+    shares: Mapping[CalibrationMode, Shares],
     nominal: float,
 ) -> Any:
     figure = canvas.new_figure(WIDTH, 1.1 + 0.24 * (float(at[-1]) + 1))
@@ -211,7 +213,7 @@ def _mark_nominal(shade: Any, rule: Any, nominal: float) -> None:
     rule(100 * nominal, color=INK, linewidth=1.2, label=label)
 
 
-def _limits(shares: Mapping[Form, Shares], nominal: float) -> tuple[float, float]:
+def _limits(shares: Mapping[CalibrationMode, Shares], nominal: float) -> tuple[float, float]:
     """Return the limits of the axis: symmetric around the nominal coverage, within 0 … 100."""
     furthest = max(float(np.abs(s - nominal).max(initial=0)) for s in shares.values())
     reach = 1.1 * max(furthest, LEAST_REACH)
@@ -223,8 +225,8 @@ def _write_legend(figure: Any, axes: Any) -> None:
     canvas.write_legend(figure, handles, columns=3)
 
 
-def _pictures(data: ReportData, best: Row, scores: Sureness) -> Iterator[Picture]:
-    panel, nominal = data.panel, scores.wanted
+def _pictures(data: ReportData, best: ModelResult, scores: IntervalResults) -> Iterator[Picture]:
+    panel, nominal = data.panel, scores.nominal_coverage
     interval = f"the {interval_name(scores.levels)} of {best.name}"
     alt = f"Bar chart of the coverage of {interval}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
@@ -250,7 +252,7 @@ def _pictures(data: ReportData, best: Row, scores: Sureness) -> Iterator[Picture
     yield _widths(data, best)
 
 
-def _by_location(data: ReportData, best: Row, nominal: float) -> Iterator[Picture]:
+def _by_location(data: ReportData, best: ModelResult, nominal: float) -> Iterator[Picture]:
     panel, shares = data.panel, coverage_by_location(best)
     observed = np.flatnonzero(np.isfinite(shares))
     if len(observed) < 2:  # noqa: PLR2004 (nothing to compare)
@@ -268,7 +270,7 @@ def _by_location(data: ReportData, best: Row, nominal: float) -> Iterator[Pictur
     yield Picture("23-coverage-by-location", "Coverage by location", text, alt, figure)
 
 
-def _widths(data: ReportData, best: Row) -> Picture:
+def _widths(data: ReportData, best: ModelResult) -> Picture:
     """Return the mean interval width of the drawn models, by hour or else by step."""
     rows = [row for row in data.drawn if interval_scores_of(row)]
     hours = group_by_hour(best.first, data.panel)
@@ -281,7 +283,7 @@ def _widths(data: ReportData, best: Row) -> Picture:
     return Picture("24-interval-width", "Interval width", text, alt, figure)
 
 
-def _describe_widths(widths: Breakdown, best: Row) -> str:
+def _describe_widths(widths: Breakdown, best: ModelResult) -> str:
     low, high = int(np.argmin(widths.first)), int(np.argmax(widths.first))
     least, most = (f"({number(widths.first[n])}) at {widths.labels[n]}" for n in (low, high))
     return (

@@ -6,7 +6,7 @@ import numpy as np
 
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import interval_name
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.data import ReportData, mean_rmse
@@ -34,7 +34,7 @@ YEAR_DAYS = 365
 SEVERITIES: tuple[Severity, ...] = ("warning", "note", "good")
 
 
-def check_reliability(data: ReportData, best: Row) -> list[Finding]:
+def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
     """Check the recommended model; the findings come with warnings first."""
     findings = [
         *_against_naive(data, best),
@@ -51,10 +51,10 @@ def check_reliability(data: ReportData, best: Row) -> list[Finding]:
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.level))
 
 
-def key_figures(data: ReportData, best: Row) -> dict[str, str]:
+def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     """Return the main figures of the recommended model, by name."""
     comparison, naive = data.comparison, data.naive
-    mape = best.spread("mape", comparison.weathers[0])[0].mean
+    mape = best.seed_means("mape", comparison.weathers[0])[0].mean
     days = len(set(best.first.days.tolist()))
     figures = {
         "RMSE, all steps ahead": number(mean_rmse(best, comparison)),
@@ -63,14 +63,14 @@ def key_figures(data: ReportData, best: Row) -> dict[str, str]:
     difference = comparison.compare(best, naive).rmse if naive is not None else None
     if difference is not None and naive is not best:
         figures["RMSE relative to SeasonalNaive"] = with_minus(f"{100 * difference.value:+.0f} %")
-    coverage = best.interval_spread("coverage", "online")
+    coverage = best.interval_seed_means("coverage", "online")
     if coverage and coverage[0].mean is not None:
         name = f"coverage of the {interval_name(comparison.levels)}"
         figures[name] = tenth_percent(coverage[0].mean)
     return figures | {"test day" if days == 1 else "test days": f"{days:,}"}
 
 
-def _against_naive(data: ReportData, best: Row) -> Iterator[Finding]:
+def _against_naive(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     naive, topic = data.naive, "SeasonalNaive"
     if naive is None:
         yield Finding(topic, "note", "SeasonalNaive was not tested, so there is no baseline")
@@ -90,7 +90,7 @@ def _against_naive(data: ReportData, best: Row) -> Iterator[Finding]:
     yield _by_location(data, best, naive)
 
 
-def _against_next(data: ReportData, best: Row) -> Iterator[Finding]:
+def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     """Compare the recommended model with the best of the others."""
     comparison = data.comparison
     others = [row for row in comparison.tested if row.of is None and row is not best]
@@ -107,7 +107,7 @@ def _against_next(data: ReportData, best: Row) -> Iterator[Finding]:
         yield Finding("Next best model", "good", text)
 
 
-def _by_location(data: ReportData, best: Row, naive: Row) -> Finding:
+def _by_location(data: ReportData, best: ModelResult, naive: ModelResult) -> Finding:
     """Count the locations at which the model beats SeasonalNaive."""
     model, baseline = location_rmse(best), location_rmse(naive)
     observed = np.isfinite(model + baseline)
@@ -120,7 +120,7 @@ def _by_location(data: ReportData, best: Row, naive: Row) -> Finding:
     return Finding("Locations", level, text + (f"; not at {name_some(worse, 3)}" if worse else ""))
 
 
-def _test_length(best: Row) -> Finding:
+def _test_length(best: ModelResult) -> Finding:
     days = len(set(best.first.days.tolist()))
     level = SEVERITIES[int(days >= FEW_DAYS) + int(days >= MANY_DAYS)]
     text = f"tested on {count_of(days, 'day')} not used for training"
@@ -128,32 +128,32 @@ def _test_length(best: Row) -> Finding:
     return Finding("Test length", level, text + season)
 
 
-def _trainings(data: ReportData, best: Row) -> Iterator[Finding]:
-    if len(best.found) > 1:
-        spread = best.spread("rmse", data.comparison.weathers[0])[0]
+def _trainings(data: ReportData, best: ModelResult) -> Iterator[Finding]:
+    if len(best.results) > 1:
+        spread = best.seed_means("rmse", data.comparison.weathers[0])[0]
         share = (spread.deviation or 0.0) / max(spread.mean or 0.0, 1e-9)
-        text = f"trained {len(best.found)} times: RMSE varies by ± {percent(share)}"
+        text = f"trained {len(best.results)} times: RMSE varies by ± {percent(share)}"
         yield Finding("Random seed", "good" if share < WIDE else "note", text)
     elif find_estimator(best.estimator).seeded:
         text = "trained once: another seed may give another error"
         yield Finding("Random seed", "note", text)
 
 
-def _intervals(data: ReportData, best: Row) -> Iterator[Finding]:
+def _intervals(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     """Check the online coverage at every step ahead and at every hour of day."""
-    scores = best.first.sureness
-    if data.comparison.sureness is None or scores is None:
+    scores = best.first.interval_results
+    if data.comparison.interval_verdict is None or scores is None:
         return
-    steps = best.interval_spread("coverage", "online")[1:]
+    steps = best.interval_seed_means("coverage", "online")[1:]
     shares = [spread.mean for spread in steps if spread.mean is not None]
-    deviation = max(abs(share - scores.wanted) for share in shares)
+    deviation = max(abs(share - scores.nominal_coverage) for share in shares)
     level = SEVERITIES[int(deviation <= FAR_OFF) + int(deviation <= TOLERANCE)]
     name = interval_name(scores.levels)
     text = f"online coverage of the {name} is {percent_range(shares)} by step ahead"
     hours = group_by_hour(best.first, data.panel)
     if hours is not None:
         coverage = coverage_by_group(best, hours)
-        deviations = np.abs(coverage.shares["online"] - scores.wanted)
+        deviations = np.abs(coverage.shares["online"] - scores.nominal_coverage)
         worst = int(np.argmax(deviations))
         if deviations[worst] > FAR_OFF:
             level = "note" if level == "good" else level
@@ -162,8 +162,8 @@ def _intervals(data: ReportData, best: Row) -> Iterator[Finding]:
     yield Finding("Intervals", level, text)
 
 
-def _missing(best: Row) -> Finding:
-    errors = best.first.places
+def _missing(best: ModelResult) -> Finding:
+    errors = best.first.by_location
     steps, locations = errors.values.shape
     targets = steps * locations * len(best.first.origins)
     share = 1 - int(errors.values.sum()) / targets
@@ -173,7 +173,7 @@ def _missing(best: Row) -> Finding:
     return Finding("Missing values", level, f"{percent(share)} of the target values are missing")
 
 
-def _weather(data: ReportData, best: Row) -> Finding:
+def _weather(data: ReportData, best: ModelResult) -> Finding:
     names = [*data.panel.covariates.names, *data.panel.local_covariates.names]
     weathers, topic = data.comparison.weathers, "Weather"
     if not names:
@@ -186,7 +186,7 @@ def _weather(data: ReportData, best: Row) -> Finding:
     if not others:
         return Finding(topic, "note", f"{text}; with forecast weather errors will be larger")
     with_weather, without = (
-        best.spread("rmse", weather)[0].mean for weather in ("observed", others[0])
+        best.seed_means("rmse", weather)[0].mean for weather in ("observed", others[0])
     )
     increase = (without or 0.0) / max(with_weather or 0.0, 1e-9) - 1
     level: Severity = "warning" if increase > WIDE else "note"
@@ -194,7 +194,7 @@ def _weather(data: ReportData, best: Row) -> Finding:
     return Finding(topic, level, f"{text}; {change}")
 
 
-def _mape_targets(data: ReportData, best: Row) -> Finding:
+def _mape_targets(data: ReportData, best: ModelResult) -> Finding:
     scores = best.first.errors[data.comparison.weathers[0]].scores()
     share = scores.mape.terms / max(scores.rmse.terms, 1)
     cut = f"{data.comparison.mape_cut:g}"
@@ -210,7 +210,7 @@ def _graph(graph: DependencyGraph | None) -> Iterator[Finding]:
         yield Finding("Graph", "warning", text)
 
 
-def _failures(data: ReportData, best: Row) -> Finding:
+def _failures(data: ReportData, best: ModelResult) -> Finding:
     failed = [row.name for row in data.comparison.rows for _ in row.failures]
     if not failed:
         return Finding("Failures", "good", "no training failed")

@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import Any
 
 from forecaster.report.draw.canvas import PAPER_DPI, to_png, to_svg
-from forecaster.report.tables import Table
+from forecaster.report.tables import HtmlTable
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,4 +44,4 @@ class Section:
     text: str
     pictures: Sequence[Picture]
     facts: Mapping[str, Mapping[str, str]] = field(default_factory=dict)  # by title and topic
-    table: Table | None = None
+    table: HtmlTable | None = None

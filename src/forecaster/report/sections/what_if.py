@@ -8,8 +8,8 @@ from jaxtyping import Float32, Float64, Int64
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import Changes
-from forecaster.evaluation.backtest import Assessment
-from forecaster.evaluation.comparison import Row
+from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.comparison import ModelResult
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -65,7 +65,7 @@ def what_if_section(data: ReportData) -> Section:
 
 
 def measure_rain_effect(
-    estimator: Estimator, panel: Panel, assessment: Assessment
+    estimator: Estimator, panel: Panel, assessment: BacktestResult
 ) -> RainEffect | None:
     """Forecast some tested origins with and without rain.
 
@@ -75,7 +75,7 @@ def measure_rain_effect(
     if scenarios is None:
         return None
     origins = _choose_origins(panel, assessment)
-    horizon = assessment.places.squares.shape[0]
+    horizon = assessment.by_location.squares.shape[0]
     dry, wet = (
         estimator.predict(panel, origins, assessment.weather, changes=_constant(values, horizon))
         for values in scenarios
@@ -133,7 +133,7 @@ def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
     return layers.reshape(-1)
 
 
-def _choose_origins(panel: Panel, assessment: Assessment) -> Int64[np.ndarray, " B"]:
+def _choose_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return up to MOST_ORIGINS of the tested origins, as steps of the panel."""
     seconds = assessment.origins - int(panel.start.astype(np.int64))
     steps = seconds // (panel.clock.step_minutes * 60)
@@ -146,7 +146,7 @@ def _constant(values: Scenario, horizon: int) -> Changes:
     return {name: np.full(horizon, value, np.float32) for name, value in values.items()}
 
 
-def _picture(data: ReportData, effect: RainEffect, row: Row) -> Picture:
+def _picture(data: ReportData, effect: RainEffect, row: ModelResult) -> Picture:
     panel, counts = data.panel, data.panel.kind == "count"
     change = effect.change(panel.kind)
     ends = int(np.nanargmin(change)), int(np.nanargmax(change))
@@ -163,7 +163,7 @@ def _picture(data: ReportData, effect: RainEffect, row: Row) -> Picture:
     return Picture("14-what-if-rain", "Change of the forecast with rain", text, alt, figure)
 
 
-def _describe_scenarios(effect: RainEffect, row: Row) -> dict[str, str]:
+def _describe_scenarios(effect: RainEffect, row: ModelResult) -> dict[str, str]:
     wet, dry = (
         ", ".join(f"{name} {value:.3g}" for name, value in scenario.items())
         for scenario in (effect.scenario, dict.fromkeys(effect.scenario, 0.0))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32
 
-from forecaster.metrics import Errors, Metric, measure
+from forecaster.metrics import ErrorSums, Metric, sum_errors
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 
@@ -93,8 +93,8 @@ def measure_accuracy(
     high = _stack([forecast.high for forecast in past], K, N)
     naive = snapshot.final_values_at(snapshot.week_before(origins, K))
     compared = np.where(np.isnan(naive), np.nan, observed)  # the same terms for both
-    errors = measure(compared, y_hat, mape_cut)
-    naive_errors = measure(compared, np.nan_to_num(naive), mape_cut)
+    errors = sum_errors(compared, y_hat, mape_cut)
+    naive_errors = sum_errors(compared, np.nan_to_num(naive), mape_cut)
     unknown = np.isnan(observed) | np.isnan(low)
     inside = np.where(unknown, np.nan, (low <= observed) & (observed <= high))
     return {
@@ -113,7 +113,7 @@ def measure_accuracy(
     }
 
 
-def _scores(errors: Errors, naive_errors: Errors) -> dict[str, float | None]:
+def _scores(errors: ErrorSums, naive_errors: ErrorSums) -> dict[str, float | None]:
     scores, naive = errors.scores(), naive_errors.scores()
     named = {"rmse": scores.rmse, "mape": scores.mape}
     named |= {"naive_rmse": naive.rmse, "naive_mape": naive.mape}
