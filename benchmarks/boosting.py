@@ -8,7 +8,7 @@ import lightgbm  # noqa: E402 (after the number of threads is set)
 import numpy as np  # noqa: E402
 
 from forecaster.config import LagConfig  # noqa: E402
-from forecaster.estimators.baselines.boosting import PARAMETERS, Rows, see_rows  # noqa: E402
+from forecaster.estimators.baselines.boosting import PARAMETERS, OriginLocations, make_inputs  # noqa: E402
 from forecaster.estimators.baselines.trees import Trees  # noqa: E402
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402
@@ -48,10 +48,10 @@ def _rows() -> tuple[np.ndarray, np.ndarray]:
     panel, lags = make_city(LOCATIONS, hours=HOURS).panel, LagConfig()
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.arange(FIRST, HOURS - lags.horizon)
-    rows = Rows(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
+    rows = OriginLocations(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
     question = ForecastInputs(panel, origins, *look_ahead(panel, origins, lags.horizon))
     target = scaler.values.apply(panel.values)[origins + 1].reshape(-1)
-    return see_rows(question, scaler, lags, rows, 1), target
+    return make_inputs(question, scaler, lags, rows, 1), target
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Which steps a model learns from, is chosen on and is tested on, and which windows lie in them.
+"""Training, validation and test steps, and the windows of each split.
 
 A window belongs to the split that holds all its target steps. Its history may reach into any
 earlier steps, except that a training window whose history touches validation or test steps, or
@@ -74,7 +74,7 @@ class Splits:
         return Splits(config.train, config.validation, config.test)
 
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
-        """Tell which steps lie in a split."""
+        """Which steps lie in a split."""
         inside = np.zeros(len(times), dtype=bool)
         for first, last in getattr(self, split):
             inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))
@@ -151,7 +151,7 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
 def is_poor(
     panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
 ) -> Bool[np.ndarray, " B"]:
-    """Tell which windows miss more than a tenth of their history, or of their origin.
+    """Which windows miss more than a tenth of their history, or of their origin.
 
     Of two to nine locations, one is spared at every step.
     """
@@ -163,7 +163,7 @@ def is_poor(
 
 
 def is_whole(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
-    """Tell which steps are observed well enough to be an origin, by the same rule."""
+    """Which steps are observed well enough to be an origin, by the same rule."""
     missing, N = _missing(values)
     return np.asarray(missing <= MAX_FILLED * N)
 
@@ -186,7 +186,7 @@ def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Tell at which known steps a covariate is missing."""
+    """At which steps a covariate is missing."""
     missing = np.isnan(panel.covariates.values).any(axis=1)
     missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
     return np.asarray(missing)

@@ -1,4 +1,4 @@
-"""What is usual at each location and hour of the week, learned from training steps alone."""
+"""The seasonal profile: the mean of each location by hour of the week, from training steps."""
 
 import numpy as np
 from jaxtyping import Bool, Float32, Int64
@@ -13,7 +13,7 @@ HOUR_MINUTES = 60
 
 
 def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, "N W"]:
-    """Return what is usual of each location at each hour of the week, Monday 0:00 first.
+    """The seasonal profile of each location by hour of the week, Monday 0:00 first.
 
     A mean of few weeks holds much of the very values that a network learns to forecast; one that
     trusts it is wrong afterwards. So where there are n < 30 values, n/30 of the mean is mixed

@@ -14,7 +14,13 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.baselines import boosting as module
-from forecaster.estimators.baselines.boosting import Boosting, Rows, _weigh, draw_rows, see_rows
+from forecaster.estimators.baselines.boosting import (
+    Boosting,
+    OriginLocations,
+    _weigh,
+    draw_rows,
+    make_inputs,
+)
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.registry import load_estimator
@@ -135,7 +141,9 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.array([701, 24 * 25 + 11])  # the second is 2015-10-26 11:00, on a Monday
     inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
-    row = see_rows(inputs, scaler, recipe.lags, Rows(np.array([1]), np.array([2])), 2)[0]
+    row = make_inputs(
+        inputs, scaler, recipe.lags, OriginLocations(np.array([1]), np.array([2])), 2
+    )[0]
     L, history = recipe.lags.length, history_steps(panel, recipe.lags, origins[1:])[0]
     scale = scaler.local_covariates
     assert np.allclose(row[:L], scaler.values.apply(panel.values)[history, 2])
@@ -175,7 +183,7 @@ def test_a_step_ahead_that_nobody_observed_is_refused() -> None:
     values = data.panel.values.copy()
     values[origin + 2] = np.nan
     data = replace(data, panel=replace(data.panel, values=values))
-    rows = Rows(np.full(5, origin), np.arange(5))
+    rows = OriginLocations(np.full(5, origin), np.arange(5))
     assert len(Boosting(RECIPE)._make_table(data, scaler, rows, 1).target) > 0
     with pytest.raises(DataError, match="no value 2 steps ahead is observed in 5 rows"):
         Boosting(RECIPE)._make_table(data, scaler, rows, 2)
@@ -216,11 +224,11 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     made: list[int] = []
 
     def spy(*args: object) -> np.ndarray:
-        inputs = see_rows(*args)  # type: ignore[arg-type]
+        inputs = make_inputs(*args)  # type: ignore[arg-type]
         made.append(len(inputs))
         return inputs
 
-    monkeypatch.setattr(module, "see_rows", spy)
+    monkeypatch.setattr(module, "make_inputs", spy)
     monkeypatch.setattr(module, "MAX_TRAINING", 211)
     monkeypatch.setattr(module, "MAX_VALIDATION", 101)
     monkeypatch.setattr(module, "ROWS", 67)

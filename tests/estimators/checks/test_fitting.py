@@ -5,7 +5,7 @@ import pytest
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import SeasonalNaive
-from forecaster.estimators.checks.setup import make_world
+from forecaster.estimators.checks.setup import make_setup
 from forecaster.estimators.checks.suite import CHECKS
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
@@ -58,4 +58,4 @@ class Forgetful(SeasonalNaive):
 )
 def test_a_broken_estimator_is_found(broken: type[Estimator], check: str, told: str) -> None:
     with pytest.raises(AssertionError, match=told):
-        CHECKS[check](make_world(broken))
+        CHECKS[check](make_setup(broken))

@@ -3,11 +3,11 @@ import pytest
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE
-from forecaster.estimators.checks.setup import make_world, need, refused
+from forecaster.estimators.checks.setup import make_setup, need, refused
 
 
 def test_the_world_has_a_fitted_estimator_and_an_origin_in_its_test_period() -> None:
-    world = make_world(SeasonalNaive)
+    world = make_setup(SeasonalNaive)
     assert world.fitted.recipe.lags == RECIPE.lags
     assert world.splits.mask("test", world.panel.clock, world.panel.times)[world.origin]
     assert world.at == f"{world.panel.times[world.origin]}Z"

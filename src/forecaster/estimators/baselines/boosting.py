@@ -1,4 +1,4 @@
-"""Gradient-boosted trees on lags, calendar and weather: what a practitioner tries first."""
+"""Gradient-boosted trees on lags, calendar and weather."""
 
 import logging
 from dataclasses import dataclass
@@ -46,16 +46,16 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
-class Rows:
-    """What is learned from: some origins, each at one location."""
+class OriginLocations:
+    """Pairs of an origin and a location: the rows of a table."""
 
     origin: Int64[np.ndarray, " R"]
     place: Int64[np.ndarray, " R"]
 
 
 @dataclass(frozen=True, eq=False)
-class Table:
-    """What the trees of one step ahead learn from."""
+class TrainingTable:
+    """The inputs, targets and weights of the trees of one step ahead."""
 
     inputs: list[np.ndarray]  # a part of the rows each
     target: Float32[np.ndarray, " R"]  # scaled
@@ -100,7 +100,9 @@ class Boosting(Estimator):
         }
         return FitResult({**scale_arrays(scaler), **arrays}, {"rows": rows})
 
-    def _make_table(self, data: TrainingData, scaler: Scaler, rows: Rows, k: int) -> Table:
+    def _make_table(
+        self, data: TrainingData, scaler: Scaler, rows: OriginLocations, k: int
+    ) -> TrainingTable:
         """Return what is learned from of step t+k; rows whose target is missing are left out."""
         lags, scale = self.recipe.lags, scaler.values
         truth = data.panel.values[rows.origin + k, rows.place]
@@ -115,9 +117,11 @@ class Boosting(Estimator):
             origins, row = np.unique(origin[part], return_inverse=True)
             ahead = look_ahead(data.filled, origins, lags.horizon)
             origin_inputs = ForecastInputs(data.filled, origins, *ahead)
-            inputs.append(see_rows(origin_inputs, scaler, lags, Rows(row, place[part]), k))
+            inputs.append(
+                make_inputs(origin_inputs, scaler, lags, OriginLocations(row, place[part]), k)
+            )
         target = (truth[seen] - scale.mean[place]) / scale.deviation[place]
-        return Table(inputs, target, _weigh(scale.deviation, place))
+        return TrainingTable(inputs, target, _weigh(scale.deviation, place))
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
@@ -129,9 +133,10 @@ class Boosting(Estimator):
         forecasts = []
         for start in range(0, len(inputs.origins), BLOCK):
             part = inputs.rows(start, start + BLOCK)
-            rows = Rows(*np.divmod(np.arange(len(part.origins) * N), N))
+            rows = OriginLocations(*np.divmod(np.arange(len(part.origins) * N), N))
             sums = [
-                varied * trees.predict(k, see_rows(part, scaler, lags, rows, k + 1)).reshape(-1, N)
+                varied
+                * trees.predict(k, make_inputs(part, scaler, lags, rows, k + 1)).reshape(-1, N)
                 for k in range(lags.horizon)
             ]
             forecasts.append(scaler.values.undo(np.stack(sums, axis=1).astype(np.float32)))
@@ -159,7 +164,7 @@ def draw_rows(
     places: Int64[np.ndarray, " N"],
     most: int,
     generator: np.random.Generator,
-) -> Rows:
+) -> OriginLocations:
     """Return every origin at every given location; of too many, one by chance of each few.
 
     Few are those that follow each other, so all origins and locations keep their shares.
@@ -168,7 +173,7 @@ def draw_rows(
     count = min(total, most)
     edges = np.arange(count + 1) * total // count
     number, place = np.divmod(generator.integers(edges[:-1], edges[1:]), len(places))
-    return Rows(origins[number], places[place])
+    return OriginLocations(origins[number], places[place])
 
 
 def _varied(data: TrainingData) -> Int64[np.ndarray, " N"]:
@@ -181,8 +186,8 @@ def _varied(data: TrainingData) -> Int64[np.ndarray, " N"]:
     return varied if len(varied) else np.arange(seen.shape[1])
 
 
-def see_rows(
-    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: Rows, k: int
+def make_inputs(
+    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: OriginLocations, k: int
 ) -> Float32[np.ndarray, "R F"]:
     """Return what the trees of step t+k see.
 
@@ -223,7 +228,10 @@ def _weigh(
 
 
 def _boost(
-    lightgbm: ModuleType, parameters: dict[str, Any], train: Table, validation: Table
+    lightgbm: ModuleType,
+    parameters: dict[str, Any],
+    train: TrainingTable,
+    validation: TrainingTable,
 ) -> Trees:
     """Return the trees up to the one with the lowest validation error."""
     data = lightgbm.Dataset(train.inputs, train.target, weight=train.weight, params=parameters)

@@ -1,4 +1,4 @@
-"""Checks of how an estimator learns, and that what it has learned can be kept."""
+"""Checks of fitting, saving and loading."""
 
 import tempfile
 
@@ -7,11 +7,11 @@ import numpy as np
 from forecaster.errors import DataError, RunError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.checks.setup import Check, World, need, refused
+from forecaster.estimators.checks.setup import Check, CheckSetup, need, refused
 from forecaster.splits import Splits
 
 
-def _test_steps_do_not_change_what_is_learned(world: World) -> None:
+def _test_steps_do_not_change_what_is_learned(world: CheckSetup) -> None:
     panel = world.panel
     held_out = world.splits.mask("test", panel.clock, panel.times)
     values, weather = panel.values.copy(), panel.covariates.values.copy()
@@ -22,14 +22,14 @@ def _test_steps_do_not_change_what_is_learned(world: World) -> None:
     need(_same_memory(world.fitted, other), "test steps changed what was learned")
 
 
-def _fitting_again_changes_nothing(world: World) -> None:
+def _fitting_again_changes_nothing(world: CheckSetup) -> None:
     again = world.make(RECIPE).fit(world.panel, world.splits)
     need(_same_memory(world.fitted, again), "a second estimator learned something else")
     again.fit(world.panel, world.splits)
     need(_same_memory(world.fitted, again), "fitting twice learned something else")
 
 
-def _a_saved_estimator_answers_the_same(world: World) -> None:
+def _a_saved_estimator_answers_the_same(world: CheckSetup) -> None:
     with tempfile.TemporaryDirectory() as folder:
         world.fitted.save(folder)
         loaded = type(world.fitted).load(folder)
@@ -37,7 +37,7 @@ def _a_saved_estimator_answers_the_same(world: World) -> None:
     need(here.equals(there), "the loaded estimator forecasts differently")
 
 
-def _inputs_are_not_changed(world: World) -> None:
+def _inputs_are_not_changed(world: CheckSetup) -> None:
     world.fitted.forecast(world.panel, world.at)  # it was fitted to that very panel
     fresh = small_city()
     same = np.array_equal(world.panel.values, fresh.values, equal_nan=True)
@@ -45,7 +45,7 @@ def _inputs_are_not_changed(world: World) -> None:
     need(same, "fit or forecast changed the panel")
 
 
-def _what_cannot_be_learned_from_is_refused(world: World) -> None:
+def _what_cannot_be_learned_from_is_refused(world: CheckSetup) -> None:
     def refuse(values: np.ndarray) -> None:
         with refused(DataError):
             panel = world.panel.with_data(values.astype(np.float32))
@@ -65,12 +65,12 @@ def _what_cannot_be_learned_from_is_refused(world: World) -> None:
         world.make(RECIPE).fit(short, Splits.by_share(short))
 
 
-def _an_unfitted_estimator_says_so(world: World) -> None:
+def _an_unfitted_estimator_says_so(world: CheckSetup) -> None:
     with refused(RunError):
         world.make(RECIPE).forecast(world.panel, world.at)
 
 
-def _one_location_is_enough(world: World) -> None:
+def _one_location_is_enough(world: CheckSetup) -> None:
     panel = world.panel.select(world.panel.locations.ids[2:3])
     table = world.make(RECIPE).fit(panel, world.splits).forecast(panel, world.at)
     need(len(table) == RECIPE.lags.horizon, f"{len(table)} rows for one location")

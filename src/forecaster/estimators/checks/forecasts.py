@@ -1,4 +1,4 @@
-"""Checks of what a fitted estimator forecasts, and of what it may know by then."""
+"""Checks of forecasts, and that nothing after the origin is seen."""
 
 from dataclasses import replace
 
@@ -8,13 +8,13 @@ import pandas as pd
 from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
-from forecaster.estimators.checks.setup import COLUMNS, Check, World, need, refused
+from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
 from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
 
-def _forecasts_are_a_long_table(world: World) -> None:
+def _forecasts_are_a_long_table(world: CheckSetup) -> None:
     table = world.fitted.forecast(world.panel, world.at)
     wanted = [*COLUMNS, "q10", "q50", "q90"]
     need(list(table.columns) == wanted, f"columns {list(table.columns)}, not {wanted}")
@@ -28,28 +28,28 @@ def _forecasts_are_a_long_table(world: World) -> None:
     need(bool(same.all()), "ds_local is another instant than ds")
 
 
-def _counts_are_never_negative_or_nan(world: World) -> None:
+def _counts_are_never_negative_or_nan(world: CheckSetup) -> None:
     for factor in (0.0, 1.0, 1e4):
         panel = world.panel.with_data(world.panel.values * np.float32(factor))
         y = world.fitted.forecast(panel, world.at)["y_hat"]
         need(bool(np.isfinite(y).all() and (y >= 0).all()), f"demand × {factor:g} gave {y.min()}")
 
 
-def _measurements_may_be_negative(world: World) -> None:
+def _measurements_may_be_negative(world: CheckSetup) -> None:
     panel = small_city("measurement")
     fitted = world.make(RECIPE).fit(panel, world.splits)
     y = fitted.forecast(panel, world.at)["y_hat"]
     need(bool(np.isfinite(y).all() and (y < 0).any()), "values around −15 gave none below zero")
 
 
-def _locations_are_matched_by_id(world: World) -> None:
+def _locations_are_matched_by_id(world: CheckSetup) -> None:
     order = world.panel.locations.ids[::-1]
     there = world.fitted.forecast(world.panel.select(order), world.at)
     here = world.fitted.forecast(world.panel, world.at)
     need(_by_id(there).equals(_by_id(here)), "permuted columns changed the forecast of an id")
 
 
-def _other_locations_are_refused(world: World) -> None:
+def _other_locations_are_refused(world: CheckSetup) -> None:
     with refused(ArtifactError):
         fewer = world.panel.select(world.panel.locations.ids[1:])
         world.fitted.forecast(fewer, world.at)
@@ -58,7 +58,7 @@ def _other_locations_are_refused(world: World) -> None:
         world.fitted.forecast(renamed, world.at)
 
 
-def _nothing_after_the_origin_is_seen(world: World) -> None:
+def _nothing_after_the_origin_is_seen(world: CheckSetup) -> None:
     origins = np.arange(HOURS - 60, HOURS - RECIPE.lags.horizon, 11)
     for number, origin in enumerate(origins):
         pair = np.array([origin, HOURS - RECIPE.lags.horizon - 1])  # the later one may see more
@@ -71,7 +71,7 @@ def _nothing_after_the_origin_is_seen(world: World) -> None:
         need(np.array_equal(after, before), f"later data changed origin {origin}")
 
 
-def _many_origins_equal_one_at_a_time(world: World) -> None:
+def _many_origins_equal_one_at_a_time(world: CheckSetup) -> None:
     origins = np.arange(HOURS - 40, HOURS - 10)
     together = world.fitted.predict(world.panel, origins)
     rows = np.arange(0, len(origins), 3)
@@ -81,7 +81,7 @@ def _many_origins_equal_one_at_a_time(world: World) -> None:
     need(worst <= TOLERANCE, f"relative difference {worst:.1e}")
 
 
-def _missing_history_follows_the_rule(world: World) -> None:
+def _missing_history_follows_the_rule(world: CheckSetup) -> None:
     values = world.panel.values.copy()
     values[world.origin - 2 : world.origin + 1] = np.nan
     panel = world.panel.with_data(values)
@@ -96,7 +96,7 @@ def _missing_history_follows_the_rule(world: World) -> None:
     need("degraded" not in table, "one missing value silenced the city")
 
 
-def _an_unknown_future_is_refused_or_labelled(world: World) -> None:
+def _an_unknown_future_is_refused_or_labelled(world: CheckSetup) -> None:
     weather = world.panel.covariates.values.copy()
     weather[world.origin + 1 :] = np.nan
     panel = world.panel.with_data(covariates=weather)
@@ -109,7 +109,7 @@ def _an_unknown_future_is_refused_or_labelled(world: World) -> None:
         need(bool(labelled), f"weather {way} is not labelled as degraded")
 
 
-def _a_wrong_origin_is_refused(world: World) -> None:
+def _a_wrong_origin_is_refused(world: CheckSetup) -> None:
     for at in ("2021-04-01T08:00", "yesterday", "2021-04-01T08:30Z", "2031-04-01T08:00Z", ""):
         with refused(ConfigError):
             world.fitted.forecast(world.panel, at)

@@ -1,4 +1,4 @@
-"""Checks of quantiles: they rise, hold what they promise, and know nothing of what comes."""
+"""Checks of quantiles: ascending, calibrated, and blind to what comes after the origin."""
 
 from dataclasses import replace
 
@@ -7,12 +7,12 @@ import numpy as np
 from forecaster.config import IntervalConfig
 from forecaster.errors import DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE
-from forecaster.estimators.checks.setup import COLUMNS, Check, World, need, refused
+from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
 
 LEAST_INSIDE, MOST_INSIDE = 0.7, 0.95  # of what comes, in an interval for 80 % of it
 
 
-def _quantiles_rise_and_hold(world: World) -> None:
+def _quantiles_rise_and_hold(world: CheckSetup) -> None:
     origins = np.arange(HOURS - 200, HOURS - RECIPE.lags.horizon)
     truth = world.panel.values[origins[:, None] + np.arange(1, RECIPE.lags.horizon + 1)]
     need(world.fitted.levels == RECIPE.intervals.quantiles, f"levels {world.fitted.levels}")
@@ -26,7 +26,7 @@ def _quantiles_rise_and_hold(world: World) -> None:
         need(LEAST_INSIDE <= inside <= MOST_INSIDE, f"{100 * inside:.0f} % in an 80 % interval")
 
 
-def _quantiles_see_nothing_after_the_origin(world: World) -> None:
+def _quantiles_see_nothing_after_the_origin(world: CheckSetup) -> None:
     origin = np.array([HOURS - 60])
     values = world.panel.values.copy()
     values[origin[0] + 1 :] = 1e6
@@ -38,20 +38,20 @@ def _quantiles_see_nothing_after_the_origin(world: World) -> None:
     need(not np.array_equal(moved, before), "outcomes up to the origin change no quantile")
 
 
-def _quantiles_are_matched_by_id(world: World) -> None:
+def _quantiles_are_matched_by_id(world: CheckSetup) -> None:
     order, origin = world.panel.locations.ids[::-1], np.array([world.origin])
     there = world.fitted.predict_quantiles(world.panel.select(order), origin)
     here = world.fitted.predict_quantiles(world.panel, origin)
     need(np.array_equal(there[..., ::-1], here), "permuted columns changed quantiles of an id")
 
 
-def _too_few_validation_windows_are_refused(world: World) -> None:
+def _too_few_validation_windows_are_refused(world: CheckSetup) -> None:
     narrow = RECIPE.model_copy(update={"intervals": IntervalConfig(quantiles=(0.001, 0.999))})
     with refused(DataError):
         world.make(narrow).fit(world.panel, world.splits)
 
 
-def _a_run_without_quantiles_still_forecasts(world: World) -> None:
+def _a_run_without_quantiles_still_forecasts(world: CheckSetup) -> None:
     run = world.fitted.run
     if run is None:
         raise AssertionError("fit has learned nothing")

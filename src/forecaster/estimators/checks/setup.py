@@ -1,4 +1,4 @@
-"""What the checks share: a small city, an estimator fitted to it, and how to complain."""
+"""What the checks share: a small city, an estimator fitted to it, and assertions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -16,8 +16,8 @@ COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
 
 
 @dataclass(frozen=True)
-class World:
-    """What the checks work on: an estimator fitted to a small city."""
+class CheckSetup:
+    """An estimator fitted to a small city, which the checks work on."""
 
     make: Make
     panel: Panel
@@ -35,14 +35,14 @@ class World:
         return f"{self.panel.times[self.origin]}Z"
 
 
-Check = Callable[[World], None]
+Check = Callable[[CheckSetup], None]
 
 
-def make_world(make: Make) -> World:
+def make_setup(make: Make) -> CheckSetup:
     """Return a new estimator fitted to the small city."""
     panel = small_city()
     splits = Splits.by_share(panel, validation=0.15, test=0.2)
-    return World(make, panel, splits, make(RECIPE).fit(panel, splits))
+    return CheckSetup(make, panel, splits, make(RECIPE).fit(panel, splits))
 
 
 def need(right: bool, otherwise: str) -> None:

@@ -4,7 +4,7 @@ from forecaster.errors import ForecasterError
 from forecaster.estimators.checks.fitting import LEARNING
 from forecaster.estimators.checks.forecasts import FORECASTS
 from forecaster.estimators.checks.quantiles import QUANTILES
-from forecaster.estimators.checks.setup import Check, Make, make_world
+from forecaster.estimators.checks.setup import Check, Make, make_setup
 
 CHECKS: dict[str, Check] = {
     check.__name__.strip("_").replace("_", " "): check
@@ -18,7 +18,7 @@ def check_forecaster(make: Make) -> list[str]:
     Args:
         make: returns a new, unfitted estimator for the given recipe.
     """
-    world, failures = make_world(make), []
+    world, failures = make_setup(make), []
     for name, check in CHECKS.items():
         try:
             check(world)

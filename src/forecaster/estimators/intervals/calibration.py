@@ -1,4 +1,4 @@
-"""Intervals: quantiles of a forecast, corrected until they hold on the validation windows.
+"""Calibrated quantiles of a forecast, by the residuals of the validation windows.
 
 An estimator's own quantiles, or its forecast with the quantiles of its validation residuals, are
 the base. Each level of each step ahead is then moved by one correction, in units of the spread
@@ -42,7 +42,7 @@ DAYS = "intervals.days"
 
 @dataclass(frozen=True, eq=False)
 class Outcomes:
-    """What came in V validation windows, against what was forecast."""
+    """The outcomes of V validation windows, against their forecasts."""
 
     residuals: Float32[np.ndarray, "V K N"]  # y − ŷ; NaN: missing
     own: Float32[np.ndarray, "V Q K N"]  # the estimator's own quantiles − ŷ; Q = 0: it has none
@@ -74,7 +74,7 @@ class Base:
 
 @dataclass(frozen=True, eq=False)
 class Calibration:
-    """What makes of forecasts, or of an estimator's own quantiles, quantiles that hold."""
+    """Makes calibrated quantiles of forecasts, or of an estimator's own quantiles."""
 
     levels: tuple[float, ...]
     corrections: Float64[np.ndarray, "Q K"]  # in spreads
@@ -84,7 +84,7 @@ class Calibration:
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], kind: str) -> "Calibration":
-        """Return what a run remembers."""
+        """The calibration that a run keeps."""
         return Calibration(
             levels=tuple(arrays[LEVELS].tolist()),
             corrections=arrays[CORRECTIONS],
@@ -118,7 +118,7 @@ class Calibration:
 
 
 def no_intervals(K: int, N: int) -> dict[str, np.ndarray]:
-    """Return what a run remembers that forecasts no quantiles."""
+    """The arrays of a run without quantiles."""
     spread = np.zeros((DAY_HOURS, N), dtype=np.float32)
     return {LEVELS: np.empty(0), CORRECTIONS: np.empty((0, K)), SPREAD: spread}
 

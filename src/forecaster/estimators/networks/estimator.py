@@ -1,4 +1,4 @@
-"""Networks behind the contract: trained on batches of a panel, asked in batches of origins."""
+"""Networks as estimators: trained on batches of windows, used on batches of origins."""
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
@@ -113,12 +113,12 @@ class NetworkEstimator(Estimator):
         return describe_backend(torch.device(best_device()), dtype)
 
     def prerequisites(self, data: TrainingData) -> FitResult:
-        """Return what has to be known before a network can be built: nothing."""
+        """What must be fitted before the network can be built: nothing."""
         del data
         return FitResult({})
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return the weights with the lowest validation loss, and what they rest on."""
+        """Train the network; the weights with the lowest validation loss are kept."""
         known, recipe = self.prerequisites(data), self.recipe
         scaler = fit_scaler(data.panel, data.train)
         levels = {LEVELS: np.array(recipe.intervals.quantiles)}
