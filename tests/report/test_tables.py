@@ -119,7 +119,7 @@ def test_of_many_steps_three_are_shown(data: ReportData) -> None:
     found = replace(
         row.first,
         errors={weather: longer(sums) for weather, sums in row.first.errors.items()},
-        places=replace(
+        by_location=replace(
             row.first.by_location,
             **{name: part.repeat(6, axis=0) for name, part in vars(row.first.by_location).items()},
         ),
