@@ -26,7 +26,7 @@ M = TypeVar("M", bound=nn.Module)
 T = TypeVar("T")
 
 
-class Replay(Generic[T]):
+class CallReplay(Generic[T]):
     """Records the results of a module call by call in a first run, and replays them later."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class FrozenAttention(nn.Module):
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.attention = attention
-        self.tape = Replay[AttentionCall]()
+        self.tape = CallReplay[AttentionCall]()
 
     @property
     def asked(self) -> list[AttentionCall]:
@@ -89,7 +89,7 @@ class FrozenNorm(nn.Module):
     def __init__(self, norm: AddNorm) -> None:
         super().__init__()
         self.norm = norm
-        self.tape = Replay[tuple[Tensor, Tensor]]()
+        self.tape = CallReplay[tuple[Tensor, Tensor]]()
 
     def forward(self, x: State, y: State) -> State:
         total = State(x.signal + y.signal, x.auxiliary + y.auxiliary)
@@ -112,7 +112,7 @@ class FrozenModule(nn.Module):
     def __init__(self, part: CrossLocationModule) -> None:
         super().__init__()
         self.part = part
-        self.tape = Replay[Tensor]()
+        self.tape = CallReplay[Tensor]()
 
     def forward(self, *inputs: Tensor) -> Tensor:
         output: Tensor = self.part(*inputs)

@@ -158,9 +158,9 @@ class TrainingLoop:
             self._progress.add(sums)
             line = {"step": self._progress.step, "loss": loss, "norm": norm}
             self._log.write({**line, "mape_terms": int(sums[-1])})
-        now = time.monotonic()
-        self._progress.seconds += now - self._last_reading
-        self._last_reading = now
+        reading = time.monotonic()
+        self._progress.seconds += reading - self._last_reading
+        self._last_reading = reading
         if rows:
             self._report()
 
