@@ -109,7 +109,7 @@ class Estimator(ABC):
     # What all estimators share.
 
     @property
-    def levels(self) -> tuple[float, ...]:
+    def quantile_levels(self) -> tuple[float, ...]:
         """The quantile levels of the fitted run; none if it was saved before there were any."""
         return tuple(self._fitted.arrays.get(calibration.LEVELS, np.empty(0)).tolist())
 
@@ -119,7 +119,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> E:
         """Fit to the training windows; choices are made on the validation windows.
 
@@ -137,7 +137,7 @@ class Estimator(ABC):
         data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
-        result = self.fit_windows(replace(data, folder=checkpoints, watch=watch))
+        result = self.fit_windows(replace(data, folder=checkpoints, on_progress=on_progress))
         self.seconds = result.seconds or time.monotonic() - began
         arrays = {**result.arrays, **data.shared_arrays()}
         run = Run(
@@ -203,7 +203,7 @@ class Estimator(ABC):
         *,
         online: bool = True,
     ) -> Float32[np.ndarray, "B Q K N"]:
-        """Calibrated quantiles of `levels` from many origins, ascending.
+        """Calibrated quantiles of `quantile_levels` from many origins, ascending.
 
         Args:
             panel: what was observed, and the covariates after each origin.
@@ -212,8 +212,13 @@ class Estimator(ABC):
             online: correct them by the outcomes that were observed up to each origin; else as
                 they were calibrated on the validation windows.
         """
-        if not len(origins) or not self.levels:
-            shape = len(origins), len(self.levels), self.recipe.lags.horizon, len(panel.locations)
+        if not len(origins) or not self.quantile_levels:
+            shape = (
+                len(origins),
+                len(self.quantile_levels),
+                self.recipe.lags.horizon,
+                len(panel.locations),
+            )
             return np.empty(shape, dtype=np.float32)
         if online:
             return self.predict_all(panel, origins, weather).online
@@ -351,4 +356,6 @@ class Estimator(ABC):
 
     def _first(self, prediction: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
         """The forecast from the first origin [K N], and its quantiles by level."""
-        return prediction.forecast[0], dict(zip(self.levels, prediction.online[0], strict=True))
+        return prediction.forecast[0], dict(
+            zip(self.quantile_levels, prediction.online[0], strict=True)
+        )

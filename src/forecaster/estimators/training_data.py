@@ -32,7 +32,7 @@ class TrainingData:
     train: Bool[np.ndarray, " M"]  # the training steps
     fill: Fill  # what stands for a missing value
     folder: Path | None = None  # where a long training keeps its checkpoints
-    watch: ProgressCallback | None = None  # told the progress of a long training
+    on_progress: ProgressCallback | None = None  # told the progress of a long training
 
     @cached_property
     def filled(self) -> Panel:
