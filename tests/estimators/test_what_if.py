@@ -18,7 +18,7 @@ from forecaster.estimators.what_if import (
     add_changed,
     read_changes,
     training_ranges,
-    warn_outside,
+    warn_extreme_changes,
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
@@ -231,7 +231,7 @@ def test_a_run_from_before_ranges_warns_of_nothing(
     assert run is not None
     arrays = {n: a for n, a in run.arrays.items() if not n.endswith("_range")}
     old = type(run)(run.estimator, run.recipe, run.about, arrays)
-    warn_outside(old, read_changes("precip=99", panel, ORIGIN, HORIZON))
+    warn_extreme_changes(old, read_changes("precip=99", panel, ORIGIN, HORIZON))
     assert not caplog.text
     assert Ridge.from_run(old).forecast(panel, at(panel), what_if="rain=0.5")["difference"].any()
 

@@ -76,7 +76,7 @@ def training_ranges(
     }
 
 
-def warn_outside(run: Run, changes: Changes) -> None:
+def warn_extreme_changes(run: Run, changes: Changes) -> None:
     """Warn of changes beyond anything seen in training, where a forecast is a guess."""
     for names, array in RANGES.items():
         if array not in run.arrays:  # a run from before ranges were kept
