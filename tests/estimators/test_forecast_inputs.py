@@ -19,12 +19,12 @@ from forecaster.estimators.forecast_inputs import (
     fill_of,
     find_origin,
     fit_climatology,
+    label_missing,
     look_ahead,
     look_back,
     prepare_inputs,
     refuse_missing,
     refuse_unknown_future,
-    label_missing,
     with_changes,
     with_weather,
 )

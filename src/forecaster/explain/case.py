@@ -16,10 +16,10 @@ from forecaster.estimators.forecast_inputs import (
     ForecastInputs,
     fill_of,
     find_origin,
+    label_missing,
     look_ahead,
     look_back,
     refuse_unknown_future,
-    label_missing,
 )
 from forecaster.estimators.match import match
 from forecaster.estimators.networks.estimator import NetworkEstimator
