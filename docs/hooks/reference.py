@@ -33,8 +33,18 @@ def python() -> str:
     parts = []
     for title, packages in GROUPS.items():
         names = [name for name in sorted(forecaster.__all__) if _package(name) in packages]
-        parts += [f"## {title}", *(f"::: forecaster.{name}" for name in names)]
+        parts += [f"## {title}", *map(_public, names)]
     return "\n\n".join(parts)
+
+
+def _public(name: str) -> str:
+    """Ask mkdocstrings for a public name; what estimators share is shown once, at their base."""
+    import forecaster  # noqa: PLC0415
+
+    thing = getattr(forecaster, name)
+    shared = isinstance(thing, type) and issubclass(thing, forecaster.Estimator)
+    hidden = shared and thing is not forecaster.Estimator
+    return f"::: forecaster.{name}" + ("\n    options:\n      members: false" if hidden else "")
 
 
 def commands() -> str:

@@ -58,7 +58,8 @@ log = logging.getLogger(__name__)
 class Estimator(ABC):
     """A model that is fitted to a panel and forecasts the next steps of all its locations.
 
-    The one base class of this package: without it every estimator would repeat these methods.
+    Use `fit` and `forecast`; `predict` and its relatives return arrays for many origins. To write
+    an estimator, define `fit_windows` and `predict_windows`: all other methods are shared.
     """
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
@@ -75,7 +76,10 @@ class Estimator(ABC):
 
     @abstractmethod
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Fit the model to the training windows; choices are made on the validation windows."""
+        """Fit the model to the training windows and return its arrays.
+
+        Choices, such as a penalty, are made on the validation windows.
+        """
 
     @abstractmethod
     def predict_windows(
@@ -84,33 +88,36 @@ class Estimator(ABC):
         """Forecast the steps t+1…t+K of every origin t, in the panel's units.
 
         Args:
-            arrays: of the fitted run.
+            arrays: those that `fit_windows` returned.
             inputs: the origins, their history and the covariates ahead.
         """
 
     def predict_window_quantiles(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """The forecasts with the model's own quantiles; Q = 0: those of residuals are used."""
+        """The forecasts with the model's own quantiles.
+
+        Without quantiles (Q = 0), as here, those of the validation residuals are used.
+        """
         forecast = self.predict_windows(arrays, inputs)
         B, K, N = forecast.shape
         return forecast, np.empty((B, 0, K, N), dtype=np.float32)
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """The shapes of the arrays that forecasts need; a run that lacks one is refused."""
+        """The shapes of the arrays that forecasts need; a saved run with others is refused."""
         del sizes
         return {}
 
     @property
     def lags(self) -> LagConfig:
-        """The past steps that the model sees: those by which windows are cut."""
+        """The past steps that the model sees as inputs."""
         return self.recipe.lags
 
     # What all estimators share.
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The quantile levels of the fitted run; none if it was saved before there were any."""
+        """The quantile levels of the fitted run; none in runs of versions without quantiles."""
         return tuple(self._fitted.arrays.get(calibration.LEVELS, np.empty(0)).tolist())
 
     def fit(
@@ -121,14 +128,14 @@ class Estimator(ABC):
         folder: Path | str | None = None,
         watch: ProgressCallback | None = None,
     ) -> E:
-        """Fit to the training windows; choices are made on the validation windows.
+        """Fit the model, calibrate its quantiles and return the estimator.
 
         Args:
             panel: values and covariates; the model sees nothing of the test steps.
-            splits: which steps are for what.
+            splits: the training, validation and test ranges.
             folder: where a long training keeps its checkpoints, so that the same call resumes it;
                 None: in memory.
-            watch: told the progress of a long training.
+            watch: called with the progress of a long training.
         """
         self.recipe = with_meaning(self.recipe, panel)
         windows = cut_windows(panel, splits, self.recipe.lags)
@@ -174,13 +181,13 @@ class Estimator(ABC):
         *,
         changes: Changes | None = None,
     ) -> Float32[np.ndarray, "B K N"]:
-        """Forecasts from many origins, by the panel's locations.
+        """Forecasts from many origins, in the order of the panel's locations.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
-            origins: the last observed steps, as steps of the panel.
-            weather: what to take for covariates ahead.
-            changes: what to change in them.
+            panel: the observed values, and the covariates after each origin.
+            origins: the last observed steps, as numbers of steps of the panel.
+            weather: the covariates to assume after the origin, as in `forecast`.
+            changes: other values of single covariates after the origin.
         """
         run = self._fitted
         matched = match(run, panel)
@@ -206,9 +213,9 @@ class Estimator(ABC):
         """Calibrated quantiles of `levels` from many origins, ascending.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
-            origins: the last observed steps, as steps of the panel.
-            weather: what to take for covariates ahead.
+            panel: the observed values, and the covariates after each origin.
+            origins: the last observed steps, as numbers of steps of the panel.
+            weather: the covariates to assume after the origin, as in `forecast`.
             online: correct them by the outcomes that were observed up to each origin; else as
                 they were calibrated on the validation windows.
         """
@@ -224,12 +231,12 @@ class Estimator(ABC):
     def predict_all(
         self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
     ) -> Prediction:
-        """Forecasts and both forms of their quantiles; each origin is forecast once.
+        """Forecasts with static and online quantiles; each origin is forecast once.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
-            origins: the last observed steps, one at least.
-            weather: what to take for covariates ahead.
+            panel: the observed values, and the covariates after each origin.
+            origins: the last observed steps, at least one.
+            weather: the covariates to assume after the origin, as in `forecast`.
         """
         predictor = self.predictor(panel, weather)
         prediction = predictor.predict(origins)
@@ -245,15 +252,20 @@ class Estimator(ABC):
         allow_missing: bool = False,
         what_if: WhatIf | None = None,
     ) -> pd.DataFrame:
-        """The next steps of every location as a long table.
+        """Forecast the next steps of every location from one origin, as a long table.
+
+        Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat`, one column
+        per quantile, such as `q10`, and `degraded` if the forecast rests on less than usual.
 
         Args:
-            panel: what was observed up to `at`, and the covariates after it.
-            at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
+            panel: the values observed up to `at`, and the covariates after it.
+            at: the forecast origin, the last observed step: `panel.times[-1]`, or a text such as
+                2014-06-01T08:00-04:00.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
-            allow_missing: forecast although too much of the history is missing; labelled too.
-            what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
+            allow_missing: forecast although too much of the history is missing; the result is
+                labelled as degraded.
+            what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
         predictor = self.predictor(panel, weather)
@@ -278,9 +290,9 @@ class Estimator(ABC):
         return add_changed(table, *self._first(changed), run, changes)
 
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
-        """The fitted run on a panel: its forecasts and calibration, by the run's locations.
+        """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
-        A run that was saved before there were quantiles has none.
+        A run of a version without quantiles has none.
         """
         run, matched = self._fitted, match(self._fitted, panel)
         lags, N = run.recipe.lags, len(run.about["ids"])
@@ -337,7 +349,7 @@ class Estimator(ABC):
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run whose parts fit together."""
+        """The fitted estimator of a run; a run with missing or misshaped arrays is refused."""
         estimator = cls(recipe=run.recipe)
         check_run(run, estimator.shapes)
         estimator.run = run

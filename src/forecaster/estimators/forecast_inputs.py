@@ -22,24 +22,24 @@ MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
 log = logging.getLogger(__name__)
 HOLIDAY = CALENDAR_COLUMNS[-1]  # the one thing of a calendar that may be supposed otherwise
-# The least and the most of each covariate in training, as a run remembers them.
+# Arrays of a run with the smallest and largest training value of each covariate.
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
 
 # A step by its beginning: text and datetimes with their offset, datetime64 in UTC.
 At: TypeAlias = str | datetime | np.datetime64
-# What somebody supposes of the K coming steps, by covariate, or `holiday`; NaN: as it is.
+# Values of a what-if for the next K steps, by covariate, or `holiday`; NaN: unchanged.
 Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
 @dataclass(frozen=True, eq=False)
 class ForecastInputs:
-    """B forecast origins in a panel without missing values, and the covariates ahead of each."""
+    """The inputs of forecasts from B origins: the filled panel, and the covariates ahead."""
 
-    panel: Panel  # every missing value filled
-    origins: Int64[np.ndarray, " B"]
-    covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
-    local_covariates: Float32[np.ndarray, "B K Q N"]
-    holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
+    panel: Panel  # missing values are filled; use none after an origin
+    origins: Int64[np.ndarray, " B"]  # the last observed steps
+    covariates: Float32[np.ndarray, "B K P"]  # of the steps t+1…t+K
+    local_covariates: Float32[np.ndarray, "B K Q N"]  # of the steps t+1…t+K
+    holiday: Float32[np.ndarray, " K"] | None = None  # what-if: 1 holiday, 0 none, NaN as it is
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""

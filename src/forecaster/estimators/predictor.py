@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Forecasts from B origins, and their quantiles in both forms."""
+    """Forecasts from B origins, with static and online quantiles."""
 
-    base: Base
-    calibration: Calibration
-    corrections: Float64[np.ndarray, "#B Q K"]  # by what was observed up to each origin
+    base: Base  # forecasts and quantiles before any correction
+    calibration: Calibration  # of the fitted run
+    corrections: Float64[np.ndarray, "#B Q K"]  # by the outcomes observed up to each origin
 
     @property
     def forecast(self) -> Float32[np.ndarray, "B K N"]:

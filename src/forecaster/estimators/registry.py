@@ -30,7 +30,7 @@ def find_estimator(name: str) -> type[Estimator]:
 
 
 def load_estimator(folder: Path | str) -> Estimator:
-    """Return whatever estimator was saved in a folder."""
+    """Load a saved estimator, whatever its class."""
     run = load_run(Path(folder))
     if run.estimator not in ESTIMATORS:
         known = ", ".join(ESTIMATORS)

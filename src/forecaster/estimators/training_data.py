@@ -21,18 +21,18 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """A panel in which the test steps are missing, and the windows of the other splits.
+    """The data that an estimator is fitted to: a panel without its test steps, and windows.
 
-    No code that fits can look at a test step, whatever it does: nothing of it is there.
+    The test steps are missing in the panel, so that no fit can use them.
     """
 
-    panel: Panel  # as observed
-    splits: Splits
-    windows: Windows  # of training and validation; test is empty
-    train: Bool[np.ndarray, " M"]  # the training steps
-    fill: Fill  # what stands for a missing value
+    panel: Panel  # missing values are NaN; `filled` has none
+    splits: Splits  # training, validation and test ranges
+    windows: Windows  # origins of training and validation; test is empty
+    train: Bool[np.ndarray, " M"]  # which steps are training steps
+    fill: Fill  # the seasonal profile that replaces missing values
     folder: Path | None = None  # where a long training keeps its checkpoints
-    watch: ProgressCallback | None = None  # told the progress of a long training
+    watch: ProgressCallback | None = None  # called with the progress of a long training
 
     @cached_property
     def filled(self) -> Panel:
@@ -40,7 +40,7 @@ class TrainingData:
         return fill_missing(self.panel, self.fill)
 
     def shared_arrays(self) -> dict[str, np.ndarray]:
-        """What every run keeps of its training steps, whatever the estimator."""
+        """The arrays that every run saves beside those of its estimator."""
         panel, fill, train = self.panel, self.fill, self.train
         observed = panel.values[train]
         return {
@@ -56,11 +56,11 @@ class TrainingData:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit leaves behind: all that forecasts need."""
+    """The result of a fit: the arrays that forecasts need, and metadata."""
 
-    arrays: Arrays
-    about: Mapping[str, Any] = field(default_factory=dict)  # JSON
-    parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
+    arrays: Arrays  # saved with the run and passed to `predict_windows`
+    about: Mapping[str, Any] = field(default_factory=dict)  # metadata of the run, JSON
+    parents: Mapping[str, str] = field(default_factory=dict)  # hashes of inputs beside the panel
     seconds: float | None = None  # of training, if resumed: of all its parts together
 
 

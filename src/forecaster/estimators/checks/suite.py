@@ -16,7 +16,7 @@ def check_forecaster(make: Make) -> list[str]:
     """Run every check on an estimator and return their names; failures are raised together.
 
     Args:
-        make: returns a new, unfitted estimator for the given recipe.
+        make: the class, or a function that returns a new estimator for a recipe.
     """
     world, failures = make_setup(make), []
     for name, check in CHECKS.items():

@@ -26,10 +26,12 @@ KERNEL = "diffusion.kernel"  # how near the locations are to each other, in a ru
 
 
 class DCRNN(NetworkEstimator):
-    """A recurrent network over the distances of locations; `dcrnn` of the recipe decides.
+    """The diffusion convolutional recurrent network over distances of locations (baseline).
 
-    Differs: it learns as every network here does (Eq. 7, AdamW, one cycle). Its authors have the
-    mean absolute error, Adam and a rate that falls in steps.
+    Its settings are `[dcrnn]` of the recipe.
+
+    Differs: it is trained as every network here (Eq. 7, AdamW, one cycle). Its authors use the
+    mean absolute error, Adam and a learning rate that falls in steps.
     """
 
     @property

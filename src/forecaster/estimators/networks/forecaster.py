@@ -23,7 +23,10 @@ from forecaster.recipe import PRESETS, Preset, Recipe
 
 
 class Forecaster(NetworkEstimator):
-    """The Transformer whose linear layers are pruned by the dependency graph (section 2)."""
+    """The graph Transformer: its linear layers are pruned by the dependency graph (section 2).
+
+    The preset `best` is another network over the same graph.
+    """
 
     def __init__(
         self,
@@ -32,13 +35,13 @@ class Forecaster(NetworkEstimator):
         *,
         preset: Preset | None = None,
     ) -> None:
-        """Say what is to be learned.
+        """Choose graph and settings.
 
         Args:
-            graph: which locations depend on each other; None: learned from the training steps.
-            recipe: every choice; None: the paper's network and training.
-            preset: in place of a recipe, `paper`: the graph too is learned as the paper does,
-                from demand as it is; `best`: another network over the same graph.
+            graph: the dependency graph; None: it is learned from the training steps.
+            recipe: all settings; None: the paper's network and training.
+            preset: in place of a recipe. `paper`: the graph is learned from raw demand, as in the
+                paper; `best`: another network over the same graph.
         """
         if recipe is not None and preset is not None:
             raise ConfigError("Forecaster: a recipe and a preset; each decides all: give one")

@@ -13,7 +13,10 @@ from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):
-    """The same network without a graph; `model.width` of the recipe says how wide it is."""
+    """The dense Transformer: the network of the paper without a graph (baseline).
+
+    `model.width` of the recipe sets its width; without it, that of `Forecaster`.
+    """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Return the shapes of the scales and of what is usual."""
