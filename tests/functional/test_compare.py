@@ -81,8 +81,8 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> 
     }  # fmt: skip
     again = run("run", made.table, "--out", out, *SETTINGS)
     assert (again[0], again[1]) == (0, text)
-    assert "the panel is there already" in again[2]
-    assert "training" not in again[2].split("the panel is there already")[1]
+    assert "the panel exists already" in again[2]
+    assert "training" not in again[2].split("the panel exists already")[1]
 
 
 def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, made: Made) -> None:

@@ -63,7 +63,7 @@ def test_a_page_of_a_network_without_attention_shows_none(run: Run, folder: Path
     code, text, errors = ask(run, folder, "--at", AT, "--location", "place 3", model="dcrnn")
     assert code == 0, errors
     words = " ".join(text.split())
-    assert "By ablation it rests on recent steps" in words
+    assert "By ablation the forecast depends on recent steps" in words
     assert "Past hours with the largest share of ablation" in words
     assert not {"rolled", "free", "city-wide"} & set(words.split("City-wide:")[0].split())
     assert "City-wide: Other locations have no influence through city-wide layers" in words

@@ -203,7 +203,7 @@ def test_without_panel_or_data_it_asks_for_one(
     monkeypatch.delenv("FORECASTER_DATA")
     code, _, errors = run("train", recipe, "--out", recipe.parent / "run")
     assert code == 2
-    assert "which panel?" in errors
+    assert "no panel given" in errors
 
 
 def test_without_the_extra_there_is_a_run_and_no_picture(

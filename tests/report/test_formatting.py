@@ -8,7 +8,6 @@ from forecaster.report.formatting import (
     number,
     percent,
     percent_range,
-    signed_percent,
     tenth_percent,
     with_minus,
 )
@@ -45,7 +44,6 @@ def test_a_difference_is_told_on_its_own_side() -> None:
         less_or_more(RelativeDifference(-0.02, -0.05, 0.01))
         == "2.0 % lower (95 % interval −1.0 … 5.0 %)"
     )
-    assert signed_percent(RelativeDifference(-0.02, -0.05, 0.01)) == "−2.0 % (−5.0 … +1.0)"
 
 
 def test_only_negative_numbers_get_a_minus() -> None:

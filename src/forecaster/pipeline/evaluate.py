@@ -26,7 +26,7 @@ TABLES = {".md": "to_markdown", ".csv": "to_csv", ".json": "to_json"}
 
 
 @dataclass(frozen=True)
-class Selection:
+class ModelSelection:
     """A model with the hyperparameters that validation has chosen so far, and failed options."""
 
     spec: ModelSpec
@@ -58,7 +58,7 @@ def evaluate_models(
         say(f"{count_of(windows, 'test window')}, future covariates: {weathers}")
         runner = _Runner(experiment, jobs, say, watch)
         _learn_graphs(specs, experiment, say)
-        selections = [Selection(spec) for spec in specs]
+        selections = [ModelSelection(spec) for spec in specs]
         while any(selection.is_open for selection in selections):
             selections = runner.choose(selections)
         comparison = runner.test(selections)
@@ -82,7 +82,7 @@ class _Runner:
     say: MessageCallback
     watch: ProgressCallback | None
 
-    def choose(self, selections: Sequence[Selection]) -> list[Selection]:
+    def choose(self, selections: Sequence[ModelSelection]) -> list[ModelSelection]:
         """Choose the next hyperparameter of each model by validation loss."""
         seed = self.experiment.recipe.training.seed
         options: dict[int, dict[str, Trial]] = {}
@@ -98,7 +98,7 @@ class _Runner:
             for number, selection in enumerate(selections)
         ]
 
-    def test(self, selections: Sequence[Selection]) -> Comparison:
+    def test(self, selections: Sequence[ModelSelection]) -> Comparison:
         """Test the chosen models with every seed."""
         recipe = self.experiment.recipe
         trials_of = [
@@ -116,7 +116,7 @@ class _Runner:
         return Comparison(rows, recipe.metrics.mape_cut, about)
 
     def _model_result(
-        self, selection: Selection, trials: Sequence[Trial], failures: Failures
+        self, selection: ModelSelection, trials: Sequence[Trial], failures: Failures
     ) -> ModelResult:
         results, reasons = dict[int, BacktestResult](), dict(selection.failures)
         runs: dict[int, str] = {}
@@ -149,7 +149,9 @@ def _options(spec: ModelSpec) -> dict[str, ModelSpec]:
     return options
 
 
-def _select(selection: Selection, trials: Mapping[str, Trial], failures: Failures) -> Selection:
+def _select(
+    selection: ModelSelection, trials: Mapping[str, Trial], failures: Failures
+) -> ModelSelection:
     """Choose the option with the lowest validation loss."""
     spec, name = selection.spec, selection.spec.hyperparameters[0].name
     failed = {f"{name} {o}": failures[t.folder] for o, t in trials.items() if t.folder in failures}
@@ -162,7 +164,7 @@ def _select(selection: Selection, trials: Mapping[str, Trial], failures: Failure
     return replace(updated, spec=best_spec, chosen={**selection.chosen, name: best})
 
 
-def _seeds(selection: Selection, recipe: Recipe) -> list[int]:
+def _seeds(selection: ModelSelection, recipe: Recipe) -> list[int]:
     """Return the seeds of a model; one only, if the seed does not matter."""
     if selection.failed:
         return []

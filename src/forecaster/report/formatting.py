@@ -32,14 +32,6 @@ def percent_range(shares: Sequence[float]) -> str:
     return f"{' … '.join(ends)} %"
 
 
-def signed_percent(difference: RelativeDifference) -> str:
-    """Format a difference with its confidence interval: `−5.2 % (−7.1 … −3.3)`."""
-    value, low, high = (
-        f"{100 * part:+.1f}" for part in (difference.value, difference.low, difference.high)
-    )
-    return with_minus(f"{value} % ({low} … {high})")
-
-
 def less_or_more(difference: RelativeDifference) -> str:
     """Format a difference in words: `5.2 % lower (95 % interval 3.3 … 7.1 %)`."""
     sign, direction = (-1, "lower") if difference.value < 0 else (1, "higher")

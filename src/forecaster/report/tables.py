@@ -2,18 +2,22 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
-from typing import Any
 
 from forecaster.evaluation.backtest import CALIBRATION_MODES
 from forecaster.evaluation.comparison import Comparison, ModelResult, SeedMean
 from forecaster.evaluation.model_specs import is_network
-from forecaster.evaluation.tables import TITLES, format_mean, format_score, model_label
+from forecaster.evaluation.tables import (
+    TITLES,
+    chosen_text,
+    format_cost,
+    format_difference,
+    format_mean,
+    format_score,
+)
 from forecaster.evaluation.verdict import SIMPLE_MODELS
-from forecaster.report.formatting import signed_percent
 
 FIGURES = ("rmse", "mape")  # the paper's
 ALL_STEPS = 6  # of more steps ahead only the first, the middle and the last are shown
-NOTHING = "–"
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def ablation_table(comparison: Comparison) -> HtmlTable | None:
     def change(row: ModelResult) -> list[TableCell]:
         base = tested.get(row.of or "")
         difference = comparison.compare(row, base).rmse if base and row.results else None
-        return [TableCell(signed_percent(difference) if difference else NOTHING)]
+        return [TableCell(format_difference(difference))]
 
     lines = [builder.row(row, change) for row in (*rows, *variants)]
     return HtmlTable(
@@ -108,21 +112,21 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
     lines = []
     for row, loss in zip(rows, losses, strict=True):
         coverage = [
-            row.interval_seed_means("coverage", form)[k]
-            for form in CALIBRATION_MODES
+            row.interval_seed_means("coverage", mode)[k]
+            for mode in CALIBRATION_MODES
             for k in steps
         ]
         widths_and_losses = [
-            (f, row.interval_seed_means(f, form)[0])
+            (f, row.interval_seed_means(f, mode)[0])
             for f in ("width", "pinball")
-            for form in CALIBRATION_MODES
+            for mode in CALIBRATION_MODES
         ]
         figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
         cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    columns = [(f"Coverage %, {form}", heads) for form in CALIBRATION_MODES]
+    columns = [(f"Coverage %, {mode}", heads) for mode in CALIBRATION_MODES]
     columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
     return HtmlTable(columns, [("", lines)])
 
@@ -134,12 +138,11 @@ def cost_table(comparison: Comparison) -> HtmlTable:
     lines = []
     for row in comparison.tested:
         difference = comparison.differences.get(row.name)
-        parts = [getattr(difference, figure) if difference else None for figure in FIGURES]
-        differences = [signed_percent(part) if part else NOTHING for part in parts]
+        differences = [format_difference(getattr(difference, f, None)) for f in FIGURES]
         weather, costs = comparison.weathers[0], row.costs()
         errors = [_show(row.seed_means(f, weather)[0], f) for f in ("mae", "wape")]
         sizes = [f"{len(row.results)}", f"{costs['parameters']:,}"]
-        times = [_show_time(costs[name]) for name in ("seconds", "milliseconds")]
+        times = [format_cost(costs[name]) for name in ("seconds", "milliseconds")]
         texts = [*errors, *(differences if reference else ()), *sizes, *times]
         lines.append(TableRow(row.name, [TableCell(text) for text in texts]))
     columns = [
@@ -172,8 +175,7 @@ class _ErrorRows:
         self, row: ModelResult, further: Callable[[ModelResult], list[TableCell]] = lambda _: []
     ) -> TableRow:
         """Return the table row of a model, with further cells at its end."""
-        record: dict[str, Any] = {"model": row.name, "chosen": row.chosen}
-        chosen = model_label(record).removeprefix(row.name).strip(" ()")
+        chosen = chosen_text(row.chosen)
         if row.name not in self._spreads:
             cells = [TableCell("failed")] * (len(FIGURES) * len(self._steps))
             return TableRow(row.name, [*cells, *further(row)], chosen, failed=True)
@@ -184,8 +186,8 @@ class _ErrorRows:
             row.name, [*cells, *further(row)], chosen, recommended=row.name == self._recommended
         )
 
-    def _cell(self, column: int, figure_spread: tuple[str, SeedMean]) -> TableCell:
-        figure, spread = figure_spread
+    def _cell(self, column: int, metric_score: tuple[str, SeedMean]) -> TableCell:
+        figure, spread = metric_score
         if spread.mean is None:
             return TableCell("n/a")
         models = self._spreads.values()
@@ -194,10 +196,6 @@ class _ErrorRows:
         least = min(mean for mean in column_means if mean is not None)
         share = round(100 * spread.mean / max(means)) if means else 0
         return TableCell(_show(spread, figure), share, spread.mean == least)
-
-
-def _show_time(value: float | None) -> str:
-    return NOTHING if value is None else f"{value:,.1f}" if value < 100 else f"{value:,.0f}"  # noqa: PLR2004
 
 
 def _show(spread: SeedMean, figure: str) -> str:

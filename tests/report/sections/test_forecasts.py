@@ -151,7 +151,7 @@ def test_no_origin_is_asked_twice(
         asked.extend(origins.tolist())
         return prepare_inputs(run, panel, origins, *rest)
 
-    monkeypatch.setattr("forecaster.estimators.forecast_inputs.prepare_inputs", note)
+    monkeypatch.setattr("forecaster.estimators.base.prepare_inputs", note)
     span, _ = typical_period(best.first, data.panel)
     take_excerpt(data.estimator_of(best), data.panel, best.first, span, [3])
     assert len(asked) > 7 * 24 - 2

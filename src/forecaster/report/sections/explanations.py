@@ -10,6 +10,7 @@ from jaxtyping import Bool, Int64
 from forecaster.errors import DataError
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import BacktestResult, targets
+from forecaster.evaluation.tables import MISSING
 from forecaster.explain.case import EXPLAINABLE
 from forecaster.explain.explain import explain_forecast
 from forecaster.explain.explanation import Explanation, LocationEffect, StepEffect
@@ -21,7 +22,6 @@ from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number, percent, with_minus
 from forecaster.report.sections.forecasts import Period, typical_period, worst_period
 from forecaster.report.sections.section import Picture, Section
-from forecaster.report.tables import NOTHING
 
 MOST_NEIGHBOURS = 8  # that are drawn
 CROWDED = 12  # most labels below the past steps that are readable without rotation
@@ -243,7 +243,7 @@ def _list_agreement(explanations: Sequence[Explanation]) -> dict[str, str]:
     values: dict[str, list[str]] = {}
     for agreement in (a for explanation in explanations for a in explanation.agreement):
         correlation = agreement.correlation
-        text = NOTHING if correlation is None else with_minus(f"{correlation:.2f}")
+        text = MISSING if correlation is None else with_minus(f"{correlation:.2f}")
         values.setdefault(f"{agreement.of}: {' and '.join(agreement.methods)}", []).append(text)
     correlations = {methods: " · ".join(texts) for methods, texts in values.items()}
     legend = "1: same order, 0: unrelated; one value per forecast, in the order above"
