@@ -68,8 +68,8 @@ class Estimator(ABC):
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
-        self.run: Run | None = None  # the result of fitting
-        self.seconds: float | None = None  # of fitting, with what was resumed
+        self.run: Run | None = None  # the fitted run; None before `fit`
+        self.seconds: float | None = None  # duration of fitting, resumed parts included
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
