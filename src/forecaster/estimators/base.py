@@ -14,6 +14,8 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +28,7 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, RunError
+from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators import forecast_inputs
 from forecaster.estimators.forecast_inputs import At, Changes, ForecastInputs, prepare_inputs
 from forecaster.estimators.intervals import calibration, online
@@ -275,10 +277,12 @@ class Estimator(ABC):
         origin = int(origins[0])
         degraded = [] if weather == "observed" else [f"weather {weather}"]
         if weather == "observed":
-            forecast_inputs.refuse_unknown_future(recent, origin, lags.horizon)
-        degraded += forecast_inputs.tell_missing(
-            recent, (lags, self.lags), origin, allowed=allow_missing
-        )
+            with _adding("or set weather (--weather) to persist, climatology or none"):
+                forecast_inputs.refuse_unknown_future(recent, origin, lags.horizon)
+        with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
+            degraded += forecast_inputs.tell_missing(
+                recent, (lags, self.lags), origin, allowed=allow_missing
+            )
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
         forecast_inputs.warn_of_recent(run, recent, origin)
         prediction = predictor.predict(step)
@@ -364,3 +368,12 @@ class Estimator(ABC):
     def _first(self, prediction: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
         """The forecast from the first origin [K N], and its quantiles by level."""
         return prediction.forecast[0], dict(zip(self.levels, prediction.online[0], strict=True))
+
+
+@contextmanager
+def _adding(remedy: str) -> Iterator[None]:
+    """Adds a remedy to a DataError."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}; {remedy}") from error

@@ -138,9 +138,7 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     hours = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
     what = f"{100 * share:.0f} % of the history and {100 * missing[origin]:.0f} % of the origin"
     message = f"history incomplete: {what} are missing (at most {100 * MAX_FILLED:.0f} % each)"
-    raise DataError(
-        f"{message}: {count_of(len(gaps), 'step')}: {hours}; --allow-missing allows it"
-    )
+    raise DataError(f"{message}: {count_of(len(gaps), 'step')}: {hours}")
 
 
 def tell_missing(
@@ -192,7 +190,7 @@ def look_ahead(
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
-    """Refuse to forecast without covariates ahead, naming the steps and the ways out."""
+    """Refuse to forecast without covariates ahead, naming the steps."""
     world, local = look_ahead(panel, np.array([origin]), horizon)
     names = np.array([*panel.covariates.names, *panel.local_covariates.names])
     lacking = np.concatenate([np.isnan(world[0]), np.isnan(local[0]).any(axis=2)], axis=1)
@@ -200,8 +198,8 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
         return
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
     what = f"{name_some(names[lacking.any(axis=0)])} at {name_some(f'{t}Z' for t in steps)}"
-    ways = "take an earlier step, or say --weather persist, climatology or none"
-    raise DataError(f"covariates ahead are missing: {what}; add them to the panel, {ways}")
+    ways = "add them to the panel, or take an earlier step"
+    raise DataError(f"covariates ahead are missing: {what}; {ways}")
 
 
 def with_weather(
