@@ -75,7 +75,7 @@ class Recipe(Stage):
 
     @staticmethod
     def of(content: dict[str, Any]) -> "Recipe":
-        """Return the recipe that says `{"training": {"epochs": 3}}`; every fault is named."""
+        """The recipe of a dict, such as `{"training": {"epochs": 3}}`; faults are listed."""
         return check_stage(Recipe, content, source="recipe")
 
     def departures(self) -> list[str]:

@@ -56,7 +56,7 @@ class Splits:
 
     @staticmethod
     def by_share(panel: Panel, validation: float = 0.1, test: float = 0.2) -> "Splits":
-        """Return the last part of the span as test and the part before it as validation."""
+        """Split by share: test is the end, validation comes before it, the rest is training."""
         steps = len(panel.values)
         ends = [0, round(steps * (1 - validation - test)), round(steps * (1 - test)), steps]
         if min(np.diff(ends)) < 1:

@@ -15,7 +15,7 @@ from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.explain.attribution import ablate
 from forecaster.explain.case import Case, open_case
-from forecaster.explain.explain import explain
+from forecaster.explain.explain import explain_forecast
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -25,7 +25,7 @@ from tests.explain.fitted import AT, PANEL, fitted
 
 
 def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> None:
-    found = explain(fitted(DCRNN), PANEL, AT, "place 3")
+    found = explain_forecast(fitted(DCRNN), PANEL, AT, "place 3")
     known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert (known["estimator"], known["shares_by"]) == ("DCRNN", "ablation")
     size = np.abs([hour["ablation"] for hour in known["hours"]])
@@ -43,12 +43,12 @@ def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> 
 
 
 def test_steps_that_are_no_hours_are_not_called_so() -> None:
-    hourly = explain(fitted(Forecaster), PANEL, AT, "place 3")
+    hourly = explain_forecast(fitted(Forecaster), PANEL, AT, "place 3")
     assert hourly.step == "hour"
     assert hourly.notes[1].startswith("Shares of hours are shares of the decoder's attention")
     half = halved(PANEL)
     network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
-    found = explain(network, half, "2021-03-18T10:30+01:00", "place 3")
+    found = explain_forecast(network, half, "2021-03-18T10:30+01:00", "place 3")
     assert found.step == "step"
     words = " ".join((found.sentence, *found.notes))
     assert "Steps: attention and ablation" in words
@@ -62,7 +62,7 @@ def halved(panel: Panel) -> Panel:
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer])
 def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
-    found = explain(fitted(kind), PANEL, AT, "place 3")
+    found = explain_forecast(fitted(kind), PANEL, AT, "place 3")
     known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
     assert known["estimator"] == kind.__name__
     assert (known["location"], known["name"]) == ("place 3", "place 3")
@@ -81,13 +81,13 @@ def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
 
 
 def test_the_same_question_has_the_same_answer() -> None:
-    one, other = (explain(fitted(Forecaster), PANEL, AT, "place 1") for _ in range(2))
+    one, other = (explain_forecast(fitted(Forecaster), PANEL, AT, "place 1") for _ in range(2))
     assert one == other
 
 
 def test_an_explanation_leaves_the_forecast_alone() -> None:
     before = fitted(Forecaster).forecast(PANEL, AT)
-    explain(fitted(Forecaster), PANEL, AT, "place 1")
+    explain_forecast(fitted(Forecaster), PANEL, AT, "place 1")
     assert fitted(Forecaster).forecast(PANEL, AT).equals(before)
 
 

@@ -13,6 +13,8 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -89,7 +91,7 @@ class Estimator(ABC):
         """Forecast the steps t+1…t+K of every origin t, in the panel's units.
 
         Args:
-            arrays: of the fitted run.
+            arrays: those that `fit_windows` returned.
             inputs: the origins, their history and the covariates ahead.
         """
 
@@ -179,7 +181,7 @@ class Estimator(ABC):
         *,
         changes: Changes | None = None,
     ) -> Float32[np.ndarray, "B K N"]:
-        """Forecasts from many origins, by the panel's locations.
+        """Forecasts from many origins, in the order of the panel's locations.
 
         Args:
             panel: observed values, and the covariates after each origin.
@@ -234,7 +236,7 @@ class Estimator(ABC):
     def predict_all(
         self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
     ) -> Prediction:
-        """Forecasts and both forms of their quantiles; each origin is forecast once.
+        """Forecasts with static and online quantiles; each origin is forecast once.
 
         Args:
             panel: observed values, and the covariates after each origin.
@@ -262,8 +264,9 @@ class Estimator(ABC):
             at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
-            allow_missing: forecast although too much of the history is missing; labelled too.
-            what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
+            allow_missing: forecast although too much of the history is missing; the result is
+                labelled as degraded.
+            what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
         predictor = self.predictor(panel, weather)
@@ -288,7 +291,7 @@ class Estimator(ABC):
         return add_changed(table, *self._first(changed), run, changes)
 
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
-        """The fitted run on a panel: its forecasts and calibration, by the run's locations.
+        """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
         A run saved without quantiles forecasts without them.
         """

@@ -33,7 +33,7 @@ Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 @dataclass(frozen=True, eq=False)
 class ForecastInputs:
-    """B forecast origins in a panel without missing values, and the covariates ahead of each."""
+    """The inputs of forecasts from B origins: the filled panel, and the covariates ahead."""
 
     panel: Panel  # every missing value filled
     origins: Int64[np.ndarray, " B"]

@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Forecasts from B origins, and their quantiles in both forms."""
+    """Forecasts from B origins, with static and online quantiles."""
 
     base: Base
     calibration: Calibration

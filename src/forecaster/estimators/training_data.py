@@ -21,7 +21,7 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """A panel in which the test steps are missing, and the windows of the other splits.
+    """The data that an estimator is fitted to: a panel without its test steps, and windows.
 
     Code that fits cannot see a test step: its values and covariates are NaN here.
     """

@@ -33,8 +33,10 @@ NOTHING_HELD = (
 )
 
 
-def explain(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
-    """Explain the forecast of one location.
+def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
+    """Explain the forecast of one location: which past steps and locations mattered, and how much.
+
+    Effects are measured by gradient, by ablation and, where the network has it, by attention.
 
     Args:
         estimator: a fitted network: Forecaster, Transformer or DCRNN.

@@ -74,11 +74,11 @@ def learn_graph(
     allow_unconverged: bool = False,
     progress: MessageCallback | None = None,
 ) -> DependencyGraph:
-    """Return the dependency graph of a panel's training steps; no other step is looked at.
+    """Learn the dependency graph of a panel from its training steps alone.
 
     Args:
         panel: values of all locations.
-        splits: whose training ranges are learned from.
+        splits: the training, validation and test ranges.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.

@@ -21,7 +21,7 @@ from forecaster.serve.forecasting.predictor import (
     SnapshotPredictor,
     choose_weather,
     cut_panel,
-    explain_forecast,
+    explain_location,
     missing_at_origin,
     view_origin,
 )
@@ -142,11 +142,11 @@ def test_an_explanation_needs_no_weather_ahead(
         seen.append(part)
         return SimpleNamespace(to_dict=dict)
 
-    module = SimpleNamespace(explain=explain)  # whose import takes seconds
+    module = SimpleNamespace(explain_forecast=explain)  # whose import takes seconds
     monkeypatch.setitem(sys.modules, "forecaster.explain.explain", module)
     blind = without_weather_ahead(panel)
     model, snapshot = load_model(run), Snapshot(blind)
-    explain_forecast(model, snapshot, HOURS - 1, panel.locations.ids[0])
+    explain_location(model, snapshot, HOURS - 1, panel.locations.ids[0])
     refuse_unknown_future(seen[0], len(seen[0].values) - 1, 3)  # nothing is unknown any more
     part, own = cut_panel(model, snapshot, HOURS - 1)
     origins = np.array([own])

@@ -23,7 +23,10 @@ from forecaster.recipe import PRESETS, Preset, Recipe
 
 
 class Forecaster(NetworkEstimator):
-    """The Transformer whose linear layers are pruned by the dependency graph (section 2)."""
+    """The graph Transformer: its linear layers are pruned by the dependency graph (section 2).
+
+    The preset `best` is another network over the same graph.
+    """
 
     def __init__(
         self,

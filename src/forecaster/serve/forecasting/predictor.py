@@ -174,17 +174,17 @@ def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, st
     return "persist", PERSISTED
 
 
-def explain_forecast(
+def explain_location(
     model: ServedModel, snapshot: Snapshot, origin: int, location: str
 ) -> dict[str, Any]:
     """Return the explanation of a location's forecast as JSON content."""
-    from forecaster.explain.explain import explain  # noqa: PLC0415 (takes seconds)
+    from forecaster.explain.explain import explain_forecast  # noqa: PLC0415 (takes seconds)
 
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
     if run and choose_weather(panel, step, model.horizon)[0] == "persist":
         panel = _persist_covariates(match(run, panel), step, fill_of(run))
-    content: dict[str, Any] = explain(
+    content: dict[str, Any] = explain_forecast(
         model.estimator, panel, f"{panel.times[step]}+00:00", location
     ).to_dict()
     return content
