@@ -13,8 +13,6 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
