@@ -24,7 +24,7 @@ from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole
+from forecaster.splits import is_well_observed
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
@@ -119,7 +119,7 @@ def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
     Few locations are missing at a target step, by the rule of forecast origins.
     """
     inside = sliding_window_view(data.train, order + 1).all(axis=1)
-    steps = order + np.flatnonzero(inside & is_whole(data.panel.values[order:]))
+    steps = order + np.flatnonzero(inside & is_well_observed(data.panel.values[order:]))
     if not len(steps):
         raise DataError(
             f"VAR: no training step, of those with {order} training steps before them, is "
