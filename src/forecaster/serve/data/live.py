@@ -87,8 +87,8 @@ class LiveData:
         newest = self._newest_origin(snapshot)
         if newest is None:
             N = len(snapshot.base.locations)
-            fault = f"no step has been observed at {least_observed(N)} of {N} locations yet"
-            return Freshness(None, None, True, fault)
+            need = f"{least_observed(N)} of {N} locations"
+            return Freshness(None, None, True, f"no step has been observed at {need} yet")
         over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
         age = max(int(self.now() - over), 0)
         steps, fault = age / snapshot.step_seconds, None
