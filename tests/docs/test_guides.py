@@ -71,7 +71,7 @@ def test_the_protocol_of_the_paper_is_the_default(follow: Callable[..., None]) -
 
 def test_the_observations_of_the_guide_are_valid() -> None:
     text = (DOCS / "guides" / "serving.md").read_text(encoding="utf-8")
-    body = re.search(r"-d '(.*)'", text)
+    body = re.search(r"-d '(.*?)'", text, re.DOTALL)
     assert body is not None
     assert len(Observations.model_validate_json(body[1]).observations) == 1
 

@@ -72,7 +72,7 @@ def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
     origins = cut_windows(panel, splits, RECIPE.lags).test
     found = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
     assert found is not None
-    assert found.levels == fitted.levels == (0.1, 0.5, 0.9)
+    assert found.levels == fitted.quantile_levels == (0.1, 0.5, 0.9)
     assert found.nominal_coverage == pytest.approx(0.8)
     truth = targets(panel, origins, 2)
     seen = np.isfinite(truth)
