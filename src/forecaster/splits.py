@@ -170,6 +170,20 @@ def is_well_observed(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T
     return np.asarray(missing <= MAX_FILLED * N)
 
 
+def least_observed(N: int) -> int:
+    """The number of N locations that must be observed at an origin, by the same rule."""
+    counted = N - _spared(N)
+    return counted - int(MAX_FILLED * counted)
+
+
+def _spared(N: int) -> int:
+    """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
+
+    A tenth of a few locations is none, and one dead sensor would silence the others.
+    """
+    return int(1 < N < 1 / MAX_FILLED)
+
+
 def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
     """The number of missing values of each step, and of values; a tolerated one is in neither."""
     N = values.shape[1]

@@ -58,8 +58,8 @@ def gradients(
     Args:
         grad: ∂y.
         weight: one block per edge.
-        state: what went in.
-        y: what came out, if it was cut at zero.
+        state: the input x.
+        y: the output, if it was cut at zero.
         pattern: which locations feed which.
         needed: whether the gradients of weight, state and bias are.
     """
@@ -196,7 +196,7 @@ def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
-    """Return a tensor to point at where there is none; nobody follows the pointer."""
+    """Return the tensor, or another as a pointer that the program never reads."""
     return other if tensor is None else tensor
 
 

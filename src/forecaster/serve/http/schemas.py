@@ -109,7 +109,7 @@ class DependencyEdge(BaseModel):
     strength: float  # conditional correlation
 
 
-class DependencyGraph(BaseModel):
+class DependencyGraphResponse(BaseModel):
     """The dependencies between locations."""
 
     edges: list[DependencyEdge]
