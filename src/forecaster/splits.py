@@ -172,14 +172,14 @@ def is_well_observed(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T
 
 def least_observed(N: int) -> int:
     """The number of N locations that must be observed at an origin, by the same rule."""
-    counted = N - _spared(N)
+    counted = N - _tolerated(N)
     return counted - int(MAX_FILLED * counted)
 
 
-def _spared(N: int) -> int:
+def _tolerated(N: int) -> int:
     """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
 
-    A tenth of a few locations is none, and one dead sensor would silence the others.
+    A tenth of fewer than ten locations is none: one dead sensor would stop all forecasts.
     """
     return int(1 < N < 1 / MAX_FILLED)
 
@@ -187,18 +187,22 @@ def _spared(N: int) -> int:
 def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
     """The number of missing values of each step, and of values; a tolerated one is in neither."""
     N = values.shape[1]
-    # A tenth of fewer than ten locations is none: one dead sensor would stop all forecasts.
-    tolerated = int(1 < N < 1 / MAX_FILLED)
+    tolerated = _tolerated(N)
     missing = np.isnan(values).sum(axis=1)  # integers, so that exactly a tenth is allowed
     return np.maximum(missing - tolerated, 0), N - tolerated
 
 
 def name_most_missing(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
     """A hint that names the locations with most missing values; empty if none has any."""
-    missing = np.isnan(panel.values[steps]).mean(axis=0)
-    most = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
-    names = name_some(f"{panel.locations.ids[n]} {100 * missing[n]:.0f} %" for n in most)
-    return f". Missing most: {names}; leave those out" if most else ""
+    names = worst_locations(panel.locations.ids, panel.values[steps])
+    return f". Missing most: {names}; leave those out" if names else ""
+
+
+def worst_locations(ids: Sequence[str], values: Float32[np.ndarray, "T N"]) -> str:
+    """The locations with most missing values and their shares of them: `L0007 100 %`."""
+    missing = np.isnan(values).mean(axis=0)
+    worst = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
+    return name_some(f"{ids[n]} {100 * missing[n]:.0f} %" for n in worst)
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
