@@ -126,7 +126,7 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> E:
         """Fit the model, calibrate its quantiles and return the estimator.
 
@@ -144,7 +144,7 @@ class Estimator(ABC):
         data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
-        result = self.fit_windows(replace(data, folder=checkpoints, watch=watch))
+        result = self.fit_windows(replace(data, folder=checkpoints, on_progress=on_progress))
         self.seconds = result.seconds or time.monotonic() - began
         arrays = {**result.arrays, **data.shared_arrays()}
         run = Run(

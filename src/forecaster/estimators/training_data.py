@@ -32,7 +32,7 @@ class TrainingData:
     train: Bool[np.ndarray, " M"]  # which steps are training steps
     fill: Fill  # the seasonal profile that replaces missing values
     folder: Path | None = None  # where a long training keeps its checkpoints
-    watch: ProgressCallback | None = None  # called with the progress of a long training
+    on_progress: ProgressCallback | None = None  # called with the progress of a long training
 
     @cached_property
     def filled(self) -> Panel:

@@ -36,12 +36,12 @@ def run_trials(
     experiment: Experiment,
     jobs: int,
     say: MessageCallback,
-    watch: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Failures:
     """Run the unfinished trials, `jobs` at a time; return the reasons of those that failed."""
     distinct = {trial.folder: trial for trial in trials}  # two models may share one
     if jobs == 1:
-        return _run_here(list(distinct.values()), experiment, say, watch)
+        return _run_here(list(distinct.values()), experiment, say, on_progress)
     return _run_apart(list(distinct.values()), experiment, jobs, say)
 
 
@@ -49,13 +49,13 @@ def _run_here(
     trials: Sequence[Trial],
     experiment: Experiment,
     say: MessageCallback,
-    watch: ProgressCallback | None,
+    on_progress: ProgressCallback | None,
 ) -> Failures:
     failures: Failures = {}
     for number, trial in enumerate(trials, start=1):
         say(f"{number} of {len(trials)}: {trial}")
         try:
-            run_trial(trial, experiment, say, watch)
+            run_trial(trial, experiment, say, on_progress)
         except StoppedError:
             raise
         except Exception as error:  # any error: the other trials go on

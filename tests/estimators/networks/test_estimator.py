@@ -299,9 +299,9 @@ def test_a_training_that_died_goes_on_to_the_same_bytes(
     training = STEPS.training.model_copy(update={"checkpoint_steps": 2})
     recipe = STEPS.model_copy(update={"training": training})
     with pytest.raises(PowerCutError):
-        kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=crash_at(5))
+        kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", on_progress=crash_at(5))
     moments: list[ProgressUpdate] = []
-    again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=moments.append)
+    again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", on_progress=moments.append)
     assert "resuming from step 4" in (moments[0].message or "")
     whole = kind(recipe=recipe).fit(panel, SPLITS)
     digests = [save_run(tmp_path / str(n), run_of(e)).digest for n, e in enumerate((again, whole))]

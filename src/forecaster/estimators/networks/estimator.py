@@ -139,7 +139,7 @@ class NetworkEstimator(Estimator):
             task,
             folder=data.folder,
             identity=_identity(data, recipe, known),
-            on_progress=data.watch,
+            on_progress=data.on_progress,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
         about = {**known.about, "training": _describe(outcome)}
