@@ -135,7 +135,7 @@ class Estimator(ABC):
             splits: the training, validation and test ranges.
             folder: where a long training keeps its checkpoints, so that the same call resumes it;
                 None: in memory.
-            watch: called with the progress of a long training.
+            on_progress: called with the progress of a long training.
         """
         self.recipe = with_meaning(self.recipe, panel)
         windows = cut_windows(panel, splits, self.recipe.lags)

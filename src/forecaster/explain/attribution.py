@@ -42,7 +42,7 @@ class Window:
         return without_gradients(self.network)
 
     @cached_property
-    def held(self) -> FrozenNetwork:
+    def frozen(self) -> FrozenNetwork:
         """The network whose parts that see every location are held as they are in this window."""
         return freeze(self.network, self.history, self.ahead)
 

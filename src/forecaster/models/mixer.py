@@ -76,7 +76,7 @@ class Mixer(Network):
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
-        self.refuse_misfits(history, ahead, truth)
+        self.check_sizes(history, ahead, truth)
         parts: Decomposition = self.level(history, ahead)
         z = self._embed(history, ahead, parts)
         for block in self.blocks:

@@ -47,7 +47,9 @@ class Demo:
     floor: np.ndarray  # lower bound of the RMSE of each step
 
 
-def run_demo(folder: Path, say: MessageCallback, on_progress: ProgressCallback | None = None) -> Demo:
+def run_demo(
+    folder: Path, say: MessageCallback, on_progress: ProgressCallback | None = None
+) -> Demo:
     """Generate a city, check its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1

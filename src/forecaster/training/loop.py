@@ -198,7 +198,7 @@ class TrainingLoop:
 
     def _stop_requested(self) -> bool:
         """Whether any process has received a signal; all processes must call this together."""
-        return self._group.any(self._interrupts.asked is not None)
+        return self._group.any(self._interrupts.received is not None)
 
     def _stop(self) -> None:
         self._save()
@@ -207,7 +207,7 @@ class TrainingLoop:
         )
         where = f"after step {self._progress.step:,} of {self._task.steps:,}"
         raise StoppedError(
-            f"interrupted {where} by {self._interrupts.asked or 'another process'}, {outcome}"
+            f"interrupted {where} by {self._interrupts.received or 'another process'}, {outcome}"
         )
 
     def _save(self) -> None:

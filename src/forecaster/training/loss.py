@@ -1,4 +1,4 @@
-"""The loss, as sums and counts: what is added over parts of a batch is exact for the whole."""
+"""The loss as sums and counts, which add up exactly over micro-batches and processes."""
 
 import torch
 from jaxtyping import Bool, Float, Float64
@@ -8,7 +8,7 @@ from torch import Tensor
 def count_terms(
     target: Float[Tensor, "N B K"], observed: Bool[Tensor, "N B K"], mape_cut: float
 ) -> Float64[Tensor, "2"]:
-    """Return how many targets count: for RMSE, and for MAPE."""
+    """The number of targets that count for RMSE, and for MAPE."""
     busy = observed & (target >= mape_cut)
     return torch.stack([observed.sum(), busy.sum()]).double()
 
@@ -19,7 +19,7 @@ def sum_errors(
     observed: Bool[Tensor, "N B K"],
     mape_cut: float,
 ) -> Float64[Tensor, "2"]:
-    """Return Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
+    """Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
     error = torch.where(observed, forecast - target, 0.0)
     busy = observed & (target >= mape_cut)
     share = error.abs() / torch.where(busy, target, torch.inf)
@@ -32,7 +32,7 @@ def sum_pinball(
     observed: Bool[Tensor, "N B K"],
     levels: Float[Tensor, " Q"],
 ) -> Float64[Tensor, ""]:
-    """Return Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
+    """Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
     apart = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
     alpha = levels[:, None, None]
     return torch.maximum(alpha * apart, (alpha - 1) * apart).sum(dtype=torch.float64)
@@ -41,10 +41,10 @@ def sum_pinball(
 def join_terms(
     errors: Float64[Tensor, "2"], counts: Float64[Tensor, "2"], eta: float
 ) -> Float64[Tensor, ""]:
-    """Return η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
+    """η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
 
-    Differs: targets that are missing, or for MAPE below the cut, are left out of sums and counts;
-    a term without any target is 0.
+    Differs: missing targets, and for MAPE those below the cut, enter neither sums nor counts; a
+    term without any target is 0.
     """
     mean_square, mape = (errors / counts.clamp(min=1.0)).unbind()
     return eta * mean_square + mape

@@ -301,7 +301,9 @@ def test_a_training_that_died_goes_on_to_the_same_bytes(
     with pytest.raises(PowerCutError):
         kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", on_progress=crash_at(5))
     moments: list[ProgressUpdate] = []
-    again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", on_progress=moments.append)
+    again = kind(recipe=recipe).fit(
+        panel, SPLITS, folder=tmp_path / "a", on_progress=moments.append
+    )
     assert "resuming from step 4" in (moments[0].message or "")
     whole = kind(recipe=recipe).fit(panel, SPLITS)
     digests = [save_run(tmp_path / str(n), run_of(e)).digest for n, e in enumerate((again, whole))]
