@@ -121,7 +121,7 @@ def test_on_a_signal_all_processes_save_and_the_same_call_resumes(
     messages: list[str] = []
     thread = threading.Thread(target=stop)
     thread.start()
-    with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
+    with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command resumes"):
         pytest.fail(
             f"the trials ended by themselves: {run_trials(trials, experiment, 2, messages.append)}"
         )

@@ -299,7 +299,9 @@ def test_T7_everything_that_differs_is_listed(tmp_path: Path) -> None:
     interrupt(4, tmp_path)
     with pytest.raises(ArtifactError) as caught:
         train(make_task(batch=11, seed=3), folder=tmp_path, identity=HASHES)
-    assert "begun otherwise; go back to that, or use another folder: 2 faults" in str(caught.value)
+    assert "began with other settings; restore them, or use another folder: 2 faults" in str(
+        caught.value
+    )
     assert "  training.batch: was 8, is 11\n  training.seed: was 0, is 3" in str(caught.value)
 
 
@@ -426,7 +428,7 @@ def test_T13_training_goes_on_without_its_log(
     monkeypatch.setattr("forecaster.training.progress.FLUSH_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING):
         assert_same(expected, train(make_task(), folder=tmp_path, on_progress=delete))
-    assert caplog.text.count("training goes on, the log has a gap") == 1
+    assert caplog.text.count("training continues, and the log has a gap") == 1
     assert steps_in(tmp_path) == list(range(8, 21))
 
 

@@ -230,7 +230,7 @@ def test_T5_validation_in_micro_batches_gives_the_same_scores(
 
 @pytest.mark.usefixtures("_unchecked")
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-@pytest.mark.parametrize("place", ["input", "weights", "gradient"])
+@pytest.mark.parametrize("part", ["input", "weights", "gradient"])
 def test_T4_a_step_that_is_not_finite_moves_nothing_and_its_tensor_is_named(
     part: str, wrong: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -160,7 +160,7 @@ def test_T13_a_deleted_log_is_begun_again_with_one_warning_and_a_gap(
     write(journal, 4)
     assert steps_in(path) == [4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: is gone; training goes on, the log has a gap"
+        f"{path}: is gone; training continues, and the log has a gap"
     ]
 
 

@@ -44,7 +44,7 @@ class Case:
 
     @cached_property
     def path_gradients(self) -> Float64[np.ndarray, "K N L"]:
-        """Integrated gradients along the value path: parts that see every location are held."""
+        """Integrated gradients along the value path: cross-location parts are frozen."""
         frozen = self.window.frozen
         if not frozen.parts:
             return self.total_gradients

@@ -24,7 +24,7 @@ from forecaster.training.interrupts import interrupts
 from forecaster.training.progress import ProgressCallback
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-INTERRUPTED = "interrupted"  # reported by a process that was asked to stop
+INTERRUPTED = "interrupted"  # reported by a process that was stopped by a signal
 NO_REPORT = "no report"
 POLL_SECONDS = 0.1
 
@@ -58,7 +58,7 @@ def _run_here(
             run_trial(trial, experiment, say, on_progress)
         except StoppedError:
             raise
-        except Exception as error:  # any error: the other trials go on
+        except Exception as error:  # any error: the other trials continue
             failures[trial.folder] = failure_reason(error)
             say(f"{trial} failed: {failures[trial.folder]}")
     return failures
@@ -105,7 +105,7 @@ def _run_apart(
                     say(f"{worker.trial} failed: {reason}")
             if signals.received:
                 _stop(working)
-                raise StoppedError(f"interrupted by {signals.received}; the same command goes on")
+                raise StoppedError(f"interrupted by {signals.received}; the same command resumes")
             time.sleep(POLL_SECONDS)
     return failures
 

@@ -9,8 +9,8 @@ def count_terms(
     target: Float[Tensor, "N B K"], observed: Bool[Tensor, "N B K"], mape_cut: float
 ) -> Float64[Tensor, "2"]:
     """The number of targets that count for RMSE, and for MAPE."""
-    busy = observed & (target >= mape_cut)
-    return torch.stack([observed.sum(), busy.sum()]).double()
+    counted = observed & (target >= mape_cut)
+    return torch.stack([observed.sum(), counted.sum()]).double()
 
 
 def sum_errors(
@@ -21,8 +21,8 @@ def sum_errors(
 ) -> Float64[Tensor, "2"]:
     """Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
     error = torch.where(observed, forecast - target, 0.0)
-    busy = observed & (target >= mape_cut)
-    share = error.abs() / torch.where(busy, target, torch.inf)
+    counted = observed & (target >= mape_cut)
+    share = error.abs() / torch.where(counted, target, torch.inf)
     return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
 
 
@@ -33,9 +33,9 @@ def sum_pinball(
     levels: Float[Tensor, " Q"],
 ) -> Float64[Tensor, ""]:
     """Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
-    apart = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
+    difference = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
     alpha = levels[:, None, None]
-    return torch.maximum(alpha * apart, (alpha - 1) * apart).sum(dtype=torch.float64)
+    return torch.maximum(alpha * difference, (alpha - 1) * difference).sum(dtype=torch.float64)
 
 
 def join_terms(
