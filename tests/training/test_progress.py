@@ -170,7 +170,7 @@ def test_T13_a_log_that_is_gone_at_the_resume_is_named(
     MetricsLog(path).rewind(0, 0)
     assert not caplog.records
     MetricsLog(path).rewind(7, 1)
-    assert "is gone; training goes on" in caplog.text
+    assert "is gone; training continues" in caplog.text
 
 
 def test_T13_a_full_disk_costs_lines_and_one_warning(
