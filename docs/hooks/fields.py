@@ -1,20 +1,23 @@
-"""Shows the comment beside a field of a dataclass as the field's documentation."""
+"""Lists the fields of a dataclass with the comments beside them, under its docstring."""
 
 import re
 from typing import Any
 
-from griffe import Attribute, Docstring, Extension
+from griffe import Class, Extension
 
 COMMENT = re.compile(r"  # (?!noqa|type:)(.+)$")
 
 
 class FieldComments(Extension):
-    """Gives attributes without a docstring the comment that follows them in the source."""
+    """Adds a section `Attributes` to docstrings of classes whose fields have comments."""
 
-    def on_attribute_instance(self, *, attr: Attribute, **_: Any) -> None:
-        """Take the comments on the lines of an attribute."""
-        if attr.docstring is None and attr.lines:
-            comments = [found[1] for line in attr.lines if (found := COMMENT.search(line))]
-            if comments:
-                text = " ".join(comments)
-                attr.docstring = Docstring(f"{text[0].upper()}{text[1:]}.", parent=attr)
+    def on_class_members(self, *, cls: Class, **_: Any) -> None:
+        """Read the comments on the lines of each public attribute."""
+        rows = []
+        for attribute in filter(lambda member: member.is_attribute, cls.members.values()):
+            found = [COMMENT.search(line) for line in attribute.lines]
+            text = " ".join(match[1] for match in found if match)
+            if text and not attribute.name.startswith("_") and attribute.docstring is None:
+                rows.append(f"    {attribute.name}: {text}")
+        if rows and cls.docstring is not None:
+            cls.docstring.value += "\n\nAttributes:\n" + "\n".join(rows)

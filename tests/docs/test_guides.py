@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from forecaster.cli.app import main
+from forecaster.serve.http.schemas import Observations
 
 DOCS = Path(__file__).parents[2] / "docs"
 BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -66,6 +67,13 @@ def test_the_code_of_a_page_runs(page: str, follow: Callable[..., None]) -> None
 
 def test_the_protocol_of_the_paper_is_the_default(follow: Callable[..., None]) -> None:
     follow("guides/paper.md")
+
+
+def test_the_observations_of_the_guide_are_valid() -> None:
+    text = (DOCS / "guides" / "serving.md").read_text(encoding="utf-8")
+    body = re.search(r"-d '(.*?)'", text, re.DOTALL)
+    assert body is not None
+    assert len(Observations.model_validate_json(body[1]).observations) == 1
 
 
 def test_the_service_answers_as_the_guide_says(follow: Callable[..., None]) -> None:

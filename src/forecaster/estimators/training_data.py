@@ -1,4 +1,4 @@
-"""What an estimator is fitted to, with the test steps hidden; and the result of fitting."""
+"""The data that an estimator is fitted to, with the test steps hidden, and the fit's result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -23,7 +23,7 @@ Arrays = Mapping[str, np.ndarray]
 class TrainingData:
     """The data that an estimator is fitted to: a panel without its test steps, and windows.
 
-    The test steps are missing in the panel, so that no fit can use them.
+    Code that fits cannot see a test step: its values and covariates are NaN here.
     """
 
     panel: Panel  # missing values are NaN; `filled` has none
@@ -40,7 +40,7 @@ class TrainingData:
         return fill_missing(self.panel, self.fill)
 
     def shared_arrays(self) -> dict[str, np.ndarray]:
-        """The arrays that every run saves beside those of its estimator."""
+        """Statistics of the training steps that every run stores, whatever the estimator."""
         panel, fill, train = self.panel, self.fill, self.train
         observed = panel.values[train]
         return {
@@ -56,12 +56,12 @@ class TrainingData:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """The result of a fit: the arrays that forecasts need, and metadata."""
+    """The result of a fit: the arrays that forecasts need, and a description of the fit."""
 
-    arrays: Arrays  # saved with the run and passed to `predict_windows`
-    about: Mapping[str, Any] = field(default_factory=dict)  # metadata of the run, JSON
-    parents: Mapping[str, str] = field(default_factory=dict)  # hashes of inputs beside the panel
-    seconds: float | None = None  # of training, if resumed: of all its parts together
+    arrays: Arrays
+    about: Mapping[str, Any] = field(default_factory=dict)  # JSON
+    parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
+    seconds: float | None = None  # of training, all resumed parts together
 
 
 def hide_test(panel: Panel, splits: Splits, windows: Windows) -> TrainingData:

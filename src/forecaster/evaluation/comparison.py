@@ -324,7 +324,7 @@ def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
 
 def _quantile_levels(model: Estimator) -> tuple[float, ...]:
     """The quantile levels of a model; none if its run was saved without quantiles."""
-    return model.levels if model.run is not None else model.recipe.intervals.quantiles
+    return model.quantile_levels if model.run is not None else model.recipe.intervals.quantiles
 
 
 def _row_key(model: Estimator) -> str:

@@ -37,7 +37,7 @@ def check_export(locations: Locations, path: Path) -> None:
         formats = ", ".join(_FORMATS)
         raise ConfigError(f"{path}: a graph is exported as {formats}; give such a name")
     if path.suffix == ".geojson" and not locations.placed.any():
-        message = "graph: no location has coordinates, and GeoJSON is nothing without"
+        message = "graph: no location has coordinates, which GeoJSON needs"
         raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
 
 

@@ -58,8 +58,8 @@ def gradients(
     Args:
         grad: ∂y.
         weight: one block per edge.
-        state: what went in.
-        y: what came out, if it was cut at zero.
+        state: the input x.
+        y: the output, if it was cut at zero.
         pattern: which locations feed which.
         needed: whether the gradients of weight, state and bias are.
     """

@@ -54,8 +54,8 @@ class Panel:
     clock: Clock  # time zone, length of a step, holidays
     kind: Kind  # `count` or `measurement`
     locations: Locations  # ids, names and coordinates
-    covariates: Covariates  # of all locations; may reach past the values
-    local_covariates: LocalCovariates  # of single locations; likewise
+    covariates: Covariates  # shared by all locations; may reach past the values
+    local_covariates: LocalCovariates  # of each location; may reach past the values
     counts: Mapping[str, Any] = field(default_factory=dict)  # the ledger of ingest, JSON
     digest: str | None = None  # hash of its manifest, once it is saved
 

@@ -88,7 +88,7 @@ def test_without_weather_ahead_that_of_the_origin_stays(model: ServedModel, pane
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
     forecast = SnapshotPredictor().predict_provisional(model, Snapshot(blind), HOURS - 1)
     assert forecast is not None
-    assert str(forecast.degraded).startswith("weather:")
+    assert str(forecast.degraded).startswith("covariates:")
     persisting = model.estimator.predict(panel, np.array([HOURS - 1]), "persist")[0]
     assert np.allclose(forecast.y_hat, persisting, rtol=1e-5)
 
@@ -179,7 +179,7 @@ def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> Non
     values[HOURS + 2, 0] = np.nan
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
     weather, worse = choose_weather(blind, origin, 3)
-    assert (weather, str(worse).partition(":")[0]) == ("persist", "weather")
+    assert (weather, str(worse).partition(":")[0]) == ("persist", "covariates")
     assert choose_weather(blind, origin, 2) == ("observed", None)
 
 

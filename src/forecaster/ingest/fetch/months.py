@@ -92,7 +92,7 @@ def download_file(
         source: the server.
         month: as 2009-01.
         folder: where the file goes; made if need be.
-        progress: called with the number of bytes that just came.
+        progress: called with the number of bytes just received.
         say: called with a line for the user.
         sleep: waits before a retry.
     """
@@ -221,7 +221,7 @@ def _get_rest(download: _Download, partial: PartialFile, etag: str, size: int) -
         elif response.status in {206, 416}:
             partial.begin(None)
             failure = (
-                f"{download.url}: asked for the bytes after {have:,} of {size:,}, and others came"
+                f"{download.url}: asked for the bytes after {have:,} of {size:,}, received others"
             )
             raise TransientError(DataError, failure, "run the same again, or name another --host")
         else:
@@ -237,7 +237,7 @@ def _take_all(download: _Download, partial: PartialFile, response: HTTPResponse)
 
 
 def _receive(download: _Download, partial: PartialFile, response: HTTPResponse, size: int) -> None:
-    """Append what comes until the file has its size."""
+    """Append received bytes until the file has its size."""
     while (have := partial.size) < size:
         with connection_errors(download.source, download.url):
             chunk = response.read1(min(CHUNK_BYTES, size - have))

@@ -50,7 +50,7 @@ class PartialFile:
             replace_file(self._note, bytes_writer(etag.encode("ascii")))
 
     def append(self, chunk: bytes) -> None:
-        """Add what came."""
+        """Append received bytes."""
         self.sink.write(chunk)
 
     def flush(self) -> None:
@@ -58,7 +58,7 @@ class PartialFile:
         self.sink.flush()
 
     def discard(self) -> None:
-        """Take away what cannot become the file."""
+        """Remove the partial file and its note."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 

@@ -28,7 +28,7 @@ _HOST = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:[0-9]{1,5})?")
 
 @dataclass(frozen=True)
 class FileServer:
-    """Where monthly files lie, and what may be connected to on the way there."""
+    """The server of monthly files, and the hosts that may be connected to."""
 
     url: str  # {month} stands for 2009-01
     hosts: frozenset[str]  # `name`, or `name:port` for a port that is not the scheme's own
@@ -36,7 +36,7 @@ class FileServer:
     timeout_seconds: float = 30.0  # to connect, and for each read
 
     def at(self, host: str) -> "FileServer":
-        """Return the same files on another host, which then is the only allowed one."""
+        """Return the server of these files on another host, the only one then allowed."""
         name = host.lower()
         if not _HOST.fullmatch(name):
             message = f"--host {host!r} is not a host; need a name such as mirror.example.org"
@@ -79,11 +79,11 @@ def send_request(
 @contextlib.contextmanager
 def connection_errors(source: FileServer, url: str) -> Iterator[None]:
     """Raise connection failures as transient errors."""
-    remedy = "check the network and run the same again: what came is kept"
+    remedy = "check the network and run the same command again; received bytes are kept"
     try:
         yield
     except TimeoutError as error:
-        failure = f"{url}: nothing came for {source.timeout_seconds:g} s"
+        failure = f"{url}: no bytes received for {source.timeout_seconds:g} s"
         raise TransientError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
         reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text

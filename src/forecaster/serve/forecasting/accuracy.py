@@ -25,7 +25,7 @@ class PastForecasts:
     """The forecasts from the last origins, by model.
 
     Those computed later see nothing after their origin. The weather forecast of that time is not
-    stored: the weather at the origin is taken to stay.
+    stored: covariates ahead are those at the origin.
     """
 
     def __init__(self, limit: int) -> None:

@@ -26,7 +26,7 @@ class ServedModel:
     @property
     def quantile_levels(self) -> tuple[float, ...]:
         """The levels of its quantiles; none where it has no intervals."""
-        return tuple(getattr(self.estimator, "levels", ()))
+        return self.estimator.quantile_levels
 
 
 @dataclass(frozen=True)

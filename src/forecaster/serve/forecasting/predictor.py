@@ -19,12 +19,12 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 
-KEPT_INTERVALS = 2  # models, each with one knowledge of the weather ahead
+KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
 SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
 # Earlier origins that are forecast in one call, before other requests have their turn.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
-UNADJUSTED = "intervals: not yet adjusted to what was observed lately"
-PERSISTED = "weather: none is known ahead, so that of the origin is taken to stay"
+UNADJUSTED = "intervals: not yet corrected by the latest observations"
+PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
 Numbers = tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]  # ŷ, its quantiles
 
 
@@ -60,7 +60,7 @@ class SnapshotPredictor:
         return None if numbers is None else _to_forecast(view, numbers, degraded)
 
     def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
-        """Return the same from a past origin, without the weather that was observed since."""
+        """Return the forecast from a past origin, without covariates observed since."""
         view = view_origin(model, snapshot, origin)
         names = view.panel.covariates.names or view.panel.local_covariates.names
         numbers = self._numbers(view, "persist" if names else "observed")
@@ -204,7 +204,7 @@ def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
 def _to_forecast(
     view: OriginView, numbers: Numbers, weather: str | None = None, intervals: str | None = None
 ) -> Forecast:
-    """Return the forecast; it is degraded by its weather, its intervals or missing values."""
+    """Return the forecast; covariates, intervals or missing values may degrade it."""
     model, snapshot, origin = view.model, view.snapshot, view.origin
     week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
     y_hat, quantiles = numbers
