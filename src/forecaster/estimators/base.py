@@ -130,10 +130,10 @@ class Estimator(ABC):
 
         Args:
             panel: values and covariates; the model sees nothing of the test steps.
-            splits: the training, validation and test ranges.
-            folder: where a long training keeps its checkpoints, so that the same call resumes it;
-                None: in memory.
-            on_progress: called with the progress of a long training.
+            splits: the training, validation and test steps.
+            folder: for the checkpoints of a long training, which the same call resumes; None: no
+                checkpoints.
+            on_progress: called with every progress update of a long training.
         """
         self.recipe = with_meaning(self.recipe, panel)
         windows = cut_windows(panel, splits, self.recipe.lags)

@@ -26,13 +26,13 @@ class TrainingData:
     Code that fits cannot see a test step: its values and covariates are NaN here.
     """
 
-    panel: Panel  # missing values are NaN; `filled` has none
-    splits: Splits  # training, validation and test ranges
-    windows: Windows  # origins of training and validation; test is empty
-    train: Bool[np.ndarray, " M"]  # which steps are training steps
-    fill: Fill  # the seasonal profile that replaces missing values
-    folder: Path | None = None  # where a long training keeps its checkpoints
-    on_progress: ProgressCallback | None = None  # called with the progress of a long training
+    panel: Panel  # as observed
+    splits: Splits
+    windows: Windows  # of training and validation; test is empty
+    train: Bool[np.ndarray, " M"]  # the training steps
+    fill: Fill  # stands in for missing values
+    folder: Path | None = None  # for the checkpoints of a long training
+    on_progress: ProgressCallback | None = None  # called with its progress
 
     @cached_property
     def filled(self) -> Panel:

@@ -196,7 +196,7 @@ def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _or_any(tensor: Tensor | None, substitute: Tensor) -> Tensor:
-    """Return a tensor to point at where there is none; nobody follows the pointer."""
+    """Return the tensor, or another as a pointer that the program never reads."""
     return substitute if tensor is None else tensor
 
 

@@ -135,7 +135,7 @@ class NetworkEstimator(Estimator):
         outcome = train(
             task,
             folder=data.folder,
-            identity=_identity(data, recipe, known),
+            identity=_identity(data, recipe, prerequisites),
             on_progress=data.on_progress,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
