@@ -26,7 +26,7 @@ KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
 
 
 class DCRNN(NetworkEstimator):
-    """A recurrent network over the distances of locations, configured by `dcrnn` of the recipe.
+    """The diffusion convolutional recurrent network (baseline); settings: `[dcrnn]` of the recipe.
 
     Differs: it is trained like every network here (Eq. 7, AdamW, one cycle). Its authors minimise
     the mean absolute error by Adam, with a learning rate that falls in steps.
