@@ -55,7 +55,7 @@ def _compare() -> tuple[str, Result]:
     weights: dict[str, np.ndarray] = {}
 
     def ours() -> None:
-        a = np.concatenate([constant, known], axis=1)[steps]
+        a = np.concatenate([constant, exogenous], axis=1)[steps]
         factor = factorize(moment_matrix(values, a, steps, ORDER))
         weights["ours"] = factor.solve(len(factor.length))
 

@@ -53,7 +53,7 @@ class Tracker:
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Update the corrections by the outcomes of a step; NaN: missing."""
-        count = np.isfinite(values).sum()
+        count = np.count_nonzero(np.isfinite(values))
         origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
         if count:
