@@ -1,4 +1,4 @@
-"""Error types with their exit codes, and helpers that word messages."""
+"""Error types with their exit codes, and helpers for messages."""
 
 import importlib
 from collections.abc import Iterable, Sequence
@@ -20,19 +20,19 @@ class ConfigError(ForecasterError):
 
 
 class DataError(ForecasterError):
-    """The data cannot be used as it is."""
+    """The data cannot be used."""
 
     exit_code = 3
 
 
 class ArtifactError(ForecasterError):
-    """A panel, graph or run is damaged, or does not fit what it is used for."""
+    """A panel, graph or run is damaged, or incompatible with the other inputs."""
 
     exit_code = 4
 
 
 class RunError(ForecasterError):
-    """The machine or the numbers failed: disk, memory, permission, interruption."""
+    """A failure at run time: disk, memory, permission, numerics, interruption."""
 
     exit_code = 5
 
@@ -43,7 +43,7 @@ class StoppedError(RunError):
 
 @dataclass
 class Faults:
-    """Gathers every fault of one input, so that they are reported together."""
+    """Collects all faults of one input, to report them in one error."""
 
     source: str
     found: list[str] = field(default_factory=list)

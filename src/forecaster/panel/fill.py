@@ -48,7 +48,7 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
 def slot_means(
     values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
 ) -> Float32[np.ndarray, "W n"]:
-    """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
+    """Return the mean of each slot; else the mean of all slots, or 0 without any value."""
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
     parts = []
     for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
