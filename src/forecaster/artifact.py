@@ -91,10 +91,8 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
         message = f"{folder}: begun as {present} with recipe {str(manifest.recipe)[:12]}"
         message += f", now {estimator} with recipe {recipe.digest()[:12]}"
         unlike = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
-        changed = "\n  ".join(
-            ["; choose another folder, or the original estimator and recipe", *unlike]
-        )
-        raise ArtifactError(f"{message}{changed}")
+        remedy = "choose another folder, or the original estimator and recipe"
+        raise ArtifactError("\n  ".join([f"{message}; {remedy}", *unlike]))
     return UNFINISHED not in manifest.about
 
 

@@ -1,4 +1,4 @@
-"""Line and bar charts, and how models are told apart in them."""
+"""Line and bar charts, and the line styles of models."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple

@@ -157,8 +157,7 @@ def _is_costly(data: bytes) -> bool:
         and b"at=" in line
         and data.endswith(b"\r\n\r\n")
         and data.count(b"\r\n\r\n") == 1
-        and data.count(b"\n") == data.count(b"\r\n")  # h11 also accepts a bare \
- as the end of a line
+        and data.count(b"\n") == data.count(b"\r\n")  # h11 also accepts a bare LF
         and not BODY.search(data)
     )
 

@@ -150,7 +150,7 @@ async def _serve(server: Server, engine: Engine, on_start: Callable[[str], None]
         while not server.started:
             await asyncio.sleep(0.01)
         gc.collect()
-        gc.freeze()  # excludes the loaded modules and model from garbage collection, which takes 0.1 s
+        gc.freeze()  # collections skip the loaded modules and model: they take 0.1 s
         on_start(server.url)
 
     loop.add_signal_handler(signal.SIGHUP, reload)
