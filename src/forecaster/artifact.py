@@ -90,9 +90,9 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
     if (present, manifest.recipe) != (estimator, recipe.digest()):
         message = f"{folder}: begun as {present} with recipe {str(manifest.recipe)[:12]}"
         message += f", now {estimator} with recipe {recipe.digest()[:12]}"
-        unlike = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
+        differences = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
         remedy = "choose another folder, or the original estimator and recipe"
-        raise ArtifactError("\n  ".join([f"{message}; {remedy}", *unlike]))
+        raise ArtifactError("\n  ".join([f"{message}; {remedy}", *differences]))
     return UNFINISHED not in manifest.about
 
 

@@ -46,17 +46,17 @@ class Faults:
     """Collects all faults of one input, to report them in one error."""
 
     source: str
-    found: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def add(self, fault: str) -> None:
         """Add a fault."""
-        self.found.append(fault)
+        self.messages.append(fault)
 
     def raise_any(self, error: type[ForecasterError]) -> None:
         """Raise one error that lists all faults, if there are any."""
-        if self.found:
-            count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
-            raise error("\n  ".join([f"{self.source}: {count}", *self.found]))
+        if self.messages:
+            count = "1 fault" if len(self.messages) == 1 else f"{len(self.messages)} faults"
+            raise error("\n  ".join([f"{self.source}: {count}", *self.messages]))
 
 
 def name_some(items: Iterable[object], limit: int = 5) -> str:

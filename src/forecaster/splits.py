@@ -91,9 +91,11 @@ class Windows:
     dropped: dict[str, int]
 
     def __str__(self) -> str:
-        kept = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
-        lost = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
-        return f"windows: {kept}" + (f"; dropped: {lost}" if lost else "")
+        counts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
+        reasons = ", ".join(
+            f"{reason} {count:,}" for reason, count in self.dropped.items() if count
+        )
+        return f"windows: {counts}" + (f"; dropped: {reasons}" if reasons else "")
 
 
 def cut_windows(
@@ -109,8 +111,8 @@ def cut_windows(
     target = split_of_step[ahead]  # [B, K]
     split = target[:, 0]
     within = (target == split[:, None]).all(axis=1) & (split >= 0)
-    seen = split_of_step[history]  # [B, L]
-    held_out, tested = seen > SPLITS.index("train"), seen == SPLITS.index("test")
+    history_split = split_of_step[history]  # [B, L]
+    held_out, tested = history_split > SPLITS.index("train"), history_split == SPLITS.index("test")
     unseen = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
     reasons = {
         "targets across a border": ~within & (target >= 0).any(axis=1),
@@ -120,13 +122,15 @@ def cut_windows(
         "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
         "validation history in test steps": within & (split == 1) & tested.any(axis=1),
     }
-    lost = np.zeros(len(origins), dtype=bool)
+    is_dropped = np.zeros(len(origins), dtype=bool)
     dropped = {}
     for reason, rows in reasons.items():  # the first reason that applies is counted
-        dropped[reason] = int((rows & ~lost).sum())
-        lost |= rows
-    kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
-    windows = Windows(kept[0], kept[1], kept[2], dropped)
+        dropped[reason] = int((rows & ~is_dropped).sum())
+        is_dropped |= rows
+    remaining = [
+        origins[within & ~is_dropped & (split == number)] for number in range(len(SPLITS))
+    ]
+    windows = Windows(remaining[0], remaining[1], remaining[2], dropped)
     empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
         poor = dropped["too little history observed"] > 0
@@ -139,12 +143,12 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
     """Return the steps in the history of each origin, as `Clock.lag_steps`: Int64[B L]."""
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
-        lacking = int(-steps.min())
+        missing = int(-steps.min())
         origin = int(origins[np.argmin(steps.min(axis=1))])
-        need = origin + 1 + lacking
+        need = origin + 1 + missing
         message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
         remedy = "use a later origin, add earlier steps, or use shorter lags"
-        raise DataError(f"{message}, have {need - lacking}; {remedy}")
+        raise DataError(f"{message}, have {need - missing}; {remedy}")
     return np.asarray(steps)
 
 
@@ -179,9 +183,9 @@ def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"
 
 def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
     """Return a hint that lists the locations with most steps missing, or an empty text."""
-    absent = np.isnan(panel.values[steps]).mean(axis=0)
-    worst = [n for n in np.argsort(-absent, kind="stable")[:_NAMED].tolist() if absent[n] > 0]
-    names = name_some(f"{panel.locations.ids[n]} {100 * absent[n]:.0f} %" for n in worst)
+    missing = np.isnan(panel.values[steps]).mean(axis=0)
+    worst = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
+    names = name_some(f"{panel.locations.ids[n]} {100 * missing[n]:.0f} %" for n in worst)
     return f". Missing most: {names}; leave those out" if worst else ""
 
 
@@ -200,9 +204,9 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
         inside = splits.mask(name, panel.clock, panel.times)
         taken = inside & (number >= 0)
         if taken.any():
-            other, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
-            what = f"{count_of(int(taken.sum()), 'step')} in both {other} and {name}"
-            faults.add(f"{what}, the first at {first}Z; each step may be in one split")
+            previous, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
+            overlap = f"{count_of(int(taken.sum()), 'step')} in both {previous} and {name}"
+            faults.add(f"{overlap}, the first at {first}Z; each step may be in one split")
         if not inside.any():
             span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
             faults.add(
@@ -247,8 +251,8 @@ def _showings(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np
     if moment.tzinfo is not None:
         instant = np.datetime64(int(moment.timestamp()), "s")
         return instant, instant
-    meant = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
-    return np.datetime64(meant.first[0]), np.datetime64(meant.second[0])
+    instants = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
+    return np.datetime64(instants.first[0]), np.datetime64(instants.second[0])
 
 
 def _is_date(text: str) -> bool:

@@ -26,13 +26,13 @@ def read_numbers(
     values: Any, kind: pa.DataType | None = None, minimum: float | None = None
 ) -> tuple[list[float], list[str]]:
     faults = Faults("table")
-    return numbers(chunked(values, kind), "y", faults, minimum).tolist(), faults.found
+    return numbers(chunked(values, kind), "y", faults, minimum).tolist(), faults.messages
 
 
 def read_times(values: Any, kind: pa.DataType | None = None) -> tuple[list[int], bool, list[str]]:
     faults = Faults("table")
     seconds, naive = parse_times(chunked(values, kind), "ds", faults)
-    return seconds.tolist(), naive, faults.found
+    return seconds.tolist(), naive, faults.messages
 
 
 # ------------------------------------------------------------------------------------ load
@@ -190,14 +190,14 @@ def test_whole_numbers_are_ids() -> None:
 def test_rows_without_an_id_are_named() -> None:
     faults = Faults("t")
     encode_ids(chunked(["a", None, "b", None]), faults)
-    assert faults.found == ["2 rows without an id: row 2, row 4"]
+    assert faults.messages == ["2 rows without an id: row 2, row 4"]
 
 
 @pytest.mark.parametrize("values", [[1.0], [True], [b"a"], [["a"]], [datetime(2014, 1, 1)]])
 def test_ids_of_another_type_are_refused(values: list[Any]) -> None:
     faults = Faults("t")
     encode_ids(chunked(values), faults)
-    assert "text or whole numbers are needed" in faults.found[0]
+    assert "text or whole numbers are needed" in faults.messages[0]
 
 
 # --------------------------------------------------------------------------------- numbers
@@ -223,7 +223,7 @@ def test_S6_the_nan_of_a_plain_pandas_column_is_its_null() -> None:
         frame = pd.DataFrame({"y": np.array([1.0, np.nan], dtype=dtype)})
         faults = Faults("t")
         np.testing.assert_array_equal(numbers(load(frame)[0]["y"], "y", faults), [1.0, np.nan])
-        assert faults.found == []
+        assert faults.messages == []
 
 
 def test_S6_the_nan_of_an_arrow_backed_pandas_column_is_refused() -> None:
@@ -231,21 +231,21 @@ def test_S6_the_nan_of_an_arrow_backed_pandas_column_is_refused() -> None:
     column = pd.Series(pd.arrays.ArrowExtensionArray(pa.array([1.0, float("nan")])), dtype=dtype)
     faults = Faults("t")
     numbers(load(pd.DataFrame({"y": column}))[0]["y"], "y", faults)
-    assert "1 value NaN" in faults.found[0]
+    assert "1 value NaN" in faults.messages[0]
 
 
 def test_S6_the_word_nan_in_a_csv_is_not_null(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("y\n1\nnan\n")
     faults = Faults("t")
     numbers(load(tmp_path / "a.csv")[0]["y"], "y", faults)
-    assert "1 value NaN" in faults.found[0]
+    assert "1 value NaN" in faults.messages[0]
 
 
 def test_infinite_values_are_refused_everywhere() -> None:
     frame = pd.DataFrame({"y": [1.0, np.inf, -np.inf]})
     faults = Faults("t")
     numbers(load(frame)[0]["y"], "y", faults)
-    assert faults.found == ["column 'y': 2 values infinite: row 2 (inf), row 3 (-inf)"]
+    assert faults.messages == ["column 'y': 2 values infinite: row 2 (inf), row 3 (-inf)"]
     assert "1 value infinite: row 2 (inf)" in read_numbers(["1", "1e999"])[1][0]
 
 

@@ -24,7 +24,7 @@ def at(lat: list[float], lon: list[float]) -> Locations:
 def faults_of(*names: str) -> list[str]:
     faults = Faults("names")
     check_names(names, "id", faults)
-    return faults.found
+    return faults.messages
 
 
 def test_locations_of_ids_have_a_name_but_no_place() -> None:

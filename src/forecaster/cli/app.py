@@ -49,9 +49,9 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     # Global options are allowed anywhere on the command line.
     leading = [word for word in words if word in GLOBAL_OPTIONS]
-    rest = [word for word in words if word not in GLOBAL_OPTIONS]
+    remaining = [word for word in words if word not in GLOBAL_OPTIONS]
     try:
-        app(args=[*leading, *rest], prog_name="forecaster")
+        app(args=[*leading, *remaining], prog_name="forecaster")
     except SystemExit as leaving:
         if leaving.code != INTERRUPTED:
             raise

@@ -25,9 +25,9 @@ class Holidays:
     def falls_on(self, local: Times) -> Bool[np.ndarray, " M"]:
         """A mask of the local times on a holiday; a year outside the span is an error."""
         years = np.unique(local.astype("datetime64[Y]").astype(np.int64) + 1970)
-        lacking = [y for y in years if not self.first_year <= y <= self.last_year]
-        if lacking:
-            message = f"no holiday table for {name_some(lacking)}; {self.country} is known for"
+        missing = [y for y in years if not self.first_year <= y <= self.last_year]
+        if missing:
+            message = f"no holiday table for {name_some(missing)}; {self.country} is known for"
             span = f"{self.first_year}…{self.last_year}"
             raise DataError(f"{message} {span}: rebuild the panel with a country to extend it")
         days = np.array(self.dates, dtype="datetime64[D]")
@@ -69,9 +69,9 @@ def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holid
     calendar = library.country_holidays(code, subdiv=part or None, years=years)
     dates = sorted(day.isoformat() for day in calendar if day.year in years)
     present = {int(day[:4]) for day in dates}
-    lacking = [year for year in years if year not in present]
-    last_year = min(lacking, default=years.stop) - 1  # some tables end earlier
+    missing = [year for year in years if year not in present]
+    last_year = min(missing, default=years.stop) - 1  # some tables end earlier
     if last_year < last_data_year:
-        raise DataError(f"no holiday table of {country} for {name_some(lacking)}; leave it out")
+        raise DataError(f"no holiday table of {country} for {name_some(missing)}; leave it out")
     recorded = tuple(day for day in dates if int(day[:4]) <= last_year)
     return Holidays(country, first_year, last_year, recorded)

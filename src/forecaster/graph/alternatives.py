@@ -73,8 +73,8 @@ def _distances(locations: Locations) -> Float64[np.ndarray, "N N"]:
     distances = np.hypot(row[:, None] - row, col[:, None] - col)
     if np.isfinite(distances).all():
         return np.asarray(distances)
-    lacking = [i for i, placed in zip(locations.ids, locations.placed, strict=True) if not placed]
-    message = f"no coordinates of {name_some(lacking)}: a distance graph needs lat and lon"
+    unplaced = [i for i, placed in zip(locations.ids, locations.placed, strict=True) if not placed]
+    message = f"no coordinates of {name_some(unplaced)}: a distance graph needs lat and lon"
     raise DataError(f"{message} of every location, or its row and col on a grid")
 
 

@@ -40,8 +40,8 @@ def correlate_training_steps(
     if config.kind == "lasso" and config.penalty is None and config.choose == "likelihood":
         chosen = hold_out(sample.steps, panel.clock.slots_per_week)
         moments = [measure(sample, steps) for steps in chosen]
-    whole = moments[0] + moments[1] if moments else measure(sample, sample.steps)
-    covariance = whole.covariance()
+    total = moments[0] + moments[1] if moments else measure(sample, sample.steps)
+    covariance = total.covariance()
     scale = find_scale(sample, covariance)
     correlation = correlate(covariance, scale)
     # Each part is scaled separately, so that a location active in only one does not dominate.

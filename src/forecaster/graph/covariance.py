@@ -142,8 +142,8 @@ def _blocks(
     for start in range(0, len(steps), BLOCK_STEPS):
         block_steps = steps[start : start + BLOCK_STEPS]
         block = values[block_steps].astype(np.float64)
-        lacking = np.nonzero(np.isnan(block))
-        block[lacking] = sample.usual[slots[block_steps]][lacking]
+        missing = np.nonzero(np.isnan(block))
+        block[missing] = sample.usual[slots[block_steps]][missing]
         block -= sample.base[slots[block_steps]]
         yield block
 

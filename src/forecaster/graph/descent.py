@@ -182,14 +182,14 @@ def _gather(W: Matrix, terms: Terms) -> Matrix:
 def _fit(W: Matrix, beta: Vector, terms: Terms, fitted: Vector) -> None:
     """Write W₁₁ β, four terms at a time: one pass over `fitted` for each four rows of W."""
     fitted[:] = 0.0
-    whole = len(terms) - len(terms) % 4
-    for a in range(0, whole, 4):
+    in_fours = len(terms) - len(terms) % 4
+    for a in range(0, in_fours, 4):
         i, j, k, m = terms[a], terms[a + 1], terms[a + 2], terms[a + 3]
         wi, wj, wk, wm = W[i], W[j], W[k], W[m]
         bi, bj, bk, bm = beta[i], beta[j], beta[k], beta[m]
         for n in range(len(fitted)):
             fitted[n] += bi * wi[n] + bj * wj[n] + bk * wk[n] + bm * wm[n]
-    for a in range(whole, len(terms)):
+    for a in range(in_fours, len(terms)):
         i = terms[a]
         for n in range(len(fitted)):
             fitted[n] += beta[i] * W[i, n]

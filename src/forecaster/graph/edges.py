@@ -76,10 +76,10 @@ def as_table(source: Table | Sequence[tuple[Any, ...]]) -> Table:
     if isinstance(source, str) or not isinstance(source, Sequence):
         return source
     names = (*ENDS, STRENGTH)
-    wrong = [row for row in source if len(row) not in (len(ENDS), len(names))]
-    if wrong or len({len(row) for row in source}) > 1:
+    malformed = [row for row in source if len(row) not in (len(ENDS), len(names))]
+    if malformed or len({len(row) for row in source}) > 1:
         message = "edges: each must be (source, target), or each (source, target, strength)"
-        raise DataError(f"{message}; found {name_some(wrong or source)}")
+        raise DataError(f"{message}; found {name_some(malformed or source)}")
     columns = list(zip(*source, strict=True)) or [(), ()]
     ends = [pa.array(map(str, column), pa.string()) for column in columns[: len(ENDS)]]
     strengths = [
@@ -99,7 +99,7 @@ def read_edges(source: Table, locations: Locations) -> EdgeList:
     if STRENGTH in table.column_names:
         strengths = numbers(table[STRENGTH], STRENGTH, faults, digits=np.float64)
         nulls = np.flatnonzero(np.isnan(strengths))
-        if len(nulls) and not faults.found:
+        if len(nulls) and not faults.messages:
             faults.add(f"{count_of(len(nulls), 'edge')} without a strength: {_rows(nulls)}")
     faults.raise_any(DataError)
     edges = _merge(ends[0], ends[1], strengths, locations, faults)
@@ -132,16 +132,16 @@ def _merge(
     if len(loops):
         problem = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
         faults.add(f"{problem}; remove them (every location depends on itself)")
-    way, counts = np.unique(source * N + target, return_counts=True)
+    directed, counts = np.unique(source * N + target, return_counts=True)
     if (counts > 1).any():
-        twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in way[counts > 1])
+        twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in directed[counts > 1])
         faults.add(f"{count_of(int((counts > 1).sum()), 'edge')} given twice: {name_some(twice)}")
     first, second = np.sort([source, target], axis=0)
     code, at, back = np.unique(first * N + second, return_index=True, return_inverse=True)
-    unlike = np.unique(code[back[strengths != strengths[at][back]]])
-    if len(unlike):
-        named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in unlike)
-        problem = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
+    conflicting = np.unique(code[back[strengths != strengths[at][back]]])
+    if len(conflicting):
+        named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in conflicting)
+        problem = f"{count_of(len(conflicting), 'edge')} with two strengths: {name_some(named)}"
         faults.add(f"{problem}; the graph is undirected: give one strength")
     return EdgeList(np.stack([code // N, code % N], axis=1), strengths[at])
 

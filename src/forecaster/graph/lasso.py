@@ -138,10 +138,10 @@ def _checked(
         raise DataError(f"{message}; give real numbers of shape N × N")
     S = np.asarray(matrix, dtype=np.float64)
     faults = Faults("covariance")
-    wrong = np.argwhere(~np.isfinite(S))
-    if len(wrong):
-        places = name_some(map(tuple, wrong.tolist()))
-        faults.add(f"{count_of(len(wrong), 'value')} NaN or infinite, at {places}")
+    invalid = np.argwhere(~np.isfinite(S))
+    if len(invalid):
+        places = name_some(map(tuple, invalid.tolist()))
+        faults.add(f"{count_of(len(invalid), 'value')} NaN or infinite, at {places}")
     if (np.diag(S) < 0).any():
         places = name_some(np.flatnonzero(np.diag(S) < 0))
         faults.add(f"negative variances at {places}; give a covariance")

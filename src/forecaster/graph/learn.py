@@ -235,8 +235,10 @@ def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> Depen
         degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
         notes += (f"threshold {threshold:g} leaves {remaining}: {degree}",)
     if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
-        most = 2 * len(edges.pairs) / N
-        notes += (f"average degree {config.degree:g} was asked for, {most:.3g} is all there is",)
+        largest = 2 * len(edges.pairs) / N
+        notes += (
+            f"average degree {config.degree:g} is not possible; the largest is {largest:.3g}",
+        )
     steps = pairs.facts.get("steps")
     if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (

@@ -114,8 +114,8 @@ def _pairs(table: pa.Table, locations: Locations) -> Int64[np.ndarray, "E 2"]:
 
 def _decode(column: pa.ChunkedArray) -> tuple[list[str], Int64[np.ndarray, " rows"]]:
     """Return the distinct texts of a column, and the index of each row's text."""
-    whole = column.unify_dictionaries().combine_chunks()
-    return whole.dictionary.to_pylist(), whole.indices.to_numpy().astype(np.int64)
+    encoded = column.unify_dictionaries().combine_chunks()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def _table(schema: pa.Schema, columns: list[Any]) -> pa.Table:

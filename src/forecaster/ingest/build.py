@@ -39,16 +39,16 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     weather = recipe.weather.file if recipe.weather is not None else None
-    beside = [name for name in (places, weather) if name is not None]
-    if not names or any(not name or Path(name).is_absolute() for name in (*names, *beside)):
-        listed = ", ".join(map(repr, (*names, *beside))) or "none"
+    optional = [name for name in (places, weather) if name is not None]
+    if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
+        listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
     matches = {name: _expand(data, name) for name in names}
-    lacking = [name for name in names if not matches[name]]
-    lacking += [name for name in beside if not (data / name).is_file()]
-    if lacking:
+    missing = [name for name in names if not matches[name]]
+    missing += [name for name in optional if not (data / name).is_file()]
+    if missing:
         raise DataError(
-            f"{data}: no {', '.join(lacking)}; give the folder with --data or FORECASTER_DATA"
+            f"{data}: no {', '.join(missing)}; give the folder with --data or FORECASTER_DATA"
         )
     files = [path for name in names for path in matches[name]]
     if recipe.table is not None and len(files) > 1:

@@ -167,9 +167,9 @@ class _Reader:
             fault = "its gzip stream has no end"
         elif self.path.suffix == ".parquet":
             footer = int.from_bytes(self.tail[-8:-4], "little")
-            whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
-            whole = whole and self.size >= footer + 12  # its length and both marks
-            fault = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
+            complete = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
+            complete = complete and self.size >= footer + 12  # its length and both marks
+            fault = "" if complete else f"no Parquet footer (it starts with {self.head[:9]!r})"
         elif not self.tail.endswith((b"\n", b"\r")):
             fault = "no line break at the end (add one if the file is complete)"
         if fault:

@@ -69,8 +69,8 @@ def _step_minutes(rows: SeriesTable, name: str) -> int:
 
 
 def _is_count(values: Float32[np.ndarray, "U N"]) -> bool:
-    seen = values[np.isfinite(values)]
-    return bool((seen >= 0).all() and (seen == np.round(seen)).all())
+    observed = values[np.isfinite(values)]
+    return bool((observed >= 0).all() and (observed == np.round(observed)).all())
 
 
 def _columns(layout: TableLayout) -> str:

@@ -30,11 +30,11 @@ def decode_flags(column: pa.ChunkedArray, name: str, faults: Faults) -> Float64[
     encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     decoded = [_read_codes(text) for text in texts]
-    wrong = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
-    if wrong:
-        fault = f"column {name!r}: {count_of(len(wrong), 'text')} without METAR-style codes"
+    invalid = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
+    if invalid:
+        fault = f"column {name!r}: {count_of(len(invalid), 'text')} without METAR-style codes"
         faults.add(
-            f"{fault}: {name_some(wrong)}; valid are e.g. -RA, +TSRA BR, FG, or null for none"
+            f"{fault}: {name_some(invalid)}; valid are e.g. -RA, +TSRA BR, FG, or null for none"
         )
     kinds = [_CODES_OF[flag] for flag in FLAGS]
     flags = [[bool(pairs and pairs & kind) for kind in kinds] for pairs in decoded]

@@ -60,13 +60,13 @@ def read_rows(
     if not table.num_rows:
         raise DataError(f"{name}: no rows; at least one time is needed")
     layout = mapped or guess_layout(table, name)
-    lacking = [
+    missing = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
     ]
-    if lacking:
-        hint = nearest_name(lacking[0], table.column_names)
+    if missing:
+        hint = nearest_name(missing[0], table.column_names)
         columns_present = name_some(table.column_names, 20)
-        raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {columns_present}")
+        raise DataError(f"{name}: no column {name_some(missing)}{hint}; found: {columns_present}")
     if layout.id is None:
         return read_wide(table, kind, layout.time), layout
     named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
@@ -126,9 +126,9 @@ def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
         inside = (local >= span.first) & (local < span.end)
     if not inside.any():
         raise ConfigError(f"demand hours {rules.demand_hours}: not in the table")
-    seen = np.isfinite(panel.values[inside])
-    total = np.where(seen, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
-    mean = total / np.maximum(seen.sum(axis=0), 1)
+    observed = np.isfinite(panel.values[inside])
+    total = np.where(observed, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
+    mean = total / np.maximum(observed.sum(axis=0), 1)
     busy = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
     if not busy:
         message = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"

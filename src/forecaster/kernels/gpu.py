@@ -195,17 +195,17 @@ def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
     return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(dim=1)).to(dtype)
 
 
-def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
+def _or_any(tensor: Tensor | None, placeholder: Tensor) -> Tensor:
     """Return the tensor, or another one as a pointer that is not dereferenced."""
-    return other if tensor is None else tensor
+    return placeholder if tensor is None else tensor
 
 
 def _try_out(device: torch.device, dtype: torch.dtype) -> None:
     """Multiply two numbers, twice at once, and differentiate."""
-    one = torch.ones(1, 1, 1, device=device, dtype=dtype)
+    unit = torch.ones(1, 1, 1, device=device, dtype=dtype)
     index = torch.zeros(1, dtype=torch.int64)
     alone = BlockPattern(index, index, index, torch.tensor([0, 1])).to(device)
-    ys = forward_together((one, one), one, alone)
-    _, dx = gradients_together(ys, (one, one), one, alone, (True, True))
-    if dx is None or not all(torch.equal(found, one) for found in (*ys, dx / 2)):
+    ys = forward_together((unit, unit), unit, alone)
+    _, dx = gradients_together(ys, (unit, unit), unit, alone, (True, True))
+    if dx is None or not all(torch.equal(result, unit) for result in (*ys, dx / 2)):
         raise ValueError("a test product gives a wrong result")

@@ -61,12 +61,12 @@ class BlockPattern:
         """All locations in depth-first order from those with most edges: neighbours are close."""
         source, starts = self.source.tolist(), self.starts.tolist()
         by_degree = np.argsort(-np.diff(starts), kind="stable").tolist()
-        order, seen = list[int](), [False] * self.n_locations
+        order, visited = list[int](), [False] * self.n_locations
         ahead = by_degree[::-1]
         while ahead:
             i = ahead.pop()
-            if not seen[i]:
-                seen[i] = True
+            if not visited[i]:
+                visited[i] = True
                 order.append(i)
                 ahead += source[starts[i] : starts[i + 1]]
         return torch.tensor(order, device=self.source.device)

@@ -237,14 +237,14 @@ def _follow_edges(
     at = (i * OUT + o) * R + r
     ahead = load_slopes(grad + at, y + at, R, inside & first, ROWS, RELU, NUMBER)
     for _ in range(tl.max(end - begin, axis=0)):
-        gs, w, there = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
+        gs, w, valid = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
         k += 1
         i = tl.load(source + k, mask=k < end, other=0)
         e = tl.load(reverse + k, mask=k < end, other=0)
         at = (i * OUT + o) * R + r
         ahead = load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
         if STATE:
-            ws = load_blocks((weight,), w, there, ROWS, len(ds), C, NUMBER)
+            ws = load_blocks((weight,), w, valid, ROWS, len(ds), C, NUMBER)
             ds = add_products(ds, ws, gs, 1, len(ds))  # of the transposed block
         if WEIGHT:
             store_inner(for_weight + block + w, gs, xs, C)

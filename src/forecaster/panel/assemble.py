@@ -40,13 +40,13 @@ def match_locations(ids: tuple[str, ...], table: Table | Locations | None) -> Lo
     locations = table if isinstance(table, Locations) else read_locations(table)
     faults = Faults("locations")
     unknown = sorted(set(ids) - set(locations.ids))
-    absent = sorted(set(locations.ids) - set(ids))
+    missing = sorted(set(locations.ids) - set(ids))
     if unknown:
         count = count_of(len(unknown), "unknown id")
         faults.add(f"{count} in the values: {name_some(unknown)}; add them to the locations")
-    if absent:
-        count = count_of(len(absent), "location")
-        faults.add(f"{count} without a row: {name_some(absent)}; drop them or give null rows")
+    if missing:
+        count = count_of(len(missing), "location")
+        faults.add(f"{count} without a row: {name_some(missing)}; drop them or give null rows")
     faults.raise_any(DataError)
     return locations
 

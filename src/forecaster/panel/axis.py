@@ -60,19 +60,19 @@ def _complete(rows: SeriesTable, step: int) -> SeriesTable:
     wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # wrong years such as 9999
     if not regular or (np.diff(seconds) <= 0).any() or wild.any():
         return rows  # check_axis reports the fault
-    whole = np.arange(seconds[0], seconds[-1] + step, step)
+    axis = np.arange(seconds[0], seconds[-1] + step, step)
     index = (seconds - seconds[0]) // step
     layers = {}
     for name, layer in rows.layers.items():
-        layers[name] = np.full((len(whole), layer.shape[1]), np.nan, dtype=np.float32)
+        layers[name] = np.full((len(axis), layer.shape[1]), np.nan, dtype=np.float32)
         layers[name][index] = layer
     ends = np.flatnonzero(np.diff(seconds) > step)
     gaps = [
         [f"{seconds[i : i + 1].astype('datetime64[s]')[0] + np.timedelta64(step, 's')}Z",
          int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
     ]  # fmt: skip
-    counts = {**rows.counts, "completed_steps": len(whole) - len(seconds), "gaps": gaps}
-    return SeriesTable(whole, False, rows.ids, layers, counts)
+    counts = {**rows.counts, "completed_steps": len(axis) - len(seconds), "gaps": gaps}
+    return SeriesTable(axis, False, rows.ids, layers, counts)
 
 
 def align_to_axis(
@@ -179,9 +179,9 @@ def _share(
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "K N"]]:
     """Return the values of the two hours that share a local time: half each, or missing."""
     if config.ambiguous == "split":
-        whole = doubled % 1 == 0
+        is_integer = doubled % 1 == 0
         early = np.where(
-            whole, np.ceil(doubled / 2), doubled / 2
+            is_integer, np.ceil(doubled / 2), doubled / 2
         )  # odd counts: the first has one more
         return early, doubled - early
     unknown = np.full_like(doubled, np.nan)

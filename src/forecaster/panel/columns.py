@@ -58,10 +58,10 @@ def _named(table: pa.Table, path: Path) -> pa.Table:
 
 def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
     """Refuse a table with missing or repeated columns."""
-    lacking = [name for name in needed if name not in table.column_names]
-    if lacking:
+    missing = [name for name in needed if name not in table.column_names]
+    if missing:
         present = name_some(table.column_names, 20)
-        raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {present}")
+        raise DataError(f"{source}: no column {name_some(map(repr, missing))}; found: {present}")
     _refuse_doubled(table.column_names, source)
 
 
@@ -94,12 +94,12 @@ def numbers(
         column = _numbers_from_text(column, name, faults)
     null = pc.is_null(column).to_numpy()
     values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
-    wrong = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
+    faulty = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
     if minimum is not None:
-        wrong[f"below {minimum:g}, impossible for a count"] = values < minimum
+        faulty[f"below {minimum:g}, impossible for a count"] = values < minimum
     too_large = np.abs(values) > np.finfo(digits).max
-    wrong["too large"] = too_large & ~np.isinf(values)
-    for reason, rows in wrong.items():
+    faulty["too large"] = too_large & ~np.isinf(values)
+    for reason, rows in faulty.items():
         if rows.any():
             at = np.flatnonzero(rows)
             first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)

@@ -53,9 +53,9 @@ def slot_means(
     parts = []
     for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
         block = values[:, start : start + _BLOCK]
-        seen = np.isfinite(block)
-        sums: Float[np.ndarray, "W k"] = pick @ np.where(seen, block, 0).astype(np.float64)
-        counts: Float[np.ndarray, "W k"] = pick @ seen.astype(np.float64)
+        observed = np.isfinite(block)
+        sums: Float[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
+        counts: Float[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
         parts.append(np.where(counts > 0, sums / np.maximum(counts, 1), overall))
     return np.concatenate(parts, axis=1).astype(np.float32)

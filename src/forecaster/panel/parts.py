@@ -27,18 +27,17 @@ class Locations:
     def __post_init__(self) -> None:
         faults = Faults("locations")
         check_names(self.ids, "location id", faults)
-        odd = [ascii(name) for name in self.names if _has_control(name)]
-        if odd:
-            problem = f"{count_of(len(odd), 'name')} with control characters: {name_some(odd)}"
-            faults.add(f"{problem}; they could control a terminal; remove them")
+        unsafe = [ascii(name) for name in self.names if _has_control(name)]
+        if unsafe:
+            count = f"{count_of(len(unsafe), 'name')} with control characters"
+            faults.add(f"{count}: {name_some(unsafe)}; they could control a terminal; remove them")
         for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
             values = getattr(self, coordinate)
-            wrong = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
-            if len(wrong):
-                first = name_some(f"{self.ids[i]} {values[i]}" for i in wrong)
-                problem = (
-                    f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
-                )
+            out_of_range = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
+            if len(out_of_range):
+                first = name_some(f"{self.ids[i]} {values[i]}" for i in out_of_range)
+                count = count_of(len(out_of_range), "location")
+                problem = f"{count} with {coordinate} beyond ±{limit:g}°"
                 faults.add(f"{problem}: {first}; check whether lat and lon are swapped")
         faults.raise_any(DataError)
         for name in ("lat", "lon"):
@@ -148,10 +147,12 @@ def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
     reserved = [name for name in names if name in RESERVED]
     if reserved:
         faults.add(f"{noun} {name_some(reserved)}: reserved column names; rename them")
-    odd = [repr(name) for name in names if not _is_printable(name)]
-    if odd:
+    unprintable = [repr(name) for name in names if not _is_printable(name)]
+    if unprintable:
         rule = f"1 to {MAX_NAME_LENGTH} printable characters are allowed"
-        faults.add(f"{count_of(len(odd), noun)} not usable: {name_some(odd)}; {rule}")
+        faults.add(
+            f"{count_of(len(unprintable), noun)} not usable: {name_some(unprintable)}; {rule}"
+        )
 
 
 def _is_printable(name: str) -> bool:

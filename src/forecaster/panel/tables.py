@@ -100,9 +100,9 @@ def _extra(column: pa.ChunkedArray, name: str, faults: Faults) -> tuple[Scalar, 
         values = numbers(column, name, faults, digits=np.float64)
         return tuple(None if np.isnan(value) else float(value) for value in values)
     plain = {pa.bool_(): pa.bool_(), pa.null(): pa.string(), pa.large_string(): pa.string()}
-    whole = pa.int64() if pa.types.is_integer(column.type) else pa.string()
+    kind = pa.int64() if pa.types.is_integer(column.type) else pa.string()
     try:
-        return tuple(column.cast(plain.get(column.type, whole)).to_pylist())
+        return tuple(column.cast(plain.get(column.type, kind)).to_pylist())
     except pa.ArrowException:
         faults.add(
             f"column {name!r}: {column.type} cannot be stored; drop it or convert it to text"

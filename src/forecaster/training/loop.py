@@ -241,7 +241,7 @@ class TrainingLoop:
     def _check_identity(self, checkpoint: Checkpoint) -> None:
         """Refuse the checkpoint of another task; warn if the machine may change the last bits."""
         faults = Faults(f"{self._folder}: begun otherwise; go back to that, or use another folder")
-        faults.found = differences(checkpoint.identity, self._identity)
+        faults.messages = differences(checkpoint.identity, self._identity)
         faults.raise_any(ArtifactError)
         changes = differences(checkpoint.machine, self._machine)
         if changes:

@@ -87,8 +87,8 @@ class HourRules:
         """Return the covered local hours that occur twice, and those that do not occur."""
         first, end = self.bounds(self.covered, aware=False)
         hours = np.arange(first, end)
-        meant = to_utc(self.grid.zone, (hours * HOUR).astype("datetime64[s]"))
-        return hours[meant.ambiguous].tolist(), hours[meant.nonexistent].tolist()
+        instants = to_utc(self.grid.zone, (hours * HOUR).astype("datetime64[s]"))
+        return hours[instants.ambiguous].tolist(), hours[instants.nonexistent].tolist()
 
 
 def classify(

@@ -36,9 +36,9 @@ class RowCounts:
 
     def check_balance(self) -> None:
         """Raise an error if rows are unaccounted for."""
-        lost = self.rows_in - self.counted - sum(self.rejected.values())
-        if lost:
-            message = f"{lost:,} of {self.rows_in:,} rows are unaccounted for"
+        unaccounted = self.rows_in - self.counted - sum(self.rejected.values())
+        if unaccounted:
+            message = f"{unaccounted:,} of {self.rows_in:,} rows are unaccounted for"
             raise RunError(f"{message}; nothing is written. A file may have changed")
 
     def check_faulty(self, max_reject: float) -> None:

@@ -60,9 +60,9 @@ def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | N
             return schema
     unknown = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
     if mapped is not None:
-        lacking = [c for c in mapped.columns if c not in stripped]
-        hint = nearest_name(lacking[0], sorted(stripped))
-        raise DataError(f"{unknown}; the mapping needs {name_some(lacking)}{hint}")
+        missing = [c for c in mapped.columns if c not in stripped]
+        hint = nearest_name(missing[0], sorted(stripped))
+        raise DataError(f"{unknown}; the mapping needs {name_some(missing)}{hint}")
     if not zones and any(stripped.issuperset(s.columns) for s in KNOWN if not s.has_coordinates):
         message = "zone ids, no coordinates (TLC's Parquet files lost them from 2011 on)"
         raise DataError(f"{unknown}; {message}: use --zones")

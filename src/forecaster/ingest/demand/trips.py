@@ -67,8 +67,8 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
-        bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
-        raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
+        unplaced = np.array(trips.candidates.ids)[~trips.candidates.placed]
+        raise DataError(f"candidates without coordinates: {name_some(unplaced)}; give lat and lon")
     row_counts = RowCounts()
     cells = _count_all_cells(trips, row_counts, say)
     places, lookup = _choose(trips, cells, row_counts)
@@ -116,11 +116,11 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
         shown = "; ".join(sorted(row_counts.examples["nonexistent_local_time"]))
         raise DataError(f'{message} ({shown}); set nonexistent = "null" or "next"')
     row_counts.check_faulty(trips.rules.max_reject)  # before the second pass
-    whole = (
+    cells = (
         pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
     )
     columns = {"a": "a", "b": "b", "rows": "rows_sum", "rides": "rides_sum"}
-    return {k: whole[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
+    return {k: cells[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
 
 
 def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
@@ -172,8 +172,8 @@ def _choose(
     else:
         occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
         candidates = trips.candidates or candidates_from_cells(occupied)
-        least = trips.rules.min_demand * hours
-        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
+        min_rides = trips.rules.min_demand * hours
+        selection = select_hot(occupied, candidates, min_rides, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
@@ -189,11 +189,11 @@ def _busiest(
     if not outside.any():
         return ()
     where = np.flatnonzero(outside)
-    most = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
-    rides = count_of(int(cells["rows"][most]), "ride")
+    busiest = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
+    rides = count_of(int(cells["rows"][busiest]), "ride")
     if trips.zones:
-        return (f"zone {cells['a'][most]}: {rides}",)
-    lat, lon = (cells[name][most] / CELLS_PER_DEGREE for name in "ab")
+        return (f"zone {cells['a'][busiest]}: {rides}",)
+    lat, lon = (cells[name][busiest] / CELLS_PER_DEGREE for name in "ab")
     return (f"{lat:.4f}, {lon:.4f}: {rides}",)
 
 
@@ -212,9 +212,9 @@ def _choose_zones(
             f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
         )
     if not enough.any():
-        most = cells["rides"].max(initial=0) / max(hours, 1)
+        largest = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(
-            f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
+            f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {largest:g}"
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
     selected = order[: int(enough.sum())]
@@ -247,9 +247,9 @@ def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str,
         say(f"pass 2 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
         with trips.engine.scan(item) as scan:
             parts.append(scan.run(count_hours(_rows(trips, item, scan.table), lookup)))
-    whole = pa.concat_tables(parts)
+    table = pa.concat_tables(parts)
     types = {"location": pa.int64(), "hour": pa.int64(), "aware": pa.bool_(), "rides": pa.int64()}
-    return {k: whole[k].cast(v).to_numpy() for k, v in types.items()}
+    return {k: table[k].cast(v).to_numpy() for k, v in types.items()}
 
 
 def _place(
