@@ -81,7 +81,7 @@ def test_a_wanted_degree_takes_the_place_of_the_threshold() -> None:
 
 def test_a_threshold_and_a_degree_together_are_refused() -> None:
     message = fault_of(GraphConfig, {"threshold": 0.1, "degree": 2.5})
-    assert "\n  threshold and degree: one follows from the other; leave one out" in message
+    assert "\n  threshold and degree: each determines the other; remove one" in message
 
 
 @pytest.mark.parametrize(

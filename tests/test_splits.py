@@ -209,9 +209,9 @@ def test_all_faults_of_splits_are_named_at_once() -> None:
     assert str(caught.value) == (
         "splits: 4 faults\n"
         "  train: no range; give one such as ('2013-01-01', '2013-12-31')\n"
-        "  validation: '2012-13-01' is not a time; 2013-01-01 is\n"
-        "  test: '2015' is not a time; 2013-01-01 is\n"
-        "  test: 'later' is not a time; 2013-01-01 is"
+        "  validation: '2012-13-01' is not a time; give e.g. 2013-01-01\n"
+        "  test: '2015' is not a time; give e.g. 2013-01-01\n"
+        "  test: 'later' is not a time; give e.g. 2013-01-01"
     )
 
 
@@ -260,7 +260,7 @@ def test_a_range_that_is_over_before_it_begins_is_refused(changes: Panel) -> Non
         validation=[("2015-07-01", "2015-07-31")],
         test=[("2015-08-01", "2015-08-31")],
     )
-    message = "train: 2015-05-31 … 2015-05-30 is over before it begins; swap its ends"
+    message = "train: 2015-05-31 … 2015-05-30 ends before it begins; swap its ends"
     with pytest.raises(DataError, match=message):
         cut_windows(changes, splits, LAGS)
 

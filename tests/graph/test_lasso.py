@@ -260,7 +260,7 @@ def test_many_dense_columns_of_few_rows_do_not_run_away():
 
 
 def test_refuses_a_covariance_of_nothing():
-    with pytest.raises(DataError, match=r"shape \(0, 0\); real numbers, N × N, are needed"):
+    with pytest.raises(DataError, match=r"shape \(0, 0\); give real numbers of shape N × N"):
         graphical_lasso(np.zeros((0, 0)), 0.1)
 
 

@@ -185,7 +185,7 @@ def test_progress_tells_what_is_done(panel_of: MakePanel, last_held_out: MakeSpl
     learn_graph(panel, last_held_out(panel), progress=told.append)
     assert told[0] == "covariance of 841 training steps"
     assert told[1].startswith("penalty ")
-    assert told[-1] == "the thresholded inverse beside it"
+    assert told[-1] == "comparison with the thresholded inverse"
 
 
 # ---------------------------------------------------------------------------- other kinds of graph

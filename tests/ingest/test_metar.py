@@ -57,6 +57,6 @@ def test_other_texts_are_refused_by_name(text: str) -> None:
     faults = Faults("table")
     decode_flags(pa.chunked_array([pa.array(["RA", text])]), "wx", faults)
     assert faults.messages == [
-        f"column 'wx': 1 text not of METAR-style codes: {text!r}; "
-        "-RA, +TSRA BR, FG are, and null is none"
+        f"column 'wx': 1 text without METAR-style codes: {text!r}; "
+        "valid are e.g. -RA, +TSRA BR, FG, or null for none"
     ]

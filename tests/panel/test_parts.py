@@ -62,7 +62,7 @@ def test_all_faults_of_a_location_table_are_named_at_once() -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_a_name_of_our_own_columns_is_reserved(name: str) -> None:
-    assert faults_of("a", name) == [f"id {name}: reserved for columns of ours; rename it"]
+    assert faults_of("a", name) == [f"id {name}: reserved column names; rename them"]
 
 
 @pytest.mark.parametrize(

@@ -314,7 +314,7 @@ def test_S6_a_nan_or_infinity_on_disk_is_refused(saved: Saved, logical: str, val
     column[5] = value
     forged = table.set_column(1, table.column_names[1], pa.array(column, pa.float32()))
     saved.forge_table(forged, f"{logical}.parquet")
-    refuse(saved.folder, "holds NaN or infinite values; missing must be null")
+    refuse(saved.folder, "contains NaN or infinite values; missing values must be null")
 
 
 @pytest.mark.parametrize("column", ["lat", "share"])
@@ -325,7 +325,7 @@ def test_S6_a_nan_in_the_location_table_is_refused(saved: Saved, column: str) ->
     place = table.column_names.index(column)
     forged = table.set_column(place, column, pa.array([1.0, float("nan"), 1.0]))
     saved.forge_table(forged, "locations.parquet")
-    refuse(saved.folder, "holds NaN; missing must be null")
+    refuse(saved.folder, "contains NaN; missing values must be null")
 
 
 # ------------------------------------------------------------------------ S9: hostile folders
@@ -630,7 +630,7 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
     ),
     "sixty million rows in a few bytes": (
         lambda s: s.forge({"values.parquet": rows_repeated(s, 59)}, steps=59 << 20),
-        "too large: .* bytes on disk claim 989,855,744 bytes",
+        "too large: .* bytes on disk need 989,855,744 bytes",
     ),
     "a file that claims more rows": (
         lambda s: s.forge({"values.parquet": rows_claimed(s, 0)}),

@@ -25,7 +25,7 @@ def rows_of(item: InputFile) -> tuple[list[dict[str, object]], int]:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ConfigError, match="engine 'sqlite'; duckdb or spark is needed"):
+    with pytest.raises(ConfigError, match="unknown engine 'sqlite'; choose duckdb or spark"):
         inspect.unwrap(open_engine)("sqlite")
 
 
