@@ -98,10 +98,10 @@ def test_each_origin_is_answered_once_for_all_that_is_judged(
     answered: list[int] = []
     answer = Ridge.predict_windows
 
-    def counted(self: Ridge, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        first = question.panel.times[question.origins]
+    def counted(self: Ridge, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        first = inputs.panel.times[inputs.origins]
         answered.extend(np.searchsorted(panel.times, first).tolist())
-        return answer(self, arrays, question)
+        return answer(self, arrays, inputs)
 
     monkeypatch.setattr(Ridge, "predict_windows", counted)
     backtest(fitted, panel, origins)

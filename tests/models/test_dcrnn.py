@@ -18,7 +18,7 @@ from forecaster.models.neurons import NeuronLayout, State
 # N = 7 locations, 1 + Q = 3 values of each, 2 + 32 auxiliary values; U = 4 units in 2 layers;
 # B = 5 windows of L = 13 past and K = 3 coming steps.
 Draw = Callable[..., Tensor]
-Question = tuple[State, State]
+Batch = tuple[State, State]
 INPUTS = NeuronLayout(7, 3, 2 + len(CALENDAR_COLUMNS))
 KINDS: tuple[DiffusionInputs, ...] = ("recent", "lags")
 
@@ -30,7 +30,7 @@ def kernel(generator: Generator) -> Tensor:
 
 
 @pytest.fixture
-def question(states: Callable[[NeuronLayout, int], State]) -> Question:
+def batch(states: Callable[[NeuronLayout, int], State]) -> Batch:
     return states(INPUTS, 13), states(NeuronLayout(7, 2, INPUTS.auxiliary), 3)
 
 
@@ -93,40 +93,38 @@ def test_gates_begin_open_and_candidates_at_nothing(model: DCRNNNetwork) -> None
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: DCRNNNetwork, question: Question, draw: Draw
+    model: DCRNNNetwork, batch: Batch, draw: Draw
 ) -> None:
-    assert model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].shape == (7, 5, 3)
-    assert model.roll_out(*question).shape == (7, 5, 3)
+    assert model(*batch, draw(7, 5, 2), torch.tensor([True, False]))[0].shape == (7, 5, 3)
+    assert model.roll_out(*batch).shape == (7, 5, 3)
 
 
-def test_with_no_truth_shown_it_rolls_out(
-    model: DCRNNNetwork, question: Question, draw: Draw
-) -> None:
-    rolled = model.roll_out(*question)
-    assert torch.equal(model(*question, draw(7, 5, 2), torch.tensor([False, False]))[0], rolled)
-    own = model(*question, rolled[..., :2].detach(), torch.tensor([True, True]))[0]
+def test_with_no_truth_shown_it_rolls_out(model: DCRNNNetwork, batch: Batch, draw: Draw) -> None:
+    rolled = model.roll_out(*batch)
+    assert torch.equal(model(*batch, draw(7, 5, 2), torch.tensor([False, False]))[0], rolled)
+    own = model(*batch, rolled[..., :2].detach(), torch.tensor([True, True]))[0]
     torch.testing.assert_close(own, rolled)
 
 
 @pytest.mark.parametrize("shown", [(True, True), (True, False), (False, True)])
 def test_only_the_truth_that_is_shown_matters_and_to_later_steps(
-    model: DCRNNNetwork, question: Question, draw: Draw, shown: tuple[bool, bool]
+    model: DCRNNNetwork, batch: Batch, draw: Draw, shown: tuple[bool, bool]
 ) -> None:
     truth = draw(7, 5, 2)
-    before = model(*question, truth, torch.tensor(shown))[0]
+    before = model(*batch, truth, torch.tensor(shown))[0]
     for k in range(2):
         changed = truth.clone()
         changed[..., k] += 1
-        after = model(*question, changed, torch.tensor(shown))[0]
+        after = model(*batch, changed, torch.tensor(shown))[0]
         assert torch.equal(after[..., : k + 1], before[..., : k + 1])
         assert bool((after[..., k + 1 :] != before[..., k + 1 :]).all()) == shown[k]
 
 
 def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
-    model: DCRNNNetwork, question: Question, draw: Draw, seen: list[Tensor]
+    model: DCRNNNetwork, batch: Batch, draw: Draw, seen: list[Tensor]
 ) -> None:
     truth = draw(7, 5, 2)
-    forecast = model(*question, truth, torch.tensor([True, False]))[0]
+    forecast = model(*batch, truth, torch.tensor([True, False]))[0]
     fed = torch.stack([x[..., 0] for x in seen[13:]], dim=2)
     assert not fed[..., 0].any()
     assert torch.equal(fed[..., 1], truth[..., 0])
@@ -134,9 +132,9 @@ def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
 
 
 def test_a_location_is_told_the_time_of_day_or_everything(
-    model: DCRNNNetwork, question: Question, seen: list[Tensor]
+    model: DCRNNNetwork, batch: Batch, seen: list[Tensor]
 ) -> None:
-    history, ahead = question
+    history, ahead = batch
     model.roll_out(history, ahead)
     past, coming = (torch.stack([x[2, 3] for x in part], dim=1) for part in (seen[:13], seen[13:]))
     hours = history.auxiliary[9:33, 3]  # after 2 of the weather and 7 weekdays
@@ -148,9 +146,9 @@ def test_a_location_is_told_the_time_of_day_or_everything(
 
 
 def test_with_recent_steps_alone_the_future_is_unknown(
-    lags: LagConfig, kernel: Tensor, question: Question
+    lags: LagConfig, kernel: Tensor, batch: Batch
 ) -> None:
-    history, ahead = question
+    history, ahead = batch
     other = ahead.each(lambda part: part + 1)
     for kind in KINDS:
         config = DCRNNConfig(inputs=kind, units=4, n_layers=1)
@@ -169,10 +167,10 @@ def test_the_time_of_day_is_a_share_of_the_day() -> None:
     assert torch.equal(look_at("lags", 34), torch.eye(34))
 
 
-def test_windows_do_not_know_each_other(model: DCRNNNetwork, question: Question) -> None:
-    together = model.roll_out(*question)
+def test_windows_do_not_know_each_other(model: DCRNNNetwork, batch: Batch) -> None:
+    together = model.roll_out(*batch)
     for b in range(5):
-        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
+        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in batch]  # noqa: B023
         torch.testing.assert_close(model.roll_out(*alone), together[:, b : b + 1])
 
 
@@ -202,14 +200,14 @@ def test_what_is_too_many_hops_away_has_no_influence(draw: Draw) -> None:
     assert torch.equal(found[..., 1], apart <= 2 + 2)
 
 
-def test_without_neighbours_locations_are_independent(lags: LagConfig, question: Question) -> None:
+def test_without_neighbours_locations_are_independent(lags: LagConfig, batch: Batch) -> None:
     model = DCRNNNetwork(DCRNNConfig(units=4), lags, INPUTS, torch.eye(7), Generator()).double()
-    found = influence(model, *question)
+    found = influence(model, *batch)
     assert torch.equal(found, torch.eye(7, dtype=torch.bool)[..., None].expand(7, 7, 13))
 
 
-def test_every_weight_learns(model: DCRNNNetwork, question: Question, draw: Draw) -> None:
-    model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].square().sum().backward()
+def test_every_weight_learns(model: DCRNNNetwork, batch: Batch, draw: Draw) -> None:
+    model(*batch, draw(7, 5, 2), torch.tensor([True, False]))[0].square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
 
@@ -248,11 +246,9 @@ def test_the_kernel_becomes_walks(model: DCRNNNetwork, kernel: Tensor) -> None:
     torch.testing.assert_close(model.diffusion.walks[:7], random_walk(kernel))
 
 
-def test_what_a_window_takes_is_known_within_twice(
-    model: DCRNNNetwork, question: Question
-) -> None:
-    three = [state.each(lambda part: part[..., :3, :]) for state in question]
-    measured = (count_saved(model, *question) - count_saved(model, *three)) / 2
+def test_what_a_window_takes_is_known_within_twice(model: DCRNNNetwork, batch: Batch) -> None:
+    three = [state.each(lambda part: part[..., :3, :]) for state in batch]
+    measured = (count_saved(model, *batch) - count_saved(model, *three)) / 2
     assert measured / 2 < model.window_numbers < 2 * measured
 
 
@@ -303,17 +299,15 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: DCRNNNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: DCRNNNetwork, batch: Batch, states: Callable[[NeuronLayout, int], State]
 ) -> None:
-    history, ahead = question
+    history, ahead = batch
     with pytest.raises(ConfigError, match=r"history: 7 locations .*, 12 steps; needed.*13 steps"):
         model.roll_out(states(INPUTS, 12), ahead)
     with pytest.raises(ConfigError, match="2 faults"):
         model.roll_out(ahead, history)
 
 
-def test_a_truth_of_other_length_is_refused(
-    model: DCRNNNetwork, question: Question, draw: Draw
-) -> None:
+def test_a_truth_of_other_length_is_refused(model: DCRNNNetwork, batch: Batch, draw: Draw) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
-        model(*question, draw(7, 5, 3), torch.tensor([True, True, False]))
+        model(*batch, draw(7, 5, 3), torch.tensor([True, True, False]))

@@ -18,7 +18,7 @@ from forecaster.models.transformer import (
     build_forecaster,
 )
 
-Question = tuple[State, State]
+Batch = tuple[State, State]
 States = Callable[[NeuronLayout, int], State]
 LAYOUT = NeuronLayout(7, 4, 6, heads=2)
 
@@ -45,40 +45,36 @@ def window(state: State, b: int) -> State:
     return State(signal.contiguous(), auxiliary.contiguous())
 
 
-def test_its_own_window_is_forecast_as_ever(
-    network: TransformerNetwork, question: Question
-) -> None:
-    one = [window(part, 3) for part in question]
+def test_its_own_window_is_forecast_as_ever(network: TransformerNetwork, batch: Batch) -> None:
+    one = [window(part, 3) for part in batch]
     held = freeze(network, *one)
     for _ in range(2):  # the calls begin anew
         torch.testing.assert_close(held.roll_out(*one), network.roll_out(*one))
 
 
-def test_the_network_is_left_as_it_was(network: TransformerNetwork, question: Question) -> None:
-    before = network.roll_out(*question)
+def test_the_network_is_left_as_it_was(network: TransformerNetwork, batch: Batch) -> None:
+    before = network.roll_out(*batch)
     names = [name for name, _ in network.named_modules()]
     asks = [parameter.requires_grad for parameter in network.parameters()]
-    held = freeze(network, *(window(part, 0) for part in question))
-    held.roll_out(*question)
-    assert torch.equal(network.roll_out(*question), before)
+    held = freeze(network, *(window(part, 0) for part in batch))
+    held.roll_out(*batch)
+    assert torch.equal(network.roll_out(*batch), before)
     assert [name for name, _ in network.named_modules()] == names
     assert [parameter.requires_grad for parameter in network.parameters()] == asks
 
 
-def test_a_copy_computes_with_the_same_weights(
-    network: TransformerNetwork, question: Question
-) -> None:
+def test_a_copy_computes_with_the_same_weights(network: TransformerNetwork, batch: Batch) -> None:
     copy = without_gradients(network)
     pairs = list(zip(copy.parameters(), network.parameters(), strict=True))
     assert all(own.data_ptr() == other.data_ptr() for own, other in pairs)
     assert not any(own.requires_grad for own, _ in pairs)
-    assert torch.equal(copy.roll_out(*question), network.roll_out(*question))
+    assert torch.equal(copy.roll_out(*batch), network.roll_out(*batch))
 
 
 def test_gradients_are_those_of_constant_weights_and_norms(
-    network: TransformerNetwork, question: Question, request: pytest.FixtureRequest
+    network: TransformerNetwork, batch: Batch, request: pytest.FixtureRequest
 ) -> None:
-    history, ahead = (window(part, 2) for part in question)
+    history, ahead = (window(part, 2) for part in batch)
     x = history.signal.clone().requires_grad_()
     forecast = freeze(network, history, ahead).roll_out(State(x, history.auxiliary), ahead)
     (found,) = torch.autograd.grad(forecast[4].sum(), x)
@@ -91,13 +87,13 @@ def test_gradients_are_those_of_constant_weights_and_norms(
 
 
 def test_many_windows_are_forecast_as_one_by_one(
-    network: TransformerNetwork, question: Question
+    network: TransformerNetwork, batch: Batch
 ) -> None:
-    held = freeze(network, *(window(part, 0) for part in question))
-    together = held.roll_out(*question)
-    alone = [held.roll_out(*(window(part, b) for part in question)) for b in range(5)]
+    held = freeze(network, *(window(part, 0) for part in batch))
+    together = held.roll_out(*batch)
+    alone = [held.roll_out(*(window(part, b) for part in batch)) for b in range(5)]
     torch.testing.assert_close(together, torch.cat(alone, dim=1))
-    assert not torch.allclose(together[:, 1:], network.roll_out(*question)[:, 1:])
+    assert not torch.allclose(together[:, 1:], network.roll_out(*batch)[:, 1:])
 
 
 def test_held_attention_mixes_new_values_by_the_weights_of_before(
@@ -152,19 +148,19 @@ class Plain(Network):
 
 @pytest.mark.parametrize("city", [True, False])
 def test_any_network_is_held_by_its_city_wide_parts(
-    inputs: NeuronLayout, lags: LagConfig, question: Question, city: bool
+    inputs: NeuronLayout, lags: LagConfig, batch: Batch, city: bool
 ) -> None:
     network = Plain(inputs, lags, city=city)
-    held = freeze(network, *(window(part, 0) for part in question))
+    held = freeze(network, *(window(part, 0) for part in batch))
     assert (held.parts, held.attends) == (int(city), False)
-    last = question[0].signal[:, 0, :, -1]
+    last = batch[0].signal[:, 0, :, -1]
     of_city = 2 * last[:, :1].mean() if city else torch.tensor(0.0)
     for _ in range(2):
-        torch.testing.assert_close(held.roll_out(*question)[..., 2], last + of_city)
+        torch.testing.assert_close(held.roll_out(*batch)[..., 2], last + of_city)
 
 
-def test_a_transformer_attends(network: TransformerNetwork, question: Question) -> None:
-    held = freeze(network, *(window(part, 0) for part in question))
+def test_a_transformer_attends(network: TransformerNetwork, batch: Batch) -> None:
+    held = freeze(network, *(window(part, 0) for part in batch))
     assert held.attends
     layers = len(network.encoder)
     assert held.parts == layers * (1 + 2 + 2 + 3)  # attention and norms of encoder and decoder

@@ -6,7 +6,7 @@ from forecaster.errors import DataError
 from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 
-Question = tuple[State, State]
+Batch = tuple[State, State]
 
 
 def test_a_network_without_forward_is_none(inputs: NeuronLayout, lags: LagConfig) -> None:
@@ -14,8 +14,8 @@ def test_a_network_without_forward_is_none(inputs: NeuronLayout, lags: LagConfig
         Network(inputs, lags)  # type: ignore[abstract]
 
 
-def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
-    history, ahead = (state.each(torch.clone) for state in question)
+def test_what_is_not_finite_is_refused_by_place(batch: Batch) -> None:
+    history, ahead = (state.each(torch.clone) for state in batch)
     refuse_non_finite(history, ahead)
     history.signal[3, 2, 4, 12] = torch.nan
     history.signal[5, 0, 0, 1] = torch.inf

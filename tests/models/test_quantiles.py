@@ -66,9 +66,9 @@ def test_quantiles_are_laid_out_location_first(
 
 
 def test_before_learning_the_middle_level_is_the_forecast_and_the_others_as_far_everywhere(
-    model: TransformerNetwork, question: tuple[State, State]
+    model: TransformerNetwork, batch: tuple[State, State]
 ) -> None:
-    forecast, quantiles = model(*question)
+    forecast, quantiles = model(*batch)
     assert torch.equal(quantiles[:, 2], forecast)  # 0.4
     apart = quantiles.diff(dim=1)
     torch.testing.assert_close(apart, torch.full_like(apart, math.log(2)))
@@ -106,9 +106,9 @@ def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
 
 
 def test_nothing_flows_back_into_the_network(
-    model: TransformerNetwork, question: tuple[State, State], draw: Draw
+    model: TransformerNetwork, batch: tuple[State, State], draw: Draw
 ) -> None:
-    _, quantiles = model(*question, draw(7, 5, 2))
+    _, quantiles = model(*batch, draw(7, 5, 2))
     quantiles.square().sum().backward()
     moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert moved
@@ -120,7 +120,7 @@ def test_the_forecast_is_that_of_the_network_without(
     lags: LagConfig,
     inputs: NeuronLayout,
     pattern: BlockPattern,
-    question: tuple[State, State],
+    batch: tuple[State, State],
     draw: Draw,
 ) -> None:
     truth = draw(7, 5, 2)
@@ -129,20 +129,20 @@ def test_the_forecast_is_that_of_the_network_without(
             build(kind, config, lags, inputs, pattern, levels) for levels in ((), LEVELS)
         )
         assert (plain.levels, with_head.levels) == ((), LEVELS)
-        forecast, _ = with_head(*question, truth)
-        assert torch.equal(forecast, plain(*question, truth)[0])
-        rolled, _ = with_head(*question)
-        assert torch.equal(rolled, plain.roll_out(*question))
-        none = [plain(*question, truth)[1], plain(*question)[1]]
+        forecast, _ = with_head(*batch, truth)
+        assert torch.equal(forecast, plain(*batch, truth)[0])
+        rolled, _ = with_head(*batch)
+        assert torch.equal(rolled, plain.roll_out(*batch))
+        none = [plain(*batch, truth)[1], plain(*batch)[1]]
         assert [tuple(q.shape) for q in none] == [(7, 0, 5, 3)] * 2
 
 
 def test_taught_and_rolled_out_quantiles_agree_on_the_same_values(
-    model: TransformerNetwork, question: tuple[State, State]
+    model: TransformerNetwork, batch: tuple[State, State]
 ) -> None:
-    forecast, rolled = model(*question)
+    forecast, rolled = model(*batch)
     assert rolled.shape == (7, 4, 5, 3)
-    torch.testing.assert_close(model(*question, forecast[..., :2])[1], rolled)
+    torch.testing.assert_close(model(*batch, forecast[..., :2])[1], rolled)
 
 
 def test_the_last_parameters_are_the_heads(model: TransformerNetwork) -> None:

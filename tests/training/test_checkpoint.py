@@ -38,13 +38,13 @@ def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(progress, arrays, {"panel": "a" * 64}, {"processes": "1"})
 
 
-def shelf(folder: Path) -> CheckpointStore:
+def open_store(folder: Path) -> CheckpointStore:
     return CheckpointStore(folder, lambda _: None)
 
 
 def newest(folder: Path) -> int:
     """Return the step of the newest checkpoint, all of whose numbers must agree."""
-    found = shelf(folder).newest()
+    found = open_store(folder).newest()
     assert found is not None
     step = found.progress.step
     assert found.progress == checkpoint(step).progress
@@ -53,8 +53,8 @@ def newest(folder: Path) -> int:
 
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    shelf(tmp_path).save(checkpoint(7))
-    found, expected = shelf(tmp_path).newest(), checkpoint(7)
+    open_store(tmp_path).save(checkpoint(7))
+    found, expected = open_store(tmp_path).newest(), checkpoint(7)
     assert found is not None
     assert found.progress == expected.progress
     assert (found.identity, found.machine) == (expected.identity, expected.machine)
@@ -63,12 +63,12 @@ def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert shelf(tmp_path).newest() is None
-    assert shelf(tmp_path / "absent").newest() is None
+    assert open_store(tmp_path).newest() is None
+    assert open_store(tmp_path / "absent").newest() is None
 
 
 def test_T17_the_newest_is_found_by_its_step_and_not_by_time_or_name(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+    kept = open_store(tmp_path)
     for step in (7, 14, 21):
         kept.save(checkpoint(step))
     os.utime(tmp_path / SLOTS[0] / MANIFEST, (0, 0))
@@ -77,7 +77,7 @@ def test_T17_the_newest_is_found_by_its_step_and_not_by_time_or_name(tmp_path: P
 
 def test_C6_the_two_newest_are_kept_and_nothing_else(tmp_path: Path) -> None:
     for step in range(1, 8):
-        again = shelf(tmp_path)  # as after a kill
+        again = open_store(tmp_path)  # as after a kill
         again.newest()
         again.save(checkpoint(step))
         steps = {read_manifest(f).about["progress"]["step"] for f in tmp_path.iterdir()}
@@ -92,7 +92,7 @@ def test_C6_saves_and_failures_in_any_order_leave_the_last_success(
 ) -> None:
     folder, saved = tmp_path_factory.mktemp("run"), list[int]()
     for step, event in enumerate(["save", "save", *events], start=1):
-        kept = shelf(folder)
+        kept = open_store(folder)
         kept.newest()
         if event == "save":
             kept.save(checkpoint(step))
@@ -111,7 +111,7 @@ def test_C6_saves_and_failures_in_any_order_leave_the_last_success(
 def test_C1_a_fault_at_any_operation_leaves_a_whole_checkpoint(
     tmp_path: Path, failing: Any, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
-    kept = shelf(tmp_path / "both")
+    kept = open_store(tmp_path / "both")
     for step in (7, 14):
         kept.save(checkpoint(step))
     shutil.copytree(tmp_path / "both", tmp_path / "count")
@@ -132,7 +132,7 @@ def test_C1_a_fault_at_any_operation_leaves_a_whole_checkpoint(
 
 def attempt(folder: Path, step: int, disk: Any) -> int:
     """Save on a disk that may fail; return how many operations it took, 0 if it says it failed."""
-    kept = shelf(folder)
+    kept = open_store(folder)
     kept.newest()
     if disk.fault is not signal.SIGKILL:
         try:
@@ -170,7 +170,7 @@ def test_C2_a_damaged_newest_is_named_and_kept_and_the_one_before_is_used(
 ) -> None:
     for seed in range(rounds(40, 200)):
         folder, said = tmp_path / f"{seed}", list[str]()
-        kept = shelf(folder)
+        kept = open_store(folder)
         for step in (1_100, 1_200):
             kept.save(checkpoint(step))
         damaged = flip(holder(folder, 1_200), seed)
@@ -185,12 +185,12 @@ def test_C2_a_damaged_newest_is_named_and_kept_and_the_one_before_is_used(
 
 
 def test_C2_the_damaged_slot_is_free_for_the_next_checkpoint(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+    kept = open_store(tmp_path)
     for step in (7, 14):
         kept.save(checkpoint(step))
     for step, damaged in ((21, 14), (28, 21)):
         flip(holder(tmp_path, damaged), damaged)
-        again = shelf(tmp_path)
+        again = open_store(tmp_path)
         again.newest()
         again.save(checkpoint(step))
         assert newest(tmp_path) == step
@@ -198,7 +198,7 @@ def test_C2_the_damaged_slot_is_free_for_the_next_checkpoint(tmp_path: Path) -> 
 
 
 def test_C2_without_a_whole_one_training_does_not_silently_begin_again(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+    kept = open_store(tmp_path)
     for step in (7, 14):
         kept.save(checkpoint(step))
     for slot in SLOTS:
@@ -222,7 +222,7 @@ def test_C1_a_first_save_that_was_interrupted_is_ignored_and_named(tmp_path: Pat
 def test_T4_nan_is_never_written(tmp_path: Path) -> None:
     wrong = {"weights": np.zeros(3, np.float32), "best": np.array([0, np.inf], np.float32)}
     with pytest.raises(RunError, match=r"'best'\] hold NaN or infinity"):
-        shelf(tmp_path).save(replace(checkpoint(7), arrays=wrong))
+        open_store(tmp_path).save(replace(checkpoint(7), arrays=wrong))
     assert not list(tmp_path.iterdir())
 
 
@@ -250,7 +250,7 @@ def test_C5_a_checkpoint_of_format_1_is_read(tmp_path: Path) -> None:
 
 
 def test_C9_nothing_of_the_machine_is_in_a_checkpoint(tmp_path: Path) -> None:
-    shelf(tmp_path / "run").save(checkpoint(7))
+    open_store(tmp_path / "run").save(checkpoint(7))
     written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     values = {os.environ.get(name) for name in ("HOME", "USER", "PWD", "PATH", "VIRTUAL_ENV")}
     for secret in (str(tmp_path), os.uname().nodename, *filter(None, values)):

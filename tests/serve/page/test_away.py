@@ -32,7 +32,7 @@ SEEN = """
       act();
       if (document.hidden) document.documentElement.dataset.due = "";
     }, ms);
-"""  # tells that a question came due while nobody saw the page
+"""  # records that a poll was due while the page was hidden
 
 
 TROUBLES = {
