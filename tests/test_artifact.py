@@ -257,7 +257,7 @@ def test_T7_another_recipe_is_refused_with_both_hashes_and_every_difference(
         "recipe.panel.timezone: 'America/New_York', now 'UTC'",
     ):
         assert text in str(refused.value)
-    with pytest.raises(ArtifactError, match=r"begun as Forecaster by .* now Transformer"):
+    with pytest.raises(ArtifactError, match=r"begun as Forecaster with .* now Transformer"):
         begin_run(tmp_path, "Transformer", RECIPE)
 
 

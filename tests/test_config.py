@@ -98,8 +98,8 @@ def test_a_graph_that_cannot_be_is_refused(key: str, value: object) -> None:
     [
         ([0.1, 1.0], "1: not between 0 and 1"),
         ([-0.1, 0.0, 0.5], "-0.1, 0: not between 0 and 1"),
-        ([0.5, 0.1], "each must be higher than the one before"),
-        ([0.5, 0.5], "each must be higher than the one before"),
+        ([0.5, 0.1], "not in strictly ascending order"),
+        ([0.5, 0.5], "not in strictly ascending order"),
         ([], "at least 1 item"),
         ([nan], "finite number"),
     ],

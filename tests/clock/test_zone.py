@@ -213,7 +213,7 @@ def test_no_times_give_no_times() -> None:
 
 @pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31", "NaT", "20015-11-01"])
 def test_placeholders_for_no_time_are_refused(text: str) -> None:
-    with pytest.raises(DataError, match=r"years 2…9998 are needed: is a placeholder"):
+    with pytest.raises(DataError, match=r"years 2…9998 are supported; check for placeholders"):
         to_utc(NEW_YORK, times("2015-11-01", text))
 
 

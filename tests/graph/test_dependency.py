@@ -171,8 +171,8 @@ def test_all_faults_of_edges_are_named_at_once() -> None:
     with pytest.raises(DataError) as caught:
         DependencyGraph.from_edges(edges, PLACES)
     assert str(caught.value).splitlines()[1:] == [
-        "  1 edge from a location to itself: row 3; every location depends on itself anyway: "
-        "leave them out",
+        "  1 edge from a location to itself: row 3; remove them "
+        "(every location depends on itself)",
         "  1 edge given twice: a → b",
         "  1 edge with two strengths: e – g; the graph is undirected: give one strength",
     ]

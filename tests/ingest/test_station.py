@@ -320,7 +320,7 @@ def test_every_fault_of_the_table_is_named_at_once() -> None:
         (lambda f: f.head(0), "table: no rows; a table of reports is needed"),
         (
             lambda f: pd.concat([f] * 3),
-            "58 of 87 rows repeat the time of another; if it holds sev",
+            "58 of 87 rows repeat the time of another; if it has sev",
         ),
     ],
 )

@@ -44,7 +44,7 @@ def test_coordinates_may_lie_on_the_poles_and_the_date_line() -> None:
 
 def test_swapped_coordinates_are_refused_with_a_hint() -> None:
     with pytest.raises(
-        DataError, match=r"2 locations with lat beyond ±90°: p0 -91\.5, p2 inf; ar"
+        DataError, match=r"2 locations with lat beyond ±90°: p0 -91\.5, p2 inf; check"
     ):
         at([-91.5, 40.0, np.inf], [0.0, 0.0, 0.0])
 

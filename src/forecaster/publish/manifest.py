@@ -168,7 +168,7 @@ def _explain_missing(folder: Path) -> str:
 
 def _parse(folder: Path, raw: bytes) -> Manifest:
     """Parse a manifest; content that `Manifest.to_bytes` would not write is refused."""
-    damaged = f"{folder}: {MANIFEST} is damaged or not of forecaster"
+    damaged = f"{folder}: {MANIFEST} is damaged or was not written by forecaster"
     try:
         content = json.loads(raw)
         layout, checksum = content["layout"], content.pop("checksum")

@@ -46,7 +46,7 @@ def test_malformed_rows_are_counted_once_each(tmp_path: Path) -> None:
 
 
 def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.csv: its first line names no columns, or one"):
+    with pytest.raises(DataError, match=r"a\.csv: the header has an empty or repeated column"):
         rows_of(put(tmp_path, b"a,a\n1,2\n"))
 
 

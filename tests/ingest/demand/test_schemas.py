@@ -197,7 +197,7 @@ def test_I8_a_mapped_column_that_is_lacking_is_named_with_the_nearest() -> None:
 @pytest.mark.parametrize(
     ("text", "fault"),
     [
-        ("", "'' is not a mapping; as in time=pickup,lat=y,lon=x"),
+        ("", "'' is not a mapping; give e.g. time=pickup,lat=y,lon=x"),
         ("time", "'time' is not a mapping"),
         ("time=", "'time=' is not a mapping"),
         ("=t", "'=t' is not a mapping"),

@@ -504,13 +504,13 @@ def test_I19_a_length_that_promises_more_is_a_truncation(server: Server, fetch: 
 def test_I19_a_length_that_promises_less_is_found_by_the_footer(
     server: Server, fetch: Fetch
 ) -> None:
-    with pytest.raises(DataError, match="do not end as Parquet does"):
+    with pytest.raises(DataError, match="without the Parquet footer"):
         fetch(server.source("promises_less"))
     assert fetch.left == set()
 
 
 def test_I19_a_file_without_a_length_is_refused(server: Server, fetch: Fetch) -> None:
-    with pytest.raises(DataError, match="its length is not given"):
+    with pytest.raises(DataError, match="no valid length"):
         fetch(server.source("promises_nothing"))
     assert server.gets == []
 
@@ -531,7 +531,7 @@ def test_I19_a_server_that_hangs_is_left_after_three_retries(server: Server, fet
 
 
 def test_I19_a_stall_ends_the_download_and_keeps_what_came(server: Server, fetch: Fetch) -> None:
-    with pytest.raises(RunError, match=r"no data for 0\.2 s; .* what came is kept"):
+    with pytest.raises(RunError, match=r"no data for 0\.2 s; .* received bytes are kept"):
         fetch(replace(server.source("stalls"), timeout_seconds=0.2))
     assert fetch.slept == PAUSES
     assert (fetch.folder / f"{NAME}.partial").read_bytes() == CONTENT[:HALF]
@@ -590,7 +590,7 @@ def test_a_month_that_is_not_there_is_named_and_not_retried(
 
 
 def test_other_refusals_of_the_server_are_not_retried(server: Server, fetch: Fetch) -> None:
-    with pytest.raises(DataError, match="status 400, need 200"):
+    with pytest.raises(DataError, match="status 400 instead of 200"):
         fetch(server.source("refuses"))
     assert fetch.slept == []
 
@@ -628,7 +628,7 @@ def test_I18_a_redirect_elsewhere_is_refused_unconnected(
 ) -> None:
     server, other = servers(), servers()
     server.location = location.format(host=server.host, other=other.host)
-    with pytest.raises(DataError, match=r"refused host|not an address") as caught:
+    with pytest.raises(DataError, match=r"refused host|not a URL") as caught:
         fetch(server.source("redirects"))
     assert "secret" not in str(caught.value)
     assert connected == [("127.0.0.1", server.server_port)]
@@ -651,7 +651,7 @@ def test_I18_plain_http_is_refused_where_https_is_needed(
     server: Server, fetch: Fetch, connected: list[tuple[str, int]]
 ) -> None:
     secure = replace(server.source("good"), schemes=frozenset({"https"}))
-    with pytest.raises(ConfigError, match=r"asked for by 'http', need https"):
+    with pytest.raises(ConfigError, match=r"scheme 'http', need https"):
         fetch(secure)
     assert connected == []
 
@@ -662,7 +662,7 @@ def test_I18_a_redirect_from_https_to_plain_http_is_refused(
     monkeypatch.setattr(ssl.SSLContext, "wrap_socket", lambda _, plain, **__: plain)
     server.location = f"http://{server.host}/good/{NAME}"
     url = server.source("redirects").url.replace("http:", "https:")
-    with pytest.raises(DataError, match=r"asked for by 'http', need https"):
+    with pytest.raises(DataError, match=r"scheme 'http', need https"):
         fetch(FileServer(url, frozenset({server.host})))
     assert len(server.asked) == 1
 
