@@ -2,7 +2,8 @@
 
 The import hook of jaxtyping wraps every function of the package, and checks the arguments of each
 call twice, in a stub of the function: with networks this small that takes most of the time. Here
-a call is checked once, and the sizes of arrays are compared only where a signature has arrays.
+a call is checked once, the sizes of arrays are compared only where a signature has arrays, and a
+call with the types and shapes of an earlier one that passed is not checked again.
 
 Two kinds of modules are left as they are: those with functions for numba or triton, which compile
 a plain function and no wrapper of it, and those of the command, whose types typer reads.
@@ -11,11 +12,12 @@ a plain function and no wrapper of it, and those of the command, whose types typ
 import inspect
 import re
 import sys
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Collection, Hashable, Iterable
 from dataclasses import is_dataclass
 from functools import cache, wraps
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, get_args, get_origin
 
 import jaxtyping
 from beartype import BeartypeConf, beartype
@@ -24,6 +26,7 @@ from beartype.roar import BeartypeException
 check_types = beartype(conf=BeartypeConf(violation_type=jaxtyping.TypeCheckError))
 in_one_scope = jaxtyping.jaxtyped  # N is the same number in all of a call
 COMPILED = re.compile(r"^@(compiled|njit|triton\.jit)\b", re.MULTILINE)  # how such functions begin
+MOST_ITEMS = 16  # of a list whose items are all described
 
 
 def checked(target: Any = None, **_: Any) -> Any:
@@ -52,17 +55,89 @@ def _check_calls(function: Callable[..., Any]) -> Any:
         typed = check_types(function)
     except BeartypeException:  # a hint for readers alone, such as "pd.Series[str]"
         return in_one_scope(function, typechecker=check_types)
-    if not any(map(_has_array, function.__annotations__.values())):
+    annotations = function.__annotations__.values()
+    if not any(map(_has_array, annotations)):
         return typed
+    is_lazy = inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function)
+    is_sampled = any(map(_is_sampled, annotations))
+    passed: dict[Hashable, set[Hashable]] = {}  # forms of results, by the form of the arguments
 
     @wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         if jaxtyping.config.jaxtyping_disable:
             return function(*args, **kwargs)
-        with in_one_scope("context"):
-            return typed(*args, **kwargs)
+        form = None if is_lazy else _form_of_call(args, kwargs, is_sampled)
+        if form in passed:
+            result = function(*args, **kwargs)
+            if (returned := _form(result, is_sampled)) in passed[form]:
+                return result
+            _returned.value = result
+            with in_one_scope("context"):
+                _stub(function)(*args, **kwargs)
+        else:
+            with in_one_scope("context"):
+                result = typed(*args, **kwargs)
+            returned = _form(result, is_sampled)
+        if form is not None and returned is not None:
+            passed.setdefault(form, set()).add(returned)
+        return result
 
     return call
+
+
+_returned = threading.local()
+
+
+@cache
+def _stub(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of the same signature that returns the last result of this thread."""
+
+    @wraps(function)
+    def stub(*_args: Any, **_kwargs: Any) -> Any:
+        return _returned.value
+
+    return check_types(stub)
+
+
+def _form_of_call(args: tuple[Any, ...], kwargs: dict[str, Any], is_sampled: bool) -> Hashable:
+    forms = tuple([_form(value, is_sampled) for value in (*args, *kwargs.values())])
+    return None if None in forms else (forms, tuple(kwargs))
+
+
+def _form(value: Any, is_sampled: bool) -> Hashable:
+    """All that the check of a value depends on; None if that is more than types and shapes."""
+    kind = type(value)
+    if _is_array(kind):
+        return kind, value.dtype, value.shape
+    if kind is str or kind is bool:  # which `Literal` may name
+        return value
+    if isinstance(value, tuple | list) and len(value) <= MOST_ITEMS:
+        forms = tuple([_form(item, is_sampled) for item in value])
+        if None in forms or (is_sampled and len(set(forms)) > 1):
+            return None
+        return kind, forms
+    return None if _is_collection(kind) else kind
+
+
+@cache
+def _is_array(kind: type) -> bool:
+    return hasattr(kind, "dtype") and hasattr(kind, "shape")
+
+
+@cache
+def _is_collection(kind: type) -> bool:
+    return issubclass(kind, Collection)
+
+
+def _is_sampled(annotation: Any) -> bool:
+    """Whether an annotation contains a collection of which only one item is checked."""
+    if isinstance(annotation, str):
+        return "[" in annotation
+    origin, within = get_origin(annotation), get_args(annotation)
+    if origin is tuple and Ellipsis not in within:
+        return any(map(_is_sampled, within))
+    is_collection = inspect.isclass(origin) and issubclass(origin, Iterable)
+    return is_collection or any(map(_is_sampled, within))
 
 
 def _has_array(annotation: Any) -> bool:

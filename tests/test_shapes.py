@@ -28,6 +28,16 @@ def pick(rows: list[tuple[str, Int64[np.ndarray, " N"]]]) -> Int64[np.ndarray, "
 
 
 @checked
+def repeat(a: Float64[np.ndarray, " N"], times: int) -> Float64[np.ndarray, " 2*N"]:
+    return np.tile(a, times)
+
+
+@checked
+def total(rows: list[Float64[np.ndarray, " N"]]) -> float:
+    return float(sum(row.sum() for row in rows))
+
+
+@checked
 @dataclass(frozen=True)
 class Pair:
     one: Float64[np.ndarray, " N"]
@@ -48,6 +58,33 @@ def test_sizes_are_compared_within_a_call() -> None:
         Pair(np.ones(3), np.ones(2))
     with pytest.raises(TypeCheckError):
         pick([("a", np.arange(5))])  # of what comes back, too
+
+
+def test_a_call_of_another_form_is_checked_after_one_that_passed() -> None:
+    for _ in range(2):
+        add(np.ones((2, 3)), np.ones(3))
+    with pytest.raises(TypeCheckError):
+        add(np.ones((2, 3)), np.ones(3, np.float32))
+    with pytest.raises(TypeCheckError):
+        add(np.ones((2, 3)), b=np.ones(2))
+    with pytest.raises(TypeCheckError):
+        add(np.ones((2, 3)), None)  # type: ignore[arg-type]
+
+
+def test_a_result_of_another_form_is_checked_after_one_that_passed() -> None:
+    for _ in range(2):
+        assert len(repeat(np.ones(2), 2)) == 4
+    with pytest.raises(TypeCheckError):
+        repeat(np.ones(2), 3)  # the same types and shapes, but not of what comes back
+
+
+def test_items_of_a_list_are_checked_after_others_have_passed() -> None:
+    for _ in range(2):
+        assert total([np.ones(2), np.ones(2)]) == 4.0
+    with pytest.raises(TypeCheckError):
+        total([np.ones(2, np.float32), np.ones(2, np.float32)])
+    with pytest.raises(TypeCheckError):
+        total([np.ones((2, 2))] * 100)
 
 
 def test_types_are_checked_where_there_is_no_array() -> None:

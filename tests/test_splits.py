@@ -22,6 +22,7 @@ from forecaster.splits import (
     history_steps,
     is_poor,
     is_whole,
+    least_observed,
 )
 from tests.panel.panels import numbers, panel_of, zone_of
 
@@ -544,6 +545,7 @@ def test_of_a_few_locations_one_may_be_missing_at_the_origin(
     panel = panel_of(values)
     assert is_poor(panel, *history_of(panel, 100)).tolist() == [poor]
     assert is_whole(panel.values)[[99, 100]].tolist() == [True, not poor]
+    assert (N - holes >= least_observed(N)) == (not poor)
 
 
 @pytest.mark.parametrize("N", [2, 3, 5, 9])

@@ -3,6 +3,7 @@
 A page asks for one by a comment: `<!-- generated: commands -->`.
 """
 
+import inspect
 import re
 from collections.abc import Callable, Iterator
 from types import UnionType
@@ -33,8 +34,18 @@ def python() -> str:
     parts = []
     for title, packages in GROUPS.items():
         names = [name for name in sorted(forecaster.__all__) if _package(name) in packages]
-        parts += [f"## {title}", *(f"::: forecaster.{name}" for name in names)]
+        parts += [f"## {title}", *map(_public, names)]
     return "\n\n".join(parts)
+
+
+def _public(name: str) -> str:
+    """Ask mkdocstrings for a public name; what estimators share is shown once, at their base."""
+    import forecaster  # noqa: PLC0415
+
+    thing = getattr(forecaster, name)
+    shared = isinstance(thing, type) and issubclass(thing, forecaster.Estimator)
+    hidden = shared and thing is not forecaster.Estimator
+    return f"::: forecaster.{name}" + ("\n    options:\n      members: false" if hidden else "")
 
 
 def commands() -> str:
@@ -92,13 +103,26 @@ def http() -> str:
         parts += [f"### {name} {{ #schema-{name.lower()} }}", schema.get("description", "")]
         required = schema.get("required", [])
         rows = [
-            (key, _schema(field), "yes" if key in required else "", field.get("description", ""))
+            (key, _schema(field), "yes" if key in required else "", _meaning(name, key, field))
             for key, field in schema.get("properties", {}).items()
         ]
         if rows:
             head = ("field", "type", "always there", "meaning")
             parts.append(_table(head, rows))
     return "\n\n".join(parts)
+
+
+def _meaning(schema: str, key: str, field: dict[str, Any]) -> str:
+    """The description of a field, or the comment beside it in the source."""
+    from forecaster.serve.data.store import Receipt  # noqa: PLC0415
+    from forecaster.serve.http import schemas  # noqa: PLC0415
+
+    if "description" in field:
+        return str(field["description"])
+    for kind in getattr(schemas, schema, Receipt).__mro__[:2]:
+        if found := re.search(rf"^    {key}: .*  # (.+)$", inspect.getsource(kind), re.MULTILINE):
+            return found[1]
+    return ""
 
 
 def openapi() -> dict[str, Any]:
@@ -135,7 +159,7 @@ def _walk_commands(command: Any, name: str) -> Iterator[tuple[str, Any]]:
 
 
 def _argument(param: Any) -> str:
-    text = param.name.upper() + ("…" if param.nargs == -1 else "")
+    text = (param.metavar or param.name.upper()) + ("…" if param.nargs == -1 else "")
     return text if param.required else f"[{text}]"
 
 

@@ -20,7 +20,10 @@ if TYPE_CHECKING:
     from forecaster.estimators.registry import load_estimator as load_estimator
     from forecaster.estimators.training_data import FitResult as FitResult
     from forecaster.estimators.training_data import TrainingData as TrainingData
+    from forecaster.evaluation.comparison import Comparison as Comparison
     from forecaster.evaluation.comparison import evaluate as evaluate
+    from forecaster.explain.explain import explain_forecast as explain_forecast
+    from forecaster.explain.explanation import Explanation as Explanation
     from forecaster.graph.dependency import DependencyGraph as DependencyGraph
     from forecaster.graph.learn import learn_graph as learn_graph
     from forecaster.panel.panel import Panel as Panel
@@ -37,9 +40,11 @@ except PackageNotFoundError:  # run from a source tree that was never installed
 # none of them.
 _MODULES = {
     "Boosting": "forecaster.estimators.baselines.boosting",
+    "Comparison": "forecaster.evaluation.comparison",
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "DependencyGraph": "forecaster.graph.dependency",
     "Estimator": "forecaster.estimators.base",
+    "Explanation": "forecaster.explain.explanation",
     "FitResult": "forecaster.estimators.training_data",
     "ForecastInputs": "forecaster.estimators.forecast_inputs",
     "Forecaster": "forecaster.estimators.networks.forecaster",
@@ -55,6 +60,7 @@ _MODULES = {
     "VAR": "forecaster.estimators.baselines.var",
     "check_forecaster": "forecaster.estimators.checks.suite",
     "evaluate": "forecaster.evaluation.comparison",
+    "explain_forecast": "forecaster.explain.explain",
     "learn_graph": "forecaster.graph.learn",
     "load_estimator": "forecaster.estimators.registry",
     "make_city": "forecaster.synthetic.city",

@@ -30,7 +30,7 @@ class Stage(BaseModel):
 
 
 class PanelConfig(Stage):
-    """Meaning of the panel's values and times."""
+    """The kind of values, the time axis and its irregularities."""
 
     timezone: str = Field(
         default="UTC",
@@ -174,7 +174,7 @@ class Season(Stage):
 
 
 class LagConfig(Stage):
-    """Past steps in the input of a forecast (section 3.1.2): 6 + 7·6 + 7·4 = 76."""
+    """The past steps that a forecast uses (section 3.1.2): 6 + 7·6 + 7·4 = 76."""
 
     recent: int = Field(
         default=6,
@@ -198,7 +198,7 @@ class LagConfig(Stage):
 
 
 class SplitsConfig(Stage):
-    """Training, validation and test periods (section 3.1); without any, split by share."""
+    """Training, validation and test periods (section 3.1); without any, splits by share."""
 
     train: tuple[Range, ...] = Field(
         default=(), description="training periods `[first, last]`, days or times, both included"
@@ -279,7 +279,7 @@ class MetricConfig(Stage):
 
 
 class ModelConfig(Stage):
-    """Sizes of the networks (section 3.2.1); the defaults are the paper's Forecaster."""
+    """The size of the networks (section 3.2.1); the defaults are the paper's."""
 
     per_location: int = Field(default=4, ge=1, description="neurons for the data of each location")
     auxiliary: int = Field(default=64, ge=1, description="neurons for the auxiliary information")
@@ -319,7 +319,7 @@ class ModelConfig(Stage):
 
 
 class MixerConfig(Stage):
-    """Sizes of the network of the preset `best`."""
+    """The size of the network of the preset `best`."""
 
     hidden: int = Field(default=96, ge=1, description="neurons of each location")
     blocks: int = Field(default=2, ge=0, description="number of blocks of two layers")
@@ -335,7 +335,7 @@ class MixerConfig(Stage):
 
 
 class DCRNNConfig(Stage):
-    """Sizes and inputs of DCRNN; the defaults are its authors'."""
+    """The size and the inputs of DCRNN; the defaults are its authors'."""
 
     inputs: DiffusionInputs = Field(
         default="recent", description="`recent` steps, or `lags`: the inputs of the other models"
@@ -364,11 +364,11 @@ PACE = {"checkpoint_steps", "timeout_seconds"}
 
 
 class TrainingConfig(Stage):
-    """Training of the networks; the paper gives only η (docs/deviations.md)."""
+    """The training of networks; the paper gives only η (docs/deviations.md)."""
 
     eta: Eta = Field(
         default=8e-3,
-        description="η of Eq. 7, RMSE² against MAPE; `balanced`: equal for the last value",
+        description="η of Eq. 7; `balanced`: both terms are equal for a last-value forecast",
     )
     learning_rate: float = Field(
         default=3e-3, gt=0.0, description="highest learning rate of the one-cycle schedule"
@@ -413,7 +413,7 @@ class TrainingConfig(Stage):
 
 
 class IntervalConfig(Stage):
-    """Quantiles that are forecast in addition to the point forecast."""
+    """The quantiles of every forecast."""
 
     quantiles: tuple[float, ...] = Field(
         default=(0.1, 0.5, 0.9),

@@ -75,7 +75,7 @@ class Recipe(Stage):
 
     @staticmethod
     def of(content: dict[str, Any]) -> "Recipe":
-        """Validate `{"training": {"epochs": 3}}` as a recipe; the error lists all faults."""
+        """The recipe of a dict, such as `{"training": {"epochs": 3}}`; faults are listed."""
         return check_stage(Recipe, content, source="recipe")
 
     def departures(self) -> list[str]:

@@ -56,7 +56,7 @@ class Splits:
 
     @staticmethod
     def by_share(panel: Panel, validation: float = 0.1, test: float = 0.2) -> "Splits":
-        """Return the last part of the span as test and the part before it as validation."""
+        """Split by share: test is the end, validation comes before it, the rest is training."""
         steps = len(panel.values)
         ends = [0, round(steps * (1 - validation - test)), round(steps * (1 - test)), steps]
         if min(np.diff(ends)) < 1:
@@ -172,21 +172,39 @@ def is_whole(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
     return np.asarray(missing <= MAX_FILLED * N)
 
 
+def least_observed(N: int) -> int:
+    """The number of N locations that must be observed at an origin, by the same rule."""
+    counted = N - _spared(N)
+    return counted - int(MAX_FILLED * counted)
+
+
+def _spared(N: int) -> int:
+    """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
+
+    A tenth of a few locations is none, and one dead sensor would silence the others.
+    """
+    return int(1 < N < 1 / MAX_FILLED)
+
+
 def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
     """Return the number of missing values of each step, and of all; uncounted ones excluded."""
     N = values.shape[1]
-    # A tenth of a few locations is less than one, and one dead sensor would drop all windows.
-    spared = int(1 < N < 1 / MAX_FILLED)
-    missing = np.isnan(values).sum(axis=1)  # integers: a tenth is exact
+    spared = _spared(N)
+    missing = np.isnan(values).sum(axis=1)  # counted, so that a tenth is a tenth
     return np.maximum(missing - spared, 0), N - spared
 
 
 def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
-    """Return a hint that lists the locations with most steps missing, or an empty text."""
-    missing = np.isnan(panel.values[steps]).mean(axis=0)
-    worst = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
-    names = name_some(f"{panel.locations.ids[n]} {100 * missing[n]:.0f} %" for n in worst)
-    return f". Missing most: {names}; leave those out" if worst else ""
+    """Return which locations miss most of some steps and what to do; nothing if none does."""
+    names = worst_locations(panel.locations.ids, panel.values[steps])
+    return f". Missing most: {names}; leave those out" if names else ""
+
+
+def worst_locations(ids: Sequence[str], values: Float32[np.ndarray, "T N"]) -> str:
+    """The locations with most missing values and their shares of them: `L0007 100 %`."""
+    absent = np.isnan(values).mean(axis=0)
+    worst = [n for n in np.argsort(-absent, kind="stable")[:_NAMED].tolist() if absent[n] > 0]
+    return name_some(f"{ids[n]} {100 * absent[n]:.0f} %" for n in worst)
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:

@@ -77,6 +77,12 @@ def test_every_public_name_is_documented(site: Path) -> None:
         assert re.search(rf'id="forecaster\.([a-z_]+\.)*{name}"', page), name
 
 
+def test_every_public_name_that_a_page_uses_exists() -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        names = set(re.findall(r"\bfc\.(\w+)", page.read_text(encoding="utf-8")))
+        assert names <= set(forecaster.__all__), page.name
+
+
 def test_every_command_is_documented(reference: ModuleType) -> None:
     text = reference.commands()
     for name in ("run", "ingest trips", "ingest recipe", "serve", "explain", "download nyc-taxi"):

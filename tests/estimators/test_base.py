@@ -344,8 +344,8 @@ def test_too_few_validation_windows_are_refused_before_anything_is_learned(
 def test_levels_are_those_of_the_recipe(panel: Panel, splits: Splits, recipe: Recipe) -> None:
     asked = recipe.model_copy(update={"intervals": IntervalConfig(quantiles=(0.25, 0.8))})
     fitted = SeasonalNaive(asked).fit(panel, splits)
-    assert fitted.levels == (0.25, 0.8)
+    assert fitted.quantile_levels == (0.25, 0.8)
     table = fitted.forecast(panel, f"{panel.times[1000]}Z")
     assert list(table.columns)[5:] == ["q25", "q80"]
     with pytest.raises(RunError, match="not fitted"):
-        _ = SeasonalNaive(recipe).levels
+        _ = SeasonalNaive(recipe).quantile_levels

@@ -19,12 +19,12 @@ from forecaster.estimators.forecast_inputs import (
     fill_of,
     find_origin,
     fit_climatology,
+    label_missing,
     look_ahead,
     look_back,
     prepare_inputs,
     refuse_missing,
     refuse_unknown_future,
-    tell_missing,
     with_changes,
     with_weather,
 )
@@ -176,15 +176,15 @@ def test_what_is_filled_is_told_if_it_is_allowed(panel: Panel) -> None:
     values = panel.values.copy()
     values[500, :3] = np.nan
     holed = replace(panel, values=values)
-    assert tell_missing(panel, (LAGS,), 500, allowed=False) == []
-    assert tell_missing(holed, (LAGS,), 500, allowed=True) == ["3 missing values filled"]
+    assert label_missing(panel, (LAGS,), 500, allowed=False) == []
+    assert label_missing(holed, (LAGS,), 500, allowed=True) == ["3 missing values filled"]
     with pytest.raises(DataError, match="history incomplete"):
-        tell_missing(holed, (LAGS,), 500, allowed=False)
+        label_missing(holed, (LAGS,), 500, allowed=False)
     other = LagConfig(recent=1, seasons=(), horizon=2)
-    assert tell_missing(holed, (LAGS, other), 501, allowed=True) == []  # one step of nine
+    assert label_missing(holed, (LAGS, other), 501, allowed=True) == []  # one step of nine
     narrow = LagConfig(recent=2, seasons=(), horizon=2)
     with pytest.raises(DataError, match="history incomplete"):  # that a network looks at
-        tell_missing(holed, (LAGS, narrow), 501, allowed=False)
+        label_missing(holed, (LAGS, narrow), 501, allowed=False)
 
 
 @pytest.mark.parametrize("absent", [1, 2, 3])
@@ -193,9 +193,7 @@ def test_P2_absent_covariates_ahead_are_listed(panel: Panel, absent: int) -> Non
     short = panel.covariates.values.copy()
     short[HOURS + 3 - absent :] = np.nan
     changed = replace(panel, covariates=Covariates(("temperature", "rain"), short))
-    with pytest.raises(
-        DataError, match=r"temperature, rain at .*persist, climatology or none"
-    ) as e:
+    with pytest.raises(DataError, match=r"temperature, rain at .*add them to the panel") as e:
         refuse_unknown_future(changed, origin, horizon=3)
     assert str(e.value).count("Z") == absent
 

@@ -18,7 +18,7 @@ from forecaster.estimators.what_if import (
     add_changed,
     read_changes,
     training_ranges,
-    warn_outside,
+    warn_extreme_changes,
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
@@ -105,7 +105,7 @@ def test_a_mapping_says_the_same_as_a_text(panel: Panel) -> None:
         ("precip=5F", ["precipitation_mm: unknown unit 'F'; known: mm, in"]),
         ("precip=900mm", ["precipitation_mm: 900 is outside 0…200"]),
         ("temp=nan", ["temperature_c: 'nan' is not a number"]),
-        ("rain=1mm", ["rain: '1mm' has a unit, and nobody knows which rain has"]),
+        ("rain=1mm", ["rain: '1mm' has a unit, but the unit of rain is unknown"]),
         ("rain=1e99", ["rain: '1e99' is too large"]),
         ("temp=x,sun=1,precip=5F", ["3 faults", "temperature_c: 'x'", "sun: no", "unit 'F'"]),
     ],
@@ -138,7 +138,7 @@ def test_a_panel_without_covariates_says_so() -> None:
     bare = bare_panel(np.zeros((HOURS, PLACES)))
     with pytest.raises(ConfigError, match="rain: no such covariate; the run knows none"):
         read_changes("rain=1", bare, ORIGIN, HORIZON)
-    with pytest.raises(ConfigError, match="nothing is changed"):
+    with pytest.raises(ConfigError, match="no covariate is given"):
         read_changes({}, bare, ORIGIN, HORIZON)
 
 
@@ -231,7 +231,7 @@ def test_a_run_from_before_ranges_warns_of_nothing(
     assert run is not None
     arrays = {n: a for n, a in run.arrays.items() if not n.endswith("_range")}
     old = type(run)(run.estimator, run.recipe, run.about, arrays)
-    warn_outside(old, read_changes("precip=99", panel, ORIGIN, HORIZON))
+    warn_extreme_changes(old, read_changes("precip=99", panel, ORIGIN, HORIZON))
     assert not caplog.text
     assert Ridge.from_run(old).forecast(panel, at(panel), what_if="rain=0.5")["difference"].any()
 
@@ -307,10 +307,10 @@ def test_a_holiday_may_be_supposed_to_be_a_plain_day(feasts: tuple[Panel, Ridge]
 def test_a_holiday_is_one_or_not(feasts: tuple[Panel, Ridge]) -> None:
     panel, _ = feasts
     for text in ("holiday=2", "holiday=0.5", "holiday=-1"):
-        with pytest.raises(ConfigError, match="holiday: 1 if it is one, 0 if not is needed"):
+        with pytest.raises(ConfigError, match=r"holiday: 1 \(a holiday\) or 0"):
             read_changes(text, panel, ORIGIN, HORIZON)
     table = pd.DataFrame({"ds": [f"{panel.times[ORIGIN + 1]}Z"], "holiday": [7.0]})
-    with pytest.raises(DataError, match="holiday: 1 if it is one"):
+    with pytest.raises(DataError, match=r"holiday: 1 \(a holiday"):
         read_changes(table, panel, ORIGIN, HORIZON)
 
 
@@ -331,7 +331,7 @@ def test_a_training_without_any_holiday_is_warned_of(
     other.forecast(plain, at(plain, 1000), what_if="holiday=0")
     assert "no day of training was a holiday" not in caplog.text
     other.forecast(plain, at(plain, 1000), what_if="holiday=1")
-    assert "no day of training was a holiday; what holiday says is a guess" in caplog.text
+    assert "no day of training was a holiday; the effect of holiday is a guess" in caplog.text
 
 
 @pytest.fixture(autouse=True)

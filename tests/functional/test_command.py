@@ -271,6 +271,7 @@ def test_P1_too_little_history_is_a_data_error_or_labelled(
     assert code == 3
     assert "history incomplete" in errors
     assert f"{panel.times[-1]}Z (100 %)" in errors
+    assert "allow_missing (--allow-missing)" in errors
     code, output, _ = run(*words, "--allow-missing")
     assert code == 0
     assert "25 missing values filled" in output
@@ -287,6 +288,7 @@ def test_P2_an_unknown_future_is_refused_or_labelled(
     code, _, errors = run(*words)
     assert code == 3
     assert "covariates ahead are missing: rain at" in errors
+    assert "weather (--weather) to persist, climatology or none" in errors
     code, output, _ = run(*words, "--weather", "persist")
     assert code == 0
     assert output.count("weather persist") == 15

@@ -122,10 +122,10 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 
 def run(  # noqa: PLR0913, PLR0917 (one option each)
     source: Annotated[
-        Path, typer.Argument(metavar="WHAT", help="A recipe, or a table: my.csv or my.parquet.")
+        Path, typer.Argument(metavar="INPUT", help="A recipe, or a table: my.csv or my.parquet.")
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Output folder. Default: the name of WHAT.")
+        Path | None, typer.Option(help="Output folder. Default: the name of INPUT.")
     ] = None,
     data: RecipeData = None,
     jobs: Jobs = 1,

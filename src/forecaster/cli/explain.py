@@ -34,7 +34,7 @@ def explain(
             f"{out}: an explanation is written as {forms}; choose one of these suffixes"
         )
     from forecaster.estimators.registry import load_estimator
-    from forecaster.explain.explain import explain as explain_forecast
+    from forecaster.explain.explain import explain_forecast
 
     data, estimator = open_panel(panel), load_estimator(run)
     origin = last_step(data) if at is None else at

@@ -1,10 +1,9 @@
 """The estimator: fit, predict, forecast, save, load.
 
-An estimator of one's own has two methods: `fit_windows` and `predict_windows` (and
-`predict_window_quantiles`, if its model has quantiles). All else is the same for all of them and
-lives here: which windows there are, how missing values are filled, that locations are matched by
-id, that nothing after a forecast origin is seen, that counts are not negative, and calibrated
-quantiles.
+A new estimator defines two methods: `fit_windows` and `predict_windows` (and
+`predict_window_quantiles` if its model has quantiles). Everything else is shared and lives here:
+cutting windows, filling missing values, matching locations by id, hiding what comes after a
+forecast origin, keeping counts non-negative, and calibrating quantiles.
 
 A forecast is made in this order: `match` the panel to the run → `prepare_inputs` for each origin
 → `predict_window_quantiles` → `Calibration` and, step by step, `OnlineCalibration` (by
@@ -27,8 +26,17 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, RunError
-from forecaster.estimators import forecast_inputs
-from forecaster.estimators.forecast_inputs import At, Changes, ForecastInputs, prepare_inputs
+from forecaster.estimators.forecast_inputs import (
+    At,
+    Changes,
+    ForecastInputs,
+    find_origin,
+    label_missing,
+    look_back,
+    prepare_inputs,
+    refuse_unknown_future,
+    warn_extreme_history,
+)
 from forecaster.estimators.intervals import calibration, online
 from forecaster.estimators.intervals.calibration import Calibration, Outcomes
 from forecaster.estimators.match import (
@@ -43,7 +51,7 @@ from forecaster.estimators.match import (
 from forecaster.estimators.predictor import Prediction, Predictor, finish, refuse_non_finite
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
-from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_outside
+from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
@@ -58,7 +66,8 @@ log = logging.getLogger(__name__)
 class Estimator(ABC):
     """A model that is fitted to a panel and forecasts the next steps of all its locations.
 
-    The one base class of this package: without it every estimator would repeat these methods.
+    Use `fit` and `forecast`; `predict` and its relatives return arrays for many origins. To write
+    an estimator, define `fit_windows` and `predict_windows`: all other methods are shared.
     """
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
@@ -66,16 +75,16 @@ class Estimator(ABC):
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # the result of fitting
-        self.seconds: float | None = None  # of fitting, with what was resumed
+        self.seconds: float | None = None  # of fitting, including resumed training
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
 
-    # What an estimator defines itself.
+    # Defined by each estimator.
 
     @abstractmethod
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Fit the model to the training windows; choices are made on the validation windows."""
+        """Fit the model to the training windows; hyperparameters by the validation windows."""
 
     @abstractmethod
     def predict_windows(
@@ -84,33 +93,33 @@ class Estimator(ABC):
         """Forecast the steps t+1…t+K of every origin t, in the panel's units.
 
         Args:
-            arrays: of the fitted run.
+            arrays: those that `fit_windows` returned.
             inputs: the origins, their history and the covariates ahead.
         """
 
     def predict_window_quantiles(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """The forecasts with the model's own quantiles; Q = 0: those of residuals are used."""
+        """Forecasts with the model's own quantiles; Q = 0: quantiles come from its residuals."""
         forecast = self.predict_windows(arrays, inputs)
         B, K, N = forecast.shape
         return forecast, np.empty((B, 0, K, N), dtype=np.float32)
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """The shapes of the arrays that forecasts need; a run that lacks one is refused."""
+        """Shapes of the arrays that forecasts need; a run without one of them is refused."""
         del sizes
         return {}
 
     @property
     def lags(self) -> LagConfig:
-        """The past steps that the model sees: those by which windows are cut."""
+        """The past steps that the model sees; by default those by which windows are cut."""
         return self.recipe.lags
 
-    # What all estimators share.
+    # Shared by all estimators.
 
     @property
-    def levels(self) -> tuple[float, ...]:
-        """The quantile levels of the fitted run; none if it was saved before there were any."""
+    def quantile_levels(self) -> tuple[float, ...]:
+        """The quantile levels of the fitted run; empty for a run saved without quantiles."""
         return tuple(self._fitted.arrays.get(calibration.LEVELS, np.empty(0)).tolist())
 
     def fit(
@@ -119,16 +128,16 @@ class Estimator(ABC):
         splits: Splits,
         *,
         folder: Path | str | None = None,
-        watch: ProgressCallback | None = None,
+        on_progress: ProgressCallback | None = None,
     ) -> E:
-        """Fit to the training windows; choices are made on the validation windows.
+        """Fit to the training windows; hyperparameters are chosen on the validation windows.
 
         Args:
             panel: values and covariates; the model sees nothing of the test steps.
-            splits: which steps are for what.
-            folder: where a long training keeps its checkpoints, so that the same call resumes it;
-                None: in memory.
-            watch: told the progress of a long training.
+            splits: the training, validation and test steps.
+            folder: for the checkpoints of a long training, which the same call resumes; None: no
+                checkpoints.
+            on_progress: called with every progress update of a long training.
         """
         self.recipe = with_meaning(self.recipe, panel)
         windows = cut_windows(panel, splits, self.recipe.lags)
@@ -137,7 +146,7 @@ class Estimator(ABC):
         data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
-        result = self.fit_windows(replace(data, folder=checkpoints, watch=watch))
+        result = self.fit_windows(replace(data, folder=checkpoints, on_progress=on_progress))
         self.seconds = result.seconds or time.monotonic() - began
         arrays = {**result.arrays, **data.shared_arrays()}
         run = Run(
@@ -159,7 +168,7 @@ class Estimator(ABC):
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
         outcomes = Outcomes(
             residuals=panel.values[ahead] - forecast,
-            own=quantiles - forecast[:, None],
+            quantiles=quantiles - forecast[:, None],
             hours=calibration.local_hours(panel, ahead),
             days=days,
         )
@@ -174,13 +183,13 @@ class Estimator(ABC):
         *,
         changes: Changes | None = None,
     ) -> Float32[np.ndarray, "B K N"]:
-        """Forecasts from many origins, by the panel's locations.
+        """Forecasts from many origins, in the order of the panel's locations.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
+            panel: observed values, and the covariates after each origin.
             origins: the last observed steps, as steps of the panel.
-            weather: what to take for covariates ahead.
-            changes: what to change in them.
+            weather: the source of covariates ahead.
+            changes: covariates ahead to replace.
         """
         run = self._fitted
         matched = match(run, panel)
@@ -203,17 +212,22 @@ class Estimator(ABC):
         *,
         online: bool = True,
     ) -> Float32[np.ndarray, "B Q K N"]:
-        """Calibrated quantiles of `levels` from many origins, ascending.
+        """Calibrated quantiles of `quantile_levels` from many origins, ascending.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
+            panel: observed values, and the covariates after each origin.
             origins: the last observed steps, as steps of the panel.
-            weather: what to take for covariates ahead.
-            online: correct them by the outcomes that were observed up to each origin; else as
-                they were calibrated on the validation windows.
+            weather: the source of covariates ahead.
+            online: correct them by the outcomes observed up to each origin; otherwise they are
+                as calibrated on the validation windows.
         """
-        if not len(origins) or not self.levels:
-            shape = len(origins), len(self.levels), self.recipe.lags.horizon, len(panel.locations)
+        if not len(origins) or not self.quantile_levels:
+            shape = (
+                len(origins),
+                len(self.quantile_levels),
+                self.recipe.lags.horizon,
+                len(panel.locations),
+            )
             return np.empty(shape, dtype=np.float32)
         if online:
             return self.predict_all(panel, origins, weather).online
@@ -224,12 +238,12 @@ class Estimator(ABC):
     def predict_all(
         self, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather = "observed"
     ) -> Prediction:
-        """Forecasts and both forms of their quantiles; each origin is forecast once.
+        """Forecasts with static and online quantiles; each origin is forecast once.
 
         Args:
-            panel: what was observed, and the covariates after each origin.
-            origins: the last observed steps, one at least.
-            weather: what to take for covariates ahead.
+            panel: observed values, and the covariates after each origin.
+            origins: the last observed steps, at least one.
+            weather: the source of covariates ahead.
         """
         predictor = self.predictor(panel, weather)
         prediction = predictor.predict(origins)
@@ -245,42 +259,46 @@ class Estimator(ABC):
         allow_missing: bool = False,
         what_if: WhatIf | None = None,
     ) -> pd.DataFrame:
-        """The next steps of every location as a long table.
+        """The forecast from one origin as a long table.
+
+        Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat`, one column
+        per quantile, such as `q10`, and `degraded` if the forecast rests on less than usual.
 
         Args:
-            panel: what was observed up to `at`, and the covariates after it.
+            panel: observed values up to `at`, and the covariates after it.
             at: the last observed step: `panel.times[-1]`, or 2014-06-01T08:00-04:00.
             weather: `observed` takes covariates ahead from the panel; `persist`, `climatology`
                 and `none` replace them and label the result as degraded.
-            allow_missing: forecast although too much of the history is missing; labelled too.
-            what_if: other covariates ahead, `rain=1,precip=5mm` or a table of `ds` and
+            allow_missing: forecast although too much of the history is missing; the result is
+                labelled as degraded.
+            what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
         predictor = self.predictor(panel, weather)
         run, lags = self._fitted, self.recipe.lags
-        step = np.array([forecast_inputs.find_origin(panel, at)])
-        recent, origins = forecast_inputs.look_back(predictor.panel, lags, step)
+        step = np.array([find_origin(panel, at)])
+        recent, origins = look_back(predictor.panel, lags, step)
         origin = int(origins[0])
-        degraded = [] if weather == "observed" else [f"weather {weather}"]
+        degraded = []
         if weather == "observed":
-            forecast_inputs.refuse_unknown_future(recent, origin, lags.horizon)
-        degraded += forecast_inputs.tell_missing(
-            recent, (lags, self.lags), origin, allowed=allow_missing
-        )
+            refuse_unknown_future(recent, origin, lags.horizon)
+        else:
+            degraded.append(f"weather {weather}")
+        degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
-        forecast_inputs.warn_of_recent(run, recent, origin)
+        warn_extreme_history(run, recent, origin)
         prediction = predictor.predict(step)
         table = forecast_table(recent, origin, *self._first(prediction), "; ".join(degraded))
         if changes is None:
             return table
-        warn_outside(run, changes)
+        warn_extreme_changes(run, changes)
         changed = predictor.predict_changed(prediction, step, changes)
         return add_changed(table, *self._first(changed), run, changes)
 
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
-        """The fitted run on a panel: its forecasts and calibration, by the run's locations.
+        """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
-        A run that was saved before there were quantiles has none.
+        A run saved without quantiles forecasts without them.
         """
         run, matched = self._fitted, match(self._fitted, panel)
         lags, N = run.recipe.lags, len(run.about["ids"])
@@ -307,9 +325,9 @@ class Estimator(ABC):
         Args:
             run: of this estimator, calibrated or not.
             panel: matched to the run.
-            weather: what to take for covariates ahead.
+            weather: the source of covariates ahead.
             origins: the last observed steps.
-            changes: what to change in the covariates ahead.
+            changes: covariates ahead to replace.
         """
         forecasts, quantiles = [], []
         for first in range(0, len(origins), BLOCK):
@@ -337,7 +355,7 @@ class Estimator(ABC):
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run whose parts fit together."""
+        """The fitted estimator of a run; a run with missing or misshapen arrays is refused."""
         estimator = cls(recipe=run.recipe)
         check_run(run, estimator.shapes)
         estimator.run = run
@@ -351,4 +369,6 @@ class Estimator(ABC):
 
     def _first(self, prediction: Prediction) -> tuple[np.ndarray, dict[float, np.ndarray]]:
         """The forecast from the first origin [K N], and its quantiles by level."""
-        return prediction.forecast[0], dict(zip(self.levels, prediction.online[0], strict=True))
+        return prediction.forecast[0], dict(
+            zip(self.quantile_levels, prediction.online[0], strict=True)
+        )

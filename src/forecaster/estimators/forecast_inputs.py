@@ -21,25 +21,25 @@ from forecaster.splits import MAX_FILLED, history_steps, is_poor
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
 log = logging.getLogger(__name__)
-HOLIDAY = CALENDAR_COLUMNS[-1]  # the one thing of a calendar that may be supposed otherwise
-# The least and the most of each covariate in training, as a run remembers them.
+HOLIDAY = CALENDAR_COLUMNS[-1]  # the only calendar column that may be changed
+# The arrays of a run with the smallest and largest value of each covariate in training.
 RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.local_range"}
 
-# A step by its beginning: text and datetimes with their offset, datetime64 in UTC.
+# The start of a step: text and datetimes with their UTC offset, datetime64 in UTC.
 At: TypeAlias = str | datetime | np.datetime64
-# What somebody supposes of the K coming steps, by covariate, or `holiday`; NaN: as it is.
+# Values of the K coming steps to replace, by covariate or `holiday`; NaN: unchanged.
 Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
 
 @dataclass(frozen=True, eq=False)
 class ForecastInputs:
-    """B forecast origins in a panel without missing values, and the covariates ahead of each."""
+    """The inputs of forecasts from B origins: the filled panel, and the covariates ahead."""
 
     panel: Panel  # every missing value filled
     origins: Int64[np.ndarray, " B"]
     covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
     local_covariates: Float32[np.ndarray, "B K Q N"]
-    holiday: Float32[np.ndarray, " K"] | None = None  # supposed: 1 it is one, 0 not, NaN as it is
+    holiday: Float32[np.ndarray, " K"] | None = None  # changed: 1 or 0; NaN: as in the calendar
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -64,12 +64,12 @@ def prepare_inputs(
         run: whose lags and fill values are used.
         panel: matched to the run.
         origins: the last observed steps.
-        weather: what to take for covariates ahead.
-        changes: what to change in them.
+        weather: the source of covariates ahead.
+        changes: covariates ahead to replace.
     """
-    part, places = look_back(panel, run.recipe.lags, origins)
-    ahead = look_ahead(part, places, run.recipe.lags.horizon)
-    inputs = ForecastInputs(fill_missing(part, fill_of(run)), places, *ahead)
+    recent, origins = look_back(panel, run.recipe.lags, origins)
+    ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
+    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
@@ -78,13 +78,13 @@ def prepare_inputs(
 
 
 def fill_of(run: Run) -> Fill:
-    """What a run takes for missing values: means of its training steps by time of the week."""
+    """A run's substitutes for missing values: means of its training steps by time of the week."""
     names = ("shared.fill", "shared.fill_covariates", "shared.fill_local_covariates")
     return Fill(*(run.arrays[name] for name in names))
 
 
 def find_origin(panel: Panel, at: At) -> int:
-    """Return the step that `at` names: the last observed one, given with its offset."""
+    """The number of the step that starts at `at`."""
     form = "give the last observed step with its offset, as in 2014-06-01T08:00-04:00"
     try:
         moment = datetime.fromisoformat(_spell(at))
@@ -93,8 +93,8 @@ def find_origin(panel: Panel, at: At) -> int:
     if moment.tzinfo is None:
         raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
     seconds = moment.timestamp() - int(panel.start.astype(np.int64))
-    step, rest = divmod(seconds, panel.clock.step_minutes * 60)
-    if rest:
+    step, remainder = divmod(seconds, panel.clock.step_minutes * 60)
+    if remainder:
         raise ConfigError(
             f"at = {at!r} lies between two steps of {panel.clock.step_minutes} min; {form}"
         )
@@ -105,7 +105,7 @@ def find_origin(panel: Panel, at: At) -> int:
 
 
 def _spell(at: At) -> str:
-    """Return a time as text; a datetime64 is UTC, as the times of a panel are."""
+    """A time as ISO text; a datetime64 is UTC, as the times of a panel are."""
     if isinstance(at, np.datetime64):
         return f"{at.astype('datetime64[us]')}Z"
     return at.isoformat() if isinstance(at, datetime) else at
@@ -114,146 +114,150 @@ def _spell(at: At) -> str:
 def look_back(
     panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]
 ) -> tuple[Panel, Int64[np.ndarray, " B"]]:
-    """Return the part of a panel that its origins can know of, and the origins as its steps.
+    """The part of a panel that forecasts from some origins may use, and the origins as its steps.
 
-    Values end at the last origin, covariates at its horizon. One origin of a large panel then
-    costs what its history costs, not what the panel does.
+    Values end at the last origin, covariates at its horizon. The cost of one origin then depends
+    on its history, not on the length of the panel.
     """
     oldest = int(history_steps(panel, lags, origins).min())  # refuses origins without history
-    # A season that is shorter than the horizon is looked for further back, and clocks change.
+    # Seasons shorter than the horizon reach further back, and so may changes of the clock.
     first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
     end = int(origins.max()) + 1
-    part = panel.steps(first, end, end + lags.horizon)
-    return part, origins - first
+    return panel.steps(first, end, end + lags.horizon), origins - first
 
 
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
-    """Refuse an origin whose history misses more than the rule allows, naming the steps."""
+    """Refuse an origin with too many missing values in its history; the error names the steps."""
     steps = history_steps(panel, lags, np.array([origin]))[0]
     if not is_poor(panel, steps[None], np.array([origin]))[0]:
         return
     missing = np.isnan(panel.values).mean(axis=1)
     share = float(missing[steps].mean())
     gaps = np.unique(steps[missing[steps] > 0])
-    hours = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
-    what = f"{100 * share:.0f} % of the history and {100 * missing[origin]:.0f} % of the origin"
-    message = f"history incomplete: {what} are missing (at most {100 * MAX_FILLED:.0f} % each)"
+    names = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
     raise DataError(
-        f"{message}: {count_of(len(gaps), 'step')}: {hours}; --allow-missing allows it"
+        f"history incomplete: {100 * share:.0f} % of the history and "
+        f"{100 * missing[origin]:.0f} % of the origin are missing "
+        f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}; "
+        "--allow-missing allows it"
     )
 
 
-def tell_missing(
-    panel: Panel, seen: Sequence[LagConfig], origin: int, *, allowed: bool
+def label_missing(
+    panel: Panel, all_lags: Sequence[LagConfig], origin: int, *, allowed: bool
 ) -> list[str]:
-    """Return how much is filled where more is missing than the rule allows; else nothing.
+    """The label of a forecast whose history has too many missing values: how many are filled.
 
     Args:
-        panel: what was observed.
-        seen: the lags by which windows are cut, and others that a history is looked at by.
+        panel: observed values.
+        all_lags: the lags by which windows are cut, and those that the model sees.
         origin: the last observed step.
-        allowed: otherwise such an origin is refused.
+        allowed: whether such an origin is labelled; otherwise it is refused.
     """
     try:
-        for lags in seen:
+        for lags in all_lags:
             refuse_missing(panel, lags, origin)
     except DataError:
         if not allowed:
             raise
-        history = panel.values[history_steps(panel, seen[0], np.array([origin]))]
+        history = panel.values[history_steps(panel, all_lags[0], np.array([origin]))]
         return [f"{count_of(int(np.isnan(history).sum()), 'missing value')} filled"]
     return []
 
 
 def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288 P"]:
-    """Return the training mean of each covariate by month and hour of the local year."""
+    """The training mean of each covariate by month and hour of the local day."""
     values = panel.covariates.values[: len(panel.values)][train]
     bins = _month_hours(panel, np.flatnonzero(train))
     mean = np.nan_to_num(np.nanmean(values, axis=0)) if len(values) else np.zeros(values.shape[1])
     means = np.tile(mean.astype(np.float32), (MONTH_HOURS, 1))
-    for one in np.unique(bins):
-        rows = values[bins == one]
-        seen = np.isfinite(rows)
-        here = np.where(seen, rows, 0).sum(axis=0) / np.maximum(seen.sum(axis=0), 1)
-        means[one] = np.where(seen.any(axis=0), here, means[one])
+    for month_hour in np.unique(bins):
+        rows = values[bins == month_hour]
+        observed = np.isfinite(rows)
+        mean = np.where(observed, rows, 0).sum(axis=0) / np.maximum(observed.sum(axis=0), 1)
+        means[month_hour] = np.where(observed.any(axis=0), mean, means[month_hour])
     return means
 
 
 def look_ahead(
     panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
 ) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
-    """Return the covariates of the steps after each origin, NaN where nobody knows them."""
+    """The covariates and local covariates of the steps after each origin; NaN: unknown."""
     ahead = origins[:, None] + np.arange(1, horizon + 1)
-    known = len(panel.covariates.values)
-    inside = np.minimum(ahead, known - 1)
-    world = np.where((ahead < known)[..., None], panel.covariates.values[inside], np.nan)
+    end = len(panel.covariates.values)
+    inside = np.minimum(ahead, end - 1)
+    covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
-    return world, np.where((ahead < known)[..., None, None], local, np.float32(np.nan))
+    return covariates, np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
-    """Refuse to forecast without covariates ahead, naming the steps and the ways out."""
-    world, local = look_ahead(panel, np.array([origin]), horizon)
+    """Refuse to forecast without covariates ahead; the error names the steps and the remedies."""
+    covariates, local = look_ahead(panel, np.array([origin]), horizon)
     names = np.array([*panel.covariates.names, *panel.local_covariates.names])
-    lacking = np.concatenate([np.isnan(world[0]), np.isnan(local[0]).any(axis=2)], axis=1)
+    lacking = np.concatenate([np.isnan(covariates[0]), np.isnan(local[0]).any(axis=2)], axis=1)
     if not lacking.any():
         return
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
-    what = f"{name_some(names[lacking.any(axis=0)])} at {name_some(f'{t}Z' for t in steps)}"
-    ways = "take an earlier step, or say --weather persist, climatology or none"
-    raise DataError(f"covariates ahead are missing: {what}; add them to the panel, {ways}")
+    raise DataError(
+        f"covariates ahead are missing: {name_some(names[lacking.any(axis=0)])} at "
+        f"{name_some(f'{t}Z' for t in steps)}; add them to the panel, take an earlier step, or "
+        "say --weather persist, climatology or none"
+    )
 
 
 def with_weather(
     inputs: ForecastInputs, weather: Weather, climatology: Float32[np.ndarray, "288 P"]
 ) -> ForecastInputs:
-    """Return the inputs with another knowledge of the future than the panel has."""
-    panel, origins = inputs.panel, inputs.origins
-    B, K = inputs.covariates.shape[:2]
-    here = panel.covariates.values[origins][:, None, :]
-    local = panel.local_covariates.values.transpose(1, 0, 2)[origins][:, None]
-    local = np.broadcast_to(local, inputs.local_covariates.shape)
+    """The inputs with covariates ahead that need no knowledge of the future, or as observed.
+
+    Local covariates keep their last values.
+    """
     if weather == "observed":
         return inputs
+    panel, origins = inputs.panel, inputs.origins
+    B, K = inputs.covariates.shape[:2]
     if weather == "persist":
-        return replace(
-            inputs, covariates=np.repeat(here, K, axis=1), local_covariates=local.copy()
-        )
-    if weather == "climatology":
+        covariates = np.repeat(panel.covariates.values[origins][:, None, :], K, axis=1)
+    elif weather == "climatology":
         ahead = origins[:, None] + np.arange(1, K + 1)
-        bins = _month_hours(panel, ahead.reshape(-1)).reshape(B, K)
-        return replace(inputs, covariates=climatology[bins], local_covariates=local.copy())
-    if weather == "none":
-        mean = np.broadcast_to(climatology.mean(axis=0), inputs.covariates.shape)
-        return replace(inputs, covariates=mean.copy(), local_covariates=local.copy())
-    raise ConfigError(f"weather = {weather!r}; observed, persist, climatology or none is needed")
+        covariates = climatology[_month_hours(panel, ahead.reshape(-1)).reshape(B, K)]
+    elif weather == "none":
+        covariates = np.broadcast_to(climatology.mean(axis=0), inputs.covariates.shape).copy()
+    else:
+        raise ConfigError(
+            f"weather = {weather!r}; observed, persist, climatology or none is needed"
+        )
+    local = panel.local_covariates.values.transpose(1, 0, 2)[origins][:, None]
+    local = np.broadcast_to(local, inputs.local_covariates.shape).copy()
+    return replace(inputs, covariates=covariates, local_covariates=local)
 
 
 def with_changes(inputs: ForecastInputs, changes: Changes) -> ForecastInputs:
-    """Return the inputs with other covariates ahead, the same at every origin and location."""
-    world, own = inputs.covariates.copy(), inputs.local_covariates.copy()
+    """The inputs with other covariates ahead, the same at every origin and location."""
+    covariates, local = inputs.covariates.copy(), inputs.local_covariates.copy()
     names, local_names = inputs.panel.covariates.names, inputs.panel.local_covariates.names
     for name, values in changes.items():
-        given = ~np.isnan(values)
+        changed = ~np.isnan(values)
         if name in names:
-            world[:, given, names.index(name)] = values[given]
+            covariates[:, changed, names.index(name)] = values[changed]
         elif name in local_names:
-            own[:, given, local_names.index(name)] = values[given][:, None]
+            local[:, changed, local_names.index(name)] = values[changed][:, None]
     holiday = None if HOLIDAY in (*names, *local_names) else changes.get(HOLIDAY)
-    return replace(inputs, covariates=world, local_covariates=own, holiday=holiday)
+    return replace(inputs, covariates=covariates, local_covariates=local, holiday=holiday)
 
 
-def warn_of_recent(run: Run, panel: Panel, origin: int) -> None:
-    """Warn of recent values far beyond anything seen in training."""
+def warn_extreme_history(run: Run, panel: Panel, origin: int) -> None:
+    """Warn of recent values far outside the training range."""
     least, most = run.arrays["shared.least"], run.arrays["shared.most"]
     recent = panel.values[max(origin - run.recipe.lags.recent + 1, 0) : origin + 1]
-    smallest = 1.0 if run.about["kind"] == "count" else 0.0  # one ride is no surprise
-    reach = np.maximum(most - least, smallest)
-    far = ((recent > most + reach) | (recent < least - reach)).any(axis=0)
+    smallest = 1.0 if run.about["kind"] == "count" else 0.0  # a single count is not extreme
+    margin = np.maximum(most - least, smallest)
+    far = ((recent > most + margin) | (recent < least - margin)).any(axis=0)
     if far.any():
         ids = name_some(panel.locations.ids[n] for n in np.flatnonzero(far))
-        what = count_of(int(far.sum()), "location")
-        log.warning("outside training range: recent values of %s (%s)", what, ids)
+        count = count_of(int(far.sum()), "location")
+        log.warning("outside training range: recent values of %s (%s)", count, ids)
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

@@ -1,4 +1,4 @@
-"""What a run keeps of its panel, and matching another panel to it."""
+"""A run's description of its panel, and matching another panel to it."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,17 +17,21 @@ from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
 
-LISTS = ("ids", "covariates", "local_covariates")  # names that a run remembers
+LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
-MAX_HISTORY = 10_000  # steps that a window may look at: a run must not claim all memory
+MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
 def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """Return the recipe with the panel's zone, kind, step and country, which win over its own."""
-    meaning: dict[str, Any] = {"timezone": panel.clock.zone, "kind": panel.kind}
-    meaning |= {"step_minutes": panel.clock.step_minutes, "country": country_of(panel)}
-    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=meaning)})
+    """The recipe with its time zone, kind, step and country replaced by the panel's."""
+    settings = {
+        "timezone": panel.clock.zone,
+        "kind": panel.kind,
+        "step_minutes": panel.clock.step_minutes,
+        "country": country_of(panel),
+    }
+    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
 
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
@@ -60,11 +64,11 @@ class Sizes:
 
 
 def check_run(run: Run, shapes: Shapes) -> None:
-    """Refuse a run that lacks what forecasts need, or whose arrays do not fit its words.
+    """Refuse a run that lacks arrays, or whose arrays do not fit its description.
 
     Args:
-        run: what somebody has loaded.
-        shapes: returns what its estimator needs beside what all of them do.
+        run: as loaded from a file.
+        shapes: of the arrays that only its estimator needs.
     """
     about, arrays = run.about, run.arrays
     try:
@@ -95,7 +99,7 @@ def check_run(run: Run, shapes: Shapes) -> None:
 
 
 def match(run: Run, panel: Panel) -> Panel:
-    """The panel with locations and covariates in the order of the run; refuses what differs."""
+    """The panel with locations and covariates in the order of the run; differences are refused."""
     about, holidays = run.about, _holidays_of(run.about)
     faults = Faults("the panel does not fit the run")
     ids, present = tuple(about["ids"]), set(panel.locations.ids)
@@ -114,20 +118,19 @@ def match(run: Run, panel: Panel) -> Panel:
     ):
         if needed != actual:
             faults.add(f"{name}: the run has {needed!r}, the panel {actual!r}")
-    for date in _unlike(holidays, panel.clock.holidays):
+    for date in _differing_dates(holidays, panel.clock.holidays):
         faults.add(f"holidays: {date} is one in the run or in the panel, not in both")
+    names, local_names = tuple(about["covariates"]), tuple(about["local_covariates"])
     present_names = {*panel.covariates.names, *panel.local_covariates.names}
-    names = (*about["covariates"], *about["local_covariates"])
-    lacking = [name for name in names if name not in present_names]
+    lacking = [name for name in (*names, *local_names) if name not in present_names]
     if lacking:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
-    chosen = tuple(about["covariates"]), tuple(about["local_covariates"])
-    return panel.select(ids).select_covariates(*chosen)
+    return panel.select(ids).select_covariates(names, local_names)
 
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Which steps of a panel, and of the horizon after it, the run was fitted to."""
+    """The run's training steps among those of a panel and of the horizon after it."""
     try:
         ranges = {name: [tuple(pair) for pair in run.about["splits"][name]] for name in SPLITS}
         splits = Splits(**ranges)
@@ -144,7 +147,7 @@ def location_order(ids: Sequence[str], panel: Panel) -> list[int]:
 
 
 def country_of(panel: Panel) -> str | None:
-    """Return whose holidays a panel has recorded."""
+    """The country of a panel's holidays."""
     return panel.clock.holidays.country if panel.clock.holidays is not None else None
 
 
@@ -152,12 +155,13 @@ def _holidays_of(about: Mapping[str, Any]) -> Holidays | None:
     return None if about["holidays"] is None else Holidays.from_json(about["holidays"])
 
 
-def _unlike(own: Holidays | None, other: Holidays | None) -> list[str]:
-    """Return the dates that are a holiday in one list only, of the years that both have."""
-    if own is None or other is None or own.country != other.country:
+def _differing_dates(fitted: Holidays | None, current: Holidays | None) -> list[str]:
+    """The dates that are holidays in only one of two lists, of the years that both cover."""
+    if fitted is None or current is None or fitted.country != current.country:
         return []
-    first, last = max(own.first_year, other.first_year), min(own.last_year, other.last_year)
-    dates = sorted({*own.dates} ^ {*other.dates})
+    first = max(fitted.first_year, current.first_year)
+    last = min(fitted.last_year, current.last_year)
+    dates = sorted({*fitted.dates} ^ {*current.dates})
     return [date for date in dates if str(first) <= date[:4] <= str(last)]
 
 

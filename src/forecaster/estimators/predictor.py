@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, eq=False)
 class Prediction:
-    """Forecasts from B origins, and their quantiles in both forms."""
+    """Forecasts from B origins, with static and online quantiles."""
 
     base: Base
     calibration: Calibration
-    corrections: Float64[np.ndarray, "#B Q K"]  # by what was observed up to each origin
+    corrections: Float64[np.ndarray, "#B Q K"]  # by the outcomes observed up to each origin
 
     @property
     def forecast(self) -> Float32[np.ndarray, "B K N"]:
@@ -40,7 +40,7 @@ class Prediction:
 
     @property
     def online(self) -> Float32[np.ndarray, "B Q K N"]:
-        """The quantiles corrected by the outcomes that were observed up to each origin."""
+        """The quantiles corrected by the outcomes observed up to each origin."""
         return self.calibration.correct(self.base, self.corrections)
 
 
@@ -51,14 +51,14 @@ class Predictor:
     panel: Panel  # by the run's locations, or the sum as a panel of one location
     forecast_origins: ForecastOrigins
     calibration: Calibration
-    counts: Callable[[np.ndarray], np.ndarray]  # of steps: whether their forecasts are judged
+    counts: Callable[[np.ndarray], np.ndarray]  # which steps count for online calibration
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
         """The forecasts, and their quantiles before any correction.
 
         Args:
             origins: steps of the panel.
-            changes: what to change in the covariates ahead.
+            changes: covariates ahead to replace.
         """
         forecast, quantiles = self.forecast_origins(origins, changes)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
@@ -76,30 +76,31 @@ class Predictor:
     ) -> Prediction:
         """The prediction with other covariates ahead, and the same corrections.
 
-        Outcomes came with the covariates that there were. They correct how wide intervals are;
-        changed covariates change that only as far as the estimator's own quantiles do.
+        Corrections come from outcomes under the observed covariates. With changed covariates the
+        width of an interval changes only as far as the estimator's own quantiles do.
         """
         return replace(prediction, base=self.base(origins, changes))
 
     def _follow_outcomes(
         self, origins: Int64[np.ndarray, " B"], base: Base
     ) -> Float64[np.ndarray, "B Q K"]:
-        """The online corrections at each origin, whose base forecasts are given."""
+        """The online corrections at each origin, from the base forecasts of the origins."""
         online = OnlineCalibration(self.calibration, step_number(self.panel))
-        asked, rows, back = np.unique(origins, return_index=True, return_inverse=True)
-        cycles = np.array([online.cycle(step) for step in asked.tolist()])
+        distinct, rows, inverse = np.unique(origins, return_index=True, return_inverse=True)
+        cycles = np.array([online.cycle(step) for step in distinct.tolist()])
         corrections = []
-        for cycle in np.unique(cycles):  # in order, so that a cycle's forecasts serve the next
-            here = asked[cycles == cycle].tolist()
-            steps = np.array(online.unobserved(here[-1]))
+        for cycle in np.unique(cycles):  # in order: a cycle's forecasts also serve the next one
+            in_cycle = distinct[cycles == cycle].tolist()
+            last = in_cycle[-1]
+            steps = np.array(online.unobserved(last))
             online.observe(steps.tolist(), self.panel.values[steps], self.counts(steps))
-            own = np.flatnonzero(np.isin(asked, steps))
-            online.add(asked[own].tolist(), base.rows(rows[own]))
-            others = online.unforecast(here[-1])
-            if others:
-                online.add(others, self.base(np.array(others)))
-            corrections += [online.corrections(step) for step in here]
-        return np.stack(corrections)[back]
+            already_forecast = np.flatnonzero(np.isin(distinct, steps))
+            online.add(distinct[already_forecast].tolist(), base.rows(rows[already_forecast]))
+            unforecast = online.unforecast(last)
+            if unforecast:
+                online.add(unforecast, self.base(np.array(unforecast)))
+            corrections += [online.corrections(step) for step in in_cycle]
+        return np.stack(corrections)[inverse]
 
 
 def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
@@ -116,4 +117,4 @@ def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarr
 def refuse_non_finite(run: Run, forecast: Float32[np.ndarray, "..."]) -> None:
     """Refuse NaN and infinity."""
     if not np.isfinite(forecast).all():
-        raise RunError(f"{run.estimator} gave NaN or infinity; nothing is forecast")
+        raise RunError(f"{run.estimator} gave NaN or infinity; the forecast is refused")

@@ -1,4 +1,4 @@
-"""Which estimators there are, by name."""
+"""The estimators by name."""
 
 from importlib import import_module
 from pathlib import Path
@@ -7,7 +7,7 @@ from forecaster.artifact import load_run
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.base import Estimator
 
-# Where each lives: torch, two seconds, is loaded for those alone that need it.
+# The module of each: torch takes two seconds to import and is loaded only for networks.
 ESTIMATORS = {
     "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "HistoricalMean": "forecaster.estimators.baselines.naive",
@@ -21,18 +21,18 @@ ESTIMATORS = {
 
 
 def find_estimator(name: str) -> type[Estimator]:
-    """Return the class of that name."""
+    """The estimator class of a name."""
     if name not in ESTIMATORS:
         hint = nearest_name(name, list(ESTIMATORS))
         raise ConfigError(f"no estimator {name!r}{hint}; there are {', '.join(ESTIMATORS)}")
-    found: type[Estimator] = getattr(import_module(ESTIMATORS[name]), name)
-    return found
+    estimator: type[Estimator] = getattr(import_module(ESTIMATORS[name]), name)
+    return estimator
 
 
 def load_estimator(folder: Path | str) -> Estimator:
-    """Return whatever estimator was saved in a folder."""
+    """Load an estimator of any class from the folder that it was saved in."""
     run = load_run(Path(folder))
     if run.estimator not in ESTIMATORS:
-        known = ", ".join(ESTIMATORS)
-        raise ArtifactError(f"{folder}: the run of a {run.estimator}; this program knows {known}")
+        names = ", ".join(ESTIMATORS)
+        raise ArtifactError(f"{folder}: the run of a {run.estimator}; this program knows {names}")
     return find_estimator(run.estimator).from_run(run)

@@ -1,4 +1,4 @@
-"""Forecast inputs in the scales of a run, and the scales as a run keeps them."""
+"""Scaled forecast inputs, and the scales as arrays of a run."""
 
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
@@ -10,13 +10,13 @@ from forecaster.estimators.training_data import Arrays
 from forecaster.windows.scaling import Scale, Scaler
 
 _SCALES = ("values", "covariates", "local_covariates")
-_PARTS = ("mean", "deviation")
+_STATISTICS = ("mean", "deviation")
 
 
 def scale_ahead(
     inputs: ForecastInputs, scaler: Scaler
 ) -> tuple[Float32[np.ndarray, "B K A"], Float32[np.ndarray, "B K Q N"]]:
-    """a_{t+1…t+K} (weather, then calendar) and the local covariates of the coming steps."""
+    """The scaled covariates ahead: a_{t+1…t+K} (weather, then calendar), and the local ones."""
     ahead = inputs.origins[:, None] + np.arange(1, inputs.covariates.shape[1] + 1)
     calendar = assumed_calendar(inputs, ahead)
     auxiliary = np.concatenate([scaler.covariates.apply(inputs.covariates), calendar], axis=2)
@@ -26,32 +26,32 @@ def scale_ahead(
 
 
 def scale_arrays(scaler: Scaler) -> dict[str, np.ndarray]:
-    """The scales as a run keeps them."""
+    """The scales as arrays of a run."""
     return {
-        f"{name}.{part}": getattr(getattr(scaler, name), part)
+        f"{name}.{statistic}": getattr(getattr(scaler, name), statistic)
         for name in _SCALES
-        for part in _PARTS
+        for statistic in _STATISTICS
     }
 
 
 def scale_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
     """The shapes of `scale_arrays`."""
     lengths = dict(zip(_SCALES, (sizes.N, sizes.P, sizes.Q), strict=True))
-    return {f"{name}.{part}": (lengths[name],) for name in _SCALES for part in _PARTS}
+    return {f"{name}.{s}": (lengths[name],) for name in _SCALES for s in _STATISTICS}
 
 
 def scaler_of(arrays: Arrays) -> Scaler:
-    """The scales of a run; they divide, so none may be 0."""
+    """The scales of a run; deviations must be positive."""
     scales = [Scale(arrays[f"{n}.mean"], arrays[f"{n}.deviation"]) for n in _SCALES]
     if any((scale.deviation <= 0).any() for scale in scales):
-        raise ArtifactError("a run whose scales have a deviation of 0 or less")
+        raise ArtifactError("the run's scales have a deviation of 0 or less")
     return Scaler(*scales)
 
 
 def calendar_of(
     inputs: ForecastInputs, steps: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "T 32"]:
-    """The calendar of steps as it is."""
+    """The calendar columns of steps, without changed holidays."""
     clock = inputs.panel.clock
     return clock.calendar(inputs.panel.start + steps * clock.step)
 
@@ -59,7 +59,7 @@ def calendar_of(
 def assumed_calendar(
     inputs: ForecastInputs, steps: Int64[np.ndarray, "B T"]
 ) -> Float32[np.ndarray, "B T 32"]:
-    """The calendar of steps, with the assumed holidays: a holiday is a whole local day."""
+    """The calendar columns of steps with changed holidays, each a whole local day."""
     calendar = calendar_of(inputs, steps.reshape(-1)).reshape(*steps.shape, -1)
     if inputs.holiday is None:
         return calendar

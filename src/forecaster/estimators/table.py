@@ -1,4 +1,4 @@
-"""Forecasts as people and programs take them: a long table, CSV, Parquet or GeoJSON."""
+"""Forecasts as a long table, CSV, Parquet or GeoJSON."""
 
 import json
 from collections.abc import Mapping
@@ -24,9 +24,9 @@ def forecast_table(
     quantiles: Mapping[float, Float32[np.ndarray, "K N"]],
     degraded: str,
 ) -> pd.DataFrame:
-    """Return `unique_id, ds, ds_local, cutoff, y_hat`, a column of each quantile, `degraded`.
+    """The columns `unique_id, ds, ds_local, cutoff, y_hat`, one per quantile, and `degraded`.
 
-    The last one is there if the forecast is degraded, and says why.
+    `degraded` gives the reason; it is left out of a forecast that is not degraded.
     """
     K, N = forecast.shape
     times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
@@ -58,13 +58,16 @@ def write_forecast(table: pd.DataFrame, panel: Panel, path: Path) -> None:
 
 
 def check_form(panel: Panel, path: Path) -> None:
-    """Refuse a name that no form has, and GeoJSON of locations that lie nowhere."""
+    """Refuse an unknown suffix, and GeoJSON of a panel without coordinates."""
     if path.suffix not in FORMS:
-        message = f"{path}: a forecast is written as .csv, .parquet or .geojson"
-        raise ConfigError(f"{message}; give such a name")
+        raise ConfigError(
+            f"{path}: a forecast is written as .csv, .parquet or .geojson; give such a name"
+        )
     if path.suffix == ".geojson" and not panel.locations.placed.any():
-        message = "panel: no location has coordinates, and GeoJSON is nothing without"
-        raise DataError(f"{message}; add lat and lon to its locations, or write .csv")
+        raise DataError(
+            "panel: no location has coordinates, which GeoJSON needs; add lat and lon to its "
+            "locations, or write .csv"
+        )
 
 
 def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:
@@ -87,7 +90,7 @@ def location_feature(
     Args:
         locations: of the panel.
         n: which of them; None: an area, whose name is its `unique_id`.
-        properties: beside `name`.
+        properties: other than `name`.
     """
     if n is None:
         named = {**properties, "name": properties["unique_id"]}

@@ -1,4 +1,4 @@
-"""What an estimator is fitted to, with the test steps hidden; and the result of fitting."""
+"""The data that an estimator is fitted to, with the test steps hidden, and the fit's result."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
@@ -21,18 +21,18 @@ Arrays = Mapping[str, np.ndarray]
 
 @dataclass(frozen=True, eq=False)
 class TrainingData:
-    """A panel in which the test steps are missing, and the windows of the other splits.
+    """The data that an estimator is fitted to: a panel without its test steps, and windows.
 
-    No code that fits can look at a test step, whatever it does: nothing of it is there.
+    Code that fits cannot see a test step: its values and covariates are NaN here.
     """
 
     panel: Panel  # as observed
     splits: Splits
     windows: Windows  # of training and validation; test is empty
     train: Bool[np.ndarray, " M"]  # the training steps
-    fill: Fill  # what stands for a missing value
-    folder: Path | None = None  # where a long training keeps its checkpoints
-    watch: ProgressCallback | None = None  # told the progress of a long training
+    fill: Fill  # stands in for missing values
+    folder: Path | None = None  # for the checkpoints of a long training
+    on_progress: ProgressCallback | None = None  # called with its progress
 
     @cached_property
     def filled(self) -> Panel:
@@ -40,7 +40,7 @@ class TrainingData:
         return fill_missing(self.panel, self.fill)
 
     def shared_arrays(self) -> dict[str, np.ndarray]:
-        """What every run keeps of its training steps, whatever the estimator."""
+        """Statistics of the training steps that every run stores, whatever the estimator."""
         panel, fill, train = self.panel, self.fill, self.train
         observed = panel.values[train]
         return {
@@ -56,12 +56,12 @@ class TrainingData:
 
 @dataclass(frozen=True, eq=False)
 class FitResult:
-    """What a fit leaves behind: all that forecasts need."""
+    """The result of a fit: the arrays that forecasts need, and a description of the fit."""
 
     arrays: Arrays
     about: Mapping[str, Any] = field(default_factory=dict)  # JSON
     parents: Mapping[str, str] = field(default_factory=dict)  # hashes, beside the panel's
-    seconds: float | None = None  # of training, if resumed: of all its parts together
+    seconds: float | None = None  # of training, all resumed parts together
 
 
 def hide_test(panel: Panel, splits: Splits, windows: Windows) -> TrainingData:

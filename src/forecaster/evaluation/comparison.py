@@ -97,10 +97,13 @@ class ModelResult:
 
 @dataclass(frozen=True, eq=False)
 class Comparison:
-    """Models that were tested on the same windows."""
+    """The result of `evaluate`: models that were tested on the same windows.
 
-    rows: Sequence[ModelResult]
-    mape_cut: float
+    `to_markdown` shows it to people; `verdict` says in sentences which model to use.
+    """
+
+    rows: Sequence[ModelResult]  # one per model, with its backtests by seed
+    mape_cut: float  # smallest target that counts for MAPE
     about: Mapping[str, Any]  # the panel and the recipe
 
     def __post_init__(self) -> None:
@@ -122,7 +125,7 @@ class Comparison:
 
     @property
     def levels(self) -> tuple[float, ...]:
-        """The quantile levels that were forecast; none in runs that were saved without."""
+        """The quantile levels that were forecast."""
         return next(iter(self._all_levels), ())
 
     @property
@@ -187,7 +190,7 @@ class Comparison:
         return compare_errors(errors, reference_errors, row.first.days)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return everything as plain data."""
+        """Return the comparison as JSON-compatible data."""
         first = self.tested[0].first if self.tested else None
         return {
             **self.about,
@@ -203,15 +206,15 @@ class Comparison:
         }
 
     def to_json(self) -> str:
-        """Return everything for programs."""
+        """Return the comparison as JSON."""
         return json.dumps(self.to_dict(), indent=2, ensure_ascii=False) + "\n"
 
     def to_csv(self) -> str:
-        """Return a line for each model and weather."""
+        """Return a CSV table with one line per model and weather."""
         return csv_text(self.to_dict())
 
     def to_markdown(self) -> str:
-        """Return the verdict and the tables for people."""
+        """Return the verdict and the tables as Markdown."""
         return markdown_text(self.to_dict())
 
     def _row_dict(self, row: ModelResult) -> dict[str, Any]:
@@ -259,7 +262,7 @@ def evaluate(
         models: fitted ones are tested as they are, others are fitted first. Models that differ
             only in `training.seed` share a row: mean ± deviation over their seeds.
         panel: the observed data.
-        splits: which steps are for what; only test steps are scored.
+        splits: the training, validation and test ranges; only test steps are scored.
         weather: the covariates to assume after the origin; the verdict is about the first.
     """
     if not models:
@@ -290,7 +293,7 @@ def evaluate(
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:
-    """Return what a comparison records of its panel."""
+    """The panel's hash, number of locations and names of covariates."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
     return {"panel": panel.digest, "locations": len(panel.locations), "covariates": names}
 
@@ -321,7 +324,7 @@ def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
 
 def _quantile_levels(model: Estimator) -> tuple[float, ...]:
     """The quantile levels of a model; none if its run was saved without quantiles."""
-    return model.levels if model.run is not None else model.recipe.intervals.quantiles
+    return model.quantile_levels if model.run is not None else model.recipe.intervals.quantiles
 
 
 def _row_key(model: Estimator) -> str:

@@ -16,10 +16,10 @@ from forecaster.estimators.forecast_inputs import (
     ForecastInputs,
     fill_of,
     find_origin,
+    label_missing,
     look_ahead,
     look_back,
     refuse_unknown_future,
-    tell_missing,
 )
 from forecaster.estimators.match import match
 from forecaster.estimators.networks.estimator import NetworkEstimator
@@ -44,11 +44,11 @@ class Case:
 
     @cached_property
     def path_gradients(self) -> Float64[np.ndarray, "K N L"]:
-        """Integrated gradients along the value path: parts that see every location are held."""
-        held = self.window.held
-        if not held.parts:
+        """Integrated gradients along the value path: cross-location parts are frozen."""
+        frozen = self.window.frozen
+        if not frozen.parts:
             return self.total_gradients
-        return integrated_gradients(self.window, held.roll_out)
+        return integrated_gradients(self.window, frozen.roll_out)
 
     @cached_property
     def total_gradients(self) -> Float64[np.ndarray, "K N L"]:
@@ -77,7 +77,7 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
     observed, origins = look_back(matched, lags, np.array([find_origin(panel, at)]))
     origin = int(origins[0])
     refuse_unknown_future(observed, origin, lags.horizon)
-    tell_missing(observed, (lags, estimator.lags), origin, allowed=False)
+    label_missing(observed, (lags, estimator.lags), origin, allowed=False)
     panels = (observed, _without_values(observed))
     forecast, baseline_forecast = (
         estimator.predict(p, origins)[0, :, index].astype(np.float64) for p in panels

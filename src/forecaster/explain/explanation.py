@@ -85,24 +85,24 @@ class Agreement:
 
 @dataclass(frozen=True)
 class Explanation:
-    """The effects on the forecast of one location from one origin."""
+    """The effects of past steps and other locations on one forecast, by several methods."""
 
-    estimator: str
-    origin: str
-    origin_local: str
-    location: str
-    name: str
-    forecast: tuple[StepForecast, ...]
+    estimator: str  # class of the model
+    origin: str  # forecast origin, UTC
+    origin_local: str  # the same on the wall clock
+    location: str  # id of the location
+    name: str  # name of the location
+    forecast: tuple[StepForecast, ...]  # the forecast of each step ahead
     step: str  # name of the panel's step: hour, day, minute, or step
     shares_by: str  # the method of the shares: attention, or ablation without attention
-    hours: tuple[StepEffect, ...]  # oldest first
+    hours: tuple[StepEffect, ...]  # effects of past steps, oldest first
     groups: dict[str, float]  # sums of shares, by group
-    own: LocationEffect
-    neighbours: tuple[LocationEffect, ...]  # the largest share first
+    own: LocationEffect  # effect of its own history
+    neighbours: tuple[LocationEffect, ...]  # effects of others, largest share first
     reach: int | None  # edges over which values can travel; None: no graph, no limit
     reached: int  # locations within that reach
-    city_wide: CityWideEffect
-    agreement: tuple[Agreement, ...]
+    city_wide: CityWideEffect  # effect of others beyond the graph
+    agreement: tuple[Agreement, ...]  # of pairs of methods
     notes: tuple[str, ...]  # how to read it
 
     def to_dict(self) -> dict[str, Any]:

@@ -76,11 +76,11 @@ class About(Stage):
 class DependencyGraph:
     """Locations and the undirected edges between them; every location depends on itself too."""
 
-    locations: Locations
-    pairs: Pairs  # first < second, sorted
-    strengths: Strengths  # signed: the conditional correlation of a learned graph
-    about: About
-    digest: str | None = None  # of the manifest it was opened from or saved as
+    locations: Locations  # ids, names and coordinates
+    pairs: Pairs  # edges as numbers of locations: first < second, sorted
+    strengths: Strengths  # of the edges; signed conditional correlations, if learned
+    about: About  # how it was learned
+    digest: str | None = None  # hash of its manifest, once it is saved
 
     def __post_init__(self) -> None:
         N, (first, second) = len(self.locations), self.pairs.T
@@ -115,7 +115,7 @@ class DependencyGraph:
             table: columns `source`, `target` and optionally `strength`: a DataFrame, an Arrow
                 table, the path of a CSV or Parquet file, or a sequence of tuples. An edge may be
                 given one way or both.
-            places: the panel or its locations, which set the order.
+            places: the panel or its locations, which give the order.
         """
         locations = places.locations if isinstance(places, Panel) else places
         edges = read_edges(as_table(table), locations)
@@ -179,7 +179,7 @@ class DependencyGraph:
         return location_digest(self.locations)
 
     def match(self, panel: Panel, splits: Splits | None = None) -> None:
-        """Refuse other locations, and splits that hold out training steps of the graph."""
+        """Raise if locations differ, or if steps of validation or test were learned from."""
         if self.location_digest != location_digest(panel.locations):
             raise ArtifactError(_misfit(self.locations, panel.locations))
         if splits is None or not self.about.hours:

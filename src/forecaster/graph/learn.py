@@ -76,11 +76,11 @@ def learn_graph(
     allow_unconverged: bool = False,
     progress: MessageCallback | None = None,
 ) -> DependencyGraph:
-    """Learn the dependency graph from a panel's training steps only.
+    """Learn the dependency graph of a panel from its training steps alone.
 
     Args:
         panel: values of all locations.
-        splits: the training ranges.
+        splits: the training, validation and test ranges.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.

@@ -29,7 +29,7 @@ FlagsFrom = Literal["codes", "rule"]
 
 @dataclass(frozen=True)
 class Quantity:
-    """One measured field: its covariate, units and possible values."""
+    """One measured field: its covariate, units and physical range."""
 
     name: str
     units: Mapping[str, tuple[float, float]]  # value · factor + offset is in the covariate's unit
@@ -73,7 +73,7 @@ class MeasuredColumn:
 
 @dataclass(frozen=True)
 class WeatherMapping:
-    """The columns of the table: time, measured fields and codes."""
+    """Columns and units of the table."""
 
     time: str
     measured: Mapping[str, MeasuredColumn]  # by field, as in `QUANTITIES`
@@ -96,7 +96,7 @@ class Outlier(NamedTuple):
 
 @dataclass(frozen=True)
 class StationReports:
-    """The reports of a station, with the dropped rows and values."""
+    """The reports of a station, and counts of dropped ones."""
 
     source: str
     seconds: Int64[np.ndarray, " R"]  # UTC, since 1970, in the order of the table
@@ -130,7 +130,7 @@ def parse_mapping(text: str) -> WeatherMapping:
 
 
 def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -> StationReports:
-    """Return the reports of a table; the error lists all faults."""
+    """Return the reports of a table; its faults are raised together."""
     table, name = load(source)
     need_columns(table, mapping.columns, name)
     if not table.num_rows:
@@ -206,7 +206,7 @@ def flags_by_rule(
     precipitation: Float64[np.ndarray, " R"],
     visibility: Float64[np.ndarray, " R"],
 ) -> Float64[np.ndarray, "R 3"]:
-    """Return rain, snow and fog by the rule above; NaN where its inputs are missing."""
+    """Return rain, snow and fog by the rule above; NaN where a field is missing."""
     falls, cold = precipitation > 0.0, temperature <= _SNOW_C
     unknown = np.isnan(precipitation) | (falls & np.isnan(temperature))
     flags = np.column_stack([falls & ~cold, falls & cold, visibility < _FOG_KM])

@@ -58,10 +58,10 @@ def gradients(
     Args:
         grad: ∂y.
         weight: one block per edge.
-        state: the input.
-        y: the output, if a ReLU was applied.
-        pattern: the edges.
-        needed: whether the gradients of weight, state and bias are needed.
+        state: the input x.
+        y: the output, if it was cut at zero.
+        pattern: which locations feed which.
+        needed: whether the gradients of weight, state and bias are.
     """
     (dw,), dx, db = _differentiate((grad,), (weight,), state, y, pattern, needed)
     return dw, dx, db
@@ -195,9 +195,9 @@ def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
     return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(dim=1)).to(dtype)
 
 
-def _or_any(tensor: Tensor | None, placeholder: Tensor) -> Tensor:
-    """Return the tensor, or another one as a pointer that is not dereferenced."""
-    return placeholder if tensor is None else tensor
+def _or_any(tensor: Tensor | None, substitute: Tensor) -> Tensor:
+    """Return the tensor, or another as a pointer that the program never reads."""
+    return substitute if tensor is None else tensor
 
 
 def _try_out(device: torch.device, dtype: torch.dtype) -> None:
@@ -208,4 +208,4 @@ def _try_out(device: torch.device, dtype: torch.dtype) -> None:
     ys = forward_together((unit, unit), unit, alone)
     _, dx = gradients_together(ys, (unit, unit), unit, alone, (True, True))
     if dx is None or not all(torch.equal(result, unit) for result in (*ys, dx / 2)):
-        raise ValueError("a test product gives a wrong result")
+        raise ValueError("1 · 1 is not 1")

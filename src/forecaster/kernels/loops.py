@@ -183,15 +183,15 @@ def spread(_: Any, number: Any) -> Instructions:
 
 
 @_inlined
-def add_product(_: Any, lanes: Any, factor: Any, multiplicand: Any) -> Instructions:
-    """Return lanes + factor · multiplicand; the factor is a line or one number."""
+def add_product(_: Any, lanes: Any, factor: Any, values: Any) -> Instructions:
+    """Return lanes + factor · values; the factor is a line or one number."""
 
-    def write(builder: Any, lanes: Any, factor: Any, multiplicand: Any) -> Any:
-        factors = factor if factor.type == multiplicand.type else _copies(builder, factor)
-        product = builder.fmul(factors, multiplicand, flags=_ROUND_ONCE)
+    def write(builder: Any, lanes: Any, factor: Any, values: Any) -> Any:
+        factors = factor if factor.type == values.type else _copies(builder, factor)
+        product = builder.fmul(factors, values, flags=_ROUND_ONCE)
         return builder.fadd(lanes, product, flags=_ROUND_ONCE)
 
-    return _writes(lanes(lanes, factor, multiplicand), write)
+    return _writes(lanes(lanes, factor, values), write)
 
 
 @_inlined
@@ -221,8 +221,8 @@ def total(_: Any, lanes: Any) -> Instructions:
 
 def _writes(signature: Any, write: Callable[..., Any]) -> Instructions:
     def build(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        value = write(builder, *args)
-        return context.get_dummy_value() if value is None else value
+        result = write(builder, *args)
+        return context.get_dummy_value() if result is None else result
 
     return signature, build
 

@@ -32,13 +32,13 @@ def add_and_measure(
     x, y, s = x_signal, y_signal, s_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         x, y, s = x_aux, y_aux, s_aux
-    at, mask, _, count = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
-    total = _load(x + at, mask, NUMBER) + _load(y + at, mask, NUMBER)
+    at, valid, _, count = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    total = _load(x + at, valid, NUMBER) + _load(y + at, valid, NUMBER)
     stored = total.to(s.dtype.element_ty)
-    tl.store(s + at, stored, mask=mask)
-    total = stored.to(NUMBER)  # rounded as when read back
+    tl.store(s + at, stored, mask=valid)
+    total = stored.to(NUMBER)  # as it will be read
     mean = tl.sum(total, axis=0) / count
-    away = tl.where(mask, total - mean[None, :], 0.0)
+    away = tl.where(valid, total - mean[None, :], 0.0)
     _put_column(measured, mean, tl.sum(away * away, axis=0), R, COLUMNS)
 
 
@@ -62,18 +62,18 @@ def join_measures(
     total = tl.zeros((COLUMNS,), NUMBER)
     for first in range(0, blocks, BLOCKS):
         b = first + tl.arange(0, BLOCKS)
-        at, mask = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        at, valid = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
         count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
-        total += tl.sum(tl.load(measured + at, mask=mask, other=0.0) * count[:, None], axis=0)
+        total += tl.sum(tl.load(measured + at, mask=valid, other=0.0) * count[:, None], axis=0)
     mean = total / (SIGNAL + AUX)
     square = tl.zeros((COLUMNS,), NUMBER)
     for first in range(0, blocks, BLOCKS):
         b = first + tl.arange(0, BLOCKS)
-        at, mask = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        at, valid = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
         count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
-        away = tl.load(measured + at, mask=mask, other=0.0) - mean[None, :]
-        within = tl.load(measured + at + R, mask=mask, other=0.0)
-        square += tl.sum(tl.where(mask, within + away * away * count[:, None], 0.0), axis=0)
+        away = tl.load(measured + at, mask=valid, other=0.0) - mean[None, :]
+        within = tl.load(measured + at + R, mask=valid, other=0.0)
+        square += tl.sum(tl.where(valid, within + away * away * count[:, None], 0.0), axis=0)
     scale = 1.0 / tl.sqrt(square / (SIGNAL + AUX) + EPSILON)
     tl.store(mean_out + r, mean, mask=r < R)
     tl.store(scale_out + r, scale, mask=r < R)
@@ -100,11 +100,11 @@ def apply_norm(
     s, z = s_signal, z_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, z = s_aux, z_aux
-    at, mask, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
-    normed = _norm(s + at, mask, mean, scale, R, NUMBER, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
     result = normed * _of_rows(gain, neuron, SIGNAL + AUX, NUMBER)
     result += _of_rows(bias, neuron, SIGNAL + AUX, NUMBER)
-    tl.store(z + at, result.to(z.dtype.element_ty), mask=mask)
+    tl.store(z + at, result.to(z.dtype.element_ty), mask=valid)
 
 
 @triton.jit
@@ -132,10 +132,10 @@ def measure_slopes(
     s, g = s_signal, g_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, g = s_aux, g_aux
-    at, mask, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
     D = SIGNAL + AUX
-    normed = _norm(s + at, mask, mean, scale, R, NUMBER, COLUMNS)
-    slope = _load(g + at, mask, NUMBER)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, valid, NUMBER)
     both = slope * normed
     share = by_row + tl.program_id(1) * 2 * D + neuron
     tl.store(share, tl.sum(both, axis=1), mask=neuron < D)
@@ -169,14 +169,14 @@ def apply_slopes(
     s, g, d = s_signal, g_signal, d_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, g, d = s_aux, g_aux, d_aux
-    at, mask, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
     D = SIGNAL + AUX
-    normed = _norm(s + at, mask, mean, scale, R, NUMBER, COLUMNS)
-    slope = _load(g + at, mask, NUMBER) * _of_rows(gain, neuron, D, NUMBER)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, valid, NUMBER) * _of_rows(gain, neuron, D, NUMBER)
     slope -= _of_columns(summed, R, COLUMNS) / D
     slope -= normed * (_of_columns(summed + R, R, COLUMNS) / D)
     result = slope * _of_columns(scale, R, COLUMNS)
-    tl.store(d + at, result.to(d.dtype.element_ty), mask=mask)
+    tl.store(d + at, result.to(d.dtype.element_ty), mask=valid)
 
 
 @triton.jit
@@ -187,9 +187,9 @@ def _place(SIGNAL, AUX, R, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     blocks = tl.cdiv(SIGNAL, ROWS)
     row = tl.where(b < blocks, b, b - blocks) * ROWS + tl.arange(0, ROWS)
     inside = row < tl.where(b < blocks, SIGNAL, AUX)
-    mask = inside[:, None] & (r < R)[None, :]
+    valid = inside[:, None] & (r < R)[None, :]
     neuron = tl.where(inside, tl.where(b < blocks, 0, SIGNAL) + row, SIGNAL + AUX)
-    return row.to(tl.int64)[:, None] * R + r[None, :], mask, neuron, _count(b, SIGNAL, AUX, ROWS)
+    return row.to(tl.int64)[:, None] * R + r[None, :], valid, neuron, _count(b, SIGNAL, AUX, ROWS)
 
 
 @triton.jit
@@ -201,15 +201,15 @@ def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
 
 
 @triton.jit
-def _norm(s, mask, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return n = (s − mean) · scale, and 0 outside the mask."""
-    away = _load(s, mask, NUMBER) - _of_columns(mean, R, COLUMNS)
-    return tl.where(mask, away * _of_columns(scale, R, COLUMNS), 0.0)
+def _norm(s, valid, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return n = (s − mean) · scale, and 0 where nothing is there."""
+    away = _load(s, valid, NUMBER) - _of_columns(mean, R, COLUMNS)
+    return tl.where(valid, away * _of_columns(scale, R, COLUMNS), 0.0)
 
 
 @triton.jit
-def _load(place, mask, NUMBER: tl.constexpr):
-    return tl.load(place, mask=mask, other=0.0).to(NUMBER)
+def _load(place, valid, NUMBER: tl.constexpr):
+    return tl.load(place, mask=valid, other=0.0).to(NUMBER)
 
 
 @triton.jit

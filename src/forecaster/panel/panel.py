@@ -43,17 +43,21 @@ FORMAT = 1  # of the panel's files; a newer one is refused
 
 @dataclass(frozen=True, eq=False)
 class Panel:
-    """Values of every location at every step. In memory NaN is null: missing, never zero."""
+    """Values of all locations at all steps, with covariates and a calendar.
 
-    values: Float32[np.ndarray, "M N"]
-    start: np.datetime64  # UTC; a step is labelled by its beginning
-    clock: Clock
-    kind: Kind
-    locations: Locations
-    covariates: Covariates
-    local_covariates: LocalCovariates
-    counts: Mapping[str, Any] = field(default_factory=dict)  # JSON: counts of input rows
-    digest: str | None = None  # of the manifest it was opened from or saved as
+    Missing values are NaN in memory and null on disk, never zero. A panel does not change: methods
+    return new panels.
+    """
+
+    values: Float32[np.ndarray, "M N"]  # M steps of N locations
+    start: np.datetime64  # beginning of the first step, UTC
+    clock: Clock  # time zone, length of a step, holidays
+    kind: Kind  # `count` or `measurement`
+    locations: Locations  # ids, names and coordinates
+    covariates: Covariates  # shared by all locations; may reach past the values
+    local_covariates: LocalCovariates  # of each location; may reach past the values
+    counts: Mapping[str, Any] = field(default_factory=dict)  # the ledger of ingest, JSON
+    digest: str | None = None  # hash of its manifest, once it is saved
 
     def __post_init__(self) -> None:
         M, N = self.values.shape
@@ -89,7 +93,7 @@ class Panel:
 
     @property
     def known_times(self) -> Shaped[np.ndarray, " S"]:
-        """The instants up to the last step with covariates."""
+        """The beginnings of all steps with values or covariates, UTC."""
         return self.clock.axis(self.start, len(self.covariates.values))
 
     # ------------------------------------------------------------------------------ parts
@@ -133,7 +137,7 @@ class Panel:
         )
 
     def select_covariates(self, names: tuple[str, ...], local: tuple[str, ...]) -> "Panel":
-        """Return the panel with exactly these covariates and local ones, in this order."""
+        """Return the panel with exactly these covariates and local covariates, in this order."""
         if (self.covariates.names, self.local_covariates.names) == (names, local):
             return self
         return replace(
@@ -151,7 +155,7 @@ class Panel:
         covariates: Float32[np.ndarray, "S P"] | None = None,
         local_covariates: Float32[np.ndarray, "Q S N"] | None = None,
     ) -> "Panel":
-        """Return the panel with some data replaced; None keeps the present data."""
+        """Return the panel with other values or covariates of the same names; None keeps them."""
         world, local = self.covariates, self.local_covariates
         if covariates is not None:
             world = replace(world, values=covariates)
@@ -205,15 +209,15 @@ class Panel:
 
         Args:
             table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
-            timezone: IANA name; times without an offset are local times.
+            timezone: IANA name; times without an offset are local times of this zone.
             kind: `count` (never negative) or `measurement`.
             step_minutes: length of a step.
-            country: country of the holidays, such as `US` or `US-NY`.
+            country: the country whose holidays are recorded, such as `US` or `US-NY`.
             locations: table of `id`, `name`, `lat`, `lon`; gives the order of the columns.
             covariates: table of `ds` and columns for all locations; may reach into the future.
             local_covariates: table of `unique_id`, `ds` and columns; may reach into the future.
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
-            nonexistent: local times that do not occur: `refuse`, `null` or `next` (add to next).
+            nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
         """
         settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
@@ -307,8 +311,8 @@ class Panel:
         """Publish the panel as a folder, and return it with its hash.
 
         Args:
-            folder: destination; an existing panel becomes an older version.
-            recipe: saved with the panel.
+            folder: the folder to write; a panel that it holds becomes an older version.
+            recipe: the recipe that made it, saved beside it.
             parents: hashes of the artifacts it was made from.
         """
         files: dict[str, Writer] = {
@@ -338,12 +342,11 @@ class Panel:
     def open(
         folder: Path | str, *, verify: bool = True, progress: Progress | None = None
     ) -> "Panel":
-        """Open the panel of a folder.
+        """Open a saved panel.
 
         Args:
-            folder: the folder of a saved panel.
-            verify: compare every file with its hash first. Leave out only in benchmarks or just
-                after a verification.
+            folder: where it was saved.
+            verify: compare every file with its hash first.
             progress: called with the number of bytes verified since the last call.
         """
         folder = Path(folder)

@@ -47,7 +47,9 @@ class Demo:
     floor: np.ndarray  # lower bound of the RMSE of each step
 
 
-def run_demo(folder: Path, say: MessageCallback, watch: ProgressCallback | None = None) -> Demo:
+def run_demo(
+    folder: Path, say: MessageCallback, on_progress: ProgressCallback | None = None
+) -> Demo:
     """Generate a city, check its panel, and compare models on its last fifth."""
     say("generating the city")
     last = np.datetime64(DEMO_START, "D") + DEMO_DAYS - 1
@@ -67,7 +69,7 @@ def run_demo(folder: Path, say: MessageCallback, watch: ProgressCallback | None 
     checkup = examine(panel, recipe)
     experiment = Experiment(folder, folder / PANEL, recipe, recipe.evaluation.weather)
     replace_file(folder / "recipe.toml", bytes_writer(recipe.to_toml().encode()))
-    comparison = evaluate_models(list_models(recipe, DEMO_MODELS), experiment, 1, say, watch)
+    comparison = evaluate_models(list_models(recipe, DEMO_MODELS), experiment, 1, say, on_progress)
     return Demo(
         city=describe_edges(city.edges, len(panel.locations)),
         panel=panel,

@@ -45,7 +45,7 @@ def evaluate_models(
     experiment: Experiment,
     jobs: int,
     say: MessageCallback,
-    watch: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> Comparison:
     """Train and test every model with every seed, and write the tables into the folder.
 
@@ -56,7 +56,7 @@ def evaluate_models(
     with locked(experiment.folder):  # two commands at once would disturb each other's trials
         windows, weathers = len(experiment.origins), ", ".join(experiment.weathers)
         say(f"{count_of(windows, 'test window')}, future covariates: {weathers}")
-        runner = _Runner(experiment, jobs, say, watch)
+        runner = _Runner(experiment, jobs, say, on_progress)
         _learn_graphs(specs, experiment, say)
         selections = [ModelSelection(spec) for spec in specs]
         while any(selection.is_open for selection in selections):
@@ -80,7 +80,7 @@ class _Runner:
     experiment: Experiment
     jobs: int
     say: MessageCallback
-    watch: ProgressCallback | None
+    on_progress: ProgressCallback | None
 
     def choose(self, selections: Sequence[ModelSelection]) -> list[ModelSelection]:
         """Choose the next hyperparameter of each model by validation loss."""
@@ -131,7 +131,7 @@ class _Runner:
         return ModelResult(spec.name, spec.estimator, results, reasons, chosen, spec.of, runs)
 
     def _run(self, trials: Sequence[Trial]) -> Failures:
-        return run_trials(trials, self.experiment, self.jobs, self.say, self.watch)
+        return run_trials(trials, self.experiment, self.jobs, self.say, self.on_progress)
 
 
 def _options(spec: ModelSpec) -> dict[str, ModelSpec]:

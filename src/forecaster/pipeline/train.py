@@ -49,7 +49,7 @@ def train_run(
     folder: Path,
     inputs: RunInputs,
     say: MessageCallback,
-    watch: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> TrainedRun:
     """Train an estimator in a folder; repeating the call resumes an interrupted training.
 
@@ -77,7 +77,7 @@ def train_run(
         if isinstance(estimator, NetworkEstimator)
         else f"training {name}"
     )
-    estimator.fit(panel, splits, folder=folder / "training", watch=watch)
+    estimator.fit(panel, splits, folder=folder / "training", on_progress=on_progress)
     if is_first_process():
         estimator.save(folder)
     return TrainedRun(estimator, was_finished=False)
@@ -99,7 +99,7 @@ def _panel(folder: Path, recipe: Recipe, inputs: RunInputs, say: MessageCallback
         panel = build_panel(recipe, find_sources(recipe, inputs.data), say=say)
         built = with_meaning(recipe, panel).panel
         if built != recipe.panel:
-            raise ConfigError(f"the recipe says panel {recipe.panel}, but builds {built}")
+            raise ConfigError(f"the recipe has panel {recipe.panel}, but its files give {built}")
         return panel.save(folder, recipe)
     _wait(folder)
     return Panel.open(folder)

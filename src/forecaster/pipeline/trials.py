@@ -56,14 +56,14 @@ def run_trial(
     trial: Trial,
     experiment: Experiment,
     say: MessageCallback,
-    watch: ProgressCallback | None = None,
+    on_progress: ProgressCallback | None = None,
 ) -> None:
     """Train and test a trial; finished parts are not repeated."""
     if is_done(trial, experiment):
         return
     graph = experiment.graph(trial.recipe, say) if trial.estimator == "Forecaster" else None
     inputs = RunInputs(panel=experiment.panel, graph=graph)
-    trained = train_run(trial.estimator, trial.recipe, trial.folder, inputs, say, watch)
+    trained = train_run(trial.estimator, trial.recipe, trial.folder, inputs, say, on_progress)
     estimator, seconds = trained.estimator, trial.folder / SECONDS
     if not trained.was_finished:
         replace_file(seconds, bytes_writer(json.dumps(estimator.seconds).encode()))

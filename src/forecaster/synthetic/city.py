@@ -108,6 +108,9 @@ def make_city(
 ) -> City:
     """Generate a city; by default with the size and span of the paper's data.
 
+    Its `panel` holds the counts, `trips` the single trips behind them, `edges` and `precision`
+    the true dependencies, and `floor` a lower bound of the RMSE.
+
     Args:
         locations: number of locations.
         start: local date, or date and whole hour, of the first step.

@@ -21,7 +21,7 @@ class Certain(SeasonalNaive):
     def predict_quantiles(self, *args: object, **given: object) -> np.ndarray:
         del given
         forecast = self.predict(*args)[:, None]  # type: ignore[arg-type]
-        return np.repeat(forecast, len(self.levels), axis=1)
+        return np.repeat(forecast, len(self.quantile_levels), axis=1)
 
 
 class Prophetic(SeasonalNaive):

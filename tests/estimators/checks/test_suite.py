@@ -4,6 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from forecaster.errors import ConfigError
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
 from forecaster.estimators.forecast_inputs import ForecastInputs
@@ -16,7 +17,7 @@ from forecaster.recipe import change
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
 def test_every_estimator_passes(name: str) -> None:
-    assert check_forecaster(lambda recipe: find_estimator(name)(recipe=recipe)) == list(CHECKS)
+    assert check_forecaster(find_estimator(name)) == list(CHECKS)
 
 
 def test_the_best_preset_passes() -> None:
@@ -33,6 +34,17 @@ class Broken(SeasonalNaive):
 
     def forecast(self, panel: Panel, at: str, **given: object) -> pd.DataFrame:
         return super().forecast(panel, at, **given).drop(columns="ds_local")  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("make", [SeasonalNaive(), lambda recipe: recipe])
+def test_an_argument_that_makes_no_estimator_is_refused(make: object) -> None:
+    with pytest.raises(ConfigError, match="give a subclass of Estimator"):
+        check_forecaster(make)  # type: ignore[arg-type]
+
+
+def test_passing_logs_nothing(caplog: pytest.LogCaptureFixture) -> None:
+    check_forecaster(SeasonalNaive)
+    assert not [record for record in caplog.records if record.levelname == "WARNING"]
 
 
 def test_all_that_is_wrong_is_raised_together() -> None:

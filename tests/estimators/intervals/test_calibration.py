@@ -9,7 +9,7 @@ from forecaster.estimators.intervals.calibration import (
     DAYS,
     HOURS,
     LEVELS,
-    MIN_KEPT,
+    MIN_STORED,
     OBSERVED,
     OFFSETS,
     RESIDUALS,
@@ -39,7 +39,7 @@ def make_outcomes(days: int, own: int = 0, seed: int = 0) -> Outcomes:
     residuals = generator.normal(size=(24 * days, 2, 5)) * scale
     return Outcomes(
         residuals=residuals.astype(np.float32),
-        own=np.zeros((24 * days, own, 2, 5), dtype=np.float32),
+        quantiles=np.zeros((24 * days, own, 2, 5), dtype=np.float32),
         hours=hours % 24,
         days=np.repeat(np.arange(days), 24),
     )
@@ -52,7 +52,7 @@ def calibration_of(outcomes: Outcomes, kind: str = "measurement") -> Calibration
 def share_below(calibration: Calibration, fresh: Outcomes) -> np.ndarray:
     """Return which share of fresh outcomes lies below each quantile around a forecast of 0."""
     nothing = np.zeros_like(fresh.residuals)
-    base = calibration.base(nothing, fresh.own, fresh.hours)
+    base = calibration.base(nothing, fresh.quantiles, fresh.hours)
     q = calibration.correct(base, calibration.corrections)
     return (fresh.residuals[:, None] <= q).mean(axis=(0, 2, 3))
 
@@ -74,7 +74,7 @@ def test_own_quantiles_that_hold_are_left_alone() -> None:
     outcomes = make_outcomes(200, own=3)
     scale = np.array([1.0, 2.0, 3.0, 5.0, 7.0]) * (1 + outcomes.hours / 24)[..., None]
     normal = np.array([-1.2815516, 0.0, 1.2815516])  # quantiles of the normal distribution
-    outcomes.own[:] = normal[:, None, None] * scale[:, None]
+    outcomes.quantiles[:] = normal[:, None, None] * scale[:, None]
     corrections = calibrate(outcomes, ASKED, ONES)[CORRECTIONS]
     np.testing.assert_allclose(corrections, 0, atol=0.03)
 
@@ -153,13 +153,13 @@ def test_a_run_remembers_the_last_residuals_and_which_were_observed() -> None:
     outcomes = make_outcomes(70)
     outcomes.residuals[-1, 0, 3] = np.nan
     arrays = calibrate(outcomes, ASKED, ONES)
-    assert arrays[RESIDUALS].shape == (MIN_KEPT, 2, 5)
+    assert arrays[RESIDUALS].shape == (MIN_STORED, 2, 5)
     np.testing.assert_array_equal(arrays[RESIDUALS][-2], outcomes.residuals[-2])
     assert arrays[RESIDUALS][-1, 0, 3] == 0
     assert not arrays[OBSERVED][-1, 0, 3]
     assert arrays[OBSERVED].sum() == arrays[OBSERVED].size - 1
-    np.testing.assert_array_equal(arrays[HOURS], outcomes.hours[-MIN_KEPT:])
-    np.testing.assert_array_equal(arrays[DAYS], outcomes.days[-MIN_KEPT:])
+    np.testing.assert_array_equal(arrays[HOURS], outcomes.hours[-MIN_STORED:])
+    np.testing.assert_array_equal(arrays[DAYS], outcomes.days[-MIN_STORED:])
     assert all(np.isfinite(array).all() for array in arrays.values())
 
 

@@ -230,7 +230,7 @@ def test_looking_further_back_than_the_lags_is_refused() -> None:
     season = (Season(days=1, count=1, before=0, after=0),)
     recipe = RECIPE.model_copy(update={"lags": LagConfig(recent=2, seasons=season, horizon=2)})
     # The shortest day of the panel, that of the clock change, has 23 hours.
-    with pytest.raises(ConfigError, match=r"recent = 25 steps, and lags reach back 24") as no:
+    with pytest.raises(ConfigError, match=r"recent = 25 steps, but lags reach back only 24") as no:
         DCRNN(with_dcrnn(recipe, recent=25)).fit(PANEL, SPLITS)
     assert str(no.value).endswith("; lower dcrnn.recent, or add to lags")
     DCRNN(with_dcrnn(recipe, recent=24)).fit(PANEL, SPLITS).predict(PANEL, np.array([900]))

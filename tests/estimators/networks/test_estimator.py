@@ -126,7 +126,7 @@ def test_quantiles_change_no_bit_of_the_forecast(
     training = TrainingConfig(epochs=2, batch=100, **changes)
     recipe = STEPS.model_copy(update={"training": training})
     with_head = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
-    monkeypatch.setattr(f"{kind.__module__}.levels_of", lambda _: ())
+    monkeypatch.setattr(f"{kind.__module__}.quantile_levels_of", lambda _: ())
     plain = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
     weights = [name for name in plain if name.startswith("model.")]
     beside = [name for name in with_head if name.startswith("model.") and name not in plain]
@@ -285,11 +285,11 @@ class PowerCutError(Exception):
 
 
 def crash_at(step: int) -> Callable[[ProgressUpdate], None]:
-    def watch(moment: ProgressUpdate) -> None:
+    def on_progress(moment: ProgressUpdate) -> None:
         if moment.step >= step:
             raise PowerCutError
 
-    return watch
+    return on_progress
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
@@ -299,9 +299,11 @@ def test_a_training_that_died_goes_on_to_the_same_bytes(
     training = STEPS.training.model_copy(update={"checkpoint_steps": 2})
     recipe = STEPS.model_copy(update={"training": training})
     with pytest.raises(PowerCutError):
-        kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=crash_at(5))
+        kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", on_progress=crash_at(5))
     moments: list[ProgressUpdate] = []
-    again = kind(recipe=recipe).fit(panel, SPLITS, folder=tmp_path / "a", watch=moments.append)
+    again = kind(recipe=recipe).fit(
+        panel, SPLITS, folder=tmp_path / "a", on_progress=moments.append
+    )
     assert "resuming from step 4" in (moments[0].message or "")
     whole = kind(recipe=recipe).fit(panel, SPLITS)
     digests = [save_run(tmp_path / str(n), run_of(e)).digest for n, e in enumerate((again, whole))]

@@ -524,14 +524,16 @@ def test_I19_a_huge_file_is_refused_before_a_byte_of_it_is_fetched(
 
 
 def test_I19_a_server_that_hangs_is_left_after_three_retries(server: Server, fetch: Fetch) -> None:
-    with pytest.raises(RunError, match=r"no data for 0\.2 s; check the network"):
+    with pytest.raises(RunError, match=r"no bytes received for 0\.2 s; check the network"):
         fetch(replace(server.source("hangs"), timeout_seconds=0.2))
     assert fetch.slept == PAUSES
     assert fetch.left == set()
 
 
 def test_I19_a_stall_ends_the_download_and_keeps_what_came(server: Server, fetch: Fetch) -> None:
-    with pytest.raises(RunError, match=r"no data for 0\.2 s; .* received bytes are kept"):
+    with pytest.raises(
+        RunError, match=r"no bytes received for 0\.2 s; .* received bytes are kept"
+    ):
         fetch(replace(server.source("stalls"), timeout_seconds=0.2))
     assert fetch.slept == PAUSES
     assert (fetch.folder / f"{NAME}.partial").read_bytes() == CONTENT[:HALF]

@@ -120,6 +120,19 @@ def test_data_grows_stale_and_then_too_old(live: LiveData, clock: SettableClock)
     assert f"{live.snapshot.time_of(HOURS - 1)}Z" in str(live.freshness().fault)
 
 
+def test_locations_that_stop_a_forecast_of_now_are_named(
+    live: LiveData, clock: SettableClock
+) -> None:
+    clock.pass_hours(DEAD_STEPS)
+    assert "no data in the last 24 steps" in str(live.freshness().fault)
+    columns = range(2, 5)  # two of five locations are closed
+    cells = [(HOURS + hour, n, 3.0) for hour in range(DEAD_STEPS) for n in columns]
+    live.snapshot = live.snapshot.with_observations(cells, 1)
+    fault = str(live.freshness().fault)
+    closed = ", ".join(f"{name} 100 %" for name in live.snapshot.base.locations.ids[:2])
+    assert f"none of the last 24 steps has data of 4 of 5 locations (missing: {closed})" in fault
+
+
 def test_a_past_that_is_over_is_told_how_it_can_be_asked_for(
     service: Running, clock: SettableClock
 ) -> None:

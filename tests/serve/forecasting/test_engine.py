@@ -214,7 +214,7 @@ def test_an_explanation_is_of_the_data_it_began_with(
     forecast = engine._forecast
     monkeypatch.setattr(engine, "_forecast", change)
     monkeypatch.setattr(
-        "forecaster.serve.forecasting.engine.explain_forecast",
+        "forecaster.serve.forecasting.engine.explain_location",
         lambda _, snapshot, *__: explained.append(snapshot) or {},
     )
     answer, _, _ = asyncio.run(engine.explain("any", None))

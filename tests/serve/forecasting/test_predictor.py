@@ -21,7 +21,7 @@ from forecaster.serve.forecasting.predictor import (
     SnapshotPredictor,
     choose_weather,
     cut_panel,
-    explain_forecast,
+    explain_location,
     missing_at_origin,
     view_origin,
 )
@@ -88,7 +88,7 @@ def test_without_weather_ahead_that_of_the_origin_stays(model: ServedModel, pane
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
     forecast = SnapshotPredictor().predict_provisional(model, Snapshot(blind), HOURS - 1)
     assert forecast is not None
-    assert str(forecast.degraded).startswith("weather:")
+    assert str(forecast.degraded).startswith("covariates:")
     persisting = model.estimator.predict(panel, np.array([HOURS - 1]), "persist")[0]
     assert np.allclose(forecast.y_hat, persisting, rtol=1e-5)
 
@@ -142,11 +142,11 @@ def test_an_explanation_needs_no_weather_ahead(
         seen.append(part)
         return SimpleNamespace(to_dict=dict)
 
-    module = SimpleNamespace(explain=explain)  # whose import takes seconds
+    module = SimpleNamespace(explain_forecast=explain)  # whose import takes seconds
     monkeypatch.setitem(sys.modules, "forecaster.explain.explain", module)
     blind = without_weather_ahead(panel)
     model, snapshot = load_model(run), Snapshot(blind)
-    explain_forecast(model, snapshot, HOURS - 1, panel.locations.ids[0])
+    explain_location(model, snapshot, HOURS - 1, panel.locations.ids[0])
     refuse_unknown_future(seen[0], len(seen[0].values) - 1, 3)  # nothing is unknown any more
     part, own = cut_panel(model, snapshot, HOURS - 1)
     origins = np.array([own])
@@ -179,7 +179,7 @@ def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> Non
     values[HOURS + 2, 0] = np.nan
     blind = replace(panel, covariates=replace(panel.covariates, values=values))
     weather, worse = choose_weather(blind, origin, 3)
-    assert (weather, str(worse).partition(":")[0]) == ("persist", "weather")
+    assert (weather, str(worse).partition(":")[0]) == ("persist", "covariates")
     assert choose_weather(blind, origin, 2) == ("observed", None)
 
 

@@ -252,7 +252,7 @@ def test_without_weather_ahead_the_forecast_says_so(service: Running, panel: Pan
     lost = [{"ds": ahead, "values": {panel.covariates.names[0]: None}}]
     assert service.post("/v1/covariates", {"covariates": lost}).status == 200
     told = service.get("/v1/forecast").json
-    assert told["degraded"].startswith("weather:")
+    assert told["degraded"].startswith("covariates:")
     assert told["data_version"] == 1
 
 

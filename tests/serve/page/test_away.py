@@ -120,11 +120,11 @@ def test_W2_a_connection_that_breaks_is_said_to_be_away(tab: Callable[..., Any])
 
 def test_W2_stale_data_is_said_to_be_stale(tab: Callable[..., Any], town: Town) -> None:
     town.stale, town.age_seconds = True, 10_800
-    town.degraded = "data: the last steps have not come"
+    town.degraded = "data: too few observations in the last 2 steps"
     page = tab(ready=OLD)
     assert page.text_content("#problem") == (
         "No current forecast, last from 14:00 (3 h old): no newer observations have arrived "
-        "(data: the last steps have not come)."
+        "(data: too few observations in the last 2 steps)."
     )
 
 

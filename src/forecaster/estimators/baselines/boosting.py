@@ -63,9 +63,10 @@ class TrainingTable:
 
 
 class Boosting(Estimator):
-    """ŷ_{t+k} = Σ trees_k(lags of the location, a_{t+k}, the location's mean and deviation).
+    """Gradient-boosted trees (LightGBM): one model per step ahead for all locations.
 
-    One model per step ahead serves all locations. How many trees it has is chosen on validation.
+    `ŷ_{t+k} = Σ trees_k(lags of the location, a_{t+k}, the location's mean and deviation)`. The
+    number of trees is chosen on validation.
     """
 
     seeded = True

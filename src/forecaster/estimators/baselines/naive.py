@@ -21,7 +21,7 @@ class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return nothing: there is nothing to learn."""
+        """Return no arrays: there is nothing to fit."""
         del data
         return FitResult({})
 
@@ -41,7 +41,7 @@ class SeasonalNaive(Estimator):
 class HistoricalMean(Estimator):
     """The mean of some recent steps and of the same time on some past days and weeks.
 
-    How many of each, from none to all that the recipe's lags have, is chosen on validation.
+    The number of each, from 0 to the recipe's, is chosen on validation.
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:

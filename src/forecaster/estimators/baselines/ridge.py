@@ -17,9 +17,9 @@ BLOCK = 128  # origins forecast at a time, to bound memory
 
 
 class Ridge(Estimator):
-    """ŷ_{t+k} = w · (lags of the location, a_{t+k}), one w per location and step ahead.
+    """Linear regression with an L2 penalty, for each location and step ahead.
 
-    One penalty for all is chosen on validation.
+    `ŷ_{t+k} = w · (lags of the location, a_{t+k})`. One penalty for all is chosen on validation.
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:

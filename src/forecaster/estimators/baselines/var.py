@@ -29,12 +29,14 @@ log = logging.getLogger(__name__)
 
 
 class VAR(Estimator):
-    """x̂_{t+1} = A_1 x_t + … + A_p x_{t−p+1} + B a_{t+1} (Eq. 8); later steps follow from it.
+    """Vector autoregression with exogenous terms (Eq. 8); later steps by recursion.
+
+    `x̂_{t+1} = A_1 x_t + … + A_p x_{t−p+1} + B a_{t+1}`.
 
     Differs: a begins with a constant. The order p, 0 to `lags.recent`, is chosen on validation.
-    Columns that others make up, as the last weekday is by the rest of the week, get weight 0 and
-    are named in the run. Covariates of single locations are left out: Eq. 8 gives every location
-    a weight for every column, so Q of them would be N·Q columns more.
+    Columns that are linear combinations of others, such as the last weekday, get weight 0 and are
+    named in the run. Local covariates are left out: Eq. 8 gives every location a weight for every
+    column, so Q of them would be N·Q columns more.
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:

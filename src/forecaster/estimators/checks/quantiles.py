@@ -15,7 +15,10 @@ LEAST_INSIDE, MOST_INSIDE = 0.7, 0.95  # of what comes, in an interval for 80 % 
 def _quantiles_rise_and_hold(world: CheckSetup) -> None:
     origins = np.arange(HOURS - 200, HOURS - RECIPE.lags.horizon)
     truth = world.panel.values[origins[:, None] + np.arange(1, RECIPE.lags.horizon + 1)]
-    need(world.fitted.levels == RECIPE.intervals.quantiles, f"levels {world.fitted.levels}")
+    need(
+        world.fitted.quantile_levels == RECIPE.intervals.quantiles,
+        f"levels {world.fitted.quantile_levels}",
+    )
     for online in (False, True):
         q = world.fitted.predict_quantiles(world.panel, origins, online=online)
         need(q.shape == (len(origins), 3, *truth.shape[1:]), f"quantiles are {q.shape}")
@@ -59,7 +62,7 @@ def _a_run_without_quantiles_still_forecasts(world: CheckSetup) -> None:
     arrays = {name: array for name, array in run.arrays.items() if not name.startswith(own)}
     older = type(world.fitted).from_run(replace(run, arrays=arrays))
     table, now = (e.forecast(world.panel, world.at) for e in (older, world.fitted))
-    need(older.levels == (), f"an older run has the levels {older.levels}")
+    need(older.quantile_levels == (), f"an older run has the levels {older.quantile_levels}")
     need(table.equals(now.filter(COLUMNS)), "an older run forecasts something else")
 
 

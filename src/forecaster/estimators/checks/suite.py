@@ -1,29 +1,61 @@
 """The suite that every estimator passes, ours and anyone else's: `check_forecaster(make)`."""
 
-from forecaster.errors import ForecasterError
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from forecaster.errors import ConfigError, ForecasterError
+from forecaster.estimators import forecast_inputs
+from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import LEARNING
 from forecaster.estimators.checks.forecasts import FORECASTS
 from forecaster.estimators.checks.quantiles import QUANTILES
-from forecaster.estimators.checks.setup import Check, Make, make_setup
+from forecaster.estimators.checks.setup import Check, make_setup
+from forecaster.recipe import Recipe
 
 CHECKS: dict[str, Check] = {
     check.__name__.strip("_").replace("_", " "): check
     for check in (*FORECASTS, *QUANTILES, *LEARNING)
 }
 
+NEED = "give a subclass of Estimator, or a function that returns a new estimator for a recipe"
 
-def check_forecaster(make: Make) -> list[str]:
+
+def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
     """Run every check on an estimator and return their names; failures are raised together.
 
     Args:
-        make: returns a new, unfitted estimator for the given recipe.
+        make: the class, or a function that returns a new estimator; called as
+            `make(recipe=recipe)`.
     """
-    world, failures = make_setup(make), []
-    for name, check in CHECKS.items():
-        try:
-            check(world)
-        except (AssertionError, ForecasterError) as failure:
-            failures.append(f"{name}: {failure}")
+
+    def make_estimator(recipe: Recipe) -> Estimator:
+        estimator = make(recipe=recipe)
+        if not isinstance(estimator, Estimator):
+            raise ConfigError(f"make(recipe=recipe) returned {estimator!r}; {NEED}")
+        return estimator
+
+    if not callable(make):
+        raise ConfigError(f"make = {make!r}; {NEED}")
+    failures = []
+    with _without_range_warnings():
+        setup = make_setup(make_estimator)
+        for name, check in CHECKS.items():
+            try:
+                check(setup)
+            except (AssertionError, ForecasterError) as failure:
+                failures.append(f"{name}: {failure}")
     if failures:
         raise AssertionError("\n  ".join([f"{len(failures)} checks failed", *failures]))
     return list(CHECKS)
+
+
+@contextmanager
+def _without_range_warnings() -> Iterator[None]:
+    """Silences warnings of values outside the training range, which some checks bring about."""
+    log, level = forecast_inputs.log, forecast_inputs.log.level
+    log.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        log.setLevel(level)

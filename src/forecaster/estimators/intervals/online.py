@@ -1,16 +1,15 @@
 """Online intervals: corrections that follow the outcomes already observed at an origin.
 
-After every step, what came is compared with the quantiles issued for it. A level α moves up by
+After every step, its outcomes are compared with the quantiles issued for it. A level α moves up by
 γ · (share above − (1 − α)) spreads where too many outcomes lay above it, and down by
 γ · (share below − α) where too many lay below: the quantile tracking of adaptive conformal
 inference. Outcomes that equal a quantile, as zeros of quiet locations do, are on neither side; the
-two outermost levels move by those beyond them alone, so that the interval between them, ends
-included, holds as much as it says. A forecast made at s for s + k counts only once s + k is
-observed.
+two outermost levels move only by the outcomes beyond them, so that the closed interval between
+them has its nominal coverage. A forecast made at s for s + k counts only once s + k is observed.
 
-The pass begins with the static corrections, at the start of the cycle before the origin's own.
-Cycles are counted from 1970, so that an origin's quantiles depend on the run, the panel and the
-origin alone, not on what else is asked; origins of one cycle share one pass.
+A pass starts from the static corrections, at the beginning of the cycle before the origin's
+cycle. Cycles are counted from 1970, so that an origin's quantiles depend only on the run, the
+panel and the origin, not on other requested origins; origins of one cycle share one pass.
 """
 
 from collections import OrderedDict
@@ -22,57 +21,57 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import RunError, name_some
+from forecaster.errors import RunError
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
 from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps, is_poor
 
-CYCLE = 168  # steps: a week of hours; one to two cycles of outcomes count
-KEPT_PASSES = 3  # cycles whose origins can be asked for again at no cost
-# In spreads, by which a level would move if everything lay beyond it. Chosen by the pinball loss
-# on validation windows: 0.05 and 0.1 are lowest there, and 0.05 is steadier through the day.
+CYCLE = 168  # steps: a week of hours; an origin is corrected by one to two cycles of outcomes
+CACHED_PASSES = 3  # cycles whose corrections are kept
+# The step size γ, in spreads. Chosen by the pinball loss on validation windows: 0.05 and 0.1 are
+# lowest there, and 0.05 is steadier through the day.
 GAMMA = 0.05
 
 
 class Tracker:
-    """The corrections as they move from step to step."""
+    """Corrections that are updated step by step."""
 
     def __init__(self, calibration: Calibration) -> None:
         self._calibration = calibration
         self._corrections = calibration.corrections.copy()  # [Q, K]
         (Q, K), N = self._corrections.shape, calibration.spread.shape[1]
-        self._levels = np.array(calibration.levels)  # share below each
+        self._levels = np.array(calibration.levels)
         self._issued = np.full((K, Q, K, N), np.nan, dtype=np.float32)  # of the last K steps
         self._steps, self._ahead = 0, np.arange(K)
 
     @property
     def corrections(self) -> Float64[np.ndarray, "Q K"]:
-        """The corrections by what was observed so far."""
+        """The corrections by the outcomes observed so far."""
         return self._corrections.copy()
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
-        """Correct by the outcomes of a step; NaN: missing."""
+        """Update the corrections by the outcomes of a step; NaN: missing."""
         count = np.isfinite(values).sum()
-        made = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
-        due = self._issued[made, :, self._ahead]  # [K, Q, N]; NaN: none
+        origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
+        due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
         if count:
-            high = (values > due).sum(axis=2) / count - (1 - self._levels)  # [K, Q]
-            low = (values < due).sum(axis=2) / count - self._levels
-            push = np.maximum(high, 0) - np.maximum(low, 0)
+            above = (values > due).sum(axis=2) / count - (1 - self._levels)  # [K, Q]
+            below = (values < due).sum(axis=2) / count - self._levels
+            push = np.maximum(above, 0) - np.maximum(below, 0)
             if self._levels[0] < MIDDLE:
-                push[:, 0] = -low[:, 0]
+                push[:, 0] = -below[:, 0]
             if self._levels[-1] > MIDDLE:
-                push[:, -1] = high[:, -1]
-            forecast_made = ~np.isnan(due[:, :1, 0])
-            self._corrections += GAMMA * (push * forecast_made).T
+                push[:, -1] = above[:, -1]
+            was_issued = ~np.isnan(due[:, :1, 0])
+            self._corrections += GAMMA * (push * was_issued).T
 
     def issue(self, base: Base | None) -> None:
-        """Issue the quantiles of the step observed last, to be compared with what comes.
+        """Issue the quantiles of the step observed last, for comparison with later outcomes.
 
         Args:
-            base: what is corrected; None: nothing is issued.
+            base: quantiles to correct; None: nothing is issued.
         """
         quantiles = np.nan if base is None else self._calibration.correct(base, self._corrections)
         self._issued[self._steps % len(self._ahead)] = quantiles
@@ -84,27 +83,26 @@ class _Step:
     """The outcome of a step, and the forecast from it."""
 
     values: Float32[np.ndarray, " N"]  # as observed; NaN: missing
-    counts: bool  # a forecast from it is compared with what comes
+    counts: bool  # whether the forecast from it is compared with later outcomes
     base: Base | None = None
 
 
 @dataclass(eq=False)
 class _Pass:
-    """One tracker on its way through two cycles; corrections of the second are kept."""
+    """A tracker that runs through two cycles; the corrections of the second are kept."""
 
     tracker: Tracker
-    second: int  # where the second cycle begins
-    next: int  # the step that comes next
+    second: int  # the first step of the second cycle
+    next: int  # the next step to observe
     corrections: dict[int, np.ndarray] = field(default_factory=dict)  # by step: [Q K]
 
 
 class OnlineCalibration:
-    """The corrections of one run at any origin, each step observed and forecast once.
+    """The corrections of one run at any origin; each step is observed and forecast from once.
 
-    Steps are numbers that stay the same from call to call. For an origin, whose data may come in
-    parts:
+    Steps are numbers that stay the same from call to call. For an origin:
 
-        steps = online.unobserved(origin)
+        steps = online.unobserved(origin)       # may be observed a few at a time
         online.observe(steps, values, counts)
         steps = online.unforecast(origin)       # may be forecast a few at a time
         online.add(steps, base)
@@ -112,22 +110,22 @@ class OnlineCalibration:
     """
 
     def __init__(self, calibration: Calibration, first_step: int) -> None:
-        """Start without any data.
+        """Start without observations.
 
         Args:
             calibration: of the run.
-            first_step: the number of step 0 counted from 1970, as `step_number` gives it.
+            first_step: the number of step 0 counted from 1970 (`step_number`).
         """
         self.calibration, self._first_step = calibration, first_step
         self._steps: dict[int, _Step] = {}
-        self._passes: OrderedDict[int, _Pass] = OrderedDict()  # by cycle, the latest used last
+        self._passes: OrderedDict[int, _Pass] = OrderedDict()  # by cycle, most recently used last
 
     def cycle(self, step: int) -> int:
-        """The number of the cycle that a step lies in."""
+        """The number of a step's cycle."""
         return (self._first_step + step) // CYCLE
 
     def unobserved(self, origin: int) -> list[int]:
-        """The steps whose outcomes are needed for an origin and not known yet."""
+        """The steps whose outcomes still have to be observed for an origin."""
         steps = range(self._open_pass(origin).next, origin + 1)
         return [step for step in steps if step not in self._steps]
 
@@ -137,61 +135,56 @@ class OnlineCalibration:
         values: Float32[np.ndarray, "S N"],
         counts: Bool[np.ndarray, " S"],
     ) -> None:
-        """Take the outcomes of some steps.
+        """Store the outcomes of some steps.
 
         Args:
             steps: their numbers.
-            values: what was observed, by the run's locations; NaN: missing.
-            counts: whether a forecast from the step is compared with what comes (`can_count`).
+            values: observed values, by the run's locations; NaN: missing.
+            counts: whether the forecast from a step is compared with later outcomes (`can_count`).
         """
         for step, row, count in zip(steps, values, counts.tolist(), strict=True):
             self._steps[step] = _Step(row, count)
 
     def unforecast(self, origin: int) -> list[int]:
-        """The observed steps that still have to be forecast from before an origin is corrected."""
+        """The observed steps from which forecasts are still needed for an origin."""
         steps = range(self._open_pass(origin).next, origin + 1)
-        lacking = [s for s in steps if self._steps[s].counts and self._steps[s].base is None]
-        if self._steps[origin].base is None and origin not in lacking:
-            lacking.append(origin)
-        return lacking
+        counted = [step for step in steps if self._steps[step].counts]
+        return [s for s in dict.fromkeys((*counted, origin)) if self._steps[s].base is None]
 
     def add(self, steps: Sequence[int], base: Base) -> None:
-        """Take the base forecasts from some observed steps."""
+        """Store the base forecasts from some observed steps."""
         for number, step in enumerate(steps):
             self._steps[step].base = base.row(number)
 
     def base(self, origin: int) -> Base:
-        """The base forecast from an origin that was added."""
+        """The base forecast from an origin, as it was added."""
         base = self._steps[origin].base
         if base is None:
             raise RunError(f"step {origin} was not forecast from")
         return base
 
     def corrections(self, origin: int) -> Float64[np.ndarray, "Q K"]:
-        """The corrections by what was observed up to an origin."""
-        lacking = self.unobserved(origin) or self.unforecast(origin)
-        if lacking:
-            raise RunError(
-                f"step {origin}: earlier steps are missing: {name_some(map(str, lacking))}"
-            )
+        """The corrections by the outcomes observed up to an origin."""
         current = self._open_pass(origin)
         for number in range(current.next, origin + 1):
-            step = self._steps[number]
+            step = self._steps.get(number)
+            if step is None or (step.counts and step.base is None):
+                raise RunError(f"origin {origin}: step {number} lacks its outcome or its forecast")
             current.tracker.observe(step.values)
             if number >= current.second:
                 current.corrections[number] = current.tracker.corrections
             current.tracker.issue(step.base if step.counts else None)
-        current.next = max(current.next, origin + 1)
+            current.next = number + 1
         return current.corrections[origin]
 
     def forget_from(self, first: int) -> None:
-        """Drop what rests on steps from `first` on: their data has changed."""
+        """Drop all data of steps from `first` on, which have changed, and what follows from it."""
         self._steps = {number: step for number, step in self._steps.items() if number < first}
-        for cycle in [c for c, tracked in self._passes.items() if tracked.next > first]:
+        for cycle in [c for c, opened in self._passes.items() if opened.next > first]:
             del self._passes[cycle]
 
     def _open_pass(self, origin: int) -> _Pass:
-        """The pass of an origin's cycle: before the origin, or with its corrections."""
+        """The pass of an origin's cycle, new or as far as it has come."""
         cycle = self.cycle(origin)
         current = self._passes.get(cycle)
         if current is None:
@@ -199,10 +192,10 @@ class OnlineCalibration:
             second = cycle * CYCLE - self._first_step
             current = self._passes[cycle] = _Pass(Tracker(self.calibration), second, first)
         self._passes.move_to_end(cycle)
-        if len(self._passes) > KEPT_PASSES:
+        if len(self._passes) > CACHED_PASSES:
             self._passes.popitem(last=False)
-            kept = {c - back for c in self._passes for back in (0, 1)}
-            self._steps = {s: step for s, step in self._steps.items() if self.cycle(s) in kept}
+            cycles = {c - back for c in self._passes for back in (0, 1)}
+            self._steps = {s: step for s, step in self._steps.items() if self.cycle(s) in cycles}
         return current
 
 
@@ -213,16 +206,16 @@ def can_count(
     training: Bool[np.ndarray, " S"],
     steps: Int64[np.ndarray, " T"],
 ) -> Bool[np.ndarray, " T"]:
-    """Whether a forecast from each step may be compared with what came.
+    """Whether a forecast from each step may be compared with its outcomes.
 
-    The step has its history, not too much of it missing, and the covariates ahead are known; and
-    what came is not in the training steps, where a forecast errs less than it will later.
+    Such a step has its history, with few values missing, and known covariates ahead. Its targets
+    are no training steps, where forecasts err less than later.
 
     Args:
-        panel: what was observed, by the run's locations.
-        lags: which past steps are seen.
-        weather: what is taken for covariates ahead.
-        training: which steps of the panel, and of the horizon after it, the run was fitted to.
+        panel: observed values, by the run's locations.
+        lags: the past steps of a window.
+        weather: the source of covariates ahead.
+        training: the training steps among those of the panel and of the horizon after it.
         steps: of the panel.
     """
     reach = panel.clock.lag_steps(lags, panel.times[steps]).max(axis=1)
@@ -230,13 +223,13 @@ def can_count(
     counts = np.asarray(steps - reach >= spare)
     early = int(np.argmax(counts)) if counts.any() else len(steps)
     if early < len(steps):
-        part, origins = look_back(panel, lags, steps[early:])
-        counts[early:] &= ~is_poor(part, history_steps(part, lags, origins), origins)
+        recent, origins = look_back(panel, lags, steps[early:])
+        counts[early:] &= ~is_poor(recent, history_steps(recent, lags, origins), origins)
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
     counts &= ~training[targets].any(axis=1)
     if weather == "observed":
-        world, local = look_ahead(panel, steps, lags.horizon)
-        counts &= ~(np.isnan(world).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
+        covariates, local = look_ahead(panel, steps, lags.horizon)
+        counts &= ~(np.isnan(covariates).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
     return counts
 
 

@@ -22,19 +22,19 @@ from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_poor
 
 log = logging.getLogger(__name__)
-KERNEL = "diffusion.kernel"  # how near the locations are to each other, in a run
+KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
 
 
 class DCRNN(NetworkEstimator):
-    """A recurrent network over the distances of locations; `dcrnn` of the recipe decides.
+    """The diffusion convolutional recurrent network (baseline); settings: `[dcrnn]` of the recipe.
 
-    Differs: it learns as every network here does (Eq. 7, AdamW, one cycle). Its authors have the
-    mean absolute error, Adam and a rate that falls in steps.
+    Differs: it is trained like every network here (Eq. 7, AdamW, one cycle). Its authors minimise
+    the mean absolute error by Adam, with a learning rate that falls in steps.
     """
 
     @property
     def lags(self) -> LagConfig:
-        """Which past steps the network sees: the last ones alone, or the recipe's."""
+        """The past steps that the network sees: only the most recent, or the recipe's lags."""
         config, lags = self.recipe.dcrnn, self.recipe.lags
         if config.inputs == "lags":
             return lags
@@ -46,73 +46,73 @@ class DCRNN(NetworkEstimator):
         return self.recipe.dcrnn.sampling_decay
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the scales and of the kernel."""
+        """Shapes of the scales and of the kernel."""
         return {**super().shapes(sizes), KERNEL: (sizes.N, sizes.N)}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return the weights with the lowest validation loss, and what they rest on."""
+        """Train the network on the windows that suit its own lags."""
         self._refuse_short_lags(data.panel)
         return super().fit_windows(replace(data, windows=self._own_windows(data)))
 
     def prerequisites(self, data: TrainingData) -> FitResult:
-        """Return the kernel of the locations' distances.
+        """The kernel of the locations' distances.
 
-        Differs: where places are unknown, the correlation of training values stands for it.
+        Differs: without coordinates, the correlation of training values is used instead.
         """
-        graph = self._neighbours(data)
+        graph = self._proximity_graph(data)
         first, second = graph.pairs.T
         kernel = np.eye(len(data.panel.locations), dtype=np.float32)
         kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
         return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
 
     def build(
-        self, layout: NeuronLayout, known: Arrays, generator: Generator
+        self, layout: NeuronLayout, arrays: Arrays, generator: Generator
     ) -> dcrnn.DCRNNNetwork:
-        """Return the network with fresh weights."""
+        """The network with new weights."""
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
-        kernel = torch.from_numpy(_kernel(known))
+        kernel = torch.from_numpy(_kernel(arrays))
         return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator)
 
-    def size(self, layout: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights the network has."""
-        del known
+    def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
+        """The number of weights of the network."""
+        del arrays
         return dcrnn.count_weights(self.recipe.dcrnn, layout)
 
     def _refuse_short_lags(self, panel: Panel) -> None:
-        """Refuse to look further back than the lags, by which windows are cut, reach."""
+        """Refuse `dcrnn.recent` beyond the reach of the lags by which windows are cut."""
         reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times).max(axis=1).min()) + 1
         if self.lags.length > reach and self.recipe.dcrnn.inputs == "recent":
-            message = f"dcrnn.recent = {self.lags.length} steps, and lags reach back {reach}"
+            message = f"dcrnn.recent = {self.lags.length} steps, but lags reach back only {reach}"
             raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
 
     def _own_windows(self, data: TrainingData) -> Windows:
-        """Drop windows in which this network, unlike others, sees held-out steps or too little."""
+        """The windows whose history, by this network's lags, has no held-out or missing steps."""
         panel, windows = data.panel, data.windows
         split = assign_splits(panel, data.splits)
-        kept = {}
+        usable = {}
         for number, name in enumerate(SPLITS[:2]):
             origins = getattr(windows, name)
             history = history_steps(panel, self.lags, origins)
-            later = (split[history] > number).any(axis=1)
-            kept[name] = origins[~later & ~is_poor(panel, history, origins)]
-        return replace(windows, **kept)
+            held_out = (split[history] > number).any(axis=1)
+            usable[name] = origins[~held_out & ~is_poor(panel, history, origins)]
+        return replace(windows, **usable)
 
-    def _neighbours(self, data: TrainingData) -> DependencyGraph:
-        """Return the pairs of locations that are near each other, and how near."""
+    def _proximity_graph(self, data: TrainingData) -> DependencyGraph:
+        """The pairs of nearby locations, with their proximity."""
         kinds: tuple[GraphKind, ...] = ("distance", "pearson")
         cut = self.recipe.dcrnn.kernel_threshold
         by_distance, by_values = (GraphConfig(kind=kind, threshold=cut) for kind in kinds)
         try:
             return learn_graph(data.panel, data.splits, by_distance)
-        except DataError as error:  # some places are unknown
+        except DataError as error:  # some locations lack coordinates
             log.warning("DCRNN: %s; it diffuses by the correlation of training values", error)
             return learn_graph(data.panel, data.splits, by_values)
 
 
-def _kernel(known: Arrays) -> Float32[np.ndarray, "N N"]:
-    """Return the kernel that a run remembers, if it can be one at all."""
-    kernel = known[KERNEL]
+def _kernel(arrays: Arrays) -> Float32[np.ndarray, "N N"]:
+    """The kernel of a run; impossible values are refused."""
+    kernel = arrays[KERNEL]
     if kernel.dtype != np.float32 or not ((kernel >= 0) & (kernel <= 1)).all():
         raise ArtifactError(f"{KERNEL}: {kernel.dtype}, not float32 weights from 0 to 1")
     return kernel

@@ -1,4 +1,4 @@
-"""Networks as estimators: trained on batches of windows, used on batches of origins."""
+"""The base of network estimators: training on batches of windows, forecasts of batches."""
 
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
@@ -32,14 +32,14 @@ from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
-WEIGHTS = "model."  # begins the names of a network's weights in a run
-BATCH = 64  # origins that a network forecasts at a time
-LINEARS = 16  # a Transformer's between two states: 6 in an encoder layer, 10 in a decoder layer
+WEIGHTS = "model."  # prefix of the names of a network's weights in a run
+BATCH = 64  # origins per forward pass
+LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
 @dataclass(frozen=True, eq=False)
 class LoadedNetwork:
-    """A network with its weights on a device, and the scales it works in."""
+    """A network with its weights on a device, and its scales."""
 
     network: Network
     scaler: Scaler
@@ -48,7 +48,7 @@ class LoadedNetwork:
 
     @torch.inference_mode()
     def predict_windows(self, inputs: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
-        """Return x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
+        """x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
         forecast = self.network.roll_out(*self.states(inputs))  # [N, B, K]
         return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
@@ -56,7 +56,7 @@ class LoadedNetwork:
     def predict_window_quantiles(
         self, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Return the same with the network's quantiles."""
+        """The same, with the network's quantiles."""
         forecast, quantiles = self.network(*self.states(inputs))
         undo = self.scaler.values.undo
         return (
@@ -72,10 +72,7 @@ class LoadedNetwork:
 
 
 class NetworkEstimator(Estimator):
-    """A network that forecasts.
-
-    A second base class, since Forecaster and its baselines differ only in how theirs is built.
-    """
+    """An estimator whose model is a network; subclasses define how it is built."""
 
     seeded = True
 
@@ -84,45 +81,45 @@ class NetworkEstimator(Estimator):
         self._loaded: tuple[Arrays, LoadedNetwork] | None = None  # for these arrays, built once
 
     @abstractmethod
-    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
-        """Return the network with fresh weights.
+    def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
+        """The network with new weights.
 
         Args:
             layout: the neurons of a step.
-            known: what was learned before the network.
-            generator: what the weights are drawn from.
+            arrays: the prerequisites, quantile levels and scales.
+            generator: for drawing the weights.
         """
 
     @abstractmethod
-    def size(self, layout: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights the network has at least, without building it."""
+    def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
+        """A lower bound of the number of weights, without building the network."""
 
     @property
     def sampling_decay(self) -> float | None:
-        """The decay of scheduled sampling, in steps; None: the truth is always shown."""
+        """The decay of scheduled sampling, in steps; None: no scheduled sampling."""
         return None
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the scales; those of the weights are the network's."""
+        """Shapes of the scales; the network checks those of its weights."""
         return scale_shapes(sizes)
 
     @property
     def backend(self) -> str:
-        """Where the network computes and by what, in words."""
+        """The device and kernels of the network, in words."""
         dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
         return describe_backend(torch.device(best_device()), dtype)
 
     def prerequisites(self, data: TrainingData) -> FitResult:
-        """What must be fitted before the network can be built: nothing."""
+        """Arrays that are fitted before the network is built; by default none."""
         del data
         return FitResult({})
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Train the network; the weights with the lowest validation loss are kept."""
-        known, recipe = self.prerequisites(data), self.recipe
+        prerequisites, recipe = self.prerequisites(data), self.recipe
         scaler = fit_scaler(data.panel, data.train)
         levels = {LEVELS: np.array(recipe.intervals.quantiles)}
-        arrays = {**known.arrays, **levels, **scale_arrays(scaler)}
+        arrays = {**prerequisites.arrays, **levels, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = TrainingTask(
@@ -138,18 +135,18 @@ class NetworkEstimator(Estimator):
         outcome = train(
             task,
             folder=data.folder,
-            identity=_identity(data, recipe, known),
-            on_progress=data.watch,
+            identity=_identity(data, recipe, prerequisites),
+            on_progress=data.on_progress,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
-        about = {**known.about, "training": _describe(outcome)}
+        about = {**prerequisites.about, "training": _describe(outcome)}
         seconds = sum(record.seconds for record in outcome.records)
-        return FitResult({**arrays, **weights}, about, known.parents, seconds)
+        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return the network's forecasts."""
+        """The network's forecasts."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
         return np.concatenate([loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks])
@@ -157,7 +154,7 @@ class NetworkEstimator(Estimator):
     def predict_window_quantiles(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Return the network's forecasts, and its quantiles if it has any."""
+        """The network's forecasts, and its quantiles if it has any."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
         parts = [loaded.predict_window_quantiles(inputs.rows(b, b + BATCH)) for b in blocks]
@@ -165,7 +162,7 @@ class NetworkEstimator(Estimator):
         return np.concatenate(forecasts), np.concatenate(quantiles)
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
-        """Return the network of these arrays on the best device; it is built once."""
+        """The network of a run's arrays on the best device; it is built once."""
         if self._loaded is None or self._loaded[0] is not arrays:
             scaler, device = scaler_of(arrays), best_device()
             network = self._restore(_layout(scaler), arrays).eval().to(device)
@@ -173,21 +170,21 @@ class NetworkEstimator(Estimator):
         return self._loaded[1]
 
     def _restore(self, layout: NeuronLayout, arrays: Arrays) -> Network:
-        """Return the network with its weights; one that they cannot fill is never built."""
-        named = {
+        """The network with its weights; it is built only if there are enough of them."""
+        weights = {
             name.removeprefix(WEIGHTS): a for name, a in arrays.items() if name.startswith(WEIGHTS)
         }
-        held = sum(array.size for array in named.values())
+        stored = sum(array.size for array in weights.values())
         needed = self.size(layout, arrays)
-        if needed > held:
-            raise ArtifactError(f"{held:,} weights for a network of more than {needed:,}")
+        if needed > stored:
+            raise ArtifactError(f"{stored:,} weights for a network of more than {needed:,}")
         network = self.build(layout, arrays, Generator())
-        _load(network, named)
+        _load(network, weights)
         return network
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """Return a fitted estimator around a run whose weights fit its network."""
+        """The fitted estimator of a run; weights that do not fit its network are refused."""
         estimator = super().from_run(run)
         try:
             estimator.load_network(run.arrays)
@@ -196,47 +193,49 @@ class NetworkEstimator(Estimator):
         return estimator
 
 
-def levels_of(known: Arrays) -> tuple[float, ...]:
-    """Return the quantiles that a network has; none in a run that was saved before them."""
-    return tuple(known[LEVELS].tolist()) if LEVELS in known else ()
+def quantile_levels_of(arrays: Arrays) -> tuple[float, ...]:
+    """The quantile levels of a network; none in a run saved without quantiles."""
+    return tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
 
 
 def best_device() -> str:
-    """Return where networks run: on this process's GPU if there is one."""
+    """The device of networks: this process's GPU if there is one, else the CPU."""
     return local_device("cuda" if torch.cuda.is_available() else "cpu")
 
 
 def _layout(scaler: Scaler) -> NeuronLayout:
-    """Return the neurons of a step: 1 + Q of each location, P + calendar auxiliary ones."""
+    """The neurons of a step: 1 + Q of each location, P + calendar auxiliary ones."""
     N, Q = len(scaler.values.mean), len(scaler.local_covariates.mean)
     return NeuronLayout(N, 1 + Q, len(scaler.covariates.mean) + len(CALENDAR_COLUMNS))
 
 
-def _identity(data: TrainingData, recipe: Recipe, known: FitResult) -> dict[str, str] | None:
-    """Return the hashes that a training must share with the one that it resumes."""
+def _identity(
+    data: TrainingData, recipe: Recipe, prerequisites: FitResult
+) -> dict[str, str] | None:
+    """The hashes that must agree when a training is resumed; None: it keeps no checkpoints."""
     if data.folder is None:
         return None
     if data.panel.digest is None:
-        message = "a training that can be resumed must know its panel again"
+        message = "checkpoints need a saved panel, by whose hash training is resumed"
         raise ConfigError(f"{message}; save the panel first: panel = panel.save(folder)")
-    return {"recipe": recipe.digest(), "panel": data.panel.digest, **known.parents}
+    return {"recipe": recipe.digest(), "panel": data.panel.digest, **prerequisites.parents}
 
 
 def _describe(outcome: TrainingResult) -> dict[str, Any]:
-    """Return how training went; without its seconds, which no second training would repeat."""
+    """The epochs of training and why it stopped; without seconds, which no rerun repeats."""
     records = [asdict(record) for record in outcome.records]
     epochs = [{name: r[name] for name in r if name != "seconds"} for r in records]
     return {"why": outcome.stop_reason, "epochs": epochs}
 
 
 def _load(network: Network, weights: Arrays) -> None:
-    """Give a network its weights; names, shapes and types must all be its own."""
-    own = {name: f"float32 {tuple(w.shape)}" for name, w in network.state_dict().items()}
-    given = {name: f"{array.dtype} {array.shape}" for name, array in weights.items()}
+    """Load weights into a network; names, shapes and types must all agree."""
+    needed = {name: f"float32 {tuple(w.shape)}" for name, w in network.state_dict().items()}
+    stored = {name: f"{array.dtype} {array.shape}" for name, array in weights.items()}
     faults = Faults("weights")
-    for name in sorted({*own, *given}):
-        found, needed = given.get(name, "nothing"), own.get(name, "nothing")
-        if found != needed:
-            faults.add(f"{name}: {found}; needed: {needed}")
+    for name in sorted({*needed, *stored}):
+        if stored.get(name) != needed.get(name):
+            needed_form = needed.get(name, "nothing")
+            faults.add(f"{name}: {stored.get(name, 'nothing')}; needed: {needed_form}")
     faults.raise_any(ArtifactError)
     network.load_state_dict({name: torch.from_numpy(array) for name, array in weights.items()})

@@ -3,8 +3,8 @@
 from torch import Generator
 
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, levels_of
-from forecaster.estimators.networks.level import learn_level, level_of, level_shapes
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, quantile_levels_of
+from forecaster.estimators.networks.profile import profile_arrays, profile_of, profile_shapes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
@@ -13,28 +13,28 @@ from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):
-    """The same network without a graph; `model.width` of the recipe says how wide it is."""
+    """The dense Transformer: the paper's network without a graph, of width `model.width`."""
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of the scales and of what is usual."""
+        """Shapes of the scales and of the seasonal profile."""
         return {
             **super().shapes(sizes),
-            **(level_shapes(sizes) if self.recipe.model.level else {}),
+            **(profile_shapes(sizes) if self.recipe.model.level else {}),
         }
 
     def prerequisites(self, data: TrainingData) -> FitResult:
-        """Return what is usual, if deviations from it are forecast."""
-        return FitResult(learn_level(data) if self.recipe.model.level else {})
+        """The seasonal profile, if deviations from it are forecast."""
+        return FitResult(profile_arrays(data) if self.recipe.model.level else {})
 
-    def build(self, layout: NeuronLayout, known: Arrays, generator: Generator) -> Network:
-        """Return the network with fresh weights."""
-        model, lags, levels = self.recipe.model, self.recipe.lags, levels_of(known)
+    def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
+        """The network with new weights."""
+        model, lags, levels = self.recipe.model, self.recipe.lags, quantile_levels_of(arrays)
         network = build_dense_transformer(model, lags, layout, generator, levels)
-        return DeviationNetwork(network, level_of(known)) if model.level else network
+        return DeviationNetwork(network, profile_of(arrays)) if model.level else network
 
-    def size(self, layout: NeuronLayout, known: Arrays) -> int:
-        """Return how many weights the layers between two states have: D² each."""
-        del known
+    def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
+        """The number of weights of the layers between two states: D² each."""
+        del arrays
         model = self.recipe.model
         D = model.width or layout.n_locations * model.per_location + model.auxiliary
         return int(D**2 * LINEARS * model.n_layers)

@@ -90,9 +90,9 @@ def download_file(
     Args:
         source: the server.
         month: as 2009-01.
-        folder: destination, created if needed.
-        progress: called with the number of bytes received since the last call.
-        say: called with messages for the user.
+        folder: where the file goes; made if need be.
+        progress: called with the number of bytes just received.
+        say: called with a line for the user.
         sleep: waits before a retry.
     """
     if not _MONTH.fullmatch(month):
@@ -220,7 +220,7 @@ def _get_rest(download: _Download, partial: PartialFile, etag: str, size: int) -
         elif response.status in {206, 416}:
             partial.begin(None)
             failure = (
-                f"{download.url}: requested the bytes after {have:,} of {size:,}, received others"
+                f"{download.url}: asked for the bytes after {have:,} of {size:,}, received others"
             )
             remedy = "run the same command again, or give another --host"
             raise TransientError(DataError, failure, remedy)
@@ -237,7 +237,7 @@ def _take_all(download: _Download, partial: PartialFile, response: HTTPResponse)
 
 
 def _receive(download: _Download, partial: PartialFile, response: HTTPResponse, size: int) -> None:
-    """Append the received bytes until the file is complete."""
+    """Append received bytes until the file has its size."""
     while (have := partial.size) < size:
         with connection_errors(download.source, download.url):
             chunk = response.read1(min(CHUNK_BYTES, size - have))

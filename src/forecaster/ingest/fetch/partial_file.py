@@ -58,7 +58,7 @@ class PartialFile:
         self.sink.flush()
 
     def discard(self) -> None:
-        """Delete the partial file and its ETag."""
+        """Remove the partial file and its note."""
         self.path.unlink(missing_ok=True)
         self._note.unlink(missing_ok=True)
 

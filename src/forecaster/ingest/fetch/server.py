@@ -27,7 +27,7 @@ _HOST = re.compile(r"[a-z0-9-]{1,63}(\.[a-z0-9-]{1,63})*(:[0-9]{1,5})?")
 
 @dataclass(frozen=True)
 class FileServer:
-    """The URL of monthly files, and the hosts and schemes that may be connected to."""
+    """The server of monthly files, and the hosts that may be connected to."""
 
     url: str  # {month} stands for 2009-01
     hosts: frozenset[str]  # `name`, or `name:port` for a port other than the scheme's default
@@ -35,7 +35,7 @@ class FileServer:
     timeout_seconds: float = 30.0  # to connect, and for each read
 
     def at(self, host: str) -> "FileServer":
-        """Return the same files on another host, the only allowed one."""
+        """Return the server of these files on another host, the only one then allowed."""
         name = host.lower()
         if not _HOST.fullmatch(name):
             message = f"--host {host!r} is not a host; give a name such as mirror.example.org"
@@ -82,7 +82,7 @@ def connection_errors(source: FileServer, url: str) -> Iterator[None]:
     try:
         yield
     except TimeoutError as error:
-        failure = f"{url}: no data for {source.timeout_seconds:g} s"
+        failure = f"{url}: no bytes received for {source.timeout_seconds:g} s"
         raise TransientError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
         reason = ascii(str(error) or type(error).__name__)[1:-1]  # may be the server's text

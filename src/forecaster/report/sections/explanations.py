@@ -12,7 +12,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import BacktestResult, targets
 from forecaster.evaluation.tables import MISSING
 from forecaster.explain.case import EXPLAINABLE
-from forecaster.explain.explain import explain
+from forecaster.explain.explain import explain_forecast
 from forecaster.explain.explanation import Explanation, LocationEffect, StepEffect
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
@@ -183,7 +183,7 @@ def _explain_cases(
     for case in cases:
         at, location = f"{panel.times[case.origin]}Z", panel.locations.ids[case.location]
         try:
-            yield case, explain(estimator, panel, at, location)
+            yield case, explain_forecast(estimator, panel, at, location)
         except DataError:
             continue
 

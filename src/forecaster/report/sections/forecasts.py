@@ -123,7 +123,7 @@ def take_excerpt(
     forecast, quantiles = _predict(estimator, panel, origins, assessment.weather)
     forecast, quantiles = forecast[..., list(locations)], quantiles[..., list(locations)]
     bounds = None
-    if len(estimator.levels) > 1:
+    if len(estimator.quantile_levels) > 1:
         outer = quantiles[:, 0, 0], quantiles[:, -1, 0]
         bounds = np.stack([_look_up(bound, origins, drawn - 1) for bound in outer])
     return Excerpt(
@@ -133,7 +133,7 @@ def take_excerpt(
         one_step=_look_up(forecast[:, 0], origins, drawn - 1),
         last_step=_look_up(forecast[:, K - 1], origins, drawn - K),
         horizon=K,
-        levels=estimator.levels,
+        levels=estimator.quantile_levels,
         bounds=bounds,
     )
 

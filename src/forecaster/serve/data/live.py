@@ -10,6 +10,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+import numpy as np
+
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import CellUpdate, Snapshot
 from forecaster.serve.data.store import (
@@ -22,12 +24,13 @@ from forecaster.serve.data.store import (
     Table,
 )
 from forecaster.serve.problems import Problem
+from forecaster.splits import least_observed, worst_locations
 
 Now = Callable[[], float]  # seconds since 1970, UTC
 AHEAD_SECONDS = 300  # by which a client's clock may be ahead
 MAX_WRITES = 32  # that may wait for the disk
-STALE_STEPS = 2  # without data: forecasts are marked as stale
-DEAD_STEPS = 24  # without data: there is no current forecast
+STALE_STEPS = 2  # without a forecast origin: forecasts are marked as stale
+DEAD_STEPS = 24  # without a forecast origin: there is no forecast of now
 log = logging.getLogger(__name__)
 
 
@@ -83,14 +86,16 @@ class LiveData:
         snapshot = snapshot or self.snapshot
         newest = self._newest_origin(snapshot)
         if newest is None:
-            return Freshness(None, None, True, "no step has been observed at enough locations yet")
+            N = len(snapshot.base.locations)
+            need = f"{least_observed(N)} of {N} locations"
+            return Freshness(None, None, True, f"no step has been observed at {need} yet")
         over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
         age = max(int(self.now() - over), 0)
         steps, fault = age / snapshot.step_seconds, None
         if steps >= DEAD_STEPS:
             last = f"{snapshot.time_of(newest)}Z"
-            fault = f"no data since {last}, too long ago for a forecast of now"
-            fault += f"; /v1/forecast?at={last} forecasts from there"
+            fault = f"{self._name_missing(snapshot)}; the newest forecast origin, {last}, is too"
+            fault += f" long ago for a forecast of now; /v1/forecast?at={last} forecasts from it"
         return Freshness(newest, age, steps >= STALE_STEPS, fault)
 
     def find_origin(self, seconds: int) -> int:
@@ -133,6 +138,16 @@ class LiveData:
             newest = snapshot.newest_origin(end)
             self._newest = snapshot, end, newest
         return newest
+
+    def _name_missing(self, snapshot: Snapshot) -> str:
+        """Say what the last steps lack to be forecast origins."""
+        end, ids = self.closed_steps(), snapshot.base.locations.ids
+        values = snapshot.final_values(end - DEAD_STEPS, end)
+        if np.isnan(values).all():
+            return f"no data in the last {DEAD_STEPS} steps"
+        needed = f"{least_observed(len(ids))} of {len(ids)} locations"
+        worst = worst_locations(ids, values)
+        return f"none of the last {DEAD_STEPS} steps has data of {needed} (missing: {worst})"
 
     def _write(
         self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None

@@ -110,7 +110,7 @@ class Snapshot:
         return _merge_rows(self.base.values, self.observed, first, end)
 
     def final_values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
-        """Return the same, NaN also where a value was received before its step was over."""
+        """Return the values of steps first…end−1, NaN also where the step was not over yet."""
         values = self.values(first, end)
         for step in self.partial.keys() & set(range(first, end)):
             values[step - first, self.partial[step] > 0] = np.nan
@@ -123,7 +123,7 @@ class Snapshot:
     def final_values_at(
         self, steps: Int64[np.ndarray, "*shape"]
     ) -> Float32[np.ndarray, "*shape N"]:
-        """Return the same, NaN also where a value was received before its step was over."""
+        """Return the values of some steps, NaN also where the step was not over yet."""
         return self._gather(self.final_values, steps)
 
     def week_before(

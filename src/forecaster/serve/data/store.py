@@ -40,8 +40,8 @@ class Receipt:
 
     accepted: int  # new entries
     revised: int  # entries that had another value
-    unchanged: int
-    data_version: int
+    unchanged: int  # entries that had this value
+    data_version: int  # after the write
 
 
 @dataclass(frozen=True)

@@ -24,8 +24,8 @@ class PastForecast:
 class PastForecasts:
     """The forecasts from the last origins, by model.
 
-    Those computed later use no data after their origin. Past weather forecasts are not stored: the
-    weather at the origin is assumed to persist.
+    Those computed later see nothing after their origin. The weather forecast of that time is not
+    stored: covariates ahead are those at the origin.
     """
 
     def __init__(self, limit: int) -> None:

@@ -16,7 +16,7 @@ from forecaster.serve.forecasting.accuracy import PastForecasts, measure_accurac
 from forecaster.serve.forecasting.encode import to_json
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
-from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_forecast
+from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
 from forecaster.serve.forecasting.worker import CLOSE_SECONDS, Worker
 from forecaster.serve.problems import Problem
 
@@ -85,7 +85,7 @@ class Engine:
         deadline = time.monotonic() + self.explainer.seconds
         model, snapshot = self.model, self.data.snapshot  # the same for both
         forecast, freshness = await self._forecast(model, snapshot, origin)
-        job = partial(explain_forecast, model, snapshot, forecast.key.origin, location)
+        job = partial(explain_location, model, snapshot, forecast.key.origin, location)
         return forecast, freshness, await self.explainer.run(job, deadline)
 
     async def accuracy(self, hours: int) -> tuple[Forecast, Freshness, JsonObject]:

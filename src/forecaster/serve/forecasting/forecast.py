@@ -25,8 +25,8 @@ class ServedModel:
 
     @property
     def quantile_levels(self) -> tuple[float, ...]:
-        """The levels of its quantiles; empty without intervals."""
-        return tuple(getattr(self.estimator, "levels", ()))
+        """The levels of its quantiles; none where it has no intervals."""
+        return self.estimator.quantile_levels
 
 
 @dataclass(frozen=True)

@@ -19,12 +19,12 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 
-KEPT_INTERVALS = 2  # pairs of a model and a source of future weather
-SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
-# Earlier origins that are forecast in one call, before other requests are served.
+KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
+SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
+# Earlier origins that are forecast in one call, before other requests have their turn.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
-UNADJUSTED = "intervals: not yet adjusted to what was observed lately"
-PERSISTED = "weather: none is known ahead, so that of the origin is taken to stay"
+UNADJUSTED = "intervals: not yet corrected by the latest observations"
+PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
 Numbers = tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]  # ŷ, its quantiles
 
 
@@ -60,7 +60,7 @@ class SnapshotPredictor:
         return None if numbers is None else _to_forecast(view, numbers, degraded)
 
     def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
-        """Return the forecast from a past origin, without the weather observed since."""
+        """Return the forecast from a past origin, without covariates observed since."""
         view = view_origin(model, snapshot, origin)
         names = view.panel.covariates.names or view.panel.local_covariates.names
         numbers = self._numbers(view, "persist" if names else "observed")
@@ -174,17 +174,17 @@ def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, st
     return "persist", PERSISTED
 
 
-def explain_forecast(
+def explain_location(
     model: ServedModel, snapshot: Snapshot, origin: int, location: str
 ) -> dict[str, Any]:
     """Return the explanation of a location's forecast as JSON content."""
-    from forecaster.explain.explain import explain  # noqa: PLC0415 (takes seconds)
+    from forecaster.explain.explain import explain_forecast  # noqa: PLC0415 (takes seconds)
 
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
     if run and choose_weather(panel, step, model.horizon)[0] == "persist":
         panel = _persist_covariates(match(run, panel), step, fill_of(run))
-    content: dict[str, Any] = explain(
+    content: dict[str, Any] = explain_forecast(
         model.estimator, panel, f"{panel.times[step]}+00:00", location
     ).to_dict()
     return content
@@ -204,7 +204,7 @@ def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
 def _to_forecast(
     view: OriginView, numbers: Numbers, weather: str | None = None, intervals: str | None = None
 ) -> Forecast:
-    """Return the forecast; it is degraded by its weather, its intervals or missing values."""
+    """Return the forecast; covariates, intervals or missing values may degrade it."""
     model, snapshot, origin = view.model, view.snapshot, view.origin
     week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
     y_hat, quantiles = numbers

@@ -15,14 +15,16 @@ from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     """Return the fields common to all forecasts: model, data and origin."""
     reasons = [forecast.degraded] if forecast.degraded else []
+    age_seconds = freshness.age_seconds or 0
     if freshness.stale:
-        reasons.append("data: the last steps have not come")
+        steps = age_seconds // (forecast.panel.clock.step_minutes * 60)
+        reasons.append(f"data: too few observations in the last {steps} steps")
     return {
         "model": forecast.key.model,
         "data_version": forecast.key.version,
         "origin": utc_text(forecast.origin),
         "origin_local": local_text(forecast.panel, forecast.origin),
-        "data_age_seconds": freshness.age_seconds or 0,
+        "data_age_seconds": age_seconds,
         "stale": freshness.stale,
         "degraded": "; ".join(reasons) or None,
     }

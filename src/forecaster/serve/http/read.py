@@ -50,7 +50,7 @@ async def locations(request: Request, engine: EngineParameter) -> Response:
     return with_etag(request, body)
 
 
-@router.get("/graph", response_model=schemas.DependencyGraph)
+@router.get("/graph", response_model=schemas.DependencyGraphResponse)
 async def graph(request: Request, engine: EngineParameter) -> Response:
     """Return the dependencies between locations."""
     return with_etag(request, to_json(content.dependency_graph(engine.model)))

@@ -87,29 +87,29 @@ class LocationInfo(BaseModel):
     name: str
     lat: float | None
     lon: float | None
-    mean: float | None
+    mean: float | None  # of its observed values
 
 
 class LocationList(BaseModel):
     """All locations, and the meaning of the numbers."""
 
-    zone: str
-    kind: str
+    zone: str  # IANA time zone
+    kind: str  # count or measurement
     step_minutes: int
-    horizon: int
-    quantiles: list[float]
+    horizon: int  # number of steps ahead
+    quantiles: list[float]  # quantile levels
     locations: list[LocationInfo]
 
 
 class DependencyEdge(BaseModel):
     """Two locations that depend on each other, and how strongly."""
 
-    a: str
-    b: str
-    strength: float
+    a: str  # id of a location
+    b: str  # id of the other
+    strength: float  # conditional correlation
 
 
-class DependencyGraph(BaseModel):
+class DependencyGraphResponse(BaseModel):
     """The dependencies between locations."""
 
     edges: list[DependencyEdge]
@@ -118,20 +118,20 @@ class DependencyGraph(BaseModel):
 class StepTimes(BaseModel):
     """A step by its beginning, UTC and on the wall clock."""
 
-    ds: str
-    ds_local: str
+    ds: str  # UTC
+    ds_local: str  # on the wall clock, with its offset
 
 
 class ForecastBasis(BaseModel):
     """The model, the data and the origin of a forecast."""
 
-    model: str
-    data_version: int
-    origin: str
-    origin_local: str
-    data_age_seconds: int
-    stale: bool
-    degraded: str | None
+    model: str  # hash of the run
+    data_version: int  # grows with every write
+    origin: str  # the last observed step, UTC
+    origin_local: str  # on the wall clock
+    data_age_seconds: int  # since the end of the newest step
+    stale: bool  # no data for two steps or more
+    degraded: str | None  # what makes it less certain than usual
 
 
 class LocationForecast(BaseModel):
@@ -140,9 +140,9 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]
-    last: float | None
-    usual: list[float | None]
+    y_hat: list[float]  # forecast of each step ahead
+    last: float | None  # value at the origin
+    usual: list[float | None]  # values of the same times a week before
 
 
 class ForecastResponse(ForecastBasis):
@@ -164,24 +164,24 @@ class History(BaseModel):
 class StepAccuracy(BaseModel):
     """Errors k steps ahead."""
 
-    step: int
+    step: int  # number of steps ahead
     rmse: float | None
-    mape: float | None
-    naive_rmse: float | None
-    coverage: float | None
+    mape: float | None  # a fraction
+    naive_rmse: float | None  # of the value a week before
+    coverage: float | None  # share of values inside the interval
 
 
 class Accuracy(ForecastBasis):
     """The accuracy of the forecasts of the last hours, beside that of the value a week before."""
 
-    hours: int
+    hours: int  # length of the period
     rmse: float | None
-    mape: float | None
-    naive_rmse: float | None
-    naive_mape: float | None
-    coverage: float | None
-    expected_coverage: float | None
-    terms: int
+    mape: float | None  # a fraction
+    naive_rmse: float | None  # of the value a week before
+    naive_mape: float | None  # of the value a week before
+    coverage: float | None  # share of values inside the interval
+    expected_coverage: float | None  # of a calibrated interval
+    terms: int  # number of values compared
     by_step: list[StepAccuracy]
 
 
@@ -195,11 +195,11 @@ class ProblemDetails(BaseModel):
     """The error of a request (RFC 9457)."""
 
     type: str
-    title: str
+    title: str  # the status in words
     status: int
-    detail: str
-    code: str
-    id: str
+    detail: str  # what is wrong with this request
+    code: str  # name of the error for programs
+    id: str  # of the request, as in the log
 
 
 def read_json(body: bytes) -> Any:
