@@ -223,9 +223,7 @@ def test_a_range_that_is_not_two_times_is_refused(pair: Any) -> None:
     good = [("2013-01-01", "2013-12-31")]
     given_by_a_user = SimpleNamespace(train=good, validation=good, test=[pair])
     check = inspect.unwrap(Splits.__post_init__)  # without the type checks of the test run
-    with pytest.raises(
-        ConfigError, match=r"splits: 1 fault\n  test: .* is not a range; give e\.g\. \('2013-"
-    ):
+    with pytest.raises(ConfigError, match=r"splits: 1 fault\n  test: .* is not a range; give e"):
         check(given_by_a_user)
 
 
@@ -629,9 +627,7 @@ def test_T15_an_origin_without_its_whole_history_is_refused_by_name() -> None:
     steps = history_steps(panel, PAPER, np.array([700, 673]))
     assert steps.shape == (2, 76)
     assert steps.min(axis=1).tolist() == [27, 0]
-    message = (
-        "need ≥ 674 steps of history up to 2013-01-28T23:00:00Z, have 672; use a later origin"
-    )
+    message = "need ≥ 674 steps of history up to 2013-01-28T23:00:00Z, have 672; use a later"
     with pytest.raises(DataError, match=message):
         history_steps(panel, PAPER, np.array([700, 671, 672]))
 

@@ -310,11 +310,9 @@ class ModelConfig(Stage):
     def _heads_share_alike(self) -> "ModelConfig":
         sizes = {"per_location": self.per_location, "auxiliary": self.auxiliary}
         sizes |= {"width": self.width} if self.width is not None else {}
-        indivisible = [f"{name} = {size}" for name, size in sizes.items() if size % self.heads]
-        if indivisible:
-            raise ValueError(
-                f"heads = {self.heads} must divide {', '.join(indivisible)}; change one"
-            )
+        odd = [f"{name} = {size}" for name, size in sizes.items() if size % self.heads]
+        if odd:
+            raise ValueError(f"heads = {self.heads} must divide {', '.join(odd)}; change one")
         return self
 
 
@@ -427,8 +425,8 @@ class IntervalConfig(Stage):
     def _rise_from_0_to_1(cls, levels: tuple[float, ...]) -> tuple[float, ...]:
         outside = [f"{level:g}" for level in levels if not 0 < level < 1]
         if outside:
-            listed = ", ".join(outside)
-            raise ValueError(f"{listed}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
+            wrong = ", ".join(outside)
+            raise ValueError(f"{wrong}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
         if any(below >= above for below, above in pairwise(levels)):
             raise ValueError(f"{list(levels)}: not in strictly ascending order; sort them")
         return levels

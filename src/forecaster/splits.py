@@ -91,11 +91,9 @@ class Windows:
     dropped: dict[str, int]
 
     def __str__(self) -> str:
-        counts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
-        reasons = ", ".join(
-            f"{reason} {count:,}" for reason, count in self.dropped.items() if count
-        )
-        return f"windows: {counts}" + (f"; dropped: {reasons}" if reasons else "")
+        kept = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
+        lost = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
+        return f"windows: {kept}" + (f"; dropped: {lost}" if lost else "")
 
 
 def cut_windows(
@@ -111,8 +109,8 @@ def cut_windows(
     target = split_of_step[ahead]  # [B, K]
     split = target[:, 0]
     within = (target == split[:, None]).all(axis=1) & (split >= 0)
-    history_split = split_of_step[history]  # [B, L]
-    held_out, tested = history_split > SPLITS.index("train"), history_split == SPLITS.index("test")
+    seen = split_of_step[history]  # [B, L]
+    held_out, tested = seen > SPLITS.index("train"), seen == SPLITS.index("test")
     unseen = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
     reasons = {
         "targets across a border": ~within & (target >= 0).any(axis=1),
@@ -122,15 +120,13 @@ def cut_windows(
         "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
         "validation history in test steps": within & (split == 1) & tested.any(axis=1),
     }
-    is_dropped = np.zeros(len(origins), dtype=bool)
+    lost = np.zeros(len(origins), dtype=bool)
     dropped = {}
     for reason, rows in reasons.items():  # the first reason that applies is counted
-        dropped[reason] = int((rows & ~is_dropped).sum())
-        is_dropped |= rows
-    remaining = [
-        origins[within & ~is_dropped & (split == number)] for number in range(len(SPLITS))
-    ]
-    windows = Windows(remaining[0], remaining[1], remaining[2], dropped)
+        dropped[reason] = int((rows & ~lost).sum())
+        lost |= rows
+    kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
+    windows = Windows(kept[0], kept[1], kept[2], dropped)
     empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
         poor = dropped["too little history observed"] > 0
@@ -143,12 +139,12 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
     """Return the steps in the history of each origin, as `Clock.lag_steps`: Int64[B L]."""
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
-        missing = int(-steps.min())
+        lacking = int(-steps.min())
         origin = int(origins[np.argmin(steps.min(axis=1))])
-        need = origin + 1 + missing
+        need = origin + 1 + lacking
         message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
         remedy = "use a later origin, add earlier steps, or use shorter lags"
-        raise DataError(f"{message}, have {need - missing}; {remedy}")
+        raise DataError(f"{message}, have {need - lacking}; {remedy}")
     return np.asarray(steps)
 
 
@@ -190,12 +186,12 @@ def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"
     """Return the number of missing values of each step, and of all; uncounted ones excluded."""
     N = values.shape[1]
     spared = _spared(N)
-    missing = np.isnan(values).sum(axis=1)  # counted, so that a tenth is a tenth
+    missing = np.isnan(values).sum(axis=1)  # integers: a tenth is exact
     return np.maximum(missing - spared, 0), N - spared
 
 
 def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
-    """Return which locations miss most of some steps and what to do; nothing if none does."""
+    """Return a hint that lists the locations with most steps missing, or an empty text."""
     names = worst_locations(panel.locations.ids, panel.values[steps])
     return f". Missing most: {names}; leave those out" if names else ""
 
@@ -222,9 +218,9 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
         inside = splits.mask(name, panel.clock, panel.times)
         taken = inside & (number >= 0)
         if taken.any():
-            previous, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
-            overlap = f"{count_of(int(taken.sum()), 'step')} in both {previous} and {name}"
-            faults.add(f"{overlap}, the first at {first}Z; each step may be in one split")
+            other, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
+            what = f"{count_of(int(taken.sum()), 'step')} in both {other} and {name}"
+            faults.add(f"{what}, the first at {first}Z; each step may be in one split")
         if not inside.any():
             span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
             faults.add(
@@ -269,8 +265,8 @@ def _showings(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np
     if moment.tzinfo is not None:
         instant = np.datetime64(int(moment.timestamp()), "s")
         return instant, instant
-    instants = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
-    return np.datetime64(instants.first[0]), np.datetime64(instants.second[0])
+    meant = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
+    return np.datetime64(meant.first[0]), np.datetime64(meant.second[0])
 
 
 def _is_date(text: str) -> bool:

@@ -16,7 +16,7 @@ def test_every_part_that_is_no_mapping_is_named() -> None:
     parse_pairs("tim=when,lat,lon=,time=a,time=b", FIELDS, "time=t", faults)
     assert faults.messages == [
         "'tim=when' is not a mapping; did you mean 'time'?; give e.g. time=t",
-        "'lat' is not a mapping; did you mean 'lat'?; as in time=t",
-        "'lon=' is not a mapping; did you mean 'lon'?; as in time=t",
+        "'lat' is not a mapping; did you mean 'lat'?; give e.g. time=t",
+        "'lon=' is not a mapping; did you mean 'lon'?; give e.g. time=t",
         "time: given twice, as 'a' and 'b'",
     ]

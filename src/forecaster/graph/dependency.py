@@ -186,12 +186,10 @@ class DependencyGraph:
             return
         held_out = panel.times[assign_splits(panel, splits) > SPLITS.index("train")]
         for first, last in self.about.hours:
-            leaked = held_out[(held_out >= _instant(first)) & (held_out <= _instant(last))]
-            if len(leaked):
-                problem = (
-                    f"graph was learned from {count_of(len(leaked), 'step')} of validation or"
-                )
-                when = f"test, the first at {leaked[0]}Z"
+            seen = held_out[(held_out >= _instant(first)) & (held_out <= _instant(last))]
+            if len(seen):
+                problem = f"graph was learned from {count_of(len(seen), 'step')} of validation or"
+                when = f"test, the first at {seen[0]}Z"
                 raise ArtifactError(f"{problem} {when}; learn it again from these splits")
 
 
@@ -210,13 +208,13 @@ def _misfit(expected: Locations, actual: Locations) -> str:
     a, b = (location_digest(locations)[:12] for locations in (expected, actual))
     message = f"graph is for {count_of(len(expected), 'location')} (hash {a})"
     message += f", panel has {len(actual)} (hash {b})"
-    missing, unknown = (
+    lacking, unknown = (
         sorted({*expected.ids} - {*actual.ids}),
         sorted({*actual.ids} - {*expected.ids}),
     )
-    if not (missing or unknown):
+    if not (lacking or unknown):
         return f"{message}; the order differs; use Panel.select(graph.locations.ids)"
-    message += f"; the panel lacks {name_some(missing)}" if missing else ""
+    message += f"; the panel lacks {name_some(lacking)}" if lacking else ""
     message += f"; the graph lacks {name_some(unknown)}" if unknown else ""
     return f"{message}; learn a graph from this panel"
 

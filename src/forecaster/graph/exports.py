@@ -35,9 +35,7 @@ def check_export(locations: Locations, path: Path) -> None:
     """Refuse an unknown suffix, and GeoJSON without coordinates."""
     if path.suffix not in _FORMATS:
         formats = ", ".join(_FORMATS)
-        raise ConfigError(
-            f"{path}: a graph is exported as {formats}; choose one of these suffixes"
-        )
+        raise ConfigError(f"{path}: a graph is exported as {formats}; choose such a suffix")
     if path.suffix == ".geojson" and not locations.placed.any():
         message = "graph: no location has coordinates, which GeoJSON needs"
         raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")

@@ -61,9 +61,7 @@ class PairStrengths(NamedTuple):
 def estimate(locations: int, steps: int) -> Estimate:
     """Estimate the memory and time of learning a graph from its size."""
     N, block = locations, min(steps, BLOCK_STEPS)
-    doubles = max(
-        _MATRICES * N * N, 3 * N * N + 3 * block * N
-    )  # the solver, or the sums of products
+    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solver; sums of products
     seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
     return Estimate(max(8 * doubles, steps * N), seconds)  # one byte per value for the mask
 
@@ -235,10 +233,8 @@ def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> Depen
         degree = f"average degree {2 * len(edges.pairs) / N:g} (the paper: 2.5 at 0.1)"
         notes += (f"threshold {threshold:g} leaves {remaining}: {degree}",)
     if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
-        largest = 2 * len(edges.pairs) / N
-        notes += (
-            f"average degree {config.degree:g} is not possible; the largest is {largest:.3g}",
-        )
+        most = 2 * len(edges.pairs) / N
+        notes += (f"average degree {config.degree:g} is not possible; the largest is {most:.3g}",)
     steps = pairs.facts.get("steps")
     if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (

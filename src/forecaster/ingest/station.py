@@ -210,8 +210,8 @@ def flags_by_rule(
     falls, cold = precipitation > 0.0, temperature <= _SNOW_C
     unknown = np.isnan(precipitation) | (falls & np.isnan(temperature))
     flags = np.column_stack([falls & ~cold, falls & cold, visibility < _FOG_KM])
-    missing = np.column_stack([unknown, unknown, np.isnan(visibility)])
-    return np.where(missing, np.nan, flags)
+    lacking = np.column_stack([unknown, unknown, np.isnan(visibility)])
+    return np.where(lacking, np.nan, flags)
 
 
 def _parse_measured(field: str, text: str, faults: Faults) -> MeasuredColumn:
@@ -229,22 +229,22 @@ def _by_wall_clock(
     clock: Int64[np.ndarray, " R"], timezone: str, source: str
 ) -> tuple[Int64[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
     """Return the instants of local times and a mask; nonexistent times are refused."""
-    instants = to_utc(timezone, clock.astype("datetime64[s]"))
-    if instants.nonexistent.any():
-        before = instants.first[instants.nonexistent][:1] - SECOND
+    meant = to_utc(timezone, clock.astype("datetime64[s]"))
+    if meant.nonexistent.any():
+        before = meant.first[meant.nonexistent][:1] - SECOND
         standard = _offset_text(int((to_local(timezone, before) - before)[0].astype(np.int64)))
-        never = clock[instants.nonexistent].astype("datetime64[s]")
+        never = clock[meant.nonexistent].astype("datetime64[s]")
         message = f"{source}: {count_of(len(never), 'report')} at local times that do not occur in"
         remedy = f"if the table uses standard time all year, give its offset ({standard})"
         raise DataError(f"{message} {timezone}: {name_some(never)}; {remedy}")
-    return instants.first.astype(np.int64), ~instants.ambiguous
+    return meant.first.astype(np.int64), ~meant.ambiguous
 
 
 def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> None:
     """Refuse a table in which most times repeat, as in one of several stations."""
-    repeated = len(clock) - len(np.unique(clock))
-    if repeated > len(clock) / 3:
-        message = f"{source}: {repeated:,} of {count_of(len(clock), 'row')} repeat the time of"
+    again = len(clock) - len(np.unique(clock))
+    if again > len(clock) / 3:
+        message = f"{source}: {again:,} of {count_of(len(clock), 'row')} repeat the time of"
         raise DataError(f"{message} another; if it has several stations, keep one")
 
 
@@ -255,18 +255,18 @@ def _convert(
     quantity = QUANTITIES[field]
     telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # zero is zero in any unit
     few = max(1, int(_FEW * telling))
-    impossible = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
-    outliers = raw[impossible[measured.unit]]
-    if len(outliers) > few:
-        fitting = [unit for unit in impossible if impossible[unit].sum() <= few]
+    wrong = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
+    beyond = raw[wrong[measured.unit]]
+    if len(beyond) > few:
+        fitting = [unit for unit in wrong if wrong[unit].sum() <= few]
         hint = "no known unit fits; check the column, or a placeholder for missing values"
         if fitting:
             hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
-        fault = f"column {measured.column!r}: {len(outliers):,} of {len(raw):,} values"
+        fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values"
         bounds = (
             f"in {measured.unit} outside {quantity.low:g}…{quantity.high:g} of {quantity.name}"
         )
-        faults.add(f"{fault} {bounds}: {name_some(f'{v:g}' for v in outliers)}; {hint}")
+        faults.add(f"{fault} {bounds}: {name_some(f'{v:g}' for v in beyond)}; {hint}")
     return quantity.convert(raw, measured.unit)
 
 

@@ -60,8 +60,8 @@ def gradients(
         weight: one block per edge.
         state: the input x.
         y: the output, if it was cut at zero.
-        pattern: which locations feed which.
-        needed: whether the gradients of weight, state and bias are.
+        pattern: the edges.
+        needed: whether the gradients of weight, state and bias are needed.
     """
     (dw,), dx, db = _differentiate((grad,), (weight,), state, y, pattern, needed)
     return dw, dx, db
@@ -208,4 +208,4 @@ def _try_out(device: torch.device, dtype: torch.dtype) -> None:
     ys = forward_together((unit, unit), unit, alone)
     _, dx = gradients_together(ys, (unit, unit), unit, alone, (True, True))
     if dx is None or not all(torch.equal(result, unit) for result in (*ys, dx / 2)):
-        raise ValueError("1 · 1 is not 1")
+        raise ValueError("a test product gives a wrong result")

@@ -36,7 +36,7 @@ def add_and_measure(
     total = _load(x + at, valid, NUMBER) + _load(y + at, valid, NUMBER)
     stored = total.to(s.dtype.element_ty)
     tl.store(s + at, stored, mask=valid)
-    total = stored.to(NUMBER)  # as it will be read
+    total = stored.to(NUMBER)  # rounded as when read back
     mean = tl.sum(total, axis=0) / count
     away = tl.where(valid, total - mean[None, :], 0.0)
     _put_column(measured, mean, tl.sum(away * away, axis=0), R, COLUMNS)
@@ -202,7 +202,7 @@ def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
 
 @triton.jit
 def _norm(s, valid, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return n = (s − mean) · scale, and 0 where nothing is there."""
+    """Return n = (s − mean) · scale, and 0 outside the mask."""
     away = _load(s, valid, NUMBER) - _of_columns(mean, R, COLUMNS)
     return tl.where(valid, away * _of_columns(scale, R, COLUMNS), 0.0)
 

@@ -245,7 +245,7 @@ def _follow_edges(
         ahead = load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
         if STATE:
             ws = load_blocks((weight,), w, valid, ROWS, len(ds), C, NUMBER)
-            ds = add_products(ds, ws, gs, 1, len(ds))  # of the block turned over
+            ds = add_products(ds, ws, gs, 1, len(ds))  # of the transposed block
         if WEIGHT:
             store_inner(for_weight + block + w, gs, xs, C)
     return ds

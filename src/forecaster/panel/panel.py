@@ -345,7 +345,7 @@ class Panel:
         """Open a saved panel.
 
         Args:
-            folder: where it was saved.
+            folder: the folder of a saved panel.
             verify: compare every file with its hash first.
             progress: called with the number of bytes verified since the last call.
         """
@@ -448,6 +448,4 @@ def write_table(frame: pd.DataFrame, path: Path | str) -> None:
     elif path.suffix == ".parquet":
         replace_file(path, lambda sink: frame.to_parquet(sink, index=False))
     else:
-        raise ConfigError(
-            f"{path}: a table is written as .csv or .parquet; choose one of these suffixes"
-        )
+        raise ConfigError(f"{path}: a table is written as .csv or .parquet; choose such a suffix")

@@ -168,8 +168,8 @@ def _parse(start: str) -> datetime | None:
         local = datetime.fromisoformat(start)
     except ValueError:
         return None
-    whole_hour = (local.minute, local.second, local.microsecond) == (0, 0, 0)
-    return local if whole_hour and local.tzinfo is None and local.year in _YEARS else None
+    whole = (local.minute, local.second, local.microsecond) == (0, 0, 0)
+    return local if whole and local.tzinfo is None and local.year in _YEARS else None
 
 
 def _clock(begin: np.datetime64, hours: int) -> Clock:

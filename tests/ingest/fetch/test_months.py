@@ -353,7 +353,7 @@ def test_a_whole_file_is_not_fetched_again(server: Server, fetch: Fetch) -> None
     for _ in range(3):
         assert fetch(server.source("good")).read_bytes() == CONTENT
     assert len(server.gets) == 1
-    assert fetch.said[1:] == [f"{NAME}: already there"] * 2
+    assert fetch.said[1:] == [f"{NAME}: already downloaded"] * 2
 
 
 @pytest.mark.parametrize("old", [CONTENT[:-4] + b"PARX", parquet_bytes(5, rows=307), b""])

@@ -221,7 +221,7 @@ def test_an_explanation_is_of_the_data_it_began_with(
     assert (answer.key.version, explained) == (0, [began])
 
 
-def test_past_forecasts_hold_all_origins_of_short_steps(
+def test_the_ledger_holds_all_origins_of_short_steps(
     run: Path, panel: Panel, clock: SettableClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for check in (

@@ -252,10 +252,10 @@ def test_two_states_in_turn_do_not_spoil_each_others_work(
 def test_the_next_origin_costs_one_prediction(model: ServedModel, panel: Panel) -> None:
     predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
     final_forecast(predictor, model, snapshot, HOURS - 2)
-    predicted: list[int] = []
+    asked: list[int] = []
     forecast = model.estimator.predict_window_quantiles
     model.estimator.predict_window_quantiles = (  # type: ignore[method-assign]
-        lambda arrays, inputs: predicted.append(len(inputs.origins)) or forecast(arrays, inputs)
+        lambda arrays, question: asked.append(len(question.origins)) or forecast(arrays, question)
     )
     final_forecast(predictor, model, snapshot, HOURS - 1)
-    assert predicted == [1]
+    assert asked == [1]

@@ -32,7 +32,7 @@ SEEN = """
       act();
       if (document.hidden) document.documentElement.dataset.due = "";
     }, ms);
-"""  # records that a poll was due while the page was hidden
+"""  # tells that a question came due while nobody saw the page
 
 
 TROUBLES = {

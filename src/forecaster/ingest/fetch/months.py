@@ -90,9 +90,9 @@ def download_file(
     Args:
         source: the server.
         month: as 2009-01.
-        folder: where the file goes; made if need be.
+        folder: destination, created if needed.
         progress: called with the number of bytes just received.
-        say: called with a line for the user.
+        say: called with messages for the user.
         sleep: waits before a retry.
     """
     if not _MONTH.fullmatch(month):

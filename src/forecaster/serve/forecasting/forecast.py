@@ -25,7 +25,7 @@ class ServedModel:
 
     @property
     def quantile_levels(self) -> tuple[float, ...]:
-        """The levels of its quantiles; none where it has no intervals."""
+        """The levels of its quantiles; empty without intervals."""
         return self.estimator.quantile_levels
 
 
@@ -51,9 +51,7 @@ class Forecast:
     last: Float32[np.ndarray, " N"]  # the value at the origin
     usual: Float32[np.ndarray, "K N"]  # the value a week before each step
     degraded: str | None
-    provisional: bool = (
-        False  # its intervals are not yet adjusted; a later request may get adjusted ones
-    )
+    provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
 
     @cached_property

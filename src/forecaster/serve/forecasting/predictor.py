@@ -20,8 +20,8 @@ from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 
 KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
-SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
-# Earlier origins that are forecast in one call, before other requests have their turn.
+SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
+# Earlier origins that are forecast in one call, before other requests are served.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
 UNADJUSTED = "intervals: not yet corrected by the latest observations"
 PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
