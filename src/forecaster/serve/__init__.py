@@ -1,8 +1,9 @@
 """Forecasts over HTTP, from a saved run and live observations, and a page that shows them.
 
+`service` puts the engine together, `http.app` is the web application, `http.server` runs it.
 How `GET /v1/forecast` is answered (with other packages: `docs/understand/architecture.md`):
 
-1. `http.connection` receives the bytes; when too many forecasts wait, it refuses them at once.
+1. `http.connection` receives the bytes; too many requests for past origins are refused here.
 2. `http.limits` checks sizes and headers, and gives the request an id.
 3. `http.read` checks the parameters and asks the engine for the forecast of an origin.
 4. `forecasting.engine` takes the model and the current `Snapshot`, and looks in its cache.
