@@ -1,9 +1,9 @@
 """Training, validation and test steps, and the windows of each split.
 
-A window belongs to the split that holds all its target steps. Its history may reach into any
-earlier steps, except that a training window whose history touches validation or test steps, or
-a validation window whose history touches test steps, is dropped. Too little observed history
-drops a window in every split; all drops are counted.
+A window belongs to the split that contains all its target steps. Its history may reach into any
+earlier steps, except that a training window with validation or test steps in its history, or a
+validation window with test steps, is dropped. Windows with too little observed history are dropped
+in every split; all dropped windows are counted.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from forecaster.panel.panel import Panel
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
-_NAMED = 5  # locations that an error names
+_NAMED = 5  # locations listed in an error
 _DAY = np.timedelta64(1, "D")
 
 
@@ -48,10 +48,10 @@ class Splits:
                 match pair:
                     case str(first), str(last):
                         for text in filter(_is_no_time, (first, last)):
-                            faults.add(f"{name}: {text!r} is not a time; 2013-01-01 is")
+                            faults.add(f"{name}: {text!r} is not a time; give e.g. 2013-01-01")
                     case _:
                         form = "('2013-01-01', '2013-12-31')"
-                        faults.add(f"{name}: {pair!r} is not a range; {form} is")
+                        faults.add(f"{name}: {pair!r} is not a range; give e.g. {form}")
         faults.raise_any(ConfigError)
 
     @staticmethod
@@ -74,7 +74,7 @@ class Splits:
         return Splits(config.train, config.validation, config.test)
 
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
-        """Which steps lie in a split."""
+        """A mask of the steps in a split."""
         inside = np.zeros(len(times), dtype=bool)
         for first, last in getattr(self, split):
             inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))
@@ -83,7 +83,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Windows:
-    """The origins of each split, as steps of the panel, and how many were dropped and why."""
+    """The origins of each split, as steps of the panel, and the dropped windows by reason."""
 
     train: Int64[np.ndarray, " B1"]
     validation: Int64[np.ndarray, " B2"]
@@ -101,7 +101,7 @@ def cut_windows(
 ) -> Windows:
     """Return the windows of each split by the rule above.
 
-    A step in two splits is refused, and so is a needed split that is left without any window.
+    A step in two splits is refused, and so is a needed split without any window.
     """
     split_of_step = assign_splits(panel, splits)
     origins, history = _all_windows(panel, lags)
@@ -122,7 +122,7 @@ def cut_windows(
     }
     lost = np.zeros(len(origins), dtype=bool)
     dropped = {}
-    for reason, rows in reasons.items():  # the first reason that holds is the one counted
+    for reason, rows in reasons.items():  # the first reason that applies is counted
         dropped[reason] = int((rows & ~lost).sum())
         lost |= rows
     kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
@@ -136,14 +136,14 @@ def cut_windows(
 
 
 def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:
-    """Return the steps that each origin looks at, as `Clock.lag_steps`: Int64[B L]."""
+    """Return the steps in the history of each origin, as `Clock.lag_steps`: Int64[B L]."""
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
         lacking = int(-steps.min())
         origin = int(origins[np.argmin(steps.min(axis=1))])
         need = origin + 1 + lacking
         message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
-        remedy = "take a later step, bring earlier ones, or use shorter lags"
+        remedy = "use a later origin, add earlier steps, or use shorter lags"
         raise DataError(f"{message}, have {need - lacking}; {remedy}")
     return np.asarray(steps)
 
@@ -151,9 +151,9 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
 def is_poor(
     panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
 ) -> Bool[np.ndarray, " B"]:
-    """Which windows miss more than a tenth of their history, or of their origin.
+    """A mask of the windows with more than a tenth of their history, or of their origin, missing.
 
-    Of two to nine locations, one is spared at every step.
+    Of two to nine locations, one missing value per step is not counted.
     """
     missing, N = _missing(panel.values)
     L = history.shape[1]
@@ -163,7 +163,7 @@ def is_poor(
 
 
 def is_whole(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
-    """Which steps are observed well enough to be an origin, by the same rule."""
+    """A mask of the steps that are sufficiently observed for an origin, by the same rule."""
     missing, N = _missing(values)
     return np.asarray(missing <= MAX_FILLED * N)
 
@@ -183,15 +183,15 @@ def _spared(N: int) -> int:
 
 
 def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
-    """Return how many values each step misses, and of how many; a spared one is neither."""
+    """Return the number of missing values of each step, and of all; uncounted ones excluded."""
     N = values.shape[1]
     spared = _spared(N)
-    missing = np.isnan(values).sum(axis=1)  # counted, so that a tenth is a tenth
+    missing = np.isnan(values).sum(axis=1)  # integers: a tenth is exact
     return np.maximum(missing - spared, 0), N - spared
 
 
 def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
-    """Return which locations miss most of some steps and what to do; nothing if none does."""
+    """Return a hint that lists the locations with most steps missing, or an empty text."""
     names = worst_locations(panel.locations.ids, panel.values[steps])
     return f". Missing most: {names}; leave those out" if names else ""
 
@@ -204,14 +204,14 @@ def worst_locations(ids: Sequence[str], values: Float32[np.ndarray, "T N"]) -> s
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """At which steps a covariate is missing."""
+    """A mask of the steps with a missing covariate."""
     missing = np.isnan(panel.covariates.values).any(axis=1)
     missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
     return np.asarray(missing)
 
 
 def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
-    """Return the number of the split that each step lies in, −1 for none; two are refused."""
+    """Return the index of each step's split, −1 for none; a step in two splits is refused."""
     number = np.full(len(panel.values), -1, dtype=np.int64)
     faults = Faults("splits")
     for index, name in enumerate(SPLITS):
@@ -220,7 +220,7 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
         if taken.any():
             other, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
             what = f"{count_of(int(taken.sum()), 'step')} in both {other} and {name}"
-            faults.add(f"{what}, the first at {first}Z; each step may be in one")
+            faults.add(f"{what}, the first at {first}Z; each step may be in one split")
         if not inside.any():
             span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
             faults.add(
@@ -228,7 +228,7 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
             )
         for first, last in getattr(splits, name):
             if _begin(first, panel.clock) >= _end(last, panel.clock):
-                faults.add(f"{name}: {first} … {last} is over before it begins; swap its ends")
+                faults.add(f"{name}: {first} … {last} ends before it begins; swap its ends")
         number[inside] = index
     faults.raise_any(DataError)
     return number
@@ -237,15 +237,13 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
 def _all_windows(
     panel: Panel, lags: LagConfig
 ) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, "B L"]]:
-    """Return every origin with its whole history and horizon inside the panel, and the history."""
+    """Return the origins with history and horizon inside the panel, and their history."""
     steps = np.arange(len(panel.values))
     back = panel.clock.lag_steps(lags, panel.times)
     fits = (steps >= back.max(axis=1)) & (steps < len(steps) - lags.horizon)
     if not fits.any():
         need = panel.clock.needed_steps(lags, panel.times) + lags.horizon
-        raise DataError(
-            f"need ≥ {need} steps for one window, have {len(steps)}; bring more history"
-        )
+        raise DataError(f"need ≥ {need} steps for one window, have {len(steps)}; add more history")
     return steps[fits], steps[fits][:, None] - back[fits]
 
 
@@ -255,14 +253,14 @@ def _begin(text: str, clock: Clock) -> np.datetime64:
 
 
 def _end(text: str, clock: Clock) -> np.datetime64:
-    """Return the instant at which a range is over: after its last day, or past its last time."""
+    """Return the exclusive end of a range: after its last day or time."""
     if _is_date(text):
         return _showings(text, clock, days=1)[0]
     return _showings(text, clock)[1] + SECOND
 
 
 def _showings(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np.datetime64]:
-    """Return the instants, first and last, that a time stands for; only local ones have two."""
+    """Return the first and last instant of a time; only local times have two."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is not None:
         instant = np.datetime64(int(moment.timestamp()), "s")
