@@ -48,10 +48,10 @@ class Splits:
                 match pair:
                     case str(first), str(last):
                         for text in filter(_is_no_time, (first, last)):
-                            faults.add(f"{name}: {text!r} is not a time; 2013-01-01 is")
+                            faults.add(f"{name}: {text!r} is not a time; give e.g. 2013-01-01")
                     case _:
                         form = "('2013-01-01', '2013-12-31')"
-                        faults.add(f"{name}: {pair!r} is not a range; {form} is")
+                        faults.add(f"{name}: {pair!r} is not a range; give e.g. {form}")
         faults.raise_any(ConfigError)
 
     @staticmethod
@@ -74,7 +74,7 @@ class Splits:
         return Splits(config.train, config.validation, config.test)
 
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
-        """Which steps lie in a split."""
+        """A mask of the steps in a split."""
         inside = np.zeros(len(times), dtype=bool)
         for first, last in getattr(self, split):
             inside |= (times >= _begin(first, clock)) & (times < _end(last, clock))

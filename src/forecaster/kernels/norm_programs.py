@@ -1,10 +1,10 @@
-"""The GPU's programs for the norm of a sum: each works on ROWS neurons × COLUMNS steps.
+"""Triton programs for the layer norm of a sum: each processes ROWS neurons × COLUMNS steps.
 
 Neurons are in two parts, those of the locations and the auxiliary ones; a block of rows lies in
-one of them. The statistics of a step go over all rows: every block writes what it has seen into a
-place of its own, and who needs the whole adds up in a fixed order.
+one of them. The statistics of a step cover all rows: each block writes its part, and the parts are
+summed in a fixed order.
 """
-# Plain pointers and sizes, whose types Triton finds out:
+# Pointers and sizes, whose types Triton infers:
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: PLR0913, PLR0917
 
@@ -28,7 +28,7 @@ def add_and_measure(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Set s = x + y, and of these rows the mean and the sum of squared distances from it."""
+    """Set s = x + y, and the mean of these rows and the sum of squared deviations from it."""
     x, y, s = x_signal, y_signal, s_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         x, y, s = x_aux, y_aux, s_aux
@@ -36,7 +36,7 @@ def add_and_measure(
     total = _load(x + at, valid, NUMBER) + _load(y + at, valid, NUMBER)
     stored = total.to(s.dtype.element_ty)
     tl.store(s + at, stored, mask=valid)
-    total = stored.to(NUMBER)  # as it will be read
+    total = stored.to(NUMBER)  # rounded as when read back
     mean = tl.sum(total, axis=0) / count
     away = tl.where(valid, total - mean[None, :], 0.0)
     _put_column(measured, mean, tl.sum(away * away, axis=0), R, COLUMNS)
@@ -51,7 +51,7 @@ def join_measures(
     SIGNAL,
     AUX,
     R,
-    EPSILON: tl.constexpr,  # given at run time it would be rounded to float32
+    EPSILON: tl.constexpr,  # a run-time argument would be rounded to float32
     NUMBER: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -125,9 +125,9 @@ def measure_slopes(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Set what these rows add to Σ ∂n and Σ ∂n · n of a step: n normed, ∂n = gain · ∂z.
+    """Set these rows' part of Σ ∂n and Σ ∂n · n of a step: n normed, ∂n = gain · ∂z.
 
-    And what these steps add to the gradients of gain and bias: Σ ∂z · n and Σ ∂z of a neuron.
+    Also these steps' part of the gradients of gain and bias: Σ ∂z · n and Σ ∂z of a neuron.
     """
     s, g = s_signal, g_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
@@ -181,7 +181,7 @@ def apply_slopes(
 
 @triton.jit
 def _place(SIGNAL, AUX, R, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return where the tile lies in its part, what of it is there, its neurons and their count."""
+    """Return the offsets of the tile in its part, its mask, its neurons and their number."""
     b = tl.program_id(0)
     r = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     blocks = tl.cdiv(SIGNAL, ROWS)
@@ -194,7 +194,7 @@ def _place(SIGNAL, AUX, R, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
 
 @triton.jit
 def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
-    """Return how many neurons a block of rows has; 0 past the last."""
+    """Return the number of neurons in a block of rows; 0 past the last."""
     blocks = tl.cdiv(SIGNAL, ROWS)
     remaining = tl.where(b < blocks, SIGNAL - b * ROWS, AUX - (b - blocks) * ROWS)
     return tl.maximum(tl.minimum(remaining, ROWS), 0)
@@ -202,7 +202,7 @@ def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
 
 @triton.jit
 def _norm(s, valid, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return n = (s − mean) · scale, and 0 where nothing is there."""
+    """Return n = (s − mean) · scale, and 0 outside the mask."""
     away = _load(s, valid, NUMBER) - _of_columns(mean, R, COLUMNS)
     return tl.where(valid, away * _of_columns(scale, R, COLUMNS), 0.0)
 

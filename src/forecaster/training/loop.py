@@ -237,7 +237,7 @@ class TrainingLoop:
         """Refuse the checkpoint of another task; warn if the machine may change the last bits."""
         remedy = "restore them, or use another folder"
         faults = Faults(f"{self._folder}: training began with other settings; {remedy}")
-        faults.found = differences(checkpoint.identity, self._identity)
+        faults.messages = differences(checkpoint.identity, self._identity)
         faults.raise_any(ArtifactError)
         changes = differences(checkpoint.machine, self._machine)
         if changes:

@@ -13,8 +13,8 @@ from forecaster.splits import is_well_observed
 RowsByStep = Mapping[int, np.ndarray]
 CellUpdate = tuple[int, int, float | None]  # step, column, value; None: known to be missing
 WEEK_DAYS = 7
-MAX_CHANGES = 1_000  # that are remembered
-NEVER = 2**62  # a step that never comes
+MAX_CHANGES = 1_000  # that are recorded
+NEVER = 2**62  # after all steps
 
 
 class Change(NamedTuple):
@@ -182,7 +182,7 @@ def _first_step(cells: Sequence[CellUpdate]) -> int:
 def _replace_cells(
     rows: RowsByStep, cells: Sequence[CellUpdate], read_row: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return the rows with some cells replaced; the rows passed in stay as they are."""
+    """Return the rows with some cells replaced; the input is not changed."""
     replaced = dict(rows)
     copied = set[int]()
     for step, column, value in cells:
