@@ -57,7 +57,7 @@ class HistoricalMean(Estimator):
         truth = data.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
         sums = _running_sums(data.filled, origins, lags)
         best: tuple[float, tuple[int, ...]] = (np.inf, ())
-        for counts in product(*(_few(len(part) - 1) for part in sums)):
+        for counts in product(*(_few(len(running) - 1) for running in sums)):
             if sum(counts):
                 rmse = score(truth, _mean(sums, counts), mape_cut=1.0).rmse.value
                 best = min(best, (np.inf if rmse is None else rmse, counts))
@@ -110,7 +110,7 @@ def _running_sums(
 
 
 def _mean(sums: list[np.ndarray], counts: tuple[int, ...]) -> Float32[np.ndarray, "B K N"]:
-    total = sum(part[count] for part, count in zip(sums, counts, strict=True))
+    total = sum(running[count] for running, count in zip(sums, counts, strict=True))
     return np.asarray(total / np.float32(sum(counts)), dtype=np.float32)
 
 

@@ -28,8 +28,8 @@ def window_states(
         calendar = calendar_of(inputs, np.concatenate([past, ahead.reshape(-1)]))
     else:  # of one step, different origins may assume different holidays
         past, rows = steps.reshape(-1), np.arange(steps.size)
-        parts = (assumed_calendar(inputs, part).reshape(part.size, -1) for part in (steps, ahead))
-        calendar = np.concatenate(list(parts))
+        calendars = (assumed_calendar(inputs, s).reshape(s.size, -1) for s in (steps, ahead))
+        calendar = np.concatenate(list(calendars))
     local = inputs.local_covariates.reshape(B * K, *inputs.local_covariates.shape[2:])
     local_past = panel.local_covariates.values[:, past]
     table = scale_steps(
