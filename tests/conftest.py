@@ -37,6 +37,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Only a power loss needs the wait for the disk, and tests of `publish` simulate those.
+    pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)
     settings.load_profile("torture" if config.getoption("--torture") else "test")
     if config.getoption("numprocesses", None):  # of pytest-xdist
         for name in THREADS:  # of each process: more would wait for those of the others
