@@ -1,4 +1,4 @@
-"""Forecasts of boosted trees held as arrays against LightGBM's own, by one thread."""
+"""Forecasts of boosted trees stored as arrays against LightGBM's, with one thread."""
 
 from benchmarks.measure import at_most, medians, read_options, report
 
@@ -15,14 +15,14 @@ from forecaster.synthetic.city import make_city  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 
 LOCATIONS, HOURS, FIRST = 83, 24 * 90, 700
-PAPER = 996  # locations whose next hour is one forecast
+PAPER = 996  # locations of one forecast
 TREES, QUICK_TREES = 700, 150
 REPEATS = 5
 GOAL = 2.0
 
 
 def main() -> None:
-    """Print how long forecasts of one and of many origins take, and their ratios."""
+    """Time forecasts from one and from many origins."""
     inputs, target = _rows()
     rounds = QUICK_TREES if OPTIONS.quick else TREES
     parameters = {**PARAMETERS, "num_threads": 1, "seed": 0}
@@ -38,20 +38,24 @@ def main() -> None:
         }
         seconds = medians(jobs, REPEATS)
         notes += [f"{name:24} {taken * 1e3:9.1f} ms" for name, taken in seconds.items()]
-        mine, theirs = seconds.values()
-        results.append(at_most(f"forecasts of {rows} rows", mine / theirs, "LightGBM", GOAL))
+        array_seconds, lightgbm_seconds = seconds.values()
+        results.append(
+            at_most(
+                f"forecasts of {rows} rows", array_seconds / lightgbm_seconds, "LightGBM", GOAL
+            )
+        )
     report(OPTIONS, notes, results)
 
 
 def _rows() -> tuple[np.ndarray, np.ndarray]:
-    """Return what trees see of a city, with the paper's lags, and the hour that came."""
+    """The inputs of the trees for a city with the paper's lags, and their targets."""
     panel, lags = make_city(LOCATIONS, hours=HOURS).panel, LagConfig()
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.arange(FIRST, HOURS - lags.horizon)
     rows = OriginLocations(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
-    question = ForecastInputs(panel, origins, *look_ahead(panel, origins, lags.horizon))
+    forecast_inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, lags.horizon))
     target = scaler.values.apply(panel.values)[origins + 1].reshape(-1)
-    return make_inputs(question, scaler, lags, rows, 1), target
+    return make_inputs(forecast_inputs, scaler, lags, rows, 1), target
 
 
 if __name__ == "__main__":

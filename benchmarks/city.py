@@ -1,4 +1,4 @@
-"""Making the synthetic city of the paper's size against its goals for time and memory."""
+"""Generating the synthetic city of the paper's size: time and memory against their goals."""
 
 import resource
 import sys
@@ -16,7 +16,7 @@ TRIP_HOURS = 240
 
 
 def main() -> None:
-    """Make the city once, then some of its trips; memory is the peak of the whole process."""
+    """Generate the city once, then some of its trips; memory is the peak of the process."""
     begin = time.perf_counter()
     city = make_city()
     seconds = time.perf_counter() - begin
@@ -43,7 +43,7 @@ def _time_trips(city: City) -> str:
 
 
 def _peak_gib() -> float:
-    """Return the most memory this process has held; Linux counts in KiB, macOS in bytes."""
+    """The peak memory of this process; Linux reports KiB, macOS bytes."""
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak / (1 << 30 if sys.platform == "darwin" else 1 << 20)
 

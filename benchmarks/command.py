@@ -1,4 +1,4 @@
-"""How long `forecaster --help` takes, against the start of Python itself."""
+"""The start of `forecaster --help` against the start of Python."""
 
 import subprocess
 import sys

@@ -1,7 +1,8 @@
-"""The GPU: sparse products, training steps and the paper's run against floors and dense ones.
+"""GPU benchmarks: sparse products, training steps, the paper's run, and their lower bounds.
 
-`python -m benchmarks.gpu linear step small growth paper` measures these parts; none named: all of
-them. `tune` tries several tiles, `profile` shows where a step goes, `norm` measures the norm.
+`python -m benchmarks.gpu linear step small growth paper` measures these parts; without names all
+of them. `tune` compares tile sizes, `profile` lists the kernels of a step, `norm` measures the
+norm.
 """
 
 import argparse
@@ -16,34 +17,34 @@ import torch
 
 from benchmarks.measure import Options, Result, report
 
-Found = tuple[list[str], list[Result]]
+Measurement = tuple[list[str], list[Result]]
 MEASURED = ("linear", "step", "small", "growth", "paper")
-ASKED = ("norm", "tune", "profile")  # for by name only
+BY_NAME = ("norm", "tune", "profile")  # measured only if named
 
 
 def main() -> None:
-    """Measure the parts that are asked for, and print each as soon as it is known."""
+    """Measure the named parts, and print each as soon as it is measured."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("parts", nargs="*", choices=[[], *MEASURED, *ASKED], metavar="PART")
+    parser.add_argument("parts", nargs="*", choices=[[], *MEASURED, *BY_NAME], metavar="PART")
     parser.add_argument("--quick", action="store_true", help="smaller sizes")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    parser.add_argument("--save", type=Path, help="a file for the JSON objects, printed or not")
-    given = parser.parse_args()
+    parser.add_argument("--save", type=Path, help="also append the JSON objects to this file")
+    arguments = parser.parse_args()
     if not torch.cuda.is_available():
-        print("no CUDA device: nothing of the GPU was measured")
+        print("no CUDA device: nothing was measured")
         return
-    options, measures = Options(given.quick, given.json), _measures(quick=given.quick)
-    for part in given.parts or MEASURED:
+    options, measures = Options(arguments.quick, arguments.json), _measures(quick=arguments.quick)
+    for part in arguments.parts or MEASURED:
         begin = time.perf_counter()
         notes, results = measures[part]()
         seconds = time.perf_counter() - begin
         name = torch.cuda.get_device_name()
         report(options, ["", f"## {part} ({name}, {seconds:.0f} s)", "", *notes, ""], results)
-        if given.save is not None:
-            _save(given.save, results)
+        if arguments.save is not None:
+            _save(arguments.save, results)
 
 
-def _measures(*, quick: bool) -> dict[str, Callable[[], Found]]:
+def _measures(*, quick: bool) -> dict[str, Callable[[], Measurement]]:
     from benchmarks import gpu_linear, gpu_paper, gpu_steps  # noqa: PLC0415 (they need CUDA)
 
     locations, sizes = (250, (250, 996)) if quick else (gpu_steps.PAPER, gpu_steps.SIZES)
@@ -60,7 +61,7 @@ def _measures(*, quick: bool) -> dict[str, Callable[[], Found]]:
 
 
 def _save(path: Path, results: list[Result]) -> None:
-    """Add results to a file, a line each."""
+    """Append results to a file, one JSON object per line."""
     with path.open("a", encoding="utf-8") as file:
         file.writelines(json.dumps(asdict(result)) + "\n" for result in results)
 

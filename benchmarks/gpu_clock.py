@@ -1,4 +1,4 @@
-"""How the GPU's benchmarks measure: CUDA graphs replayed in turns, and what a copy moves."""
+"""Timing on a GPU: CUDA graphs replayed in turn, the rate of a copy, and peak memory."""
 
 import gc
 import statistics
@@ -17,7 +17,7 @@ _STREAM: Any = torch.cuda.Stream
 
 
 def medians(jobs: Mapping[str, Job], repeats: int = REPEATS) -> dict[str, float]:
-    """Return the median seconds of each job, replayed in turns: no launch is waited for."""
+    """The median seconds of each job as a CUDA graph, replayed in turn."""
     graphs = {name: record(job) for name, job in jobs.items()}
     _keep_busy(list(graphs.values()))
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
@@ -33,7 +33,7 @@ def medians(jobs: Mapping[str, Job], repeats: int = REPEATS) -> dict[str, float]
 
 
 def record(job: Job) -> torch.cuda.CUDAGraph:
-    """Return a job as a CUDA graph, after it has compiled and allocated what it needs."""
+    """Capture a job as a CUDA graph, after a few calls for compilation and allocation."""
     stream = _STREAM()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
@@ -56,26 +56,26 @@ def _keep_busy(graphs: list[torch.cuda.CUDAGraph]) -> None:
 
 
 def copy_rate() -> float:
-    """Return the bytes, read and written, that a large copy moves in a second.
+    """The bytes per second, read and written, of a large copy.
 
-    A program that reads and writes is faster there than the driver's own copy.
+    A kernel that reads and writes may be faster than the driver's copy.
     """
     source = torch.randn(COPIED // 4, device="cuda")
     target = torch.empty_like(source)
-    ways = {
+    copies = {
         "driver": lambda: target.copy_(source),
-        "program": lambda: torch.neg(source, out=target),
+        "kernel": lambda: torch.neg(source, out=target),
     }
-    return 2 * COPIED / min(medians(ways).values())
+    return 2 * COPIED / min(medians(copies).values())
 
 
 def free_memory() -> None:
-    """Give back what nobody holds, and count the peak anew."""
+    """Free unused memory, and reset the peak."""
     gc.collect()
     torch.cuda.empty_cache()
     torch.cuda.reset_peak_memory_stats()
 
 
 def peak_gib() -> float:
-    """Return the most memory that tensors took at once since `free_memory`."""
+    """The peak memory of tensors since `free_memory`, in GiB."""
     return torch.cuda.max_memory_allocated() / 2**30

@@ -16,18 +16,18 @@ from forecaster.kernels.product import block_product, block_products
 
 LOCATIONS, NEURONS, DEGREE, COLUMNS = 996, 4, 2.5, 64 * 76  # section 3.2.1; 64 windows
 AUXILIARY = 64
-SETS = 3  # of inputs, taken in turns: none finds its own in the cache
-EXACT = 1e-5  # ‖found − exact‖ / ‖exact‖ that float32 may show
+SETS = 3  # of inputs, used in turn, so that none of them is in the cache
+EXACT = 1e-5  # largest accepted ‖y − exact‖ / ‖exact‖ in float32
 PARTS = "forward", "both"
 TILES = (128, 256, 512)  # columns of a program
 NORM_TILES = ((32, 128, 4), (64, 128, 8))
 
-Found = tuple[list[str], list[Result]]
+Measurement = tuple[list[str], list[Result]]
 Multiply = Callable[[Tensor], tuple[Tensor, ...]]
 
 
-def measure_linear() -> Found:
-    """Compare the product with its floor, the masked dense one, and dense ones of fewer bits."""
+def measure_linear() -> Measurement:
+    """Compare the product with its lower bound, and with masked dense and low-precision ones."""
     rate, notes = copy_rate(), [f"error against float64: {_error():.1e} (at most {EXACT:g})", ""]
     seconds = medians(_sparse_jobs(torch.float32) | _sparse_jobs(torch.bfloat16))
     seconds |= medians(_sparse_jobs(torch.float32, 3) | _sparse_jobs(torch.bfloat16, 3))
@@ -49,7 +49,7 @@ def _judge(taken: dict[str, float], floors: dict[tuple[str, str], float]) -> lis
     results = []
     for part, of_floor, of_masked in (("forward", 1.5, 50), ("both", 2.0, 40)):
         ours = taken[f"sparse, float32, {part}"]
-        against = "bytes that must move"
+        against = "moving the memory"
         results += [
             at_most(f"sparse, {part}", ours / floors["float32", part], against, of_floor),
             at_least(
@@ -69,17 +69,17 @@ def _judge(taken: dict[str, float], floors: dict[tuple[str, str], float]) -> lis
     return results
 
 
-def tune() -> Found:
-    """Try the columns of both programs, for one product and for three, and the norm's tiles."""
+def tune() -> Measurement:
+    """Compare tile sizes of the products, for one and for three weights, and of the norm."""
     notes = []
     for dtype in (torch.float32, torch.bfloat16):
         for count in (1, 3):
-            made = _sparse_jobs(dtype, count)
+            jobs = _sparse_jobs(dtype, count)
             for part in PARTS:
-                job = made[f"{_name(dtype, count)}, {part}"]
+                job = jobs[f"{_name(dtype, count)}, {part}"]
                 tried = {f"{columns} columns": _with(columns, job) for columns in TILES}
-                found = [(taken / SETS, tile) for tile, taken in medians(tried).items()]
-                notes += _fastest(f"{count} × {part}, {dtype}", found)
+                timings = [(taken / SETS, tile) for tile, taken in medians(tried).items()]
+                notes += _fastest(f"{count} × {part}, {dtype}", timings)
         notes += _fastest(f"norm, {dtype}", [_time_norm(dtype, tile) for tile in NORM_TILES])
     return notes, []
 
@@ -92,8 +92,8 @@ def _with(columns: int, job: Job) -> Job:
     return run
 
 
-def measure_norm() -> Found:
-    """Compare the norm of a sum with the five passes each way that it makes."""
+def measure_norm() -> Measurement:
+    """Compare the norm of a sum with the ten passes over memory that it needs."""
     rate, notes, results = copy_rate(), [], []
     for dtype in (torch.float32, torch.bfloat16):
         taken, _ = _time_norm(dtype, (norm.ROWS, norm.COLUMNS, norm.WARPS))
@@ -103,12 +103,12 @@ def measure_norm() -> Found:
     return notes, results
 
 
-def _fastest(title: str, found: list[tuple[float, str]]) -> list[str]:
-    return ["", title, *(f"{taken * 1e6:8.1f} µs  {what}" for taken, what in sorted(found))]
+def _fastest(title: str, timings: list[tuple[float, str]]) -> list[str]:
+    return ["", title, *(f"{taken * 1e6:8.1f} µs  {tile}" for taken, tile in sorted(timings))]
 
 
 def _time_norm(dtype: torch.dtype, tile: tuple[int, int, int]) -> tuple[float, str]:
-    """Return the seconds of the norm with its gradients, and which tile it was."""
+    """The seconds of the norm with its gradients, and the size of its tile."""
     shapes = (LOCATIONS, NEURONS, 64, 76), (AUXILIARY, 64, 76)
     width = LOCATIONS * NEURONS + AUXILIARY
     x, y, g = ([_draw(*shape, dtype=dtype) for shape in shapes] for _ in range(3))
@@ -125,7 +125,7 @@ def _time_norm(dtype: torch.dtype, tile: tuple[int, int, int]) -> tuple[float, s
 
 
 def _sparse_jobs(dtype: torch.dtype, count: int = 1) -> dict[str, Job]:
-    """Return the products of a state with some weights."""
+    """Products of a state with `count` weights."""
     pattern = random_pattern(LOCATIONS)
     weights = [_draw(pattern.n_edges, NEURONS, NEURONS, dtype=dtype) for _ in range(count)]
     states = [_draw(LOCATIONS, NEURONS, COLUMNS, dtype=dtype) for _ in range(SETS)]
@@ -144,8 +144,8 @@ def _dense_jobs() -> dict[str, Job]:
         weight = _draw(width, width, dtype=dtype)
         states = [_draw(width, COLUMNS, dtype=dtype) for _ in range(SETS)]
         multiply = _dense_product(weight, masked=name == "masked dense")
-        made = _jobs(name, multiply, [weight], states)
-        jobs |= {key: _with_precision(precision, job) for key, job in made.items()}
+        dense_jobs = _jobs(name, multiply, [weight], states)
+        jobs |= {key: _with_precision(precision, job) for key, job in dense_jobs.items()}
     return jobs
 
 
@@ -159,7 +159,7 @@ def _dense_product(weight: Tensor, *, masked: bool) -> Multiply:
 def _jobs(
     name: str, multiply: Multiply, weights: list[Tensor], states: list[Tensor]
 ) -> dict[str, Job]:
-    """Return the products of all states, and the same with their gradients."""
+    """Products of all states, without and with their gradients."""
     grads = [[torch.randn_like(y) for y in multiply(x.detach())] for x in states]
 
     def forward() -> object:
@@ -185,18 +185,18 @@ def _with_precision(precision: str, job: Job) -> Job:
 
 
 def _error() -> float:
-    """Return the largest relative error of the product and its gradients."""
+    """The largest relative error of the product and its gradients."""
     pattern = random_pattern(LOCATIONS)
     weight = _draw(pattern.n_edges, NEURONS, NEURONS)
     state, grad = (_draw(LOCATIONS, NEURONS, COLUMNS) for _ in range(2))
-    found, exact = (
+    results, exact = (
         _differentiate(weight, state, grad, pattern, backend, dtype)
         for backend, dtype in (("triton", torch.float32), ("reference", torch.float64))
     )
-    errors = ((a.double() - b).norm() / b.norm() for a, b in zip(found, exact, strict=True))
+    errors = ((a.double() - b).norm() / b.norm() for a, b in zip(results, exact, strict=True))
     worst = max(float(error) for error in errors)
     if not worst <= EXACT:
-        raise SystemExit(f"the product is wrong: {worst:.1e} of its norm; nothing was measured")
+        raise SystemExit(f"the relative error of the product is {worst:.1e}; nothing was measured")
     return worst
 
 
@@ -215,12 +215,12 @@ def _differentiate(
 
 
 def random_pattern(locations: int, degree: float = DEGREE) -> BlockPattern:
-    """Return a random graph of an average degree."""
+    """A random graph of an average degree."""
     generator = np.random.default_rng(0)
     pairs = generator.integers(0, locations, (4 * locations, 2))
     pairs = np.unique(np.sort(pairs[pairs[:, 0] != pairs[:, 1]], axis=1), axis=0)
-    some = generator.permutation(pairs)[: round(locations * degree / 2)]
-    return BlockPattern.from_pairs(locations, some)
+    edges = generator.permutation(pairs)[: round(locations * degree / 2)]
+    return BlockPattern.from_pairs(locations, edges)
 
 
 def _floor(kind: str, part: str, rate: float) -> float:

@@ -1,4 +1,4 @@
-"""The paper's run on one GPU: the built-in city at full size, from nothing to tested forecasts."""
+"""The paper's run on one GPU: generate the city at full size, learn its graph, train and test."""
 
 import statistics
 import time
@@ -7,7 +7,7 @@ import numpy as np
 import torch
 
 from benchmarks.gpu_clock import copy_rate, free_memory, peak_gib
-from benchmarks.gpu_linear import Found
+from benchmarks.gpu_linear import Measurement
 from benchmarks.gpu_steps import CUDA, measure
 from benchmarks.measure import Result, at_most
 from forecaster.clock.clock import CALENDAR_COLUMNS
@@ -34,8 +34,8 @@ EPOCHS, GOAL_SECONDS, LATENCIES = 30, 300.0, 50
 PASSES = 84  # over the encoder's state in one step: docs/gpu.md counts them
 
 
-def measure_paper(*, quick: bool) -> Found:
-    """Generate, learn the graph, train, test; seconds of each, and what is left to gain."""
+def measure_paper(*, quick: bool) -> Measurement:
+    """Generate, learn the graph, train, test; the seconds of each, and their lower bound."""
     times = [time.perf_counter()]
     city = make_city(locations=57, hours=9_000) if quick else make_city()
     splits = Splits.by_share(city.panel) if quick else PAPER
@@ -45,38 +45,38 @@ def measure_paper(*, quick: bool) -> Found:
     free_memory()
     task, test = _task(city, splits, graph.pairs, epochs=2 if quick else EPOCHS)
     times.append(time.perf_counter())
-    outcome = train(task, on_progress=_tell)
+    result = train(task, on_progress=_print_message)
     times.append(time.perf_counter())
     peak = peak_gib()
-    notes = _describe(np.diff(times).tolist(), task, outcome, peak)
-    more, accuracy = _judge(city, task, test)
+    notes = _describe(np.diff(times).tolist(), task, result, peak)
+    more, accuracy = _test(city, task, test)
     locations = len(city.locations)
     dense = measure(locations, "dense", "float32", matmul="high").seconds * task.epoch_steps
     notes += [*more, f"dense Transformer as wide, TF32: {dense:.1f} s an epoch by its steps"]
     total = times[-1] - times[0]
     against = f"{GOAL_SECONDS:g} s"
-    epoch = statistics.median(record.seconds for record in outcome.records)
+    epoch = statistics.median(record.seconds for record in result.records)
     return notes, [
-        at_most("the paper's run, all of it", total / GOAL_SECONDS, against, 1.0),
+        at_most("the paper's run in total", total / GOAL_SECONDS, against, 1.0),
         Result("an epoch of the dense Transformer", round(dense / epoch, 3), "ours, validated"),
-        Result("RMSE", round(accuracy, 4), "the city's floor"),
+        Result("RMSE", round(accuracy, 4), "the city's lower bound"),
     ]
 
 
 def _task(
     city: City, splits: Splits, pairs: np.ndarray, epochs: int
 ) -> tuple[TrainingTask, np.ndarray]:
-    """Return what is to be learned, and the origins to test on."""
+    """The training task, and the origins to test on."""
     panel, lags, N = city.panel, LagConfig(), len(city.locations)
     windows = cut_windows(panel, splits, lags)
-    known = assign_splits(panel, splits) == SPLITS.index("train")
-    scaler = fit_scaler(panel, known)
+    train_steps = assign_splits(panel, splits) == SPLITS.index("train")
+    scaler = fit_scaler(panel, train_steps)
     inputs = NeuronLayout(N, 1, len(panel.covariates.names) + len(CALENDAR_COLUMNS))
     pattern, generator = BlockPattern.from_pairs(N, pairs), torch.Generator().manual_seed(0)
     network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
     task = TrainingTask(
         network=network.to(CUDA),
-        batches=Batches(panel, scaler, fit_fill(panel, known), lags, str(CUDA)),
+        batches=Batches(panel, scaler, fit_fill(panel, train_steps), lags, str(CUDA)),
         scale=scaler.values,
         train=windows.train,
         validation=windows.validation,
@@ -86,17 +86,17 @@ def _task(
     return task, windows.test
 
 
-def _tell(moment: ProgressUpdate) -> None:
-    if moment.message:
-        print(moment.message, flush=True)
+def _print_message(update: ProgressUpdate) -> None:
+    if update.message:
+        print(update.message, flush=True)
 
 
 def _describe(
-    seconds: list[float], task: TrainingTask, outcome: TrainingResult, peak: float
+    seconds: list[float], task: TrainingTask, result: TrainingResult, peak: float
 ) -> list[str]:
     names = "city generated", "graph learned", "task prepared", "trained"
     notes = [f"{name}: {taken:.1f} s" for name, taken in zip(names, seconds, strict=True)]
-    epochs = [record.seconds for record in outcome.records]
+    epochs = [record.seconds for record in result.records]
     layout = task.network.inputs
     width = layout.n_locations * ModelConfig().per_location + ModelConfig().auxiliary
     moved = PASSES * width * task.config.batch * task.network.L * 4
@@ -104,28 +104,28 @@ def _describe(
     typical = statistics.median(epochs)
     notes.append(
         f"{len(epochs)} epochs of {task.epoch_steps} steps: {typical:.2f} s each with its "
-        f"validation, the first {epochs[0]:.2f} s; {peak:.2f} GiB at most"
+        f"validation, the first {epochs[0]:.2f} s; {peak:.2f} GiB peak"
     )
-    return [*notes, f"floor of an epoch's steps: {floor:.2f} s, {floor / typical:.0%} of it"]
+    return [*notes, f"lower bound of an epoch's steps: {floor:.2f} s, {floor / typical:.0%} of it"]
 
 
-def _judge(city: City, task: TrainingTask, test: np.ndarray) -> tuple[list[str], float]:
-    """Return the test error as a multiple of the floor, and how long an answer takes."""
+def _test(city: City, task: TrainingTask, test: np.ndarray) -> tuple[list[str], float]:
+    """The test error as a multiple of its lower bound, and the latency of a forecast."""
     squares, K = torch.zeros((), dtype=torch.float64, device=CUDA), task.network.K
     with torch.inference_mode():
         for begin in range(0, len(test), 64):
             batch = task.batches.cut(test[begin : begin + 64])
             squares += (task.roll_out(batch) - batch.target).double().square().sum()
-        waits = [_wait(task, test[i : i + 1]) for i in range(LATENCIES)]
+        latencies = [_time_forecast(task, test[i : i + 1]) for i in range(LATENCIES)]
     rmse = float((squares / (len(test) * len(city.locations) * K)).sqrt())
     floor = float(np.sqrt(np.mean(np.square(city.floor(test, K)))))
     latency = (
-        f"{K} hours of all locations from one origin: {statistics.median(waits) * 1e3:.2f} ms"
+        f"{K} hours of all locations from one origin: {statistics.median(latencies) * 1e3:.2f} ms"
     )
-    return [f"test RMSE {rmse:.4f}, floor {floor:.4f}", latency], rmse / floor
+    return [f"test RMSE {rmse:.4f}, lower bound {floor:.4f}", latency], rmse / floor
 
 
-def _wait(task: TrainingTask, origin: np.ndarray) -> float:
+def _time_forecast(task: TrainingTask, origin: np.ndarray) -> float:
     begin = time.perf_counter()
     task.roll_out(task.batches.cut(origin)).cpu()
     return time.perf_counter() - begin

@@ -1,4 +1,4 @@
-"""Whole training steps on a GPU: sparse against dense, replayed against launched, by size."""
+"""Training steps on a GPU: sparse and dense, replayed and launched, and their growth."""
 
 import statistics
 import time
@@ -12,7 +12,7 @@ import torch
 from torch.profiler import ProfilerActivity, profile
 
 from benchmarks.gpu_clock import free_memory, peak_gib
-from benchmarks.gpu_linear import Found, random_pattern
+from benchmarks.gpu_linear import Measurement, random_pattern
 from benchmarks.measure import Result, at_least, at_most
 from benchmarks.rides import HISTORY, HOURS, WEATHER, random_rides
 from forecaster.choices import Precision
@@ -43,15 +43,15 @@ CUDA = torch.device("cuda", 0)
 
 
 class Cost(NamedTuple):
-    """What a training step takes."""
+    """The cost of a training step."""
 
     seconds: float
-    gib: float  # at most
+    gib: float  # peak
     edges: int
     weights: int
 
 
-def measure_step(locations: int = PAPER) -> Found:
+def measure_step(locations: int = PAPER) -> Measurement:
     """Compare steps of the paper's network with those of the dense one as wide."""
     rows = {
         "sparse, float32": measure(locations, "sparse", "float32"),
@@ -61,22 +61,22 @@ def measure_step(locations: int = PAPER) -> Found:
         "dense, bf16": measure(locations, "dense", "bf16"),
         "best, TF32": measure(locations, "best", "float32", matmul="high"),
     }
-    notes = [f"{locations} locations, 64 windows", "", "| | ms a step | GiB at most | weights |"]
+    notes = [f"{locations} locations, 64 windows", "", "| | ms a step | GiB peak | weights |"]
     notes += ["|---|---|---|---|"]
     notes += [
         f"| {name} | {c.seconds * 1e3:.2f} | {c.gib:.2f} | {c.weights:,} |"
         for name, c in rows.items()
     ]
     results = []
-    for mine, theirs in (
+    for sparse_name, dense_name in (
         ("sparse, float32", "dense, TF32"),
         ("sparse, TF32", "dense, TF32"),
         ("sparse, bf16", "dense, bf16"),
     ):
-        one, other = rows[mine], rows[theirs]
+        sparse, dense = rows[sparse_name], rows[dense_name]
         results += [
-            at_least(f"step, {theirs}", other.seconds / one.seconds, mine, 4),
-            at_most(f"memory, {mine}", one.gib / other.gib, theirs, 1 / 3),
+            at_least(f"step, {dense_name}", dense.seconds / sparse.seconds, sparse_name, 4),
+            at_most(f"memory, {sparse_name}", sparse.gib / dense.gib, dense_name, 1 / 3),
         ]
     best, dense = rows["best, TF32"], rows["dense, TF32"]
     results += [
@@ -86,8 +86,8 @@ def measure_step(locations: int = PAPER) -> Found:
     return notes, results
 
 
-def measure_small() -> Found:
-    """Compare a replayed step of a small city with plain torch, launched piece by piece."""
+def measure_small() -> Measurement:
+    """Compare a replayed step of a small city with plain torch, launched kernel by kernel."""
     ours = measure(SMALL, "sparse", "float32")
     with plain_torch():
         theirs = measure(SMALL, "sparse", "float32")
@@ -96,7 +96,7 @@ def measure_small() -> Found:
     notes = [f"{SMALL} locations, 64 windows", "", "| | ms a step |", "|---|---|"]
     for name, cost in (
         ("replayed", ours),
-        ("launched, with our programs", launched),
+        ("launched, with our kernels", launched),
         ("plain torch, launched", theirs),
     ):
         notes.append(f"| {name} | {cost.seconds * 1e3:.3f} |")
@@ -104,10 +104,10 @@ def measure_small() -> Found:
     return notes, [at_least(f"plain torch, {SMALL} locations", ratio, "replayed", 5)]
 
 
-def measure_growth(sizes: tuple[int, ...] = SIZES) -> Found:
-    """Show what a step costs in time and memory as locations and edges grow."""
+def measure_growth(sizes: tuple[int, ...] = SIZES) -> Measurement:
+    """Measure time and memory of a step as locations and edges grow."""
     rows = {size: measure(size, "sparse", "float32") for size in sizes}
-    notes = ["| locations | edges | ms a step | ns an edge · column | GiB at most | KiB an edge |"]
+    notes = ["| locations | edges | ms a step | ns an edge · column | GiB peak | KiB an edge |"]
     notes += ["|---|---|---|---|---|---|"]
     for size, cost in rows.items():
         pace = cost.seconds / (cost.edges * 64 * 76) * 1e9
@@ -124,51 +124,51 @@ def measure_growth(sizes: tuple[int, ...] = SIZES) -> Found:
     ]
 
 
-def show_profile(locations: int = PAPER) -> Found:
-    """Show where the GPU's time of a step goes, by kernel, in a launched step."""
+def show_profile(locations: int = PAPER) -> Measurement:
+    """List the GPU time of each kernel in a launched step."""
     notes = []
     for precision in ("float32", "bf16"):
         with patch.object(CudaGraphs, "replay", lambda *_: None), reproducible(CUDA):
-            task, learner = _begin(locations, "sparse", precision)
+            task, trainer = _begin(locations, "sparse", precision)
             for step in range(WARM_UPS):
-                learner.train_step(task.train[:64], step)
+                trainer.train_step(task.train[:64], step)
             torch.cuda.synchronize()
             with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]) as trace:
-                learner.train_step(task.train[:64], WARM_UPS)
+                trainer.train_step(task.train[:64], WARM_UPS)
                 torch.cuda.synchronize()
         notes += ["", f"{precision}:"]
         table = trace.key_averages().table(sort_by="self_cuda_time_total", row_limit=SHOWN)
         notes += [line[:60] + line[-70:] for line in table.splitlines()]
-        del task, learner
+        del task, trainer
         free_memory()
     return notes, []
 
 
 def measure(locations: int, kind: str, precision: Precision, *, matmul: str = "highest") -> Cost:
-    """Return what a step takes in the training loop's own learner, on a memory of its own."""
+    """The cost of a step of the training loop's `Trainer`, starting with free memory."""
     free_memory()
     torch.set_float32_matmul_precision(matmul)
     with reproducible(CUDA):
-        task, learner = _begin(locations, kind, precision)
-        seconds = [_time_steps(learner, task, STEPS) for _ in range(1 + BLOCKS)]
+        task, trainer = _begin(locations, kind, precision)
+        seconds = [_time_steps(trainer, task, STEPS) for _ in range(1 + BLOCKS)]
     torch.set_float32_matmul_precision("highest")
-    edges, weights = random_pattern(locations).n_edges, learner.weights.vector.numel()
+    edges, weights = random_pattern(locations).n_edges, trainer.weights.vector.numel()
     return Cost(statistics.median(seconds[1:]), peak_gib(), edges, weights)
 
 
-def _time_steps(learner: Trainer, task: TrainingTask, steps: int) -> float:
-    """Return the seconds of a step among several; the host runs ahead, as in training."""
+def _time_steps(trainer: Trainer, task: TrainingTask, steps: int) -> float:
+    """The mean seconds of several steps; the host runs ahead, as in training."""
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for step in range(steps):
-        learner.train_step(task.train[:64], step)
+        trainer.train_step(task.train[:64], step)
     torch.cuda.synchronize()
     return (time.perf_counter() - begin) / steps
 
 
 @contextmanager
 def plain_torch() -> Iterator[None]:
-    """Compute as without our programs and without CUDA graphs."""
+    """Compute without our kernels and without CUDA graphs."""
     with (
         patch.object(product, "choose_backend", lambda *_: "reference"),
         patch.object(norm, "choose_backend", lambda *_: "reference"),
@@ -179,16 +179,16 @@ def plain_torch() -> Iterator[None]:
 
 def _begin(locations: int, kind: str, precision: Precision) -> tuple[TrainingTask, Trainer]:
     task = make_task(locations, kind, precision)
-    learner = Trainer(task, ProcessGroup(task.device), print)
-    learner.begin(None, 0)
-    return task, learner
+    trainer = Trainer(task, ProcessGroup(task.device), print)
+    trainer.begin(None, 0)
+    return task, trainer
 
 
 def make_task(locations: int, kind: str, precision: Precision) -> TrainingTask:
-    """Return a task on the GPU: random counts, the paper's lags and sizes."""
+    """A training task on the GPU: random counts, the paper's lags and sizes."""
     panel, lags = random_rides(locations), LagConfig()
-    known = np.ones(HOURS, dtype=bool)
-    scaler, fill = fit_scaler(panel, known), fit_fill(panel, known)
+    train_steps = np.ones(HOURS, dtype=bool)
+    scaler, fill = fit_scaler(panel, train_steps), fit_fill(panel, train_steps)
     inputs, generator = NeuronLayout(locations, 1, AUXILIARY), torch.Generator().manual_seed(0)
     changes: dict[str, Any] = {"epochs": 2, "precision": precision}
     network: Network
@@ -199,7 +199,7 @@ def make_task(locations: int, kind: str, precision: Precision) -> TrainingTask:
         network = build_forecaster(ModelConfig(), lags, inputs, pattern, generator)
     else:
         changes = {**PRESETS["best"]["training"], **changes}
-        parts = fit_profile(panel, known), scaler.values.mean, scaler.values.deviation
+        parts = fit_profile(panel, train_steps), scaler.values.mean, scaler.values.deviation
         level = SeasonalProfile(*map(torch.from_numpy, parts), counts=True)
         fitted = MixerPrerequisites(level, random_pattern(locations))
         network = Mixer(MixerConfig(), lags, inputs, fitted, generator)

@@ -37,7 +37,7 @@ ATTEMPTS = 10  # iterations of scikit-learn where it may not converge
 
 
 def main() -> None:
-    """Compare at the paper's size, then show what raw demand and larger cities cost."""
+    """Compare at the paper's size, then measure raw demand and larger cities."""
     repeats = 1 if OPTIONS.quick else 3
     demand, raw = _correlations(N, HOURS)
     sparse = _penalty_of_degree(demand, DEGREE)
@@ -58,7 +58,7 @@ def main() -> None:
 
 
 def _correlations(locations: int, hours: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return the correlations of a city's demand without its weekly cycle, and with it."""
+    """The correlations of a city's demand without its weekly cycle, and with it."""
     panel = make_city(locations=locations, hours=hours).panel
     return _correlation(panel, "hour_of_week"), _correlation(panel, "nothing")
 
@@ -70,12 +70,12 @@ def _correlation(panel: Panel, subtract: Subtract) -> np.ndarray:
 
 
 def _penalty_of_degree(S: np.ndarray, degree: float) -> float:
-    """Return the λ at which a location depends on that many others, by bisection."""
+    """The λ that gives an average degree, by bisection."""
     low, high = 0.01, 1.0
     for _ in range(12):
         middle = (low + high) / 2
-        found = graphical_lasso(S, middle, penalise_diagonal=False).precision
-        low, high = (middle, high) if _degree(found) > degree else (low, middle)
+        precision = graphical_lasso(S, middle, penalise_diagonal=False).precision
+        low, high = (middle, high) if _degree(precision) > degree else (low, middle)
     return high
 
 
@@ -84,7 +84,7 @@ def _degree(precision: np.ndarray) -> float:
 
 
 def _compare(S: np.ndarray, penalty: float, limit: float, repeats: int) -> tuple[str, Result]:
-    """Time both on the same S; scikit-learn to its own tolerance, which is ours times N."""
+    """Time both on the same S; scikit-learn's tolerance is ours times N, as its gap is a sum."""
 
     def ours() -> tuple[np.ndarray, np.ndarray]:
         result = graphical_lasso(
@@ -93,8 +93,8 @@ def _compare(S: np.ndarray, penalty: float, limit: float, repeats: int) -> tuple
         return result.covariance, result.precision
 
     def theirs() -> tuple[np.ndarray, np.ndarray]:
-        found: tuple[np.ndarray, np.ndarray] = scikit_lasso(S, penalty, tol=TOLERANCE * len(S))
-        return found
+        covariance, precision = scikit_lasso(S, penalty, tol=TOLERANCE * len(S))
+        return covariance, precision
 
     seconds = medians({"ours": ours, "theirs": theirs}, repeats)
     gaps = [_gap(S, penalty, *solve()) for solve in (ours, theirs)]
@@ -106,7 +106,7 @@ def _compare(S: np.ndarray, penalty: float, limit: float, repeats: int) -> tuple
 
 
 def _gap(S: np.ndarray, penalty: float, W: np.ndarray, Q: np.ndarray) -> float:
-    """Return the duality gap per location after W was put into its box and Q made symmetric."""
+    """The duality gap per location, with W clipped to its feasible box and Q made symmetric."""
     box = np.full_like(S, penalty)
     np.fill_diagonal(box, 0.0)
     W, Q = S + np.clip((W + W.T) / 2 - S, -box, box), (Q + Q.T) / 2
@@ -124,13 +124,15 @@ def _solve_raw(S: np.ndarray, penalty: float) -> str:
 
 
 def _try_scikit(S: np.ndarray, penalty: float) -> str:
-    """Tell how scikit-learn ends on raw demand; the diagonal is weighed as ours is."""
+    """Describe scikit-learn's result on raw demand, with the diagonal penalised as in ours."""
     begin, shifted = time.perf_counter(), S + penalty * np.eye(len(S))
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            found = scikit_lasso(shifted, penalty, tol=TOLERANCE * len(S), max_iter=ATTEMPTS)
-        end = f"gap / N {_gap(shifted, penalty, *found):.1e} after at most {ATTEMPTS} iterations"
+            solution = scikit_lasso(shifted, penalty, tol=TOLERANCE * len(S), max_iter=ATTEMPTS)
+        end = (
+            f"gap / N {_gap(shifted, penalty, *solution):.1e} after at most {ATTEMPTS} iterations"
+        )
     except FloatingPointError as error:
         end = f"FloatingPointError: {str(error).splitlines()[0]}"
     seconds = time.perf_counter() - begin
@@ -138,7 +140,7 @@ def _try_scikit(S: np.ndarray, penalty: float) -> str:
 
 
 def _solve_largest() -> tuple[str, Result]:
-    """Solve the largest in a fresh process, whose memory is then only the solver's."""
+    """Solve the largest problem in a fresh process, to measure the solver's memory."""
     S = _correlations(LARGEST, HOURS // 6)[0]
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "S.npy"

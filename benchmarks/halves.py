@@ -1,4 +1,4 @@
-"""How alike the graphs of two halves of a real training period are: edges in both, of either."""
+"""The overlap (Jaccard index of edges) of graphs of two halves of a real training period."""
 
 import os
 from pathlib import Path
@@ -29,10 +29,10 @@ GRAPHS = {
 
 
 def main() -> None:
-    """Print the overlap of every kind of graph, and what chance would give."""
+    """Print the overlap of every kind of graph, and that of random graphs."""
     data = os.environ.get("FORECASTER_DATA")
     if not data:
-        raise ConfigError("FORECASTER_DATA is not set; this needs the folder of the real data")
+        raise ConfigError("FORECASTER_DATA is not set; set it to the folder of the real data")
     for name, halves in HALVES.items():
         recipe = read_recipe(RECIPES / f"{name}.toml")
         panel = build_panel(recipe, find_sources(recipe, Path(data)))
@@ -44,12 +44,12 @@ def main() -> None:
 def _compare(panel: Panel, halves: tuple[tuple[str, str], ...], config: GraphConfig) -> str:
     held_out = [f"{time}Z" for time in panel.times[[-2, -1]]]
     validation, test = ([(stamp, stamp)] for stamp in held_out)
-    one, other = (learn_graph(panel, Splits([h], validation, test), config) for h in halves)
+    first, second = (learn_graph(panel, Splits([h], validation, test), config) for h in halves)
     N = len(panel.locations)
-    density = (len(one) + len(other)) / (N * (N - 1))
+    density = (len(first) + len(second)) / (N * (N - 1))
     chance = density / (2 - density)  # the overlap of two random graphs of that density
-    overlap = f"overlap {one.overlap(other):.3f}, by chance {chance:.3f}"
-    return f"{overlap}; {len(one):,} and {len(other):,} edges"
+    overlap = f"overlap {first.overlap(second):.3f}, by chance {chance:.3f}"
+    return f"{overlap}; {len(first):,} and {len(second):,} edges"
 
 
 if __name__ == "__main__":

@@ -56,13 +56,13 @@ GROUP BY ALL
 
 
 def main() -> None:
-    """Compare at one size, then watch time and memory grow, each size in a process of its own."""
+    """Compare at one size, then measure time and memory by size, each in a fresh process."""
     rows, growth = (QUICK_ROWS, QUICK_GROWTH) if OPTIONS.quick else (ROWS, GROWTH)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "trips.parquet"
         write_trips(path, rows)
-        places = candidates()
-        jobs = {"bare": lambda: bare(path, places), "ingest": lambda: ours(path, places)}
+        locations = candidates()
+        jobs = {"bare": lambda: bare(path, locations), "ingest": lambda: ours(path, locations)}
         seconds = medians(jobs, repeats=1 if OPTIONS.quick else 3)
         notes = [f"{rows:,} rows, {path.stat().st_size / 1e6:.0f} MB of Parquet, 2 threads"]
         notes += [f"{name:10} {taken:8.2f} s" for name, taken in seconds.items()]
@@ -86,32 +86,32 @@ def main() -> None:
     report(OPTIONS, notes, results)
 
 
-def ours(path: Path, places: Locations) -> None:
-    """Ingest; hashing of the input is left out, as it is measured apart."""
+def ours(path: Path, locations: Locations) -> None:
+    """Ingest the trips, without hashing the input."""
     covered: TimeSpan = parse_span(SPAN)
     panel = PanelConfig(timezone="America/New_York", nonexistent="null")
     item, engine = InputFile(path, "", covered), open_engine("duckdb", 2)
-    ingest_trips(TripIngest([item], places, panel, TripsConfig(min_demand=10.0), engine))
+    ingest_trips(TripIngest([item], locations, panel, TripsConfig(min_demand=10.0), engine))
 
 
-def bare(path: Path, places: Locations) -> None:
-    """Run what a user of DuckDB would write, with the same counts and the same selection."""
+def bare(path: Path, locations: Locations) -> None:
+    """Run the same counts and the same selection as plain DuckDB SQL."""
     box = {
-        "south": places.lat.min() - 0.002, "north": places.lat.max() + 0.002,
-        "west": places.lon.min() - 0.0025, "east": places.lon.max() + 0.0025, "path": path,
+        "south": locations.lat.min() - 0.002, "north": locations.lat.max() + 0.002,
+        "west": locations.lon.min() - 0.0025, "east": locations.lon.max() + 0.0025, "path": path,
     }  # fmt: skip
     with duckdb.connect(config={"threads": 2}) as connection:
         cells = connection.sql(CELLS_SQL.format(**box)).to_arrow_table()
-        kept = cells.filter(pa.compute.field("code") == 0)
-        a, b, n = (kept[name].cast(pa.int64()).to_numpy() for name in ("a", "b", "n"))
-        chosen = select_hot(Cells(a, b, n), places, 10.0 * 8760, 200.0)
+        accepted = cells.filter(pa.compute.field("code") == 0)
+        a, b, n = (accepted[name].cast(pa.int64()).to_numpy() for name in ("a", "b", "n"))
+        chosen = select_hot(Cells(a, b, n), locations, 10.0 * 8760, 200.0)
         lookup = pa.table({"a": a, "b": b, "location": chosen.location_of_cell})
         connection.register("lookup", lookup.filter(pa.compute.field("location") >= 0))
         connection.sql(HOURS_SQL.format(**box)).to_arrow_table()
 
 
 def candidates() -> Locations:
-    """Return a grid of 1,200 places on a strip like Manhattan."""
+    """A grid of 1,200 locations on a strip like Manhattan."""
     lat, lon = np.meshgrid(np.linspace(40.70, 40.86, 60), np.linspace(-74.02, -73.94, 20))
     ids = tuple(f"p{n}" for n in range(lat.size))
     return Locations(ids, ids, lat.ravel(), lon.ravel())
@@ -120,8 +120,8 @@ def candidates() -> Locations:
 def write_trips(path: Path, rows: int) -> None:
     """Write trips with coordinates, a few of them faulty, in chunks of a million."""
     generator = np.random.default_rng(0)
-    places = candidates()
-    weight = generator.lognormal(0, 1, len(places))
+    locations = candidates()
+    weight = generator.lognormal(0, 1, len(locations))
     begin = np.datetime64("2014-01-01", "us")
     schema = pa.schema(
         {
@@ -133,16 +133,16 @@ def write_trips(path: Path, rows: int) -> None:
     with pq.ParquetWriter(path, schema, compression="zstd") as writer:
         for start in range(0, rows, 1_000_000):
             n = min(1_000_000, rows - start)
-            place = generator.choice(len(places), n, p=weight / weight.sum())
+            location = generator.choice(len(locations), n, p=weight / weight.sum())
             times = begin + (generator.random(n) * 365 * 86400).astype("timedelta64[s]")
-            lat = places.lat[place] + generator.normal(0, 0.0006, n)
-            lon = places.lon[place] + generator.normal(0, 0.0008, n)
+            lat = locations.lat[location] + generator.normal(0, 0.0006, n)
+            lon = locations.lon[location] + generator.normal(0, 0.0008, n)
             lat[generator.random(n) < FAULTY] = 0.0
             writer.write_table(pa.table([times, lon, lat], schema=schema))
 
 
 def _measure(folder: Path, rows: int) -> tuple[int, float, float]:
-    """Return rows, seconds and peak GiB of one ingest in a fresh process."""
+    """The rows, seconds and peak GiB of one ingest in a fresh process."""
     path = folder / f"{rows}.parquet"
     write_trips(path, rows)
     words = [sys.executable, "-m", "benchmarks.ingest", "--child", str(path)]

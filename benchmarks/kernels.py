@@ -1,4 +1,4 @@
-"""The block-sparse product at the paper's scale, against dense and CSR products and the memory."""
+"""The block-sparse product at the paper's size against dense, CSR and memory-bound products."""
 
 import warnings
 from collections.abc import Callable
@@ -29,13 +29,13 @@ Product = Callable[[], Tensor]
 
 @dataclass(frozen=True)
 class Row:
-    """What one size of graph costs."""
+    """The cost of a product on one graph."""
 
     locations: int
     edges: int
     forward: float  # seconds
     both: float  # forward and backward
-    peak: float  # memory that the process took more of for both, in outputs
+    peak: float  # additional memory of both, in sizes of the output
 
     def __str__(self) -> str:
         N, E = self.locations, self.edges
@@ -45,13 +45,13 @@ class Row:
 
 
 def main() -> None:
-    """Compare at the paper's scale, then show how cost grows with locations, edges, columns."""
+    """Compare at the paper's size, then measure how cost grows with locations, edges, columns."""
     torch.set_num_threads(THREADS)
     torch.manual_seed(0)
     notes, results = _compare(_inputs(LOCATIONS, DEGREE, COLUMNS))
     by_size = [_measure(_inputs(size, DEGREE, COLUMNS)) for size in SIZES]
     by_degree = [_measure(_inputs(LOCATIONS, degree, COLUMNS)) for degree in DEGREES]
-    head = "    N  degree   edges    forward  + backward  edge · column  new memory / output"
+    head = "    N  degree   edges    forward  + backward  edge · column  added memory / output"
     notes += ["", head, *map(str, by_size + by_degree), ""]
     results += _growth(by_size, by_degree)
     for columns in FEW_COLUMNS:
@@ -62,18 +62,18 @@ def main() -> None:
 
 
 def _compare(inputs: Inputs) -> tuple[list[str], list[Result]]:
-    """Measure all ways at the paper's scale; the floor is the memory that must be moved."""
+    """Measure all products at the paper's size; the lower bound is moving the memory."""
     weight, state, pattern = inputs
     dense, mask, csr = _dense_of(inputs)
     flat = state.detach().reshape(-1, COLUMNS).requires_grad_()
-    ways: dict[str, tuple[Product, list[Tensor]]] = {
+    products: dict[str, tuple[Product, list[Tensor]]] = {
         "block": (lambda: block_product(weight, state, pattern), [weight, state]),
         "masked dense": (lambda: (dense * mask) @ flat, [dense, flat]),
         "CSR": (lambda: torch.sparse.mm(csr, flat), [csr, flat]),
     }
     copy = torch.empty_like(state)
     jobs: dict[str, Callable[[], object]] = {"copy": lambda: copy.copy_(state.detach())}
-    for name, (product, needed) in ways.items():
+    for name, (product, needed) in products.items():
         jobs[f"{name}, forward"] = _forward(product)
         jobs[f"{name}, both"] = _both(product, needed)
     seconds = medians(jobs, REPEATS)
@@ -92,7 +92,7 @@ def _compare(inputs: Inputs) -> tuple[list[str], list[Result]]:
 
 
 def _compare_few(columns: int) -> tuple[list[str], list[Result]]:
-    """Measure a product of few columns, as forecasts from one origin need it."""
+    """Measure a product of few columns, as in a forecast from one origin."""
     inputs = _inputs(LOCATIONS, DEGREE, columns)
     weight, state, pattern = (inputs[0].detach(), inputs[1].detach(), inputs[2])
     dense, mask, _ = _dense_of(inputs)
@@ -102,7 +102,7 @@ def _compare_few(columns: int) -> tuple[list[str], list[Result]]:
         "reference": lambda: block_product(weight, state, pattern, backend="reference"),
         "dense, masked before": lambda: masked @ flat,
     }
-    # One after the other: the dense matrix would leave the others a cold cache.
+    # One after the other: the dense matrix would evict the inputs of the others from the cache.
     seconds = {name: medians({name: job}, 20 * REPEATS)[name] for name, job in jobs.items()}
     notes = [f"R = {columns:2} {name:24} {taken * 1e6:7.0f} µs" for name, taken in seconds.items()]
     results = [
@@ -125,7 +125,7 @@ def _measure(inputs: Inputs) -> Row:
 
 
 def _growth(by_size: list[Row], by_degree: list[Row]) -> list[Result]:
-    """Return how much dearer a location and an edge become from the paper's size to the most."""
+    """The cost of a location and of an edge at the largest sizes, relative to the paper's."""
     paper, largest, densest = by_size[SIZES.index(LOCATIONS)], by_size[-1], by_degree[-1]
     location = (largest.both / largest.locations) / (paper.both / paper.locations)
     edge = (densest.both / densest.edges) / (paper.both / paper.edges)
@@ -146,13 +146,13 @@ def _forward(product: Product) -> Callable[[], object]:
 
 
 def _both(product: Product, needed: list[Tensor]) -> Callable[[], object]:
-    """Return a job that multiplies and takes the gradients."""
+    """A job that multiplies and computes the gradients."""
     grad = torch.randn_like(product().detach())
     return lambda: torch.autograd.grad(product(), needed, grad)
 
 
 def _inputs(locations: int, degree: float, columns: int) -> Inputs:
-    """Return a weight and a state on a random graph of the given average degree."""
+    """A weight and a state on a random graph of the given average degree."""
     generator = np.random.default_rng(0)
     wanted, pairs = round(locations * degree / 2), np.empty((0, 2), np.int64)
     while len(pairs) < wanted:
@@ -165,7 +165,7 @@ def _inputs(locations: int, degree: float, columns: int) -> Inputs:
 
 
 def _dense_of(inputs: Inputs) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same matrix dense, its mask, and the same matrix as CSR."""
+    """The weights as a dense matrix, its mask, and a CSR matrix."""
     weight, state, pattern = inputs
     N, C, _ = state.shape
     blocks = torch.zeros(N, N, C, C)
@@ -182,9 +182,9 @@ def _at_least(name: str, ratio: float, against: str, goal: float | None = None) 
 
 
 def _peak_bytes(job: Callable[[], object]) -> float:
-    """Return how much more memory the process held at its highest while the job ran."""
+    """The peak of additional memory while the job ran, in bytes."""
     try:
-        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # forget the last peak
+        Path("/proc/self/clear_refs").write_text("5", encoding="ascii")  # resets the peak
     except OSError:
         return float("nan")  # not Linux
     before = _memory("VmRSS")

@@ -1,4 +1,4 @@
-"""Selecting the paper's hot locations out of 2 million cells against its goal of a minute."""
+"""Selecting hot locations from 2 million cells, against a goal of one minute."""
 
 import time
 
@@ -21,7 +21,7 @@ SOUTH, WEST = 407_000, -740_200  # a corner of New York, degrees × 10⁴
 
 
 def main() -> None:
-    """Select once: the size of the job drowns the noise."""
+    """Select once: noise is small for a job of this size."""
     cells, candidates = _city(np.random.default_rng(0))
     begin = time.perf_counter()
     hot = select_hot(cells, candidates, MIN_DEMAND * HOURS, MAX_DISTANCE_M)
@@ -42,7 +42,7 @@ def main() -> None:
 
 
 def _city(generator: np.random.Generator) -> tuple[Cells, Locations]:
-    """Return a strip six times as long as wide: jittered corners, and rides that cluster."""
+    """A strip six times as long as wide: candidates at jittered corners, clustered rides."""
     columns = round(
         (CELLS / 6.0) ** 0.5 * 1.15
     )  # as many metres wide: a cell is 1.3 times as high

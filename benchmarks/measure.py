@@ -1,4 +1,4 @@
-"""How every benchmark measures and reports: medians of interleaved repeats, ratios, goals."""
+"""Measuring and reporting of benchmarks: medians of interleaved repeats, ratios and goals."""
 
 import argparse
 import json
@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass
 
 @dataclass(frozen=True)
 class Result:
-    """One comparison; `met` is None where no goal is set."""
+    """One ratio of a comparison, with its goal if there is one."""
 
     name: str
     ratio: float
@@ -23,21 +23,21 @@ class Result:
 
 @dataclass(frozen=True)
 class Options:
-    """What the command line asks of a benchmark."""
+    """The options of the command line."""
 
     quick: bool
     json: bool
 
 
 def read_options(description: str, threads: int = 2) -> Options:
-    """Return the options, having fixed the number of threads for this process.
+    """Set the number of threads of this process and return the options.
 
-    Call it before numpy, torch or pyarrow are imported: they read the environment once.
+    Call it before numpy, torch or pyarrow are imported: they read the environment at import.
     """
     parser = argparse.ArgumentParser(description=description)
-    parser.add_argument("--quick", action="store_true", help="fits in 60 s")
+    parser.add_argument("--quick", action="store_true", help="smaller sizes, about a minute")
     parser.add_argument("--json", action="store_true", help="one JSON object per line")
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     for name in (
         "OMP_NUM_THREADS",
         "OPENBLAS_NUM_THREADS",
@@ -45,13 +45,13 @@ def read_options(description: str, threads: int = 2) -> Options:
         "NUMBA_NUM_THREADS",
     ):
         os.environ[name] = str(threads)
-    return Options(quick=given.quick, json=given.json)
+    return Options(quick=arguments.quick, json=arguments.json)
 
 
 def medians(jobs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str, float]:
-    """Return the median seconds of each job; the jobs take turns, so that noise hits all alike."""
+    """The median seconds of each job; jobs take turns, so that noise affects all of them alike."""
     seconds: dict[str, list[float]] = {name: [] for name in jobs}
-    for job in jobs.values():  # once unmeasured: caches, compilation
+    for job in jobs.values():  # not measured: fills caches, compiles
         job()
     for _ in range(repeats):
         for name, job in jobs.items():
@@ -62,12 +62,12 @@ def medians(jobs: Mapping[str, Callable[[], object]], repeats: int) -> dict[str,
 
 
 def at_most(name: str, ratio: float, against: str, limit: float) -> Result:
-    """Return a result whose goal is a ratio of at most `limit`."""
+    """A result whose goal is a ratio of at most `limit`."""
     return Result(name, round(ratio, 3), against, goal=f"≤ {limit:g}", met=ratio <= limit)
 
 
 def at_least(name: str, ratio: float, against: str, limit: float) -> Result:
-    """Return a result whose goal is a ratio of at least `limit`."""
+    """A result whose goal is a ratio of at least `limit`."""
     return Result(name, round(ratio, 3), against, goal=f"≥ {limit:g}", met=ratio >= limit)
 
 

@@ -1,4 +1,4 @@
-"""Forecaster at the paper's size: one forecast, where a training step goes, against the dense."""
+"""Forecaster at the paper's size: a forecast, a training step, and the dense Transformer's."""
 
 from dataclasses import replace
 
@@ -20,8 +20,8 @@ from forecaster.models.transformer import (  # noqa: E402
 )
 
 LOCATIONS, COVARIATES, BATCH = 996, 39, 64
-SMALL = 249  # locations of the dense Transformer that --quick has time for
-PART = 8  # windows whose states stay in a processor's cache
+SMALL = 249  # locations of the dense Transformer with --quick
+PART = 8  # windows whose states fit into a processor's cache
 DEGREE = 2.5
 LAGS, CONFIG = LagConfig(), ModelConfig()  # the paper's
 THREADS, REPEATS = 2, 3
@@ -44,9 +44,9 @@ def main() -> None:
     }
     seconds = medians(jobs, REPEATS)
     notes += [_line(name, taken) for name, taken in seconds.items()]
-    mine, theirs = seconds.values()
+    sparse_seconds, dense_seconds = seconds.values()
     against = f"the Transformer of the same width, {_count(dense):,} weights"
-    goal = at_most("training step of Forecaster", mine / theirs, against, GOAL)
+    goal = at_most("training step of Forecaster", sparse_seconds / dense_seconds, against, GOAL)
     report(OPTIONS, notes, [replace(goal, goal=None, met=None) if OPTIONS.quick else goal])
 
 
@@ -54,15 +54,17 @@ def _forecast_note(model: TransformerNetwork) -> str:
     history, ahead, _ = _windows(LOCATIONS, 1)
     with torch.no_grad():
         seconds = medians({"forecast": lambda: model.roll_out(history, ahead)}, 50)
-    return _line("three hours of all locations from one origin", seconds["forecast"])
+    return _line("a forecast of all locations from one origin", seconds["forecast"])
 
 
 def _step_notes(model: TransformerNetwork) -> list[str]:
-    """Return the time of a training step, at once and in parts, and the shares of the latter."""
+    """The time of a training step, at once and in micro-batches, and the shares of its parts."""
     windows = _windows(LOCATIONS, BATCH)
     jobs = {
         f"forward + backward of {BATCH} windows at once": lambda: _train(model, windows, BATCH),
-        f"… {PART} at a time": lambda: _train(model, windows, PART),
+        f"forward + backward of {BATCH} windows, {PART} at a time": lambda: _train(
+            model, windows, PART
+        ),
     }
     seconds = medians(jobs, REPEATS)
     with profile() as trace:
@@ -74,7 +76,7 @@ def _step_notes(model: TransformerNetwork) -> list[str]:
         "products of attention": ("aten::bmm",),
     }
     parts = {name: sum(events[k].cpu_time_total for k in keys) for name, keys in shares.items()}
-    parts["the rest"] = total - sum(parts.values())
+    parts["other operations"] = total - sum(parts.values())
     lines = [f"  {name:48} {100 * part / total:10.0f} %" for name, part in parts.items()]
     return [_line(name, taken) for name, taken in seconds.items()] + lines
 
@@ -84,7 +86,7 @@ def _line(name: str, seconds: float) -> str:
 
 
 def _train(model: TransformerNetwork, windows: Windows, size: int) -> None:
-    """Sum up the gradients of all windows, so many at a time."""
+    """Sum the gradients of all windows, `size` windows at a time."""
     model.zero_grad(set_to_none=True)
     history, ahead, truth = windows
     for start in range(0, BATCH, size):
@@ -96,7 +98,7 @@ def _train(model: TransformerNetwork, windows: Windows, size: int) -> None:
 
 
 def _forecaster(N: int) -> TransformerNetwork:
-    """Return the paper's Forecaster of a random graph of its average degree."""
+    """The paper's Forecaster on a random graph of its average degree."""
     pairs = np.random.default_rng(0).integers(0, N, (round(N * DEGREE / 2), 2))
     pattern, generator = BlockPattern.from_pairs(N, pairs), torch.Generator().manual_seed(0)
     return build_forecaster(CONFIG, LAGS, NeuronLayout(N, 1, COVARIATES), pattern, generator)

@@ -54,7 +54,7 @@ def main() -> None:
 
 
 def _panel() -> Panel:
-    """Return counts of the paper's size with one hour in a hundred missing."""
+    """Counts of the paper's size with one hour in a hundred missing."""
     generator = np.random.default_rng(0)
     mean = generator.lognormal(3.0, 1.0, LOCATIONS)
     values = np.empty((LOCATIONS, HOURS), dtype=np.float32)

@@ -1,4 +1,4 @@
-"""A panel of random rides, for benchmarks of training: what is forecast does not matter there."""
+"""A panel of random rides, for benchmarks of training, where the values do not matter."""
 
 import numpy as np
 
@@ -10,7 +10,7 @@ HISTORY, HOURS, WEATHER = 700, 1_300, 7  # 7 + 32 calendar columns = 39 auxiliar
 
 
 def random_rides(locations: int) -> Panel:
-    """Return a panel of so many locations."""
+    """A panel of random counts and weather."""
     generator = np.random.default_rng(0)
     return Panel(
         values=generator.poisson(20, (HOURS, locations)).astype(np.float32),

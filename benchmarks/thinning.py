@@ -1,7 +1,7 @@
-"""What `best` makes of a level that it never saw: validation counts thinned to a share.
+"""Forecasts of `best` at a level that it was not trained on: validation counts thinned to a share.
 
-`python -m benchmarks.thinning PANEL RECIPE` trains it with the level that it is told bounded at
-0.5, at 0.25, at 0 and not at all, and prints RMSE and bias of each at every share.
+`python -m benchmarks.thinning PANEL RECIPE` trains it with its input level clipped at 0.5, 0.25, 0
+and not at all, and prints RMSE and bias of each at every share.
 """
 
 import argparse
@@ -19,24 +19,24 @@ from forecaster.splits import Splits, cut_windows
 
 BOUNDS = (np.inf, 0.5, 0.25, 0.0)
 SHARES = (1.0, 0.3, 0.1, 0.03)
-FLUSH_SECONDS = 3  # of the validation windows
+STRIDE = 3  # every third validation window
 
 
 def main() -> None:
-    """Train with every bound, and forecast every share."""
+    """Train with every bound, and test at every share."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("panel", type=Path)
     parser.add_argument("recipe", type=Path)
     parser.add_argument("--epochs", type=int, default=12)
-    given = parser.parse_args()
-    panel = Panel.open(given.panel)
-    changes = {"preset": "best", "training": {"epochs": given.epochs}}
-    recipe = change(read_recipe(given.recipe), changes, source="thinning")
+    arguments = parser.parse_args()
+    panel = Panel.open(arguments.panel)
+    changes = {"preset": "best", "training": {"epochs": arguments.epochs}}
+    recipe = change(read_recipe(arguments.recipe), changes, source="thinning")
     splits = Splits.from_config(panel, recipe.splits)
-    origins = cut_windows(panel, splits, recipe.lags).validation[::FLUSH_SECONDS]
+    origins = cut_windows(panel, splits, recipe.lags).validation[::STRIDE]
     steps = origins[:, None] + np.arange(1, recipe.lags.horizon + 1)
     for bound in BOUNDS:
-        with patch.object(seasonal, "FAR", bound):
+        with patch.object(seasonal, "MAX_LOG_LEVEL", bound):
             model = Forecaster(recipe=recipe).fit(panel, splits)
             for share in SHARES:
                 thinned = thin(panel, share)
@@ -46,10 +46,10 @@ def main() -> None:
 
 
 def thin(panel: Panel, share: float) -> Panel:
-    """Return the panel as if so large a share of all events had happened."""
-    values, seen = panel.values.copy(), np.isfinite(panel.values)
-    drawn = np.random.default_rng(0).binomial(values[seen].astype(np.int64), share)
-    values[seen] = drawn if share < 1 else values[seen]
+    """The panel with a random share of all events."""
+    values, observed = panel.values.copy(), np.isfinite(panel.values)
+    drawn = np.random.default_rng(0).binomial(values[observed].astype(np.int64), share)
+    values[observed] = drawn if share < 1 else values[observed]
     return replace(panel, values=values)
 
 

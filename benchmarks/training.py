@@ -41,7 +41,7 @@ T = TypeVar("T")
 
 
 def main() -> None:
-    """Measure the loop, then each network."""
+    """Compare the loop with bare steps, then the sparse network with the dense one."""
     note, overhead = _compare_loop()
     locations = 250 if OPTIONS.quick else PAPER
     notes, gain = _compare_networks(locations)
@@ -49,18 +49,19 @@ def main() -> None:
 
 
 def _compare_loop() -> tuple[str, Result]:
-    """Take turns: some steps of the loop, with its log, and bare ones, each in a fresh process.
+    """Time steps of the training loop with its log, and bare steps, each in a fresh process.
 
-    By one thread in CPU time, to which other programs on the machine add nothing.
+    In CPU time of one thread, which other programs on the machine hardly affect.
     """
     seconds: dict[str, list[float]] = {"loop": [], "bare": []}
     for _ in range(1 if OPTIONS.quick else 5):
         seconds["loop"].append(_in_process(_time_loop))
         seconds["bare"].append(_in_process(_time_bare))
-    one, other = (statistics.median(seconds[kind]) for kind in ("loop", "bare"))
-    note = f"{SMALL} locations, batch 64: {one * 1e3:.1f} CPU ms a step, bare {other * 1e3:.1f} ms"
+    loop_seconds, bare_seconds = (statistics.median(seconds[kind]) for kind in ("loop", "bare"))
+    times = f"{loop_seconds * 1e3:.1f} CPU ms a step, bare {bare_seconds * 1e3:.1f} ms"
+    note = f"{SMALL} locations, batch 64: {times}"
     against = "the bare forward, backward and optimiser step"
-    return note, at_most("training loop", one / other, against, OVERHEAD)
+    return note, at_most("training loop", loop_seconds / bare_seconds, against, OVERHEAD)
 
 
 def _time_loop() -> float:
@@ -90,20 +91,20 @@ def _time_bare() -> float:
 
 
 def _in_process(job: Callable[..., T], *arguments: object) -> T:
-    """Return what a job returns in a process whose memory nobody has used."""
+    """The result of a job in a fresh process."""
     with ProcessPoolExecutor(1, get_context("spawn")) as fresh:
         return fresh.submit(job, *arguments).result()
 
 
 def _compare_networks(locations: int) -> tuple[list[str], list[Result]]:
-    """Train a few steps of each network in a fresh process, whose memory is then its own."""
-    found, notes = {}, []
+    """Train a few steps of each network in a fresh process, to measure its memory."""
+    costs, notes = {}, []
     for kind, steps in (("sparse", 5), ("dense", 3)):
-        found[kind] = _in_process(_measure_network, locations, kind, steps)
-        seconds, gib, weights = found[kind]
-        note = f"{locations} locations, {kind}: {seconds:.2f} s a step, {gib:.2f} GiB at most"
+        costs[kind] = _in_process(_measure_network, locations, kind, steps)
+        seconds, gib, weights = costs[kind]
+        note = f"{locations} locations, {kind}: {seconds:.2f} s a step, {gib:.2f} GiB peak"
         notes.append(f"{note}, {weights:,} weights")
-    (sparse, small, _), (dense, large, _) = found["sparse"], found["dense"]
+    (sparse, small, _), (dense, large, _) = costs["sparse"], costs["dense"]
     name, against = f"dense step of {locations} locations", "the sparse one"
     speed = at_least(f"{name}, time", dense / sparse, against, GAIN)
     if OPTIONS.quick:  # a smaller city, for which no goal is set
@@ -112,15 +113,15 @@ def _compare_networks(locations: int) -> tuple[list[str], list[Result]]:
 
 
 def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, float, int]:
-    """Return the median seconds of a step, the peak memory in GiB and the number of weights."""
+    """The median seconds of a step, the peak memory in GiB and the number of weights."""
     torch.set_num_threads(THREADS)
     task = _task(locations, kind, steps)
-    learner = Trainer(task, ProcessGroup(task.device), print)
-    learner.begin(None, 0)
+    trainer = Trainer(task, ProcessGroup(task.device), print)
+    trainer.begin(None, 0)
     seconds = []
     for step in range(steps):
         begin = time.perf_counter()
-        learner.train_step(task.train[: task.config.batch], step).tolist()
+        trainer.train_step(task.train[: task.config.batch], step).tolist()
         seconds.append(time.perf_counter() - begin)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     gib = peak / (1 << 30 if sys.platform == "darwin" else 1 << 20)
@@ -129,7 +130,7 @@ def _measure_network(locations: int, kind: str, steps: int) -> tuple[float, floa
 
 
 def _task(locations: int, kind: str, steps: int) -> TrainingTask:
-    """Return a task of the paper's network, of which one epoch has so many steps."""
+    """A training task of the paper's network with one epoch of `steps` steps."""
     panel, lags, generator = random_rides(locations), LagConfig(), torch.Generator().manual_seed(0)
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     fill = fit_fill(panel, np.ones(HOURS, dtype=bool))

@@ -1,4 +1,4 @@
-"""How much of the city's known dependency graph is found: F1 of the edges, by every rule."""
+"""Recovery of the city's true dependency graph: F1 of the edges, by kind of graph."""
 
 import time
 
@@ -16,7 +16,7 @@ from forecaster.splits import Splits  # noqa: E402
 from forecaster.synthetic.city import City, make_city  # noqa: E402
 from forecaster.synthetic.dependencies import AVERAGE_DEGREE  # noqa: E402
 
-PAPER_HOURS = 52_560  # of training; the hours after them are held out
+PAPER_HOURS = 52_560  # of training
 PAPER_THRESHOLD = 0.1
 GOAL = 0.95
 FEWER_HOURS = (1_000, 2_000, 4_000, 8_760, 17_520, 35_040)
@@ -35,7 +35,7 @@ KINDS = {
 
 
 def main() -> None:
-    """Learn every kind of graph once and cut it by both thresholds; then with fewer hours."""
+    """Learn every kind of graph once and apply both thresholds; then use fewer hours."""
     hours, locations = (17_520, 200) if OPTIONS.quick else (PAPER_HOURS, 996)
     city, splits = _city(locations, hours, seed=0)
     notes, default = [f"{locations} locations, {hours:,} training hours"], 0.0
@@ -51,7 +51,7 @@ def main() -> None:
 
 
 def _city(locations: int, hours: int, seed: int) -> tuple[City, Splits]:
-    """Return a city and splits whose training part has that many hours."""
+    """A city, and splits with `hours` training hours."""
     city = make_city(locations=locations, hours=hours + 48, seed=seed)
     stamps = [f"{time}Z" for time in city.panel.times]
     borders = ((0, hours - 1), (hours, hours + 23), (hours + 24, hours + 47))
@@ -79,15 +79,12 @@ def _describe(city: City, graph: DependencyGraph) -> str:
 
 
 def _f1(city: City, graph: DependencyGraph, degree: float | None) -> float:
-    """Return the harmonic mean of precision and recall of the edges above a threshold."""
+    """The F1 score of the edges above a threshold."""
     strengths, N = graph.matrix(), len(graph.locations)
     cut = PAPER_THRESHOLD if degree is None else threshold_for_degree(strengths, degree)
-    found, (first, second) = (
-        edges_above(strengths, cut).pairs,
-        (city.edges.first, city.edges.second),
-    )
-    shared = np.intersect1d(found[:, 0] * N + found[:, 1], first * N + second)
-    return 2 * len(shared) / (len(found) + len(first))
+    learned, true = edges_above(strengths, cut).pairs, city.edges
+    shared = np.intersect1d(learned[:, 0] * N + learned[:, 1], true.first * N + true.second)
+    return 2 * len(shared) / (len(learned) + len(true))
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ LAGS = LagConfig()  # the paper's: 76 past steps, 3 ahead
 MISSING = 0.01
 THREADS = 2
 GOAL = 2.0
-DRAWS = 16  # different batches, so that no cache holds the one that comes next
+DRAWS = 16  # different batches, so that the next one is not in a cache
 
 
 def main() -> None:
@@ -50,12 +50,12 @@ def _compare(panel: Panel, device: str) -> tuple[list[str], list[Result]]:
     origins = [generator.integers(700, HOURS - LAGS.horizon, BATCH) for _ in range(DRAWS)]
     steps = [torch.from_numpy(history_steps(panel, LAGS, o).ravel()).to(device) for o in origins]
     by_time = torch.from_numpy(np.nan_to_num(panel.values)).to(device).contiguous()
-    by_place = by_time.T.contiguous()
+    by_location = by_time.T.contiguous()
     cuts, rows, columns = cycle(origins), cycle(steps), cycle(steps)
     jobs: dict[str, Callable[[], object]] = {
         "cut": lambda: batches.cut(next(cuts)),
         "by time": lambda: by_time.index_select(0, next(rows)),
-        "by location": lambda: by_place.index_select(1, next(columns)),
+        "by location": lambda: by_location.index_select(1, next(columns)),
     }
     seconds = medians({name: _finished(job, device) for name, job in jobs.items()}, _repeats())
     notes = [f"{device:5} {name:12} {taken * 1e3:9.3f} ms" for name, taken in seconds.items()]
@@ -76,13 +76,13 @@ def _compare(panel: Panel, device: str) -> tuple[list[str], list[Result]]:
 
 
 def _finished(job: Callable[[], object], device: str) -> Callable[[], object]:
-    """Return the job, waiting for the device to be done with it."""
+    """The job, followed by a synchronisation of the device."""
 
     def run() -> object:
-        made = job()
+        result = job()
         if device == "cuda":
             torch.cuda.synchronize()
-        return made
+        return result
 
     return run
 
@@ -92,7 +92,7 @@ def _repeats() -> int:
 
 
 def _panel() -> Panel:
-    """Return counts of the paper's size with one value in a hundred missing, and weather."""
+    """Counts of the paper's size with one value in a hundred missing, and weather."""
     generator = np.random.default_rng(0)
     values = generator.integers(0, 60, (HOURS, LOCATIONS), dtype=np.uint8).astype(np.float32)
     values[generator.random((HOURS, LOCATIONS), dtype=np.float32) < MISSING] = np.nan

@@ -81,7 +81,7 @@ def test_a_wanted_degree_takes_the_place_of_the_threshold() -> None:
 
 def test_a_threshold_and_a_degree_together_are_refused() -> None:
     message = fault_of(GraphConfig, {"threshold": 0.1, "degree": 2.5})
-    assert "\n  threshold and degree: one follows from the other; leave one out" in message
+    assert "\n  threshold and degree: each determines the other; remove one" in message
 
 
 @pytest.mark.parametrize(
@@ -98,8 +98,8 @@ def test_a_graph_that_cannot_be_is_refused(key: str, value: object) -> None:
     [
         ([0.1, 1.0], "1: not between 0 and 1"),
         ([-0.1, 0.0, 0.5], "-0.1, 0: not between 0 and 1"),
-        ([0.5, 0.1], "each must be higher than the one before"),
-        ([0.5, 0.5], "each must be higher than the one before"),
+        ([0.5, 0.1], "not in strictly ascending order"),
+        ([0.5, 0.5], "not in strictly ascending order"),
         ([], "at least 1 item"),
         ([nan], "finite number"),
     ],

@@ -59,7 +59,7 @@ def test_nothing_is_raised_without_a_fault() -> None:
 
 def test_two_inputs_do_not_share_their_faults() -> None:
     Faults("a.csv").add("row 1: no time")
-    assert Faults("b.csv").found == []
+    assert Faults("b.csv").messages == []
 
 
 def test_some_names_end_in_a_mark_where_others_were_left_out() -> None:

@@ -216,7 +216,7 @@ def test_P8_a_forecast_of_another_shape_is_refused_not_stretched() -> None:
 # ---------------------------------------------------------------------------- the intervals
 
 LEVELS = (0.1, 0.5, 0.9)
-SURENESS = ("coverage", "width", "pinball")
+INTERVAL_METRICS = ("coverage", "width", "pinball")
 sorted_quantiles = arrays(np.float32, (len(LEVELS), B, K, N), elements=numbers).map(
     lambda drawn: np.sort(drawn, axis=0)
 )
@@ -246,7 +246,7 @@ def test_the_pinball_loss_is_scikit_learns_and_the_coverage_is_counted(
         chosen = slice(None) if k == 0 else slice(k - 1, k)
         x = truth[:, chosen].astype(np.float64)
         seen = np.isfinite(x)
-        assert [getattr(scores, name).terms for name in SURENESS] == [seen.sum()] * 3
+        assert [getattr(scores, name).terms for name in INTERVAL_METRICS] == [seen.sum()] * 3
         if not seen.any():
             continue
         q = [part[:, chosen][seen].astype(np.float64) for part in quantiles]
@@ -279,7 +279,7 @@ def test_the_order_of_windows_and_locations_does_not_matter_for_intervals(seed: 
         truth[windows][..., places], quantiles[:, windows][..., places], LEVELS
     ).report()
     for one, other in zip(whole, mixed_up, strict=True):
-        for name in SURENESS:
+        for name in INTERVAL_METRICS:
             assert astuple(getattr(one, name)) == close_to(*astuple(getattr(other, name)))
 
 
@@ -321,7 +321,7 @@ def test_P8_missing_truth_leaves_the_sums_of_intervals_and_their_counts() -> Non
     with_hole = interval_scores(row(1, NAN, NAN), *ends)
     assert with_hole == interval_scores(row(1), *(end[:1] for end in ends))
     nothing = interval_scores(row(NAN), row(0), row(1), row(2))
-    assert [getattr(nothing, name) for name in SURENESS] == [Metric(None, 0)] * 3
+    assert [getattr(nothing, name) for name in INTERVAL_METRICS] == [Metric(None, 0)] * 3
 
 
 def test_P8_quantiles_that_are_no_number_never_score_well() -> None:

@@ -320,7 +320,7 @@ def test_days_of_splits_may_be_written_as_toml_dates() -> None:
 
 def test_a_recipe_has_all_splits_or_none() -> None:
     message = fault_of({"splits": {"train": [["2013-01-01", "2013-12-31"]]}})
-    assert "splits: train, validation and test: give ranges for all of them" in message
+    assert "splits: train, validation and test: give ranges for all three" in message
 
 
 def test_a_recipe_cannot_be_changed_once_read() -> None:

@@ -46,7 +46,7 @@ class Run:
 
 
 def save_run(folder: Path, run: Run) -> Run:
-    """Publish a run as a folder and return it with the hash of what was written."""
+    """Publish a run as a folder, and return it with its hash."""
     arrays = {name: np.asarray(array, order="C") for name, array in run.arrays.items()}
     content, described = pack(arrays)
     draft = Draft(
@@ -71,10 +71,10 @@ def save_run(folder: Path, run: Run) -> Run:
 
 
 def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
-    """Claim a folder for a run before training; return whether it was trained already.
+    """Claim a folder for a run before training; return whether the run is already trained.
 
-    Other files that a training writes beside the manifest belong to the run. A folder that holds
-    something else is refused, and so is a run of another estimator or recipe.
+    Other files that a training writes beside the manifest belong to the run. A folder with other
+    content is refused, and so is a run of another estimator or recipe.
     """
     if not (folder / MANIFEST).exists() or _is_bare(folder):
         about = {
@@ -88,28 +88,28 @@ def begin_run(folder: Path, estimator: str, recipe: Recipe) -> bool:
     manifest = read_manifest(folder, kind="run", reads=FORMAT)
     present = manifest.about.get("estimator")
     if (present, manifest.recipe) != (estimator, recipe.digest()):
-        message = f"{folder}: begun as {present} by recipe {str(manifest.recipe)[:12]}"
-        message += f", and now {estimator} by recipe {recipe.digest()[:12]}"
-        unlike = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
-        changed = "\n  ".join(["; choose another folder, or go on as it was begun", *unlike])
-        raise ArtifactError(f"{message}{changed}")
+        message = f"{folder}: begun as {present} with recipe {str(manifest.recipe)[:12]}"
+        message += f", now {estimator} with recipe {recipe.digest()[:12]}"
+        differences = _differences(manifest.about.get("recipe"), recipe.model_dump(mode="json"))
+        remedy = "choose another folder, or the original estimator and recipe"
+        raise ArtifactError("\n  ".join([f"{message}; {remedy}", *differences]))
     return UNFINISHED not in manifest.about
 
 
 def _is_bare(folder: Path) -> bool:
-    """Whether a run was begun without any training yet: it may be begun with another recipe."""
+    """Whether the run has no training yet, so that its recipe may still change."""
     unfinished = UNFINISHED in read_manifest(folder, kind="run", reads=FORMAT).about
     return unfinished and not any(path.is_dir() for path in folder.iterdir())
 
 
 def load_run(folder: Path) -> Run:
-    """Return the run of a folder, verified; nothing in it is ever executed."""
+    """Load and verify the run of a folder; no code in it is executed."""
     manifest = read_manifest(folder, kind="run", reads=FORMAT)
     verify_files(folder, manifest)
     about = manifest.about
     if UNFINISHED in about:
-        message = f"{folder}: a run whose training is not finished"
-        raise ArtifactError(f"{message}; the same `forecaster train` command goes on with it")
+        message = f"{folder}: the training of this run is not finished"
+        raise ArtifactError(f"{message}; the same `forecaster train` command resumes it")
     try:
         arrays = unpack(folder, manifest)
         return Run(
@@ -128,7 +128,7 @@ def pack(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, Any]]:
     """The content of a safetensors file, and the description of its arrays for a manifest."""
     unsupported = [name for name, array in arrays.items() if array.dtype not in _DTYPES.values()]
     if unsupported:
-        raise ValueError(f"arrays {unsupported} have another type than {list(_DTYPES)}")
+        raise ValueError(f"arrays {unsupported}: unsupported types; supported: {list(_DTYPES)}")
     _refuse_non_finite(arrays)
     described = {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}
     return save(dict(arrays)), described
@@ -159,7 +159,7 @@ def _check_header(path: Path, expected: Mapping[str, Any]) -> None:
         for name, entry in header.items()
     }
     if described != expected:
-        raise ValueError("its arrays are not those of its manifest")
+        raise ValueError("its arrays differ from those in its manifest")
 
 
 def _refuse_non_finite(arrays: Mapping[str, np.ndarray]) -> None:
@@ -170,7 +170,7 @@ def _refuse_non_finite(arrays: Mapping[str, np.ndarray]) -> None:
 
 
 def _differences(old: Any, new: Any, place: str = "recipe") -> list[str]:
-    """One line for each field in which two recipes differ, with both values."""
+    """One line with both values for each field in which two recipes differ."""
     if isinstance(old, dict) and isinstance(new, dict):
         names = sorted({*old, *new})
         return [

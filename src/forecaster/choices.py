@@ -1,6 +1,6 @@
 """The allowed values of settings, shared by recipes and command-line options.
 
-Free of heavy imports, so that the command can show its help at once.
+Without heavy imports, so that `--help` is fast.
 """
 
 from typing import Literal

@@ -24,7 +24,7 @@ Range = tuple[str, str]
 
 
 class Stage(BaseModel):
-    """One section of a recipe: fixed once read, unknown keys refused."""
+    """One section of a recipe: immutable, with unknown keys refused."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False, strict=True)
 
@@ -76,7 +76,7 @@ class PanelConfig(Stage):
 
 
 class TripsConfig(Stage):
-    """How raw trips become demand at locations (section 3.1.1 and its footnote)."""
+    """Aggregation of raw trips to demand at locations (section 3.1.1 and its footnote)."""
 
     files: tuple[str, ...] = Field(
         default=(), description="files in the data folder; patterns such as `yellow_*.parquet`"
@@ -122,7 +122,7 @@ class TripsConfig(Stage):
 
 
 class TableConfig(Stage):
-    """How a long or wide table becomes a panel."""
+    """Reading a long or wide table as a panel."""
 
     file: str = Field(default="", description="the table, in the data folder")
     locations: str | None = Field(
@@ -145,7 +145,7 @@ class TableConfig(Stage):
 
 
 class WeatherConfig(Stage):
-    """How a station's reports become the seven weather covariates."""
+    """Conversion of a station's reports to the seven weather covariates."""
 
     file: str = Field(default="", description="the station's reports, in the data folder")
     columns: str = Field(
@@ -192,7 +192,7 @@ class LagConfig(Stage):
 
     @property
     def length(self) -> int:
-        """How many past steps a window holds: L."""
+        """The number of past steps in a window: L."""
         similar = (season.count * (season.before + season.after + 1) for season in self.seasons)
         return self.recent + sum(similar)
 
@@ -212,14 +212,12 @@ class SplitsConfig(Stage):
     def _all_or_none(self) -> "SplitsConfig":
         present = [bool(ranges) for ranges in (self.train, self.validation, self.test)]
         if any(present) and not all(present):
-            raise ValueError(
-                "train, validation and test: give ranges for all of them, or for none"
-            )
+            raise ValueError("train, validation and test: give ranges for all three, or for none")
         return self
 
 
 class GraphConfig(Stage):
-    """How the dependency graph is learned (section 2.2)."""
+    """Learning of the dependency graph (section 2.2)."""
 
     kind: GraphKind = Field(
         default="lasso",
@@ -265,15 +263,15 @@ class GraphConfig(Stage):
     def _one_cut(cls, fields: Any) -> Any:
         if not isinstance(fields, dict) or fields.get("degree") is None:
             if isinstance(fields, dict) and fields.get("threshold", 0) is None:
-                raise ValueError("threshold or degree: one of them is needed")
+                raise ValueError("threshold and degree are both missing; give one")
             return fields
         if fields.get("threshold") is not None:
-            raise ValueError("threshold and degree: one follows from the other; leave one out")
+            raise ValueError("threshold and degree: each determines the other; remove one")
         return {**fields, "threshold": None}
 
 
 class MetricConfig(Stage):
-    """How forecasts are scored (section 3.1.3)."""
+    """Scoring of forecasts (section 3.1.3)."""
 
     mape_cut: float = Field(
         default=10.0, gt=0.0, description="targets below this value are left out of MAPE"
@@ -327,7 +325,7 @@ class MixerConfig(Stage):
         default=2, ge=0, description="learned strengths per edge; 0 leaves neighbours out"
     )
     factors: int = Field(
-        default=4, ge=0, description="number of factors for the whole city; 0 leaves them out"
+        default=4, ge=0, description="number of city-wide factors; 0 leaves them out"
     )
     dropout: float = Field(
         default=0.1, ge=0.0, lt=1.0, description="dropout rate after each block"
@@ -359,7 +357,7 @@ class DCRNNConfig(Stage):
     )
 
 
-# Of TrainingConfig: they change how long a training takes, and no bit of what it learns.
+# Fields of TrainingConfig that affect the duration of a training but not its result.
 PACE = {"checkpoint_steps", "timeout_seconds"}
 
 
@@ -403,7 +401,7 @@ class TrainingConfig(Stage):
     timeout_seconds: int = Field(
         default=30,
         ge=1,
-        description="seconds without a sign of life after which a process ends the training",
+        description="seconds without a heartbeat after which a process ends the training",
     )
 
     @field_validator("ema", mode="before")
@@ -419,7 +417,7 @@ class IntervalConfig(Stage):
         default=(0.1, 0.5, 0.9),
         min_length=1,
         max_length=99,
-        description="quantile levels that are forecast besides the point forecast, rising",
+        description="quantile levels of the forecast besides the point forecast, ascending",
     )
 
     @field_validator("quantiles")
@@ -430,12 +428,12 @@ class IntervalConfig(Stage):
             wrong = ", ".join(outside)
             raise ValueError(f"{wrong}: not between 0 and 1; give levels such as [0.1, 0.5, 0.9]")
         if any(below >= above for below, above in pairwise(levels)):
-            raise ValueError(f"{list(levels)}: each must be higher than the one before; sort them")
+            raise ValueError(f"{list(levels)}: not in strictly ascending order; sort them")
         return levels
 
 
 class EvaluationConfig(Stage):
-    """Which models are compared, and how often each is trained (section 3.3)."""
+    """Compared models, and the number of trainings of each (section 3.3)."""
 
     models: tuple[str, ...] = Field(
         default=("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"),

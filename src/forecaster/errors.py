@@ -1,4 +1,4 @@
-"""Error types with their exit codes, and helpers that word messages."""
+"""Error types with their exit codes, and helpers for messages."""
 
 import importlib
 from collections.abc import Iterable, Sequence
@@ -20,19 +20,19 @@ class ConfigError(ForecasterError):
 
 
 class DataError(ForecasterError):
-    """The data cannot be used as it is."""
+    """The data cannot be used."""
 
     exit_code = 3
 
 
 class ArtifactError(ForecasterError):
-    """A panel, graph or run is damaged, or does not fit what it is used for."""
+    """A panel, graph or run is damaged, or incompatible with the other inputs."""
 
     exit_code = 4
 
 
 class RunError(ForecasterError):
-    """The machine or the numbers failed: disk, memory, permission, interruption."""
+    """A failure at run time: disk, memory, permission, numerics, interruption."""
 
     exit_code = 5
 
@@ -43,20 +43,20 @@ class StoppedError(RunError):
 
 @dataclass
 class Faults:
-    """Gathers every fault of one input, so that they are reported together."""
+    """Collects all faults of one input, to report them in one error."""
 
     source: str
-    found: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
 
     def add(self, fault: str) -> None:
         """Add a fault."""
-        self.found.append(fault)
+        self.messages.append(fault)
 
     def raise_any(self, error: type[ForecasterError]) -> None:
         """Raise one error that lists all faults, if there are any."""
-        if self.found:
-            count = "1 fault" if len(self.found) == 1 else f"{len(self.found)} faults"
-            raise error("\n  ".join([f"{self.source}: {count}", *self.found]))
+        if self.messages:
+            count = "1 fault" if len(self.messages) == 1 else f"{len(self.messages)} faults"
+            raise error("\n  ".join([f"{self.source}: {count}", *self.messages]))
 
 
 def name_some(items: Iterable[object], limit: int = 5) -> str:

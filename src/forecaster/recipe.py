@@ -1,4 +1,4 @@
-"""The recipe of a run: read from TOML, checked with all faults reported, and written back."""
+"""The recipe of a run: reading from TOML, validation that reports all faults, and writing."""
 
 import hashlib
 import json
@@ -32,13 +32,13 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 Preset = Literal["paper", "best"]
 S = TypeVar("S", bound=Stage)
 
-# The widest jump of a wall clock that a similar hour must stay clear of (Antarctica/Casey: 3 h).
-# Rarer jumps (Samoa skipped a day) are caught where lags are computed.
+# The largest clock change by which lags stay clear of the origin (Antarctica/Casey: 3 h).
+# Rarer ones (Samoa skipped a day) are caught where lags are computed.
 CLOCK_CHANGE_MINUTES = 3 * 60
 
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
-    "paper": {"graph": {"subtract": "nothing"}},  # demand as it is
+    "paper": {"graph": {"subtract": "nothing"}},  # demand itself
     "best": {
         "training": {
             "eta": "balanced",
@@ -94,7 +94,7 @@ class Recipe(Stage):
             stage: Stage = getattr(self, name)
             chosen = stage.model_fields_set
             missing = {key: value for key, value in values.items() if key not in chosen}
-            # Not counted as given: with another preset it would be another value.
+            # Not marked as set: another preset has another default.
             filled = type(stage).model_construct(chosen, **{**dict(stage), **missing})
             self.__dict__[name] = filled
         return self
@@ -102,13 +102,13 @@ class Recipe(Stage):
     @model_validator(mode="after")
     def _one_source(self) -> "Recipe":
         if self.trips is not None and self.table is not None:
-            raise ValueError("trips and table: values come from one of them; leave the other out")
+            raise ValueError("trips and table: both are given as the source of values; remove one")
         return self
 
     @model_validator(mode="after")
     def _seasons_end_before_the_origin(self) -> "Recipe":
         faults: list[str] = []
-        if self.lags == LagConfig():  # nobody chose them: a daily panel may be made without lags
+        if self.lags == LagConfig():  # defaults: a daily panel may be built without lags
             return self
         for number, season in enumerate(self.lags.seasons):
             reach = season.after * self.panel.step_minutes
@@ -122,7 +122,7 @@ class Recipe(Stage):
         return self
 
     def digest(self) -> str:
-        """Return the SHA-256 of the settings that decide a run's result."""
+        """Return the SHA-256 of the settings that affect a run's result."""
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
@@ -135,7 +135,7 @@ class Recipe(Stage):
 
 
 def read_recipe(path: Path) -> Recipe:
-    """Return the checked recipe; every fault of the file is named in one error."""
+    """Read and validate a recipe file; one error lists all its faults."""
     try:
         content = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
@@ -164,14 +164,14 @@ def _merge(content: dict[str, Any], changes: Mapping[str, Any]) -> None:
 
 
 def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
-    """Return the stage that parsed content describes, or name all of its faults."""
+    """Validate parsed content as a section of a recipe; the error lists all faults."""
     try:
-        # Through JSON, whose arrays may become tuples: strict models refuse to guess otherwise.
+        # By way of JSON: strict models accept JSON arrays as tuples, but not lists.
         return model.model_validate_json(json.dumps(content, default=str))
     except ValidationError as error:
         faults = Faults(source)
         for fault in error.errors():
-            for line in fault["msg"].split("\n"):  # one for each fault between the stages
+            for line in fault["msg"].split("\n"):  # one line per fault between sections
                 faults.add(_describe(model, fault["type"], fault["loc"], line))
         faults.raise_any(ConfigError)
         raise  # unreachable: pydantic never raises without a fault
@@ -188,7 +188,7 @@ def _describe(model: type[Stage], kind: str, place: tuple[int | str, ...], messa
 
 
 def _fields_at(model: type[BaseModel], place: tuple[int | str, ...]) -> list[str]:
-    """Return the keys known in the section that a fault's place leads to."""
+    """Return the valid keys of the section in which a fault lies."""
     for step in place:
         if isinstance(step, int):
             continue

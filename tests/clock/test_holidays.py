@@ -134,8 +134,8 @@ def test_a_year_has_the_same_holidays_in_any_span(country: str) -> None:
     [
         ("us", "did you mean 'US'?"),
         ("USS", "did you mean 'US'?"),
-        ("Atlantis", "a code is needed, as in US or US-NY"),
-        ("", "a code is needed, as in US or US-NY"),
+        ("Atlantis", "give a code such as US or US-NY"),
+        ("", "give a code such as US or US-NY"),
     ],
 )
 def test_an_unknown_country_is_refused_with_a_remedy(country: str, remedy: str) -> None:

@@ -2,6 +2,8 @@
 
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -10,44 +12,85 @@ from pathlib import Path
 import pytest
 
 from forecaster.cli.app import main
-from forecaster.serve.http.schemas import Observations
 
 DOCS = Path(__file__).parents[2] / "docs"
-BLOCK = re.compile(r"^```(python|sh)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+BLOCK = re.compile(r"^```(python|sh|console)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+COMMAND = re.compile(r"^\$ (.*(?:\n .*)*)((?:\n[^$].*)*)$", re.MULTILINE)  # and its output
 ADDRESS = "http://127.0.0.1:8000"
 
 
-@pytest.fixture
-def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """A function that executes a page; a service is started once its run and panel are there."""
-    monkeypatch.chdir(tmp_path)
-    services: list[subprocess.Popen[str]] = []
+def _blocks(page: str) -> list[tuple[str, str]]:
+    blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
+    assert blocks
+    return blocks
 
-    def execute(page: str, *, served: bool = False) -> dict[str, object]:
+
+@pytest.fixture
+def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
+    """A function that executes the code of a page."""
+    monkeypatch.chdir(tmp_path)
+
+    def execute(page: str) -> None:
         names: dict[str, object] = {"__name__": "guide"}
-        blocks = BLOCK.findall((DOCS / page).read_text(encoding="utf-8"))
-        assert blocks
-        for language, code in blocks:
-            if served and ADDRESS in code:
-                services.append(_serve())
-                url = services[-1].stdout.readline().split()[0]  # type: ignore[union-attr]
-                code = code.replace(ADDRESS, url)  # noqa: PLW2901 (any free port)
+        for language, code in _blocks(page):
             if language == "python":
-                exec(compile(code, page, "exec"), names)  # noqa: S102 (our own guide)
-            else:
+                _python(code, page, names)
+            elif language == "sh":
                 for line in code.splitlines():
                     _command(line)
-        return names
 
-    yield execute
-    for service in services:
-        service.terminate()
-        service.communicate(timeout=30)
+    return execute
 
 
-def _serve() -> subprocess.Popen[str]:
-    words = [sys.executable, "-m", "forecaster", "serve", "run", "--panel", "panel"]
-    return subprocess.Popen([*words, "--replay", "60", "--port", "0"], stdout=-1, text=True)
+class Terminal:
+    """Executes console blocks; the last service that a block started runs until the next."""
+
+    def __init__(self) -> None:
+        self.url = ADDRESS
+        self._service: subprocess.Popen[str] | None = None
+
+    def run(self, block: str) -> None:
+        """Run every command of a block, and compare what it prints with the block."""
+        for command, output in COMMAND.findall(block):
+            if command.startswith("forecaster serve"):
+                printed = self._serve(command)
+            else:
+                printed = self._run(command.replace(ADDRESS, self.url))
+            if output:
+                assert printed.strip() == output.strip()
+
+    def close(self) -> None:
+        """Stop the service."""
+        if self._service is not None:
+            self._service.send_signal(signal.SIGINT)
+            self._service.communicate(timeout=30)
+
+    def _serve(self, command: str) -> str:
+        self.close()
+        words = [sys.executable, "-m", *shlex.split(command), "--port", "0"]
+        self._service = subprocess.Popen(words, stdout=subprocess.PIPE, text=True)
+        assert self._service.stdout is not None
+        line = self._service.stdout.readline()
+        self.url = line.split()[0]
+        return line.replace(self.url, ADDRESS)
+
+    @staticmethod
+    def _run(command: str) -> str:
+        command = command.replace("curl ", "curl --silent --show-error --fail ")
+        words = ["bash", "-c", command]
+        return subprocess.run(words, check=True, capture_output=True, text=True).stdout
+
+
+@pytest.fixture
+def terminal() -> Iterator[Terminal]:
+    """A terminal, whose service is stopped in the end."""
+    terminal = Terminal()
+    yield terminal
+    terminal.close()
+
+
+def _python(code: str, page: str, names: dict[str, object]) -> None:
+    exec(compile(code, page, "exec"), names)  # noqa: S102 (our own guide)
 
 
 def _command(line: str) -> None:
@@ -61,20 +104,23 @@ def _command(line: str) -> None:
 @pytest.mark.parametrize(
     "page", ["start.md", "guides/table.md", "guides/trips.md", "guides/estimator.md"]
 )
-def test_the_code_of_a_page_runs(page: str, follow: Callable[..., None]) -> None:
+def test_the_code_of_a_page_runs(page: str, follow: Callable[[str], None]) -> None:
     follow(page)
 
 
-def test_the_protocol_of_the_paper_is_the_default(follow: Callable[..., None]) -> None:
+def test_the_protocol_of_the_paper_is_the_default(follow: Callable[[str], None]) -> None:
     follow("guides/paper.md")
 
 
-def test_the_observations_of_the_guide_are_valid() -> None:
-    text = (DOCS / "guides" / "serving.md").read_text(encoding="utf-8")
-    body = re.search(r"-d '(.*?)'", text, re.DOTALL)
-    assert body is not None
-    assert len(Observations.model_validate_json(body[1]).observations) == 1
-
-
-def test_the_service_answers_as_the_guide_says(follow: Callable[..., None]) -> None:
-    follow("guides/serving.md", served=True)
+@pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
+@pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
+def test_the_service_answers_as_the_guide_says(
+    terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, object] = {}
+    for language, code in _blocks("guides/serving.md"):
+        if language == "python":
+            _python(code.replace(ADDRESS, terminal.url), "guides/serving.md", names)
+        elif "--demo" not in code:  # trains for half a minute
+            terminal.run(code)

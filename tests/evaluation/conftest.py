@@ -62,11 +62,13 @@ def make_interval_results() -> Callable[..., IntervalResults]:
         x = truth()
         ends = np.linspace(-1.0, 1.0, len(levels), dtype=np.float32) if levels[1:] else np.zeros(1)
         windows: dict[str, IntervalSums] = {}
-        places: dict[str, IntervalSums] = {}
+        by_location: dict[str, IntervalSums] = {}
         for form, reach in (("static", static), ("online", online)):
             q = 20 + np.float32(reach) * ends[:, None, None, None] + 0 * x  # [Q B K N]
             windows[form] = sum_intervals(x, q, levels)
-            places[form] = sum_intervals(x.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels)
-        return IntervalResults(levels, windows, places)  # type: ignore[arg-type]
+            by_location[form] = sum_intervals(
+                x.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels
+            )
+        return IntervalResults(levels, windows, by_location)  # type: ignore[arg-type]
 
     return make

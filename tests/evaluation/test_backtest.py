@@ -36,59 +36,59 @@ def test_the_scores_are_those_of_the_forecasts() -> None:
 
 def test_targets_are_the_steps_after_the_origin() -> None:
     panel = small_city()
-    found = targets(panel, np.array([10, 20]), 3)
-    assert np.array_equal(found[1], panel.values[21:24], equal_nan=True)
+    result = targets(panel, np.array([10, 20]), 3)
+    assert np.array_equal(result[1], panel.values[21:24], equal_nan=True)
 
 
-def test_an_assessment_holds_the_errors_of_windows_and_of_locations() -> None:
+def test_a_result_holds_the_errors_by_window_and_by_location() -> None:
     panel = small_city()
     splits = Splits.by_share(panel)
     fitted = Ridge(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    found = backtest(fitted, panel, origins, ["observed", "none"])
+    result = backtest(fitted, panel, origins, ["observed", "none"])
     truth, forecast = targets(panel, origins, 2), fitted.predict(panel, origins)
     expected = sum_errors(truth, forecast, RECIPE.metrics.mape_cut)
-    for name, sums in vars(found.errors["observed"]).items():
+    for name, sums in vars(result.errors["observed"]).items():
         assert np.array_equal(sums, getattr(expected, name)), name
     for k in range(2):
         for n in range(5):
             miss = truth[:, k, n] - forecast[:, k, n]
             square = np.nansum(np.square(miss.astype(np.float64)))
-            assert found.by_location.squares[k, n] == pytest.approx(square, rel=1e-6)
-    assert found.weather == "observed"
+            assert result.by_location.squares[k, n] == pytest.approx(square, rel=1e-6)
+    assert result.weather == "observed"
     blind = fitted.predict(panel, origins, "none")
-    assert found.errors["none"].report() == sum_errors(truth, blind, 10.0).report()
-    assert found.seconds == fitted.seconds
-    assert found.milliseconds > 0
+    assert result.errors["none"].report() == sum_errors(truth, blind, 10.0).report()
+    assert result.seconds == fitted.seconds
+    assert result.milliseconds > 0
 
 
 @pytest.mark.parametrize("kind", [SeasonalNaive, Ridge])
-def test_an_assessment_holds_what_became_of_both_forms_of_quantiles(
+def test_a_result_holds_the_scores_of_both_calibration_modes(
     kind: type[Estimator],
 ) -> None:
     panel = small_city()
     splits = Splits.by_share(panel)
     fitted = kind(RECIPE).fit(panel, splits)
     origins = cut_windows(panel, splits, RECIPE.lags).test
-    found = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
-    assert found is not None
-    assert found.levels == fitted.quantile_levels == (0.1, 0.5, 0.9)
-    assert found.nominal_coverage == pytest.approx(0.8)
+    result = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
+    assert result is not None
+    assert result.levels == fitted.levels == (0.1, 0.5, 0.9)
+    assert result.nominal_coverage == pytest.approx(0.8)
     truth = targets(panel, origins, 2)
     seen = np.isfinite(truth)
     for form, online in (("static", False), ("online", True)):
         q = fitted.predict_quantiles(panel, origins, "persist", online=online)
         inside = seen & (q[:, 0] <= truth) & (truth <= q[:, -1])
-        assert np.array_equal(found.by_window[form].inside, inside.sum(axis=2))
-        assert np.array_equal(found.by_window[form].values, seen.sum(axis=2))
-        assert np.array_equal(found.by_location[form].inside, inside.sum(axis=0))
+        assert np.array_equal(result.by_window[form].inside, inside.sum(axis=2))
+        assert np.array_equal(result.by_window[form].values, seen.sum(axis=2))
+        assert np.array_equal(result.by_location[form].inside, inside.sum(axis=0))
         width = np.where(seen, q[:, -1] - q[:, 0], 0).sum(axis=0, dtype=np.float64)
-        np.testing.assert_allclose(found.by_location[form].widths, width, rtol=1e-6)
-    static, online_sums = found.by_window["static"], found.by_window["online"]
+        np.testing.assert_allclose(result.by_location[form].widths, width, rtol=1e-6)
+    static, online_sums = result.by_window["static"], result.by_window["online"]
     assert not np.array_equal(static.widths, online_sums.widths)
 
 
-def test_each_origin_is_answered_once_for_all_that_is_judged(
+def test_each_origin_is_forecast_once_for_all_scores(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     panel = small_city()
@@ -98,10 +98,10 @@ def test_each_origin_is_answered_once_for_all_that_is_judged(
     answered: list[int] = []
     answer = Ridge.predict_windows
 
-    def counted(self: Ridge, arrays: Arrays, question: ForecastInputs) -> np.ndarray:
-        first = question.panel.times[question.origins]
+    def counted(self: Ridge, arrays: Arrays, forecast_inputs: ForecastInputs) -> np.ndarray:
+        first = forecast_inputs.panel.times[forecast_inputs.origins]
         answered.extend(np.searchsorted(panel.times, first).tolist())
-        return answer(self, arrays, question)
+        return answer(self, arrays, forecast_inputs)
 
     monkeypatch.setattr(Ridge, "predict_windows", counted)
     backtest(fitted, panel, origins)
@@ -115,9 +115,9 @@ def test_days_are_those_of_the_first_target_on_the_local_clock() -> None:
     panel = small_city()  # Europe/Berlin; 2021-03-01T22Z is the last origin of a local day
     fitted = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel))
     origins = np.array([24 * 10 + 21, 24 * 10 + 22])
-    found = backtest(fitted, panel, origins)
-    assert np.diff(found.days).tolist() == [1]  # 22:00Z + 1 h is midnight in Berlin
-    assert found.origins.tolist() == panel.times[origins].astype(np.int64).tolist()
+    result = backtest(fitted, panel, origins)
+    assert np.diff(result.days).tolist() == [1]  # 22:00Z + 1 h is midnight in Berlin
+    assert result.origins.tolist() == panel.times[origins].astype(np.int64).tolist()
 
 
 def test_parameters_are_the_numbers_fitted_to_targets() -> None:

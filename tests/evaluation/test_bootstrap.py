@@ -14,7 +14,7 @@ MakeErrors = Callable[..., ErrorSums]
 def by_hand(ours: ErrorSums, theirs: ErrorSums, days: np.ndarray, rounds: int) -> np.ndarray:
     """Draw days one at a time and pool their windows, as one would with pencil and paper."""
     generator = np.random.default_rng(5)
-    unique, found = np.unique(days), []
+    unique, difference = np.unique(days), []
     for _ in range(rounds):
         windows = np.concatenate(
             [np.flatnonzero(days == day) for day in generator.choice(unique, len(unique))]
@@ -22,8 +22,8 @@ def by_hand(ours: ErrorSums, theirs: ErrorSums, days: np.ndarray, rounds: int) -
         rmse = [
             np.sqrt(e.squares[windows].sum() / e.values[windows].sum()) for e in (ours, theirs)
         ]
-        found.append(rmse[0] / rmse[1] - 1)
-    return np.array(found)
+        difference.append(rmse[0] / rmse[1] - 1)
+    return np.array(difference)
 
 
 def spread_days(errors: ErrorSums, days: int, generator: np.random.Generator) -> ErrorSums:
@@ -42,12 +42,12 @@ def test_the_value_is_the_relative_difference_of_the_pooled_figures(
     make_errors: MakeErrors,
 ) -> None:
     ours, theirs = make_errors(2.0), make_errors(4.0, seed=1)
-    found = compare_errors([ours], [theirs], DAYS)
-    assert found.rmse is not None
-    assert found.mape is not None
+    difference = compare_errors([ours], [theirs], DAYS)
+    assert difference.rmse is not None
+    assert difference.mape is not None
     one, two = ours.scores(), theirs.scores()
-    assert found.rmse.value == pytest.approx(one.rmse.value / two.rmse.value - 1)  # type: ignore[operator]
-    assert found.mape.value == pytest.approx(one.mape.value / two.mape.value - 1)  # type: ignore[operator]
+    assert difference.rmse.value == pytest.approx(one.rmse.value / two.rmse.value - 1)  # type: ignore[operator]
+    assert difference.mape.value == pytest.approx(one.mape.value / two.mape.value - 1)  # type: ignore[operator]
 
 
 def test_the_interval_is_that_of_days_drawn_one_at_a_time(make_errors: MakeErrors) -> None:
@@ -55,23 +55,23 @@ def test_the_interval_is_that_of_days_drawn_one_at_a_time(make_errors: MakeError
     ours = spread_days(make_errors(2.0), 30, generator)
     theirs = spread_days(make_errors(2.1, seed=1), 30, generator)
     days = np.arange(30).repeat(24)
-    found = compare_errors([ours], [theirs], days).rmse
-    assert found is not None
+    difference = compare_errors([ours], [theirs], days).rmse
+    assert difference is not None
     drawn = by_hand(ours, theirs, days, 4_000)
     # t of 29 degrees of freedom is 2.0452 at 97.5 %, z is 1.9600 (any table)
     wider = 2.0452 / 1.9600 * np.sqrt(30 / 29)
-    low, high = found.value + (np.quantile(drawn, [0.025, 0.975]) - found.value) * wider
+    low, high = difference.value + (np.quantile(drawn, [0.025, 0.975]) - difference.value) * wider
     width = high - low
-    assert found.low == pytest.approx(low, abs=0.05 * width)
-    assert found.high == pytest.approx(high, abs=0.05 * width)
+    assert difference.low == pytest.approx(low, abs=0.05 * width)
+    assert difference.high == pytest.approx(high, abs=0.05 * width)
 
 
 def test_what_days_share_cancels_because_they_are_drawn_together(make_errors: MakeErrors) -> None:
     generator = np.random.default_rng(0)
     theirs = spread_days(make_errors(2.0), 30, generator)
     ours = replace(theirs, squares=theirs.squares * 1.21, shares=theirs.shares * 1.1)
-    found = compare_errors([ours], [theirs], np.arange(30).repeat(24))
-    for interval in (found.rmse, found.mape):
+    difference = compare_errors([ours], [theirs], np.arange(30).repeat(24))
+    for interval in (difference.rmse, difference.mape):
         assert interval is not None
         assert interval.low == pytest.approx(0.1)
         assert interval.high == pytest.approx(0.1)
@@ -104,15 +104,15 @@ def test_P8_without_terms_or_with_few_days_there_is_no_interval(make_errors: Mak
         assert few.rmse is None
 
 
-def test_equal_models_are_rarely_told_apart() -> None:
+def test_equal_models_rarely_differ_clearly() -> None:
     generator, clear = np.random.default_rng(1), 0
     for _ in range(200):
         squares = generator.gamma(2.0, 1.0, (2, 10)).repeat(2, axis=1)[..., None]
         ones = np.ones((20, 1), dtype=np.int64)
         pair = [ErrorSums(s, s, s, s, ones, ones) for s in squares]
-        found = compare_errors(pair[:1], pair[1:], np.arange(10).repeat(2)).rmse
-        assert found is not None
-        clear += found.is_clear
+        difference = compare_errors(pair[:1], pair[1:], np.arange(10).repeat(2)).rmse
+        assert difference is not None
+        clear += difference.is_clear
     assert clear <= 20  # 5 % of 200 are 10, and ten days are few
 
 

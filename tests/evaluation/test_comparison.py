@@ -56,8 +56,8 @@ def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) 
         assert len(found) == 1 + 3
         for k, spread in enumerate(found):
             values = []
-            for assessment in rows[1].results.values():
-                errors = assessment.errors["observed"]
+            for result in rows[1].results.values():
+                errors = result.errors["observed"]
                 chosen = slice(None) if k == 0 else slice(k - 1, k)
                 total = {n: float(s[:, chosen].sum()) for n, s in vars(errors).items()}
                 values.append(
@@ -135,7 +135,7 @@ def test_P8_without_terms_there_is_no_mape(make_result: MakeResult) -> None:
     assert "| Ridge | n/a (0 terms) | n/a (0 terms) |" in comparison.to_markdown()
 
 
-def test_seconds_that_nobody_saw_are_left_out(make_result: MakeResult) -> None:
+def test_unknown_seconds_are_left_out(make_result: MakeResult) -> None:
     row = ModelResult("a", "Ridge", {0: make_result(1.0, seconds=None), 1: make_result(1.0, 1)})
     assert row.costs()["seconds"] == 7.0
     alone = ModelResult("a", "Ridge", {0: make_result(1.0, seconds=None)})
@@ -158,8 +158,10 @@ def test_a_comparison_in_which_all_failed_says_so() -> None:
 @pytest.fixture
 def sure(make_result: MakeResult, make_interval_results: MakeIntervalResults) -> Comparison:
     """Return a comparison of two models with intervals and one from before there were any."""
-    known = {seed: make_interval_results(4.0 + seed, 6.0 + seed) for seed in range(2)}
-    several = {seed: make_result(2.0, seed, interval_results=known[seed]) for seed in range(2)}
+    results_by_seed = {seed: make_interval_results(4.0 + seed, 6.0 + seed) for seed in range(2)}
+    several = {
+        seed: make_result(2.0, seed, interval_results=results_by_seed[seed]) for seed in range(2)
+    }
     rows = [
         ModelResult(
             "Ridge",
@@ -183,9 +185,9 @@ def test_figures_of_intervals_are_those_of_the_trainings(
         assert len(found) == 1 + 3
         for k, spread in enumerate(found):
             chosen, values = slice(None) if k == 0 else slice(k - 1, k), []
-            for assessment in row.results.values():
-                assert assessment.interval_results is not None
-                sums = vars(assessment.interval_results.by_window[form])
+            for result in row.results.values():
+                assert result.interval_results is not None
+                sums = vars(result.interval_results.by_window[form])
                 total = {name: float(part[:, chosen].sum()) for name, part in sums.items()}
                 above = {"coverage": "inside", "width": "widths", "pinball": "pinballs"}[figure]
                 values.append(total[above] / (48 * 5 * (3 if k == 0 else 1)))
@@ -211,7 +213,7 @@ def test_plain_data_holds_both_forms_of_every_step(sure: Comparison) -> None:
     assert len(found["static"]["coverage"]) == 4
 
 
-def test_how_sure_the_recommended_model_is_is_said_in_plain_words(
+def test_the_coverage_of_the_recommended_model_is_described(
     sure: Comparison, make_result: MakeResult
 ) -> None:
     assert sure.interval_verdict is not None

@@ -22,7 +22,7 @@ def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
     assert spec.seeded
 
 
-def test_models_that_begin_by_chance_are_known() -> None:
+def test_only_models_with_random_initial_weights_are_seeded() -> None:
     seeded = {spec.name for spec in list_models(Recipe(), MODELS) if spec.seeded}
     simple = {"SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
     assert seeded == {*MODELS} - simple

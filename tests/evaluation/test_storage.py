@@ -16,7 +16,9 @@ RUN = "ab" * 32
 MakeResult = Callable[..., BacktestResult]
 
 
-def test_an_assessment_comes_back_as_it_was(tmp_path: Path, make_result: MakeResult) -> None:
+def test_a_backtest_result_is_read_as_it_was_saved(
+    tmp_path: Path, make_result: MakeResult
+) -> None:
     errors = {w: make_result(s).errors["observed"] for w, s in (("persist", 1.0), ("none", 2.0))}
     found = make_result(1.0, errors=errors, seconds=None)
     save_backtest(tmp_path / "test", found, RUN)
@@ -51,9 +53,7 @@ def test_what_became_of_intervals_comes_back_as_it_was(
                 assert np.array_equal(getattr(other, name), sums), (form, part, name)
 
 
-def test_an_assessment_from_before_intervals_has_none(
-    tmp_path: Path, make_result: MakeResult
-) -> None:
+def test_a_result_saved_before_intervals_has_none(tmp_path: Path, make_result: MakeResult) -> None:
     folder = tmp_path / "test"
     save_backtest(folder, make_result(1.0), RUN)
     manifest = json.loads((folder / MANIFEST).read_bytes())
@@ -85,13 +85,13 @@ def test_C3_levels_that_cannot_be_are_refused(
         load_backtest(folder, RUN)
 
 
-def test_the_assessment_of_another_run_is_none(tmp_path: Path, make_result: MakeResult) -> None:
+def test_the_result_of_another_run_is_none(tmp_path: Path, make_result: MakeResult) -> None:
     assert load_backtest(tmp_path / "test", RUN) is None
     save_backtest(tmp_path / "test", make_result(1.0), RUN)
     assert load_backtest(tmp_path / "test", "cd" * 32) is None
 
 
-def test_C2_damage_is_found(tmp_path: Path, make_result: MakeResult) -> None:
+def test_C2_damage_is_detected(tmp_path: Path, make_result: MakeResult) -> None:
     folder = tmp_path / "test"
     save_backtest(folder, make_result(1.0), RUN)
     (file,) = folder.glob("arrays-*")

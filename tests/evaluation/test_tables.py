@@ -133,11 +133,15 @@ def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
     lines = sure.to_markdown().splitlines()
     head = lines.index("| 80 % interval | coverage % | +1 | +2 | +3 | width | pinball |")
     cells = [part.strip() for part in lines[head + 2].split("|")[1:-1]]
-    known = sure.rows[0].first.interval_results
-    assert known is not None
+    intervals = sure.rows[0].first.interval_results
+    assert intervals is not None
     for cell, scores in zip(
         cells[1:5],
-        zip(known.by_window["static"].report(), known.by_window["online"].report(), strict=True),
+        zip(
+            intervals.by_window["static"].report(),
+            intervals.by_window["online"].report(),
+            strict=True,
+        ),
         strict=True,
     ):
         shares = [100 * (one.coverage.value or 0) for one in scores]
@@ -155,8 +159,8 @@ def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
 def test_one_quantile_is_no_interval(
     make_result: MakeResult, make_interval_results: Callable[..., IntervalResults]
 ) -> None:
-    known = make_interval_results(4.0, 6.0, levels=(0.3,))
-    row = ModelResult("Ridge", "Ridge", {0: make_result(4.0, interval_results=known)})
+    intervals = make_interval_results(4.0, 6.0, levels=(0.3,))
+    row = ModelResult("Ridge", "Ridge", {0: make_result(4.0, interval_results=intervals)})
     text = Comparison([row], 10.0, ABOUT).to_markdown()
     assert "| Ridge | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | n/a / n/a | " in text
     assert "it should be" not in text
@@ -174,11 +178,11 @@ def test_csv_has_the_intervals_of_the_first_weather(
     make_interval_results: Callable[..., IntervalResults],
 ) -> None:
     errors = {"observed": make_errors(2.0), "persist": make_errors(2.5)}
-    found = make_result(4.0, errors=errors, interval_results=make_interval_results(3.0, 7.0))
-    table = Comparison([ModelResult("Ridge", "Ridge", {0: found})], 10.0, ABOUT).to_csv()
+    result = make_result(4.0, errors=errors, interval_results=make_interval_results(3.0, 7.0))
+    table = Comparison([ModelResult("Ridge", "Ridge", {0: result})], 10.0, ABOUT).to_csv()
     observed, persist = csv.DictReader(io.StringIO(table))
-    assert found.interval_results is not None
-    online = found.interval_results.by_window["online"].report()
+    assert result.interval_results is not None
+    online = result.interval_results.by_window["online"].report()
     assert float(observed["online_coverage"]) == 100 * (online[0].coverage.value or 0)
     assert float(observed["online_pinball_3"]) == online[3].pinball.value
     assert float(observed["static_width"]) == 6.0

@@ -23,10 +23,10 @@ def clear(value: float) -> ErrorDifference:
 
 
 def verdict(*scores: ModelScore, difference: ErrorDifference | None = None) -> list[str]:
-    found = {s.name: s for s in scores}
+    by_name = {s.name: s for s in scores}
 
     def compare(one: str, two: str) -> ErrorDifference:
-        return difference or clear(found[one].rmse / found[two].rmse - 1)
+        return difference or clear(by_name[one].rmse / by_name[two].rmse - 1)
 
     return describe_ranking(scores, compare)
 
@@ -67,7 +67,7 @@ def test_a_simple_model_near_the_best_by_rmse_alone_is_not_the_one_to_use() -> N
     )
 
 
-def test_a_simple_model_that_wins_is_said_to_win() -> None:
+def test_a_simple_model_with_the_lowest_error_is_recommended() -> None:
     lines = verdict(model_score("Ridge", 9.0), model_score("Forecaster", 10.0))
     assert lines == ["Ridge is 10.0 % better than Forecaster, interval 8.0 … 12.0 %."]
 
@@ -137,7 +137,7 @@ def test_models_with_equal_errors_are_not_ranked() -> None:
     assert lines == ["Ridge and Forecaster have equal errors."]
 
 
-def test_a_variant_whose_own_model_failed_stands_for_itself() -> None:
+def test_an_ablation_counts_as_a_model_if_the_model_it_varies_failed() -> None:
     own, other = (
         model_score(f"Forecaster, graph {g}", r, of="Forecaster")
         for g, r in (("own", 8.0), ("complete", 10.0))

@@ -7,42 +7,42 @@ from forecaster.explain.attribution import ablate, hops_from, integrated_gradien
 from forecaster.models.neurons import State
 from tests.explain.windows import K, L, make_window, path
 
-PLACES = 43
+LOCATIONS = 43
 
 
 @pytest.mark.parametrize("n_layers", [1, 2])
-def test_held_values_come_from_within_reach_and_from_nowhere_else(n_layers: int) -> None:
-    window = make_window(path(PLACES), PLACES, location=0, n_layers=n_layers)
-    held = np.abs(integrated_gradients(window, window.held.roll_out)).sum(axis=2)  # [K, N]
+def test_along_the_value_path_effects_come_from_within_reach_only(n_layers: int) -> None:
+    window = make_window(path(LOCATIONS), LOCATIONS, location=0, n_layers=n_layers)
+    along_path = np.abs(integrated_gradients(window, window.frozen.roll_out)).sum(axis=2)  # [K, N]
     for k in range(K):
         edges = window.network.reach(k + 1)
         assert edges is not None
-        assert (held[k, : edges + 1] > 0).all()
-        assert (held[k, edges + 1 :] == 0).all()
+        assert (along_path[k, : edges + 1] > 0).all()
+        assert (along_path[k, edges + 1 :] == 0).all()
     free = np.abs(integrated_gradients(window, window.free.roll_out)).sum(axis=2)
     assert (free > 0).all()  # weights and norms see every location
 
 
-def test_ablating_what_cannot_be_reached_changes_nothing_held() -> None:
+def test_ablating_unreachable_locations_has_no_effect_along_the_value_path() -> None:
     pairs = np.array([(0, 1), (1, 2), (3, 4)])
     window = make_window(pairs, 5, location=1)
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
-    held = ablate(window, window.held.roll_out, masks)
+    along_path = ablate(window, window.frozen.roll_out, masks)
     free = ablate(window, window.free.roll_out, masks)
-    assert (np.abs(held[:3]) > 1e-6).all()
-    assert (np.abs(held[3:]) < 1e-14).all()  # what rounding leaves
+    assert (np.abs(along_path[:3]) > 1e-6).all()
+    assert (np.abs(along_path[3:]) < 1e-14).all()  # what rounding leaves
     assert (np.abs(free) > 1e-6).all()
 
 
 @pytest.mark.parametrize("pairs", [path(7), None], ids=["forecaster", "dense"])
-def test_the_parts_add_up_to_what_the_whole_history_does(
+def test_attributions_add_up_to_the_effect_of_the_whole_history(
     pairs: np.ndarray | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(attribution, "POINTS", 211)  # a random network has many kinks on the way
     window = make_window(pairs, 7, location=3)
     everything = np.ones((1, 7, L), dtype=np.bool_)
-    for roll_out in (window.held.roll_out, window.free.roll_out):
+    for roll_out in (window.frozen.roll_out, window.free.roll_out):
         whole = ablate(window, roll_out, everything)[0]
         assert integrated_gradients(window, roll_out).sum(axis=(1, 2)) == pytest.approx(
             whole, abs=0.01
@@ -56,7 +56,7 @@ def test_a_slope_is_that_of_small_differences() -> None:
     object.__setattr__(close, "baseline", State(near, window.baseline.auxiliary))
     masks = np.zeros((5, 5, L), dtype=np.bool_)
     masks[np.arange(5), np.arange(5)] = True
-    for roll_out in (close.held.roll_out, close.free.roll_out):
+    for roll_out in (close.frozen.roll_out, close.free.roll_out):
         slopes = integrated_gradients(close, roll_out).sum(axis=2).T
         assert slopes == pytest.approx(ablate(close, roll_out, masks), rel=1e-3, abs=1e-12)
 
@@ -65,15 +65,15 @@ def test_an_ablation_is_a_forecast_from_another_history() -> None:
     window = make_window(path(5), 5, location=2)
     masks = np.random.default_rng(0).random((67, 5, L)) < 0.3  # more than a batch
     masks[0] = False
-    found = ablate(window, window.free.roll_out, masks)
-    assert found.shape == (67, K)
-    assert np.abs(found[0]).max() < 1e-12
+    effects = ablate(window, window.free.roll_out, masks)
+    assert effects.shape == (67, K)
+    assert np.abs(effects[0]).max() < 1e-12
     gone = torch.from_numpy(masks[66])[:, None, None]
     signal = torch.where(gone, window.baseline.signal, window.history.signal)
     with torch.no_grad():
         before = window.network.roll_out(window.history, window.ahead)[2, 0]
         after = window.network.roll_out(State(signal, window.history.auxiliary), window.ahead)
-    assert found[66] == pytest.approx((before - after[2, 0]).numpy())
+    assert effects[66] == pytest.approx((before - after[2, 0]).numpy())
 
 
 def test_units_are_those_of_the_location() -> None:

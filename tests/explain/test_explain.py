@@ -25,21 +25,21 @@ from tests.explain.fitted import AT, PANEL, fitted
 
 
 def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> None:
-    found = explain_forecast(fitted(DCRNN), PANEL, AT, "place 3")
-    known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert (known["estimator"], known["shares_by"]) == ("DCRNN", "ablation")
-    size = np.abs([hour["ablation"] for hour in known["hours"]])
+    explanation = explain_forecast(fitted(DCRNN), PANEL, AT, "place 3")
+    content = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    assert (content["estimator"], content["shares_by"]) == ("DCRNN", "ablation")
+    size = np.abs([hour["ablation"] for hour in content["hours"]])
     assert len(size) == RECIPE.dcrnn.recent  # the steps that it sees, not the recipe's lags
-    assert known["hours"][-1]["ds"] == known["origin"]
-    assert sum(hour["share"] for hour in known["hours"]) == pytest.approx(1)
-    assert np.argmax(size) == np.argmax([hour["share"] for hour in known["hours"]])
-    assert all(hour["rolled"] is None for hour in known["hours"])
-    assert [one["methods"] for one in known["agreement"]] == [["gradient", "ablation"]] * 2
-    assert (known["city_wide"]["share"], known["city_wide"]["places"]) == (0, [])
-    assert (known["reach"], known["reached"]) == (None, 5)
-    said = " ".join(known["notes"])
-    assert "no attention: shares of hours are shares of their ablations" in said
-    assert "nothing is city-wide" in said
+    assert content["hours"][-1]["ds"] == content["origin"]
+    assert sum(hour["share"] for hour in content["hours"]) == pytest.approx(1)
+    assert np.argmax(size) == np.argmax([hour["share"] for hour in content["hours"]])
+    assert all(hour["rolled"] is None for hour in content["hours"])
+    assert [one["methods"] for one in content["agreement"]] == [["gradient", "ablation"]] * 2
+    assert (content["city_wide"]["share"], content["city_wide"]["places"]) == (0, [])
+    assert (content["reach"], content["reached"]) == (None, 5)
+    text = " ".join(content["notes"])
+    assert "no attention: shares of hours are shares of their ablations" in text
+    assert "nothing is city-wide" in text
 
 
 def test_steps_that_are_no_hours_are_not_called_so() -> None:
@@ -48,9 +48,9 @@ def test_steps_that_are_no_hours_are_not_called_so() -> None:
     assert hourly.notes[1].startswith("Shares of hours are shares of the decoder's attention")
     half = halved(PANEL)
     network = Transformer(RECIPE).fit(half, Splits.by_share(half, validation=0.15, test=0.2))
-    found = explain_forecast(network, half, "2021-03-18T10:30+01:00", "place 3")
-    assert found.step == "step"
-    words = " ".join((found.sentence, *found.notes))
+    explanation = explain_forecast(network, half, "2021-03-18T10:30+01:00", "place 3")
+    assert explanation.step == "step"
+    words = " ".join((explanation.sentence, *explanation.notes))
     assert "Steps: attention and ablation" in words
     assert "hour" not in words
 
@@ -62,25 +62,25 @@ def halved(panel: Panel) -> Panel:
 
 @pytest.mark.parametrize("kind", [Forecaster, Transformer])
 def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
-    found = explain_forecast(fitted(kind), PANEL, AT, "place 3")
-    known = json.loads(json.dumps(found.to_dict(), allow_nan=False))
-    assert known["estimator"] == kind.__name__
-    assert (known["location"], known["name"]) == ("place 3", "place 3")
-    assert known["origin"] == "2021-04-07T08:00:00Z"
-    assert known["origin_local"] == "2021-04-07T10:00:00+02:00"
-    first = known["forecast"][0]
+    explanation = explain_forecast(fitted(kind), PANEL, AT, "place 3")
+    content = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    assert content["estimator"] == kind.__name__
+    assert (content["location"], content["name"]) == ("place 3", "place 3")
+    assert content["origin"] == "2021-04-07T08:00:00Z"
+    assert content["origin_local"] == "2021-04-07T10:00:00+02:00"
+    first = content["forecast"][0]
     assert (first["ds"], first["ds_local"]) == (
         "2021-04-07T09:00:00Z",
         "2021-04-07T11:00:00+02:00",
     )
-    assert len(known["hours"]) == 9
-    assert {"ds", "ds_local", "lag", "share"} <= set(known["hours"][0])
-    assert {"id", "name", "gradient", "ablation", "share"} <= set(known["neighbours"][0])
-    assert known["sentence"].startswith("Hours: attention and ablation ")
-    assert " Neighbours: gradient and ablation " in known["sentence"]
+    assert len(content["hours"]) == 9
+    assert {"ds", "ds_local", "lag", "share"} <= set(content["hours"][0])
+    assert {"id", "name", "gradient", "ablation", "share"} <= set(content["neighbours"][0])
+    assert content["sentence"].startswith("Hours: attention and ablation ")
+    assert " Neighbours: gradient and ablation " in content["sentence"]
 
 
-def test_the_same_question_has_the_same_answer() -> None:
+def test_the_same_forecast_has_the_same_explanation() -> None:
     one, other = (explain_forecast(fitted(Forecaster), PANEL, AT, "place 1") for _ in range(2))
     assert one == other
 
@@ -97,7 +97,7 @@ PLACES, DAYS, REMOVED, DRAWS = 11, 60, 3, 5
 
 
 @dataclass(frozen=True)
-class Told:
+class CityCases:
     """Explained forecasts of a city whose true neighbours are known."""
 
     city: City
@@ -105,7 +105,7 @@ class Told:
 
 
 @cache
-def told() -> Told:
+def city_cases() -> CityCases:
     """Return a city's last days, explained by a network that a short training gave."""
     city = make_city(PLACES, "2014-01-01", 24 * DAYS, seed=0)
     panel, ids = city.panel, city.locations.ids
@@ -120,7 +120,7 @@ def told() -> Told:
     model = Forecaster(graph, recipe).fit(panel, splits)
     origins = range(24 * (DAYS - 9), 24 * DAYS - 5, 31)
     times = [f"{panel.times[origin]}Z" for origin in origins]
-    return Told(city, [open_case(model, panel, at, place) for at in times for place in ids])
+    return CityCases(city, [open_case(model, panel, at, place) for at in times for place in ids])
 
 
 def removal(case: Case, chosen: list[np.ndarray]) -> np.ndarray:
@@ -131,8 +131,8 @@ def removal(case: Case, chosen: list[np.ndarray]) -> np.ndarray:
 
 def compare_with_chance(choose: Callable[[Case], np.ndarray], axis: int) -> tuple[float, float]:
     """Return the mean move without the top-ranked locations (axis 0) or hours, and at random."""
-    generator, found = np.random.default_rng(0), []
-    for case in told().cases:
+    generator, effects = np.random.default_rng(0), []
+    for case in city_cases().cases:
         shape = case.path_gradients.shape[1:]
         may = np.flatnonzero(np.arange(shape[axis]) != (case.window.location if axis == 0 else -1))
         top = may[np.argsort(-choose(case)[may])[:REMOVED]]
@@ -140,8 +140,8 @@ def compare_with_chance(choose: Callable[[Case], np.ndarray], axis: int) -> tupl
         masks = [np.zeros(shape, dtype=np.bool_) for _ in (top, *drawn)]
         for mask, rows in zip(masks, (top, *drawn), strict=True):
             np.moveaxis(mask, axis, 0)[rows] = True
-        found.append(removal(case, masks))
-    moves = np.array(found)
+        effects.append(removal(case, masks))
+    moves = np.array(effects)
     return float(moves[:, 0].mean()), float(moves[:, 1:].mean())
 
 
@@ -155,9 +155,9 @@ def by_hour(case: Case) -> np.ndarray:
 
 @pytest.mark.slow  # it trains
 def test_true_neighbours_are_ranked_above_chance() -> None:
-    truth = told().city.precision != 0
+    truth = city_cases().city.precision != 0
     areas = []
-    for case in told().cases:
+    for case in city_cases().cases:
         others = np.arange(PLACES) != case.window.location
         true = truth[case.window.location][others]
         rank = rankdata(by_location(case)[others])

@@ -20,33 +20,33 @@ def dense() -> Case:
 
 
 def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
-    found = measure_locations(case).neighbours()
-    assert {place.id: (place.hops, place.strength) for place in found} == {
+    effects = measure_locations(case).neighbours()
+    assert {effect.id: (effect.hops, effect.strength) for effect in effects} == {
         "place 0": (1, 0.25),
         "place 1": (1, 0.5),
     }
-    assert sum(place.share for place in found) == pytest.approx(1)
-    assert abs(found[0].gradient) >= abs(found[1].gradient)
+    assert sum(effect.share for effect in effects) == pytest.approx(1)
+    assert abs(effects[0].gradient) >= abs(effects[1].gradient)
     assert find_reach(case) == (16, 3)  # one layer, two steps ahead; itself and two others
 
 
 def test_the_dense_network_has_no_graph_and_all_are_neighbours(dense: Case) -> None:
-    found = measure_locations(dense)
-    assert {place.id for place in found.neighbours()} == {f"place {n}" for n in (0, 1, 2, 4)}
-    assert all((place.hops, place.strength) == (None, None) for place in found.neighbours())
+    effects = measure_locations(dense)
+    assert {effect.id for effect in effects.neighbours()} == {f"place {n}" for n in (0, 1, 2, 4)}
+    assert all((effect.hops, effect.strength) == (None, None) for effect in effects.neighbours())
     assert find_reach(dense) == (None, 5)
 
 
-def test_free_less_held_is_city_wide(case: Case) -> None:
-    found = measure_locations(case)
-    city_wide = found.city_wide()
+def test_the_whole_network_less_the_value_path_is_city_wide(case: Case) -> None:
+    effects = measure_locations(case)
+    city_wide = effects.city_wide()
     parts = (case.total_gradients - case.path_gradients).sum(axis=2).mean(axis=0)
     assert city_wide.gradient == pytest.approx(np.delete(parts, 3).sum())
-    assert {place.id for place in city_wide.places} == {f"place {n}" for n in (0, 1, 2, 4)}
-    sizes = [abs(place.gradient) for place in city_wide.places]
+    assert {effect.id for effect in city_wide.places} == {f"place {n}" for n in (0, 1, 2, 4)}
+    sizes = [abs(effect.gradient) for effect in city_wide.places]
     assert sizes == sorted(sizes, reverse=True)
     assert 0 < city_wide.share < 1
-    assert found.own.city_wide == pytest.approx(parts[3])
+    assert effects.own.city_wide == pytest.approx(parts[3])
 
 
 def test_the_location_itself_has_no_share_among_others(case: Case) -> None:
@@ -66,18 +66,20 @@ def test_of_many_locations_the_joined_and_the_largest_are_ablated(
         assert abs(only.gradient) == pytest.approx(sizes.max())
 
 
-def test_gradient_and_ablation_are_compared_held_and_free(dense: Case) -> None:
-    found = measure_locations(dense).agreement()
-    assert [one.methods for one in found] == [
+def test_gradient_and_ablation_are_compared_along_the_value_path_and_in_the_whole_network(
+    dense: Case,
+) -> None:
+    effects = measure_locations(dense).agreement()
+    assert [one.methods for one in effects] == [
         ("gradient", "ablation"),
         ("free gradient", "free ablation"),
         ("gradient", "free ablation"),
     ]
-    assert all(one.correlation is not None for one in found)
+    assert all(one.correlation is not None for one in effects)
 
 
 def test_a_location_without_neighbours_has_nothing_to_compare() -> None:
-    found = measure_locations(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
-    assert found.neighbours() == ()
-    assert all(one.correlation is None for one in found.agreement())
-    assert found.city_wide().share == 1.0
+    effects = measure_locations(open_case(fitted(Forecaster), PANEL, AT, "place 4"))
+    assert effects.neighbours() == ()
+    assert all(one.correlation is None for one in effects.agreement())
+    assert effects.city_wide().share == 1.0

@@ -4,7 +4,7 @@ import pytest
 from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.explain.attention import attended
+from forecaster.explain.attention import attention_shares
 from forecaster.explain.case import Case, open_case
 from forecaster.explain.past_steps import Lag, measure_past_steps, name_lags, name_step, sum_groups
 from forecaster.splits import history_steps
@@ -29,7 +29,7 @@ def test_hours_are_those_of_the_history(case: Case) -> None:
 def test_shares_are_the_decoders_attention(case: Case) -> None:
     hours = measure_past_steps(case).effects()
     shares = np.array([hour.shares for hour in hours]).T
-    assert shares == pytest.approx(attended(case.window.held, 3))
+    assert shares == pytest.approx(attention_shares(case.window.frozen, 3))
     assert sum(hour.share for hour in hours) == pytest.approx(1)
     assert sum(hour.rolled for hour in hours) == pytest.approx(1)
 
@@ -43,13 +43,16 @@ def test_groups_are_sums_of_shares(case: Case) -> None:
 
 
 def test_every_method_is_compared_with_ablation(case: Case) -> None:
-    found = measure_past_steps(case).agreement()
-    assert [one.methods for one in found] == [
+    agreement = measure_past_steps(case).agreement()
+    assert [comparison.methods for comparison in agreement] == [
         ("attention", "ablation"),
         ("attention through the encoder", "ablation"),
         ("gradient", "ablation"),
     ]
-    assert all(one.correlation is not None and abs(one.correlation) <= 1 for one in found)
+    assert all(
+        comparison.correlation is not None and abs(comparison.correlation) <= 1
+        for comparison in agreement
+    )
 
 
 def test_an_hour_that_was_as_usual_at_all_locations_adds_nothing(case: Case) -> None:

@@ -18,17 +18,17 @@ L, K, CHANNELS, AUXILIARY = 7, 3, 2, 5
 
 
 def make_window(
-    pairs: np.ndarray | None, places: int, location: int, n_layers: int = 1, seed: int = 0
+    pairs: np.ndarray | None, n_locations: int, location: int, n_layers: int = 1, seed: int = 0
 ) -> Window:
     """Return a window of random numbers and the network of a graph; without one, the dense one."""
     generator = torch.Generator().manual_seed(seed)
     config = ModelConfig(per_location=4, auxiliary=6, heads=2, n_layers=n_layers)
-    inputs = NeuronLayout(places, CHANNELS, AUXILIARY)
+    inputs = NeuronLayout(n_locations, CHANNELS, AUXILIARY)
     network: TransformerNetwork
     if pairs is None:
         network = build_dense_transformer(config, LAGS, inputs, generator)
     else:
-        pattern = BlockPattern.from_pairs(places, pairs)
+        pattern = BlockPattern.from_pairs(n_locations, pairs)
         network = build_forecaster(config, LAGS, inputs, pattern, generator)
 
     def draw(*shape: int) -> torch.Tensor:
@@ -37,14 +37,14 @@ def make_window(
     past = draw(AUXILIARY, 1, L)
     return Window(
         network=network.double(),
-        history=State(draw(places, CHANNELS, 1, L), past),
-        ahead=State(draw(places, CHANNELS - 1, 1, K), draw(AUXILIARY, 1, K)),
-        baseline=State(draw(places, CHANNELS, 1, L), past),
+        history=State(draw(n_locations, CHANNELS, 1, L), past),
+        ahead=State(draw(n_locations, CHANNELS - 1, 1, K), draw(AUXILIARY, 1, K)),
+        baseline=State(draw(n_locations, CHANNELS, 1, L), past),
         location=location,
         scale=1.0,
     )
 
 
-def path(places: int) -> np.ndarray:
+def path(n_locations: int) -> np.ndarray:
     """Return the edges of a row of locations."""
-    return np.stack([np.arange(places - 1), np.arange(1, places)], axis=1)
+    return np.stack([np.arange(n_locations - 1), np.arange(1, n_locations)], axis=1)

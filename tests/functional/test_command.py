@@ -334,7 +334,7 @@ def test_an_interrupted_command_says_so(
     monkeypatch.setattr(Panel, "open", interrupted)
     code, _, errors = run("doctor", panel_folder)
     assert code == 5
-    assert "interrupted; no file is incomplete" in errors
+    assert "interrupted; no incomplete file was left" in errors
 
 
 def test_a_run_that_does_not_hold_together_is_an_artifact_error(

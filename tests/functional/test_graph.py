@@ -129,7 +129,7 @@ def test_a_threshold_and_a_degree_together_are_a_usage_error(
     words = ("--threshold", "0.2", "--degree", "2")
     code, _, errors = run("graph", panel_folder, "--out", tmp_path / "graph", *words)
     assert code == 2
-    assert "threshold and degree: one follows from the other" in errors
+    assert "threshold and degree: each determines the other" in errors
 
 
 def test_G4_an_unconverged_graph_needs_a_flag(

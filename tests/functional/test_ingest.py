@@ -25,7 +25,7 @@ def trips(tmp_path: Path) -> Path:
     return path
 
 
-def test_trips_become_a_panel_with_a_ledger(trips: Path, run: Run) -> None:
+def test_trips_become_a_panel_with_row_counts(trips: Path, run: Run) -> None:
     out = trips.parent / "panel"
     words = ("ingest", "trips", trips, "--out", out, "--timezone", "America/New_York",
              "--candidates", trips.parent / "places.csv",

@@ -54,7 +54,7 @@ def services(run_folder: Path, panel_folder: Path, tmp_path: Path) -> Iterator[S
 
 
 class Writer(threading.Thread):
-    """A client that writes until the service is gone, and keeps a ledger."""
+    """A client that writes until the service is gone, and records what it sent."""
 
     def __init__(self, child: ServiceProcess, column: int, first: int, panel: Panel) -> None:
         super().__init__()

@@ -171,10 +171,10 @@ def test_all_faults_of_edges_are_named_at_once() -> None:
     with pytest.raises(DataError) as caught:
         DependencyGraph.from_edges(edges, PLACES)
     assert str(caught.value).splitlines()[1:] == [
-        "  1 edge from a location to itself: row 3; every location depends on itself anyway: "
-        "leave them out",
+        "  1 edge from a location to itself: row 3; remove them "
+        "(every location depends on itself)",
         "  1 edge given twice: a → b",
-        "  1 edge with two strengths: e – g; the graph has no direction: give one",
+        "  1 edge with two strengths: e – g; the graph is undirected: give one strength",
     ]
 
 
@@ -203,7 +203,7 @@ def test_G8_a_panel_of_the_same_locations_fits(panel_of: MakePanel) -> None:
     [
         (("p1", "p0", "p2", "p3", "p4"), "the order differs"),
         (("p0", "p1", "p2", "p3"), "the panel lacks p4"),
-        (("p0", "p1", "p2", "p3", "P4"), "the panel lacks p4; the graph does not know P4"),
+        (("p0", "p1", "p2", "p3", "P4"), "the panel lacks p4; the graph lacks P4"),
     ],
     ids=["permuted", "dropped", "renamed"],
 )

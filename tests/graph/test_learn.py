@@ -166,7 +166,7 @@ def test_a_degree_that_cannot_be_reached_is_noted(
 ) -> None:
     panel = panel_of(chain(WEEKS, 11))
     graph = learn_graph(panel, last_held_out(panel), GraphConfig(degree=7.0, penalty=0.3))
-    assert "average degree 7 was asked for" in graph.about.notes[-1]
+    assert "average degree 7 is not possible" in graph.about.notes[-1]
 
 
 def test_the_threshold_can_be_set_by_degree(
@@ -185,7 +185,7 @@ def test_progress_tells_what_is_done(panel_of: MakePanel, last_held_out: MakeSpl
     learn_graph(panel, last_held_out(panel), progress=told.append)
     assert told[0] == "covariance of 841 training steps"
     assert told[1].startswith("penalty ")
-    assert told[-1] == "the thresholded inverse beside it"
+    assert told[-1] == "comparison with the thresholded inverse"
 
 
 # ---------------------------------------------------------------------------- other kinds of graph

@@ -141,7 +141,7 @@ def test_a_panel_is_no_graph(
     panel_of(np.zeros((5, 3))).save(tmp_path / "panel")
     with pytest.raises(ArtifactError, match="a panel, not a graph"):
         open_graph(tmp_path / "panel")
-    with pytest.raises(ArtifactError, match="holds a panel, and a graph is to be written"):
+    with pytest.raises(ArtifactError, match="contains a panel, not a graph"):
         save_graph(graph, tmp_path / "panel")
 
 

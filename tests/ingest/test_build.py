@@ -105,14 +105,16 @@ def test_a_folder_that_is_not_there_lacks_every_file(tmp_path: Path) -> None:
     ],
 )
 def test_a_recipe_must_name_files_in_the_folder(data: Path, stages: dict[str, Any]) -> None:
-    with pytest.raises(ConfigError, match=r"files of the recipe: .*; give names in the data fold"):
+    with pytest.raises(
+        ConfigError, match=r"files of the recipe: .*; give names relative to the data fold"
+    ):
         find_sources(recipe(**stages), data)
 
 
 def test_a_table_is_one_file(tmp_path: Path) -> None:
     touch(tmp_path, "table_1.csv", "table_2.csv")
     with pytest.raises(
-        DataError, match=r"'table_\*\.csv' fits .*table_1\.csv, .*; a table is one"
+        DataError, match=r"'table_\*\.csv' matches .*table_1\.csv, .*; a table is a single"
     ):
         find_sources(recipe(table={"file": "table_*.csv"}), tmp_path)
 
@@ -127,7 +129,7 @@ def test_a_recipe_without_a_source_is_refused(data: Path) -> None:
 
 
 def test_a_recipe_with_two_sources_is_refused() -> None:
-    with pytest.raises(ConfigError, match="trips and table: values come from one of them"):
+    with pytest.raises(ConfigError, match="trips and table: both are given"):
         recipe(trips={"files": ["a.csv"]}, table={"file": "a.csv"})
 
 

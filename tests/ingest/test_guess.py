@@ -93,9 +93,9 @@ def test_the_step_alone_may_be_guessed(tmp_path: Path) -> None:
 
 
 def test_steps_that_fit_no_day_are_refused_with_a_remedy(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"most times are 420 s apart.*sum the values up"):
+    with pytest.raises(DataError, match=r"most times are 420 s apart.*aggregate the values"):
         guess_recipe(write(tmp_path, counts(200), "7min"))
-    with pytest.raises(DataError, match="1 time; a series is needed"):
+    with pytest.raises(DataError, match="1 time; at least two are needed"):
         guess_recipe(write(tmp_path, counts(1)))
 
 

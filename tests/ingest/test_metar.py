@@ -9,7 +9,7 @@ def decode(*texts: str | None) -> list[set[str]]:
     """Return the flags that are set in each row, refusing faults."""
     faults = Faults("table")
     rows = decode_flags(pa.chunked_array([pa.array(texts, pa.string())]), "wx", faults)
-    assert not faults.found
+    assert not faults.messages
     return [{flag for flag, value in zip(FLAGS, row, strict=True) if value} for row in rows]
 
 
@@ -56,7 +56,7 @@ def test_an_empty_column_has_none() -> None:
 def test_other_texts_are_refused_by_name(text: str) -> None:
     faults = Faults("table")
     decode_flags(pa.chunked_array([pa.array(["RA", text])]), "wx", faults)
-    assert faults.found == [
-        f"column 'wx': 1 text not of METAR-style codes: {text!r}; "
-        "-RA, +TSRA BR, FG are, and null is none"
+    assert faults.messages == [
+        f"column 'wx': 1 text without METAR-style codes: {text!r}; "
+        "valid are e.g. -RA, +TSRA BR, FG, or null for none"
     ]

@@ -69,10 +69,10 @@ def test_all_faults_of_a_mapping_are_named_at_once() -> None:
         "columns: 7 faults",
         "  tim: unknown field; did you mean 'time'?",
         "  wind: given twice, as 'w:knots' and 'x:kn'",
-        "  'foo' maps nothing; write it as in temperature=temp_f:F",
+        "  'foo' is not a mapping; give e.g. temperature=temp_f:F",
         "  time: no column given; all but codes are needed",
         "  visibility: no column given; all but codes are needed",
-        "  temperature: column 'temp_f' has no unit; write temp_f:C or temp_f:F",
+        "  temperature: column 'temp_f' has no unit; give temp_f:C or temp_f:F",
         "  wind: unknown unit 'knots'; known: m/s, mph, kn",
     ]
 
@@ -238,8 +238,8 @@ def test_I21_a_table_of_standard_time_is_told_from_one_of_the_wall_clock_in_spri
     with pytest.raises(DataError) as caught:
         read_reports(spring, parse_mapping(METRIC), NEW_YORK)
     assert str(caught.value) == (
-        "table: 1 report at local times that no clock in America/New_York showed: "
-        "2014-03-09T02:51:00; if it keeps standard time all year, give its offset (-05:00)"
+        "table: 1 report at local times that do not occur in America/New_York: "
+        "2014-03-09T02:51:00; if the table uses standard time all year, give its offset (-05:00)"
     )
     assert len(read_reports(spring, parse_mapping(METRIC), "-05:00").seconds) == ROWS
 
@@ -320,7 +320,7 @@ def test_every_fault_of_the_table_is_named_at_once() -> None:
         (lambda f: f.head(0), "table: no rows; a table of reports is needed"),
         (
             lambda f: pd.concat([f] * 3),
-            "58 of 87 rows repeat the time of another; if it holds sev",
+            "58 of 87 rows repeat the time of another; if it has sev",
         ),
     ],
 )

@@ -65,7 +65,7 @@ def states(draw: Callable[..., torch.Tensor]) -> Callable[[NeuronLayout, int], S
 
 
 @pytest.fixture
-def question(states: Callable[[NeuronLayout, int], State]) -> tuple[State, State]:
+def network_inputs(states: Callable[[NeuronLayout, int], State]) -> tuple[State, State]:
     """Return a history of 13 steps and what is known of the 3 that come."""
     return states(NeuronLayout(7, 3, 11), 13), states(NeuronLayout(7, 2, 11), 3)
 

@@ -158,15 +158,15 @@ def test_steps_that_ask_themselves_get_the_same_answers_and_gradients(
     pattern: BlockPattern, generator: torch.Generator, states: States
 ) -> None:
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    own = Attention(LAYOUT, linear, own=True).double()
+    own = Attention(LAYOUT, linear, self_attention=True).double()
     other = Attention(LAYOUT, linear).double()
     other.load_state_dict(own.state_dict())
     x = states(LAYOUT, 3)
     assert own.remember(x).query is not None
     assert other.remember(x).query is None
-    found, expected = (one(x, one.remember(x), causal=True) for one in (own, other))
-    torch.testing.assert_close(found.join(), expected.join())
-    found.join().square().sum().backward()
+    actual, expected = (one(x, one.remember(x), causal=True) for one in (own, other))
+    torch.testing.assert_close(actual.join(), expected.join())
+    actual.join().square().sum().backward()
     expected.join().square().sum().backward()
     for a, b in zip(own.parameters(), other.parameters(), strict=True):
         torch.testing.assert_close(a.grad, b.grad)
@@ -176,7 +176,7 @@ def test_a_step_after_others_asks_with_its_own_queries(
     pattern: BlockPattern, generator: torch.Generator, states: States
 ) -> None:
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    attention = Attention(LAYOUT, linear, own=True).double()
+    attention = Attention(LAYOUT, linear, self_attention=True).double()
     earlier, x = states(LAYOUT, 2), states(LAYOUT, 1)
     memory = attention.remember(earlier).followed_by(attention.remember(x))
     assert memory.query is not None

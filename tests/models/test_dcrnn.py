@@ -11,26 +11,32 @@ from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.errors import ConfigError
 from forecaster.models import dcrnn
-from forecaster.models.dcrnn import DCRNNNetwork, DiffusionCell, Hidden, count_weights, look_at
+from forecaster.models.dcrnn import (
+    DCRNNNetwork,
+    DiffusionCell,
+    Hidden,
+    count_weights,
+    select_shared_inputs,
+)
 from forecaster.models.diffusion import Diffusion, random_walk
 from forecaster.models.neurons import NeuronLayout, State
 
 # N = 7 locations, 1 + Q = 3 values of each, 2 + 32 auxiliary values; U = 4 units in 2 layers;
 # B = 5 windows of L = 13 past and K = 3 coming steps.
 Draw = Callable[..., Tensor]
-Question = tuple[State, State]
+NetworkInputs = tuple[State, State]
 INPUTS = NeuronLayout(7, 3, 2 + len(CALENDAR_COLUMNS))
 KINDS: tuple[DiffusionInputs, ...] = ("recent", "lags")
 
 
 @pytest.fixture
 def kernel(generator: Generator) -> Tensor:
-    some = torch.rand(7, 7, generator=generator, dtype=torch.float64)
-    return some * (some > 0.6) + torch.eye(7, dtype=torch.float64)
+    random = torch.rand(7, 7, generator=generator, dtype=torch.float64)
+    return random * (random > 0.6) + torch.eye(7, dtype=torch.float64)
 
 
 @pytest.fixture
-def question(states: Callable[[NeuronLayout, int], State]) -> Question:
+def network_inputs(states: Callable[[NeuronLayout, int], State]) -> NetworkInputs:
     return states(INPUTS, 13), states(NeuronLayout(7, 2, INPUTS.auxiliary), 3)
 
 
@@ -43,9 +49,11 @@ def model(request: pytest.FixtureRequest, lags: LagConfig, kernel: Tensor) -> DC
 @pytest.fixture
 def seen(monkeypatch: pytest.MonkeyPatch) -> list[Tensor]:
     """Return a list that every step adds to what the locations see in it: [N, B, C]."""
-    join, found = dcrnn._join, list[Tensor]()
-    monkeypatch.setattr(dcrnn, "_join", lambda *given: (found.append(join(*given)), found[-1])[1])
-    return found
+    join, actual = dcrnn._join, list[Tensor]()
+    monkeypatch.setattr(
+        dcrnn, "_join", lambda *given: (actual.append(join(*given)), actual[-1])[1]
+    )
+    return actual
 
 
 # --------------------------------------------------------------------------------- the cell
@@ -93,40 +101,42 @@ def test_gates_begin_open_and_candidates_at_nothing(model: DCRNNNetwork) -> None
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: DCRNNNetwork, question: Question, draw: Draw
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
-    assert model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].shape == (7, 5, 3)
-    assert model.roll_out(*question).shape == (7, 5, 3)
+    assert model(*network_inputs, draw(7, 5, 2), torch.tensor([True, False]))[0].shape == (7, 5, 3)
+    assert model.roll_out(*network_inputs).shape == (7, 5, 3)
 
 
 def test_with_no_truth_shown_it_rolls_out(
-    model: DCRNNNetwork, question: Question, draw: Draw
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
-    rolled = model.roll_out(*question)
-    assert torch.equal(model(*question, draw(7, 5, 2), torch.tensor([False, False]))[0], rolled)
-    own = model(*question, rolled[..., :2].detach(), torch.tensor([True, True]))[0]
+    rolled = model.roll_out(*network_inputs)
+    assert torch.equal(
+        model(*network_inputs, draw(7, 5, 2), torch.tensor([False, False]))[0], rolled
+    )
+    own = model(*network_inputs, rolled[..., :2].detach(), torch.tensor([True, True]))[0]
     torch.testing.assert_close(own, rolled)
 
 
 @pytest.mark.parametrize("shown", [(True, True), (True, False), (False, True)])
 def test_only_the_truth_that_is_shown_matters_and_to_later_steps(
-    model: DCRNNNetwork, question: Question, draw: Draw, shown: tuple[bool, bool]
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw, shown: tuple[bool, bool]
 ) -> None:
     truth = draw(7, 5, 2)
-    before = model(*question, truth, torch.tensor(shown))[0]
+    before = model(*network_inputs, truth, torch.tensor(shown))[0]
     for k in range(2):
         changed = truth.clone()
         changed[..., k] += 1
-        after = model(*question, changed, torch.tensor(shown))[0]
+        after = model(*network_inputs, changed, torch.tensor(shown))[0]
         assert torch.equal(after[..., : k + 1], before[..., : k + 1])
         assert bool((after[..., k + 1 :] != before[..., k + 1 :]).all()) == shown[k]
 
 
 def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
-    model: DCRNNNetwork, question: Question, draw: Draw, seen: list[Tensor]
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw, seen: list[Tensor]
 ) -> None:
     truth = draw(7, 5, 2)
-    forecast = model(*question, truth, torch.tensor([True, False]))[0]
+    forecast = model(*network_inputs, truth, torch.tensor([True, False]))[0]
     fed = torch.stack([x[..., 0] for x in seen[13:]], dim=2)
     assert not fed[..., 0].any()
     assert torch.equal(fed[..., 1], truth[..., 0])
@@ -134,23 +144,23 @@ def test_the_decoder_begins_with_zero_and_goes_on_with_what_is_fed(
 
 
 def test_a_location_is_told_the_time_of_day_or_everything(
-    model: DCRNNNetwork, question: Question, seen: list[Tensor]
+    model: DCRNNNetwork, network_inputs: NetworkInputs, seen: list[Tensor]
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     model.roll_out(history, ahead)
     past, coming = (torch.stack([x[2, 3] for x in part], dim=1) for part in (seen[:13], seen[13:]))
     hours = history.auxiliary[9:33, 3]  # after 2 of the weather and 7 weekdays
     time = (hours * torch.arange(24)[:, None] / 24).sum(dim=0, keepdim=True)
-    told = history.auxiliary[:, 3] if model.sees_ahead else time
-    torch.testing.assert_close(past, torch.cat([history.signal[2, :, 3], told]))
+    shared = history.auxiliary[:, 3] if model.sees_ahead else time
+    torch.testing.assert_close(past, torch.cat([history.signal[2, :, 3], shared]))
     known = torch.cat([ahead.signal[2, :, 3], ahead.auxiliary[:, 3]])
     assert torch.equal(coming[1:], known if model.sees_ahead else known[:0])
 
 
 def test_with_recent_steps_alone_the_future_is_unknown(
-    lags: LagConfig, kernel: Tensor, question: Question
+    lags: LagConfig, kernel: Tensor, network_inputs: NetworkInputs
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     other = ahead.each(lambda part: part + 1)
     for kind in KINDS:
         config = DCRNNConfig(inputs=kind, units=4, n_layers=1)
@@ -163,16 +173,16 @@ def test_the_time_of_day_is_a_share_of_the_day() -> None:
     times = np.array(["2021-03-01T00:00", "2021-03-02T18:00", "2021-03-06T23:59"])
     calendar = torch.from_numpy(Clock("UTC").calendar(times.astype("datetime64[s]")))
     auxiliary = torch.cat([torch.full((3, 2), 7.0), calendar], dim=1)
-    assert (auxiliary @ look_at("recent", 34).T).flatten().tolist() == pytest.approx(
+    assert (auxiliary @ select_shared_inputs("recent", 34).T).flatten().tolist() == pytest.approx(
         [0.0, 0.75, 23 / 24]
     )
-    assert torch.equal(look_at("lags", 34), torch.eye(34))
+    assert torch.equal(select_shared_inputs("lags", 34), torch.eye(34))
 
 
-def test_windows_do_not_know_each_other(model: DCRNNNetwork, question: Question) -> None:
-    together = model.roll_out(*question)
+def test_windows_are_independent(model: DCRNNNetwork, network_inputs: NetworkInputs) -> None:
+    together = model.roll_out(*network_inputs)
     for b in range(5):
-        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
+        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in network_inputs]  # noqa: B023
         torch.testing.assert_close(model.roll_out(*alone), together[:, b : b + 1])
 
 
@@ -194,22 +204,26 @@ def test_what_is_too_many_hops_away_has_no_influence(draw: Draw) -> None:
     config = DCRNNConfig(units=3, n_layers=1, diffusion_steps=1)
     model = DCRNNNetwork(config, lags, inputs, line, Generator().manual_seed(0)).double()
     ahead = State(draw(13, 0, 2, 1), draw(32, 2, 1))
-    found = influence(model, State(draw(13, 1, 2, 2), draw(32, 2, 2)), ahead)
+    actual = influence(model, State(draw(13, 1, 2, 2), draw(32, 2, 2)), ahead)
     apart = (torch.arange(13)[:, None] - torch.arange(13)).abs()
     # A step reads one hop away by its gates, and one more where these have gated a state: not in
     # the first step, in which there is none.
-    assert torch.equal(found[..., 0], apart <= 1 + 2 + 2)
-    assert torch.equal(found[..., 1], apart <= 2 + 2)
+    assert torch.equal(actual[..., 0], apart <= 1 + 2 + 2)
+    assert torch.equal(actual[..., 1], apart <= 2 + 2)
 
 
-def test_without_neighbours_locations_are_independent(lags: LagConfig, question: Question) -> None:
+def test_without_neighbours_locations_are_independent(
+    lags: LagConfig, network_inputs: NetworkInputs
+) -> None:
     model = DCRNNNetwork(DCRNNConfig(units=4), lags, INPUTS, torch.eye(7), Generator()).double()
-    found = influence(model, *question)
-    assert torch.equal(found, torch.eye(7, dtype=torch.bool)[..., None].expand(7, 7, 13))
+    actual = influence(model, *network_inputs)
+    assert torch.equal(actual, torch.eye(7, dtype=torch.bool)[..., None].expand(7, 7, 13))
 
 
-def test_every_weight_learns(model: DCRNNNetwork, question: Question, draw: Draw) -> None:
-    model(*question, draw(7, 5, 2), torch.tensor([True, False]))[0].square().sum().backward()
+def test_every_weight_learns(
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw
+) -> None:
+    model(*network_inputs, draw(7, 5, 2), torch.tensor([True, False]))[0].square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
 
@@ -233,13 +247,13 @@ def test_weights_are_counted_without_building(
     config = DCRNNConfig(inputs=kind, units=units, n_layers=layers, diffusion_steps=steps)
     model = DCRNNNetwork(config, lags, INPUTS, kernel, Generator())
     assert (len(model.encoder), len(model.decoder)) == (layers, layers)
-    held = sum(tensor.numel() for tensor in model.state_dict().values())
-    assert held == count_weights(config, INPUTS)
+    count = sum(tensor.numel() for tensor in model.state_dict().values())
+    assert count == count_weights(config, INPUTS)
 
 
 def test_encoder_and_decoder_share_nothing_but_the_walks(model: DCRNNNetwork) -> None:
-    places = [p.data_ptr() for p in model.parameters()]
-    assert len(set(places)) == len(places) == 2 * 2 * 4 + 1
+    pointers = [p.data_ptr() for p in model.parameters()]
+    assert len(set(pointers)) == len(pointers) == 2 * 2 * 4 + 1
     cells = [*model.encoder, *model.decoder]
     assert all(cell.diffusion is model.diffusion for cell in cells)
 
@@ -249,10 +263,10 @@ def test_the_kernel_becomes_walks(model: DCRNNNetwork, kernel: Tensor) -> None:
 
 
 def test_what_a_window_takes_is_known_within_twice(
-    model: DCRNNNetwork, question: Question
+    model: DCRNNNetwork, network_inputs: NetworkInputs
 ) -> None:
-    three = [state.each(lambda part: part[..., :3, :]) for state in question]
-    measured = (count_saved(model, *question) - count_saved(model, *three)) / 2
+    three = [state.each(lambda part: part[..., :3, :]) for state in network_inputs]
+    measured = (count_saved(model, *network_inputs) - count_saved(model, *three)) / 2
     assert measured / 2 < model.window_numbers < 2 * measured
 
 
@@ -303,9 +317,11 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: DCRNNNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: DCRNNNetwork,
+    network_inputs: NetworkInputs,
+    states: Callable[[NeuronLayout, int], State],
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     with pytest.raises(ConfigError, match=r"history: 7 locations .*, 12 steps; needed.*13 steps"):
         model.roll_out(states(INPUTS, 12), ahead)
     with pytest.raises(ConfigError, match="2 faults"):
@@ -313,7 +329,7 @@ def test_an_input_of_other_shape_is_refused_naming_both_sides(
 
 
 def test_a_truth_of_other_length_is_refused(
-    model: DCRNNNetwork, question: Question, draw: Draw
+    model: DCRNNNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
-        model(*question, draw(7, 5, 3), torch.tensor([True, True, False]))
+        model(*network_inputs, draw(7, 5, 3), torch.tensor([True, True, False]))

@@ -18,7 +18,7 @@ from forecaster.models.transformer import (
     build_forecaster,
 )
 
-Question = tuple[State, State]
+NetworkInputs = tuple[State, State]
 States = Callable[[NeuronLayout, int], State]
 LAYOUT = NeuronLayout(7, 4, 6, heads=2)
 
@@ -45,84 +45,86 @@ def window(state: State, b: int) -> State:
     return State(signal.contiguous(), auxiliary.contiguous())
 
 
-def test_its_own_window_is_forecast_as_ever(
-    network: TransformerNetwork, question: Question
+def test_its_own_window_has_the_same_forecast(
+    network: TransformerNetwork, network_inputs: NetworkInputs
 ) -> None:
-    one = [window(part, 3) for part in question]
-    held = freeze(network, *one)
+    one = [window(part, 3) for part in network_inputs]
+    frozen = freeze(network, *one)
     for _ in range(2):  # the calls begin anew
-        torch.testing.assert_close(held.roll_out(*one), network.roll_out(*one))
+        torch.testing.assert_close(frozen.roll_out(*one), network.roll_out(*one))
 
 
-def test_the_network_is_left_as_it_was(network: TransformerNetwork, question: Question) -> None:
-    before = network.roll_out(*question)
+def test_the_network_is_not_changed(
+    network: TransformerNetwork, network_inputs: NetworkInputs
+) -> None:
+    before = network.roll_out(*network_inputs)
     names = [name for name, _ in network.named_modules()]
     asks = [parameter.requires_grad for parameter in network.parameters()]
-    held = freeze(network, *(window(part, 0) for part in question))
-    held.roll_out(*question)
-    assert torch.equal(network.roll_out(*question), before)
+    frozen = freeze(network, *(window(part, 0) for part in network_inputs))
+    frozen.roll_out(*network_inputs)
+    assert torch.equal(network.roll_out(*network_inputs), before)
     assert [name for name, _ in network.named_modules()] == names
     assert [parameter.requires_grad for parameter in network.parameters()] == asks
 
 
 def test_a_copy_computes_with_the_same_weights(
-    network: TransformerNetwork, question: Question
+    network: TransformerNetwork, network_inputs: NetworkInputs
 ) -> None:
     copy = without_gradients(network)
     pairs = list(zip(copy.parameters(), network.parameters(), strict=True))
     assert all(own.data_ptr() == other.data_ptr() for own, other in pairs)
     assert not any(own.requires_grad for own, _ in pairs)
-    assert torch.equal(copy.roll_out(*question), network.roll_out(*question))
+    assert torch.equal(copy.roll_out(*network_inputs), network.roll_out(*network_inputs))
 
 
 def test_gradients_are_those_of_constant_weights_and_norms(
-    network: TransformerNetwork, question: Question, request: pytest.FixtureRequest
+    network: TransformerNetwork, network_inputs: NetworkInputs, request: pytest.FixtureRequest
 ) -> None:
-    history, ahead = (window(part, 2) for part in question)
+    history, ahead = (window(part, 2) for part in network_inputs)
     x = history.signal.clone().requires_grad_()
     forecast = freeze(network, history, ahead).roll_out(State(x, history.auxiliary), ahead)
-    (found,) = torch.autograd.grad(forecast[4].sum(), x)
+    (actual,) = torch.autograd.grad(forecast[4].sum(), x)
     (free,) = torch.autograd.grad(network.roll_out(State(x, history.auxiliary), ahead)[4].sum(), x)
     request.getfixturevalue("hold_constant")  # the same in another way, without ε
     forecast = network.roll_out(State(x, history.auxiliary), ahead)
     (expected,) = torch.autograd.grad(forecast[4].sum(), x)
-    torch.testing.assert_close(found, expected, rtol=1e-3, atol=1e-5)
-    assert not torch.allclose(found, free, rtol=1e-3, atol=1e-5)
+    torch.testing.assert_close(actual, expected, rtol=1e-3, atol=1e-5)
+    assert not torch.allclose(actual, free, rtol=1e-3, atol=1e-5)
 
 
 def test_many_windows_are_forecast_as_one_by_one(
-    network: TransformerNetwork, question: Question
+    network: TransformerNetwork, network_inputs: NetworkInputs
 ) -> None:
-    held = freeze(network, *(window(part, 0) for part in question))
-    together = held.roll_out(*question)
-    alone = [held.roll_out(*(window(part, b) for part in question)) for b in range(5)]
+    frozen = freeze(network, *(window(part, 0) for part in network_inputs))
+    together = frozen.roll_out(*network_inputs)
+    alone = [frozen.roll_out(*(window(part, b) for part in network_inputs)) for b in range(5)]
     torch.testing.assert_close(together, torch.cat(alone, dim=1))
-    assert not torch.allclose(together[:, 1:], network.roll_out(*question)[:, 1:])
+    assert not torch.allclose(together[:, 1:], network.roll_out(*network_inputs)[:, 1:])
 
 
-def test_held_attention_mixes_new_values_by_the_weights_of_before(
+def test_frozen_attention_mixes_new_values_by_the_first_weights(
     pattern: BlockPattern, generator: torch.Generator, states: States
 ) -> None:
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
     attention = FrozenAttention(Attention(LAYOUT, linear).double())
     x, source = states(LAYOUT, 2), states(LAYOUT, 13)
     first = attention(x, attention.remember(source))
-    attention.tape.start()
+    attention.replay.start()
     twice = attention(states(LAYOUT, 2), attention.remember(source.each(lambda part: 2 * part)))
     torch.testing.assert_close(twice.join(), 2 * first.join())
-    (asked,) = attention.asked
-    assert asked.weights.shape == (2, 5, 2, 13)
+    (call,) = attention.calls
+    assert call.weights.shape == (2, 5, 2, 13)
 
 
-def test_a_held_norm_is_torchs_at_first_and_linear_later(states: States) -> None:
+def test_a_frozen_norm_equals_torchs_first_and_is_linear_later(states: States) -> None:
     norm = AddNorm(LAYOUT).double()
-    held = FrozenNorm(norm)
+    frozen = FrozenNorm(norm)
     x, y = states(LAYOUT, 3), states(LAYOUT, 3)
-    first = held(x, y)
+    first = frozen(x, y)
     torch.testing.assert_close(first.join(), norm(x, y).join())
-    held.tape.start()
+    frozen.replay.start()
     nothing = x.each(torch.zeros_like)
-    zero, half = held(nothing, nothing), held(x.each(lambda p: p / 2), y.each(lambda p: p / 2))
+    zero, half = frozen(nothing, nothing), frozen(x.each(lambda p: p / 2), y.each(lambda p: p / 2))
     torch.testing.assert_close(half.join(), (zero.join() + first.join()) / 2)
 
 
@@ -151,21 +153,21 @@ class Plain(Network):
 
 
 @pytest.mark.parametrize("city", [True, False])
-def test_any_network_is_held_by_its_city_wide_parts(
-    inputs: NeuronLayout, lags: LagConfig, question: Question, city: bool
+def test_the_cross_location_modules_of_any_network_are_frozen(
+    inputs: NeuronLayout, lags: LagConfig, network_inputs: NetworkInputs, city: bool
 ) -> None:
     network = Plain(inputs, lags, city=city)
-    held = freeze(network, *(window(part, 0) for part in question))
-    assert (held.parts, held.attends) == (int(city), False)
-    last = question[0].signal[:, 0, :, -1]
+    frozen = freeze(network, *(window(part, 0) for part in network_inputs))
+    assert (frozen.parts, frozen.attends) == (int(city), False)
+    last = network_inputs[0].signal[:, 0, :, -1]
     of_city = 2 * last[:, :1].mean() if city else torch.tensor(0.0)
     for _ in range(2):
-        torch.testing.assert_close(held.roll_out(*question)[..., 2], last + of_city)
+        torch.testing.assert_close(frozen.roll_out(*network_inputs)[..., 2], last + of_city)
 
 
-def test_a_transformer_attends(network: TransformerNetwork, question: Question) -> None:
-    held = freeze(network, *(window(part, 0) for part in question))
-    assert held.attends
+def test_a_transformer_attends(network: TransformerNetwork, network_inputs: NetworkInputs) -> None:
+    frozen = freeze(network, *(window(part, 0) for part in network_inputs))
+    assert frozen.attends
     layers = len(network.encoder)
-    assert held.parts == layers * (1 + 2 + 2 + 3)  # attention and norms of encoder and decoder
-    assert (len(held.encoder), len(held.histories)) == (layers, layers)
+    assert frozen.parts == layers * (1 + 2 + 2 + 3)  # attention and norms of encoder and decoder
+    assert (len(frozen.encoder), len(frozen.histories)) == (layers, layers)

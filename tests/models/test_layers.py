@@ -69,7 +69,7 @@ def test_neurons_that_are_all_alike_stay_finite() -> None:
     assert joined(z).abs().max().item() == 0
 
 
-def test_where_there_are_programs_for_it_the_norm_is_left_to_them(
+def test_the_norm_uses_fused_kernels_where_they_exist(
     states: States, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     x, y, norm = states(LAYOUT, 3), states(LAYOUT, 3), AddNorm(LAYOUT).double()
@@ -124,8 +124,8 @@ def test_a_decoder_layer_adds_and_norms_three_times(linear: LinearFactory, state
     ):
         y = answer(h)
         h = normalise(State(h.signal + y.signal, h.auxiliary + y.auxiliary))
-    found, own = layer(x, memory, None)
-    torch.testing.assert_close(joined(found), joined(h))
+    actual, own = layer(x, memory, None)
+    torch.testing.assert_close(joined(actual), joined(h))
     assert own.steps == 3
 
 
@@ -165,8 +165,8 @@ def test_without_locations_both_layers_are_torchs_own(
     torch.testing.assert_close(joined(encoder(history)), their_encoder(joined(history)))
     later = torch.ones(3, 3, dtype=torch.bool).triu(1)
     expected = their_decoder(joined(coming), joined(history), tgt_mask=later)
-    found = decoder(coming, decoder.history.remember(history), None)[0]
-    torch.testing.assert_close(joined(found), expected)
+    actual = decoder(coming, decoder.history.remember(history), None)[0]
+    torch.testing.assert_close(joined(actual), expected)
 
 
 def test_a_coming_step_does_not_see_later_ones(linear: LinearFactory, states: States) -> None:
@@ -212,17 +212,17 @@ def influence(layer: EncoderLayer, draw: Draw) -> Tensor:
 
 
 @pytest.mark.usefixtures("hold_constant")
-def test_with_weights_and_statistics_held_a_layer_reaches_four_hops(
+def test_with_constant_weights_and_statistics_a_layer_reaches_four_hops(
     linear: LinearFactory, pattern: BlockPattern, draw: Draw
 ) -> None:
     layer = EncoderLayer(LAYOUT, linear, dropout=0.0).double()
     # Values, output, feed-forward inside and outside: four sparse layers lie on the path.
-    found = influence(layer, draw)
-    assert torch.equal(found, reach(pattern, 4))
+    actual = influence(layer, draw)
+    assert torch.equal(actual, reach(pattern, 4))
     assert not torch.equal(reach(pattern, 4), reach(pattern, 3))
     assert not torch.equal(reach(pattern, 4), reach(pattern, 5))
 
 
-def test_without_that_a_layer_sees_every_location(linear: LinearFactory, draw: Draw) -> None:
+def test_otherwise_a_layer_sees_every_location(linear: LinearFactory, draw: Draw) -> None:
     layer = EncoderLayer(LAYOUT, linear, dropout=0.0).double()
     assert influence(layer, draw).all()

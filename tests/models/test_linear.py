@@ -214,7 +214,7 @@ def test_a_graph_of_other_locations_is_refused(
 # ------------------------------------------------------------------------------ several layers
 
 
-def test_layers_asked_together_answer_as_each_alone(
+def test_layers_applied_together_equal_each_alone(
     pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
 ) -> None:
     layout = NeuronLayout(7, 4, 6)
@@ -222,15 +222,15 @@ def test_layers_asked_together_answer_as_each_alone(
         SparseLinear(layout, layout, pattern, generator, bias=False).double() for _ in range(3)
     ]
     x = states(layout, 13)
-    for found, layer in zip(layers[0].apply_with(layers[1:], x), layers, strict=True):
+    for actual, layer in zip(layers[0].apply_with(layers[1:], x), layers, strict=True):
         expected = layer(x)
-        torch.testing.assert_close(found.signal, expected.signal)
-        torch.testing.assert_close(found.auxiliary, expected.auxiliary)
-        assert found.signal.is_contiguous()
-        assert found.auxiliary.is_contiguous()
+        torch.testing.assert_close(actual.signal, expected.signal)
+        torch.testing.assert_close(actual.auxiliary, expected.auxiliary)
+        assert actual.signal.is_contiguous()
+        assert actual.auxiliary.is_contiguous()
 
 
-def test_a_layer_with_a_bias_is_not_asked_together_with_others(
+def test_a_layer_with_a_bias_is_not_applied_together_with_others(
     pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
 ) -> None:
     layout = NeuronLayout(7, 4, 6)
@@ -242,7 +242,7 @@ def test_a_layer_with_a_bias_is_not_asked_together_with_others(
         plain.apply_with([biased], states(layout, 2))
 
 
-def test_layers_of_another_graph_or_of_other_outputs_are_not_asked_together(
+def test_layers_of_another_graph_or_of_other_outputs_are_not_applied_together(
     pattern: BlockPattern, generator: torch.Generator, states: Callable[..., State]
 ) -> None:
     layout, wider = NeuronLayout(7, 4, 6), NeuronLayout(7, 4, 8)

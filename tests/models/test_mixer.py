@@ -13,7 +13,7 @@ from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import SeasonalProfile
 
 Draw = Callable[..., Tensor]
-Question = tuple[State, State]
+NetworkInputs = tuple[State, State]
 Make = Callable[..., Mixer]
 N, B, P, R = 7, 5, 35, 4  # three kinds of weather before the calendar's 32
 INPUTS = NeuronLayout(N, 3, P)
@@ -40,7 +40,7 @@ def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Dra
 
 
 @pytest.fixture
-def asked(draw: Draw) -> Question:
+def network_inputs(draw: Draw) -> NetworkInputs:
     """Return a history of 13 steps and what is known of the 3 that come."""
 
     def auxiliary(first: int, steps: int) -> Tensor:
@@ -54,8 +54,10 @@ def asked(draw: Draw) -> Question:
     return history, State(draw(N, 2, B, 3), auxiliary(13, 3))
 
 
-def test_forecasts_are_the_equation_of_its_docstring(make: Make, asked: Question) -> None:
-    model, (history, ahead) = make(), asked
+def test_forecasts_are_the_equation_of_its_docstring(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model, (history, ahead) = make(), network_inputs
     usual = model.level(history, ahead)
     weights = dict(model.named_parameters())
     edges = weights["neighbours.weight"]
@@ -83,20 +85,22 @@ def test_forecasts_are_the_equation_of_its_docstring(make: Make, asked: Question
             torch.testing.assert_close(model.roll_out(history, ahead)[i, b], expected)
 
 
-def test_true_values_between_the_steps_change_nothing(make: Make, asked: Question) -> None:
+def test_true_values_between_the_steps_change_nothing(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
     model = make(levels=LEVELS)
     truth = torch.ones(N, B, 2, dtype=torch.float64)
-    forecast = model.roll_out(*asked)
-    assert torch.equal(model(*asked, truth)[0], forecast)
-    assert torch.equal(model(*asked, truth)[0], forecast)
-    assert torch.equal(model(*asked)[0], forecast)
+    forecast = model.roll_out(*network_inputs)
+    assert torch.equal(model(*network_inputs, truth)[0], forecast)
+    assert torch.equal(model(*network_inputs, truth)[0], forecast)
+    assert torch.equal(model(*network_inputs)[0], forecast)
 
 
 def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
-    make: Make, asked: Question
+    make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make(CONFIG.model_copy(update={"factors": 0}))
-    history, ahead = asked
+    history, ahead = network_inputs
     signal = history.signal.clone().requires_grad_()
     model.roll_out(State(signal, history.auxiliary), ahead)[1].sum().backward()
     assert signal.grad is not None
@@ -105,31 +109,41 @@ def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
 
 
 def test_without_edges_and_factors_every_location_is_for_itself(
-    make: Make, asked: Question
+    make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make(CONFIG.model_copy(update={"edges": 0, "factors": 0}))
-    history, ahead = asked
+    history, ahead = network_inputs
     other = history.signal.clone()
     other[3] += 1
-    changed = model.roll_out(State(other, history.auxiliary), ahead) != model.roll_out(*asked)
+    changed = model.roll_out(State(other, history.auxiliary), ahead) != model.roll_out(
+        *network_inputs
+    )
     assert [bool(one.any()) for one in changed] == [n == 3 for n in range(N)]
 
 
-def test_dropout_is_for_training_alone(make: Make, asked: Question) -> None:
+def test_dropout_is_for_training_alone(make: Make, network_inputs: NetworkInputs) -> None:
     model = make(CONFIG.model_copy(update={"dropout": 0.5}))
     with torch.no_grad():
         model.output.fill_(0.1)
-    assert not torch.equal(model.train().roll_out(*asked), model.roll_out(*asked))
-    assert torch.equal(model.eval().roll_out(*asked), model.roll_out(*asked))
+    assert not torch.equal(
+        model.train().roll_out(*network_inputs), model.roll_out(*network_inputs)
+    )
+    assert torch.equal(model.eval().roll_out(*network_inputs), model.roll_out(*network_inputs))
 
 
-def test_a_fresh_network_forecasts_what_is_usual(
-    lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw, asked: Question
+def test_a_fresh_network_forecasts_the_seasonal_profile(
+    lags: LagConfig,
+    pattern: BlockPattern,
+    generator: Generator,
+    draw: Draw,
+    network_inputs: NetworkInputs,
 ) -> None:
     profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
     fitted = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
     model = Mixer(CONFIG, lags, INPUTS, fitted, generator).double()
-    torch.testing.assert_close(model.roll_out(*asked), fitted.profile(*asked).ahead)
+    torch.testing.assert_close(
+        model.roll_out(*network_inputs), fitted.profile(*network_inputs).ahead
+    )
 
 
 def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: BlockPattern) -> None:
@@ -161,16 +175,20 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
         torch.set_num_threads(before)
 
 
-def test_before_learning_the_middle_level_is_the_forecast(make: Make, asked: Question) -> None:
+def test_before_training_the_middle_quantile_is_the_forecast(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
     model = make()
     model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
-    forecast, quantiles = model(*asked)
+    forecast, quantiles = model(*network_inputs)
     assert torch.equal(quantiles[:, 1], forecast)
 
 
-def test_quantiles_never_cross_and_teach_the_forecast_nothing(make: Make, asked: Question) -> None:
+def test_quantiles_never_cross_and_give_the_forecast_no_gradient(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
     model = make(levels=LEVELS)
-    _, quantiles = model(*asked)
+    _, quantiles = model(*network_inputs)
     assert quantiles.shape == (N, 3, B, 3)
     assert (quantiles.diff(dim=1) > 0).all()
     quantiles.sum().backward()
@@ -189,12 +207,12 @@ def test_the_head_is_drawn_last(make: Make) -> None:
 def test_a_run_must_hold_at_least_the_weights_that_are_counted(
     make: Make, lags: LagConfig, pattern: BlockPattern, config: MixerConfig
 ) -> None:
-    held = sum(p.numel() for p in make(config).parameters())
+    count = sum(p.numel() for p in make(config).parameters())
     least = count_weights(config, lags, INPUTS, pattern.n_edges)
-    assert least <= held < 2 * least
+    assert least <= count < 2 * least
 
 
-def test_inputs_that_do_not_fit_are_refused(make: Make, asked: Question) -> None:
-    history, ahead = asked
+def test_inputs_that_do_not_fit_are_refused(make: Make, network_inputs: NetworkInputs) -> None:
+    history, ahead = network_inputs
     with pytest.raises(ConfigError, match="history: 7 locations × 3 values, 35 auxiliary values"):
         make().roll_out(history.each(lambda part: part[..., 1:]), ahead)

@@ -6,16 +6,18 @@ from forecaster.errors import DataError
 from forecaster.models.network import Network, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 
-Question = tuple[State, State]
+NetworkInputs = tuple[State, State]
 
 
-def test_a_network_without_forward_is_none(inputs: NeuronLayout, lags: LagConfig) -> None:
+def test_a_network_without_forward_is_abstract(inputs: NeuronLayout, lags: LagConfig) -> None:
     with pytest.raises(TypeError, match="forward"):
         Network(inputs, lags)  # type: ignore[abstract]
 
 
-def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
-    history, ahead = (state.each(torch.clone) for state in question)
+def test_values_that_are_not_finite_are_refused_with_their_index(
+    network_inputs: NetworkInputs,
+) -> None:
+    history, ahead = (state.each(torch.clone) for state in network_inputs)
     refuse_non_finite(history, ahead)
     history.signal[3, 2, 4, 12] = torch.nan
     history.signal[5, 0, 0, 1] = torch.inf
@@ -29,7 +31,7 @@ def test_what_is_not_finite_is_refused_by_place(question: Question) -> None:
     )
 
 
-def test_nothing_is_said_of_how_far_values_come(inputs: NeuronLayout, lags: LagConfig) -> None:
+def test_the_default_reach_is_unlimited(inputs: NeuronLayout, lags: LagConfig) -> None:
     class Silent(Network):
         def forward(self, *_: object, **__: object) -> tuple[torch.Tensor, torch.Tensor]:
             raise NotImplementedError

@@ -94,7 +94,7 @@ class JointTimes(Times):
 
 
 @pytest.mark.parametrize("kind", [Times, JointTimes])
-def test_layers_answer_in_their_order_and_at_once_where_they_can(kind: type[Times]) -> None:
+def test_layers_are_applied_in_order_and_jointly_where_possible(kind: type[Times]) -> None:
     layers = [kind(2), kind(3), kind(5)]
     x = State(torch.ones(7, 1, 2, 3), torch.ones(11, 2, 3))
     answers = apply_jointly(layers, x)

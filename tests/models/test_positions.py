@@ -12,12 +12,12 @@ States = Callable[[NeuronLayout, int], State]
 
 
 def test_a_sinusoid_is_the_original_transformers() -> None:
-    found = sinusoid(6, 79)
+    actual = sinusoid(6, 79)
     for i in range(3):
         for t in (0, 1, 13, 78):
             angle = t / 10_000 ** (2 * i / 6)
-            assert found[2 * i, t].item() == pytest.approx(math.sin(angle), abs=2e-5)
-            assert found[2 * i + 1, t].item() == pytest.approx(math.cos(angle), abs=2e-5)
+            assert actual[2 * i, t].item() == pytest.approx(math.sin(angle), abs=2e-5)
+            assert actual[2 * i + 1, t].item() == pytest.approx(math.cos(angle), abs=2e-5)
 
 
 def added(states: States, positions: Positions, steps: int, first: int) -> State:
@@ -28,16 +28,16 @@ def added(states: States, positions: Positions, steps: int, first: int) -> State
 
 
 def test_every_location_gets_the_same_sinusoid(states: States) -> None:
-    found = added(states, Positions(LAYOUT, 16, "location"), steps=13, first=0)
+    actual = added(states, Positions(LAYOUT, 16, "location"), steps=13, first=0)
     expected = sinusoid(4, 13).double().view(1, 4, 1, 13).expand(7, 4, 5, 13)
-    torch.testing.assert_close(found.signal, expected)
+    torch.testing.assert_close(actual.signal, expected)
     expected = sinusoid(6, 13).double().view(6, 1, 13).expand(6, 5, 13)
-    torch.testing.assert_close(found.auxiliary, expected)
+    torch.testing.assert_close(actual.auxiliary, expected)
 
 
 def test_the_literal_sinusoid_runs_over_all_neurons(states: States) -> None:
-    found = added(states, Positions(LAYOUT, 16, "literal"), steps=13, first=0)
-    joined = torch.cat([found.signal.flatten(0, 1), found.auxiliary])
+    actual = added(states, Positions(LAYOUT, 16, "literal"), steps=13, first=0)
+    joined = torch.cat([actual.signal.flatten(0, 1), actual.auxiliary])
     expected = sinusoid(34, 13).double().view(34, 1, 13).expand(34, 5, 13)
     torch.testing.assert_close(joined, expected)
 

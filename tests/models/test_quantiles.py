@@ -65,10 +65,10 @@ def test_quantiles_are_laid_out_location_first(
     assert head(states(LAYOUT, 3), draw(7, 5, 3)).shape == (7, 4, 5, 3)
 
 
-def test_before_learning_the_middle_level_is_the_forecast_and_the_others_as_far_everywhere(
-    model: TransformerNetwork, question: tuple[State, State]
+def test_before_training_the_middle_quantile_is_the_forecast_and_the_others_equally_far(
+    model: TransformerNetwork, network_inputs: tuple[State, State]
 ) -> None:
-    forecast, quantiles = model(*question)
+    forecast, quantiles = model(*network_inputs)
     assert torch.equal(quantiles[:, 2], forecast)  # 0.4
     apart = quantiles.diff(dim=1)
     torch.testing.assert_close(apart, torch.full_like(apart, math.log(2)))
@@ -79,11 +79,11 @@ def test_quantiles_go_away_from_the_level_nearest_the_middle(
 ) -> None:
     x, forecast = states(LAYOUT, 3), draw(7, 5, 3)
     h = head.outer(head.inner(x)).signal
-    found = head(x, forecast)
-    torch.testing.assert_close(found[:, 2], forecast + h[:, 2])  # 0.4
-    torch.testing.assert_close(found[:, 3] - found[:, 2], softplus(h[:, 3]))
-    torch.testing.assert_close(found[:, 2] - found[:, 1], softplus(h[:, 1]))
-    torch.testing.assert_close(found[:, 1] - found[:, 0], softplus(h[:, 0]))
+    actual = head(x, forecast)
+    torch.testing.assert_close(actual[:, 2], forecast + h[:, 2])  # 0.4
+    torch.testing.assert_close(actual[:, 3] - actual[:, 2], softplus(h[:, 3]))
+    torch.testing.assert_close(actual[:, 2] - actual[:, 1], softplus(h[:, 1]))
+    torch.testing.assert_close(actual[:, 1] - actual[:, 0], softplus(h[:, 0]))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -91,8 +91,8 @@ def test_quantiles_never_cross(
     head: QuantileHead, states: States, draw: Draw, dtype: torch.dtype
 ) -> None:
     x = states(LAYOUT, 3).each(lambda part: (1e3 * part).to(dtype))
-    found = head.to(dtype)(x, draw(7, 5, 3).to(dtype))
-    assert (found.diff(dim=1) >= 0).all()
+    actual = head.to(dtype)(x, draw(7, 5, 3).to(dtype))
+    assert (actual.diff(dim=1) >= 0).all()
 
 
 def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
@@ -105,10 +105,10 @@ def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
     assert same.tolist() == [True, False, False, False, False, True, True]
 
 
-def test_nothing_flows_back_into_the_network(
-    model: TransformerNetwork, question: tuple[State, State], draw: Draw
+def test_no_gradient_flows_back_into_the_network(
+    model: TransformerNetwork, network_inputs: tuple[State, State], draw: Draw
 ) -> None:
-    _, quantiles = model(*question, draw(7, 5, 2))
+    _, quantiles = model(*network_inputs, draw(7, 5, 2))
     quantiles.square().sum().backward()
     moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert moved
@@ -120,7 +120,7 @@ def test_the_forecast_is_that_of_the_network_without(
     lags: LagConfig,
     inputs: NeuronLayout,
     pattern: BlockPattern,
-    question: tuple[State, State],
+    network_inputs: tuple[State, State],
     draw: Draw,
 ) -> None:
     truth = draw(7, 5, 2)
@@ -129,20 +129,20 @@ def test_the_forecast_is_that_of_the_network_without(
             build(kind, config, lags, inputs, pattern, levels) for levels in ((), LEVELS)
         )
         assert (plain.levels, with_head.levels) == ((), LEVELS)
-        forecast, _ = with_head(*question, truth)
-        assert torch.equal(forecast, plain(*question, truth)[0])
-        rolled, _ = with_head(*question)
-        assert torch.equal(rolled, plain.roll_out(*question))
-        none = [plain(*question, truth)[1], plain(*question)[1]]
+        forecast, _ = with_head(*network_inputs, truth)
+        assert torch.equal(forecast, plain(*network_inputs, truth)[0])
+        rolled, _ = with_head(*network_inputs)
+        assert torch.equal(rolled, plain.roll_out(*network_inputs))
+        none = [plain(*network_inputs, truth)[1], plain(*network_inputs)[1]]
         assert [tuple(q.shape) for q in none] == [(7, 0, 5, 3)] * 2
 
 
 def test_taught_and_rolled_out_quantiles_agree_on_the_same_values(
-    model: TransformerNetwork, question: tuple[State, State]
+    model: TransformerNetwork, network_inputs: tuple[State, State]
 ) -> None:
-    forecast, rolled = model(*question)
+    forecast, rolled = model(*network_inputs)
     assert rolled.shape == (7, 4, 5, 3)
-    torch.testing.assert_close(model(*question, forecast[..., :2])[1], rolled)
+    torch.testing.assert_close(model(*network_inputs, forecast[..., :2])[1], rolled)
 
 
 def test_the_last_parameters_are_the_heads(model: TransformerNetwork) -> None:

@@ -79,7 +79,7 @@ def test_measurements_shift(profile: Tensor, hours: Tensor, draw: Draw) -> None:
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_what_is_as_usual_deviates_by_nothing_and_stays_so(
+def test_values_equal_to_the_profile_have_no_deviation(
     profile: Tensor, hours: Tensor, counts: bool
 ) -> None:
     values = profile[:, hours[:, :L]]
@@ -102,7 +102,7 @@ def test_a_city_at_a_thirtieth_is_forecast_at_a_thirtieth(profile: Tensor, hours
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_place_where_nothing_ever_happened_stays_finite(hours: Tensor, counts: bool) -> None:
+def test_a_location_without_events_stays_finite(hours: Tensor, counts: bool) -> None:
     mean, deviation = torch.zeros_like(MEAN), torch.ones_like(MEAN)  # as a scale has them
     level = SeasonalProfile(
         torch.zeros(N, WEEK, dtype=torch.float64), mean, deviation, counts=counts
@@ -125,8 +125,8 @@ def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:
     return DeviationNetwork(core, SeasonalProfile(profile, MEAN, DEVIATION, counts=True))
 
 
-def with_covariate(asked: tuple[State, State], draw: Draw) -> tuple[State, State]:
-    history, ahead = asked
+def with_covariate(network_inputs: tuple[State, State], draw: Draw) -> tuple[State, State]:
+    history, ahead = network_inputs
     signal = torch.cat([history.signal, draw(N, 1, B, L)], dim=1)
     return State(signal, history.auxiliary), State(draw(N, 1, B, K), ahead.auxiliary)
 
@@ -144,8 +144,8 @@ def test_a_levelled_network_forecasts_deviations_from_deviations(
     deviation, quantiles = core(shown, ahead)
     forecast = usual.ahead + usual.spread * deviation
     torch.testing.assert_close(model.roll_out(history, ahead), forecast)
-    found, spread = model(history, ahead)
-    torch.testing.assert_close(found, forecast)
+    actual, spread = model(history, ahead)
+    torch.testing.assert_close(actual, forecast)
     expected = usual.ahead[:, None] + usual.spread[:, None] * quantiles
     torch.testing.assert_close(spread, expected)
     assert model.levels == (0.1, 0.5, 0.9)
@@ -155,8 +155,8 @@ def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
     profile: Tensor, hours: Tensor, core: TransformerNetwork, draw: Draw
 ) -> None:
     model = levelled(profile, core)
-    asked = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)
-    forecast, quantiles = model(*asked)
-    taught = model(*asked, forecast[..., :-1])
+    network_inputs = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)
+    forecast, quantiles = model(*network_inputs)
+    taught = model(*network_inputs, forecast[..., :-1])
     torch.testing.assert_close(taught, (forecast, quantiles))
-    torch.testing.assert_close(model(*asked, forecast[..., :-1])[0], forecast)
+    torch.testing.assert_close(model(*network_inputs, forecast[..., :-1])[0], forecast)

@@ -21,7 +21,7 @@ from forecaster.models.transformer import (
 from forecaster.recipe import check_stage
 
 Draw = Callable[..., Tensor]
-Question = tuple[State, State]
+NetworkInputs = tuple[State, State]
 
 
 @pytest.fixture
@@ -37,26 +37,26 @@ def model(
 
 
 def test_forecasts_are_laid_out_location_first(
-    model: TransformerNetwork, question: Question, draw: Draw
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
-    assert model(*question, draw(7, 5, 2))[0].shape == (7, 5, 3)
-    assert model.roll_out(*question).shape == (7, 5, 3)
+    assert model(*network_inputs, draw(7, 5, 2))[0].shape == (7, 5, 3)
+    assert model.roll_out(*network_inputs).shape == (7, 5, 3)
 
 
 # ------------------------------------------------------------------------ what a step sees
 
 
 def test_teacher_forcing_and_roll_out_agree_on_the_same_values(
-    model: TransformerNetwork, question: Question
+    model: TransformerNetwork, network_inputs: NetworkInputs
 ) -> None:
-    rolled = model.roll_out(*question)
-    torch.testing.assert_close(model(*question, rolled[..., :2])[0], rolled)
+    rolled = model.roll_out(*network_inputs)
+    torch.testing.assert_close(model(*network_inputs, rolled[..., :2])[0], rolled)
 
 
 def test_the_first_forecast_rests_on_the_last_observed_signal(
-    model: TransformerNetwork, question: Question, draw: Draw
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     seen: list[State] = []
     model.decoder_embedding.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     truth = draw(7, 5, 2)
@@ -69,31 +69,33 @@ def test_the_first_forecast_rests_on_the_last_observed_signal(
 
 
 def test_positions_of_coming_steps_go_on_after_the_history(
-    model: TransformerNetwork, question: Question, draw: Draw
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
     firsts: list[int] = []
     model.positions.register_forward_pre_hook(
         lambda _, _args, given: firsts.append(given["first"]), with_kwargs=True
     )
-    model(*question, draw(7, 5, 2))
-    model.roll_out(*question)
+    model(*network_inputs, draw(7, 5, 2))
+    model.roll_out(*network_inputs)
     assert firsts == [0, 13, 0, 13, 14, 15]
 
 
-def test_roll_out_feeds_its_own_forecasts(model: TransformerNetwork, question: Question) -> None:
+def test_roll_out_feeds_its_own_forecasts(
+    model: TransformerNetwork, network_inputs: NetworkInputs
+) -> None:
     seen: list[State] = []
     model.decoder_embedding.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
-    rolled = model.roll_out(*question)
+    rolled = model.roll_out(*network_inputs)
     fed = torch.cat([given.signal[:, 0] for given in seen], dim=2)
-    assert torch.equal(fed[..., 0], question[0].signal[:, 0, :, 12])
+    assert torch.equal(fed[..., 0], network_inputs[0].signal[:, 0, :, 12])
     assert torch.equal(fed[..., 1:], rolled[..., :2])
 
 
 @pytest.mark.parametrize("step", [0, 1, 2])
 def test_a_forecast_ignores_what_comes_after_it(
-    model: TransformerNetwork, question: Question, draw: Draw, step: int
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw, step: int
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     truth = draw(7, 5, 2)
     before = model(history, ahead, truth)[0]
     later = ahead.each(torch.clone)
@@ -107,15 +109,17 @@ def test_a_forecast_ignores_what_comes_after_it(
         assert (after[..., step + 1 :] != before[..., step + 1 :]).all()
 
 
-def test_windows_do_not_know_each_other(model: TransformerNetwork, question: Question) -> None:
-    together = model.roll_out(*question)
+def test_windows_are_independent(model: TransformerNetwork, network_inputs: NetworkInputs) -> None:
+    together = model.roll_out(*network_inputs)
     for b in range(5):
-        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in question]  # noqa: B023
+        alone = [state.each(lambda part: part[..., b : b + 1, :]) for state in network_inputs]  # noqa: B023
         torch.testing.assert_close(model.roll_out(*alone), together[:, b : b + 1])
 
 
-def test_every_weight_learns(model: TransformerNetwork, question: Question, draw: Draw) -> None:
-    model(*question, draw(7, 5, 2))[0].square().sum().backward()
+def test_every_weight_has_a_gradient(
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw
+) -> None:
+    model(*network_inputs, draw(7, 5, 2))[0].square().sum().backward()
     learning = [(name, p) for name, p in model.named_parameters() if p.requires_grad]
     assert not [name for name, p in learning if not p.grad.abs().sum() > 0]
     rest = {name for name, _ in model.named_parameters()} - {name for name, _ in learning}
@@ -123,7 +127,7 @@ def test_every_weight_learns(model: TransformerNetwork, question: Question, draw
 
 
 @pytest.mark.usefixtures("hold_constant")
-def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
+def test_with_constant_weights_and_statistics_a_forecast_reaches_ten_hops(
     lags: LagConfig, config: ModelConfig, generator: torch.Generator, draw: Draw
 ) -> None:
     line = np.array([(n, n + 1) for n in range(12)])  # 13 locations in a row
@@ -134,9 +138,9 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
     # Embedding 1, encoder 4 (values, output, twice feed-forward), attention to the history 2,
     # feed-forward 2, output 1.
     rows = [torch.autograd.grad(one, signal, retain_graph=True)[0] for one in first]
-    found = torch.stack(rows).abs().sum(dim=(2, 3, 4)) > 0
+    actual = torch.stack(rows).abs().sum(dim=(2, 3, 4)) > 0
     apart = (torch.arange(13)[:, None] - torch.arange(13)).abs()
-    assert torch.equal(found, apart <= 10)
+    assert torch.equal(actual, apart <= 10)
     # Then embedding 1, attention among steps 2, feed-forward 2, output 1.
     assert [model.reach(step) for step in (1, 2, 3)] == [10, 16, 22]
 
@@ -144,9 +148,11 @@ def test_with_weights_and_statistics_held_a_forecast_reaches_ten_hops(
 # ------------------------------------------------------------------------- what it is made of
 
 
-def test_embeddings_are_cut_at_zero(model: TransformerNetwork, question: Question) -> None:
+def test_embeddings_are_cut_at_zero(
+    model: TransformerNetwork, network_inputs: NetworkInputs
+) -> None:
     for embedding in (model.encoder_embedding, model.decoder_embedding):
-        neurons = embedding(question[0])
+        neurons = embedding(network_inputs[0])
         assert neurons.signal.min() == neurons.auxiliary.min() == 0
         assert neurons.signal.max() > 0
 
@@ -156,7 +162,7 @@ def test_layers_and_dropout_are_as_configured(
     lags: LagConfig,
     inputs: NeuronLayout,
     pattern: BlockPattern,
-    question: Question,
+    network_inputs: NetworkInputs,
 ) -> None:
     config = config.model_copy(update={"n_layers": 2, "dropout": 0.25})
     model = build_forecaster(config, lags, inputs, pattern, torch.Generator()).double()
@@ -165,7 +171,7 @@ def test_layers_and_dropout_are_as_configured(
     for module in model.modules():
         if isinstance(module, torch.nn.Dropout):
             module.register_forward_hook(lambda layer, *_: calls.append(layer.p))
-    history, ahead = question
+    history, ahead = network_inputs
     model(history, ahead, torch.zeros(7, 5, 2, dtype=torch.float64))
     # Of both parts of: two embeddings, two added outputs an encoder layer, three a decoder layer.
     assert calls == [0.25] * (2 * (2 + 2 * 2 + 2 * 3))
@@ -202,9 +208,11 @@ def test_the_model_overfits_eight_windows(
 
 
 def test_an_input_of_other_shape_is_refused_naming_both_sides(
-    model: TransformerNetwork, question: Question, states: Callable[[NeuronLayout, int], State]
+    model: TransformerNetwork,
+    network_inputs: NetworkInputs,
+    states: Callable[[NeuronLayout, int], State],
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     wrong = states(NeuronLayout(7, 2, 11), 5)
     with pytest.raises(ConfigError) as caught:
         model.roll_out(history, wrong)
@@ -222,10 +230,10 @@ def test_an_input_of_other_shape_is_refused_naming_both_sides(
 
 
 def test_a_truth_of_other_length_is_refused(
-    model: TransformerNetwork, question: Question, draw: Draw
+    model: TransformerNetwork, network_inputs: NetworkInputs, draw: Draw
 ) -> None:
     with pytest.raises(ConfigError, match=r"truth: \(7, 5, 3\); needed: \(7, 5, 2\)"):
-        model(*question, draw(7, 5, 3))
+        model(*network_inputs, draw(7, 5, 3))
 
 
 Build = Callable[[BlockPattern], TransformerNetwork]
@@ -293,7 +301,7 @@ def test_a_complete_graph_is_a_dense_transformer_without_cross_weights(
     config: ModelConfig,
     lags: LagConfig,
     inputs: NeuronLayout,
-    question: Question,
+    network_inputs: NetworkInputs,
 ) -> None:
     every_pair = np.argwhere(np.triu(np.ones((7, 7)), k=1))
     sparse = build(BlockPattern.from_pairs(7, every_pair))
@@ -304,7 +312,7 @@ def test_a_complete_graph_is_a_dense_transformer_without_cross_weights(
         assert type(mine) is type(theirs) or isinstance(mine, SparseLinear)
     copy_weights(sparse, dense)
     torch.testing.assert_close(
-        sparse.roll_out(*question), dense.roll_out(*question), rtol=1e-5, atol=1e-5
+        sparse.roll_out(*network_inputs), dense.roll_out(*network_inputs), rtol=1e-5, atol=1e-5
     )
 
 
@@ -327,7 +335,7 @@ def copy_weights(sparse: TransformerNetwork, dense: TransformerNetwork) -> None:
 
 
 def test_permuted_locations_get_permuted_forecasts(
-    build: Build, pattern: BlockPattern, question: Question
+    build: Build, pattern: BlockPattern, network_inputs: NetworkInputs
 ) -> None:
     order = torch.tensor([4, 2, 6, 0, 5, 1, 3])  # new place n holds old location order[n]
     place = order.argsort()
@@ -345,16 +353,16 @@ def test_permuted_locations_get_permuted_forecasts(
                 theirs[name].copy_(State(part.signal[order], part.auxiliary).join())
             else:
                 theirs[name].copy_(mine)
-    history, ahead = (State(state.signal[order], state.auxiliary) for state in question)
-    expected = model.roll_out(*question)[order]
+    history, ahead = (State(state.signal[order], state.auxiliary) for state in network_inputs)
+    expected = model.roll_out(*network_inputs)[order]
     torch.testing.assert_close(other.roll_out(history, ahead), expected)
 
 
 @pytest.mark.usefixtures("hold_constant")
 def test_a_covariate_of_a_location_moves_its_forecast_alone(
-    build: Build, pattern: BlockPattern, question: Question
+    build: Build, pattern: BlockPattern, network_inputs: NetworkInputs
 ) -> None:
-    history, ahead = question
+    history, ahead = network_inputs
     ahead.signal.requires_grad_()
     forecast = build(pattern).roll_out(history, ahead)
     for n in (6, 0):  # location 6 has no neighbour
@@ -380,19 +388,19 @@ def test_one_seed_gives_one_forecast(
 
 
 def test_weights_survive_a_state_dict(
-    build: Build, pattern: BlockPattern, question: Question
+    build: Build, pattern: BlockPattern, network_inputs: NetworkInputs
 ) -> None:
     model, other = build(pattern), build(pattern)
     other.load_state_dict(model.state_dict())
-    assert torch.equal(model.roll_out(*question), other.roll_out(*question))
+    assert torch.equal(model.roll_out(*network_inputs), other.roll_out(*network_inputs))
 
 
 def test_single_precision_is_as_good_as_it_can_be(
-    build: Build, pattern: BlockPattern, question: Question
+    build: Build, pattern: BlockPattern, network_inputs: NetworkInputs
 ) -> None:
     model = build(pattern)
-    exact = model.roll_out(*question)
-    rough = model.float().roll_out(*(state.each(Tensor.float) for state in question))
+    exact = model.roll_out(*network_inputs)
+    rough = model.float().roll_out(*(state.each(Tensor.float) for state in network_inputs))
     torch.testing.assert_close(rough.double(), exact, rtol=1e-4, atol=1e-5)
 
 
@@ -454,12 +462,12 @@ def test_forecasts_are_laid_out_as_forecasters_are(
     lags: LagConfig,
     inputs: NeuronLayout,
     generator: torch.Generator,
-    question: tuple[State, State],
+    network_inputs: tuple[State, State],
 ) -> None:
     model = build_dense_transformer(config, lags, inputs, generator).double()
-    rolled = model.roll_out(*question)
+    rolled = model.roll_out(*network_inputs)
     assert rolled.shape == (7, 5, 3)
-    torch.testing.assert_close(model(*question, rolled[..., :2])[0], rolled)
+    torch.testing.assert_close(model(*network_inputs, rolled[..., :2])[0], rolled)
 
 
 def test_every_location_moves_every_forecast(
@@ -467,10 +475,10 @@ def test_every_location_moves_every_forecast(
     lags: LagConfig,
     inputs: NeuronLayout,
     generator: torch.Generator,
-    question: tuple[State, State],
+    network_inputs: tuple[State, State],
 ) -> None:
     model = build_dense_transformer(config, lags, inputs, generator).double()
-    history, ahead = question
+    history, ahead = network_inputs
     history.signal.requires_grad_()
     first = model.roll_out(history, ahead)[:, :, 0].sum(dim=1)
     rows = [torch.autograd.grad(one, history.signal, retain_graph=True)[0] for one in first]
@@ -482,11 +490,11 @@ def test_every_dense_weight_learns(
     lags: LagConfig,
     inputs: NeuronLayout,
     generator: torch.Generator,
-    question: tuple[State, State],
+    network_inputs: tuple[State, State],
     draw: Draw,
 ) -> None:
     model = build_dense_transformer(config, lags, inputs, generator).double()
-    model(*question, draw(7, 5, 2))[0].square().sum().backward()
+    model(*network_inputs, draw(7, 5, 2))[0].square().sum().backward()
     assert not [name for name, p in model.named_parameters() if not p.grad.abs().sum() > 0]
 
 

@@ -260,7 +260,7 @@ def test_I3_a_value_at_the_hour_never_shown_is_refused() -> None:
     with pytest.raises(DataError) as caught:
         place_on_axis(local_day(SPRING), config())
     assert str(caught.value) == (
-        "time axis: 1 value at local times that no clock in America/New_York showed: "
+        "time axis: 1 value at local times that do not occur in America/New_York: "
         '2015-03-08T02:00:00; give offsets, or nonexistent="null" or "next"'
     )
 

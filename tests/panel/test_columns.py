@@ -26,13 +26,13 @@ def read_numbers(
     values: Any, kind: pa.DataType | None = None, minimum: float | None = None
 ) -> tuple[list[float], list[str]]:
     faults = Faults("table")
-    return numbers(chunked(values, kind), "y", faults, minimum).tolist(), faults.found
+    return numbers(chunked(values, kind), "y", faults, minimum).tolist(), faults.messages
 
 
 def read_times(values: Any, kind: pa.DataType | None = None) -> tuple[list[int], bool, list[str]]:
     faults = Faults("table")
     seconds, naive = parse_times(chunked(values, kind), "ds", faults)
-    return seconds.tolist(), naive, faults.found
+    return seconds.tolist(), naive, faults.messages
 
 
 # ------------------------------------------------------------------------------------ load
@@ -70,8 +70,8 @@ def test_the_words_for_nothing_in_a_csv_are_null(tmp_path: Path) -> None:
         ("a.csv", b"unique_id,ds\na,b,c\n", "cannot be read as a table"),
         ("a.csv", b"unique_id,ds\n\xff\xfe,b\n", "cannot be read as a table"),
         ("a.csv.gz", b"not compressed", "cannot be read as a table"),
-        ("a.xlsx", b"PK", r"\.xlsx; a \.csv, \.csv\.gz or \.parquet is needed"),
-        ("a", b"", "no suffix; a"),
+        ("a.xlsx", b"PK", r"\.xlsx; give a \.csv, \.csv\.gz or \.parquet file"),
+        ("a", b"", "no suffix; give a"),
     ],
 )
 def test_a_file_that_is_no_table_is_refused(
@@ -91,7 +91,7 @@ def test_a_table_without_commas_is_told_what_separates_it(
     (tmp_path / "a.csv").write_text(mark.join(["unique_id", "ds", "y"]) + f"\n{row}\n")
     with pytest.raises(DataError) as caught:
         load(tmp_path / "a.csv")
-    assert f"separated by {mark!r} as it seems; save the table with commas" in str(caught.value)
+    assert f"separated by {mark!r}; save the table with commas" in str(caught.value)
 
 
 def test_a_parquet_file_cut_short_is_refused(tmp_path: Path) -> None:
@@ -140,7 +140,7 @@ def test_pandas_columns_given_twice_are_refused() -> None:
     ],
 )
 def test_a_frame_that_is_no_plain_table_is_refused(frame: pd.DataFrame) -> None:
-    with pytest.raises(DataError, match="not a plain table of numbers, texts, times"):
+    with pytest.raises(DataError, match="columns must be numbers, texts or times"):
         load(frame)
 
 
@@ -190,14 +190,14 @@ def test_whole_numbers_are_ids() -> None:
 def test_rows_without_an_id_are_named() -> None:
     faults = Faults("t")
     encode_ids(chunked(["a", None, "b", None]), faults)
-    assert faults.found == ["2 rows without an id: row 2, row 4"]
+    assert faults.messages == ["2 rows without an id: row 2, row 4"]
 
 
 @pytest.mark.parametrize("values", [[1.0], [True], [b"a"], [["a"]], [datetime(2014, 1, 1)]])
 def test_ids_of_another_type_are_refused(values: list[Any]) -> None:
     faults = Faults("t")
     encode_ids(chunked(values), faults)
-    assert "text or whole numbers are needed" in faults.found[0]
+    assert "give text or integers" in faults.messages[0]
 
 
 # --------------------------------------------------------------------------------- numbers
@@ -223,7 +223,7 @@ def test_S6_the_nan_of_a_plain_pandas_column_is_its_null() -> None:
         frame = pd.DataFrame({"y": np.array([1.0, np.nan], dtype=dtype)})
         faults = Faults("t")
         np.testing.assert_array_equal(numbers(load(frame)[0]["y"], "y", faults), [1.0, np.nan])
-        assert faults.found == []
+        assert faults.messages == []
 
 
 def test_S6_the_nan_of_an_arrow_backed_pandas_column_is_refused() -> None:
@@ -231,21 +231,21 @@ def test_S6_the_nan_of_an_arrow_backed_pandas_column_is_refused() -> None:
     column = pd.Series(pd.arrays.ArrowExtensionArray(pa.array([1.0, float("nan")])), dtype=dtype)
     faults = Faults("t")
     numbers(load(pd.DataFrame({"y": column}))[0]["y"], "y", faults)
-    assert "1 value NaN" in faults.found[0]
+    assert "1 value NaN" in faults.messages[0]
 
 
 def test_S6_the_word_nan_in_a_csv_is_not_null(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("y\n1\nnan\n")
     faults = Faults("t")
     numbers(load(tmp_path / "a.csv")[0]["y"], "y", faults)
-    assert "1 value NaN" in faults.found[0]
+    assert "1 value NaN" in faults.messages[0]
 
 
 def test_infinite_values_are_refused_everywhere() -> None:
     frame = pd.DataFrame({"y": [1.0, np.inf, -np.inf]})
     faults = Faults("t")
     numbers(load(frame)[0]["y"], "y", faults)
-    assert faults.found == ["column 'y': 2 values infinite: row 2 (inf), row 3 (-inf)"]
+    assert faults.messages == ["column 'y': 2 values infinite: row 2 (inf), row 3 (-inf)"]
     assert "1 value infinite: row 2 (inf)" in read_numbers(["1", "1e999"])[1][0]
 
 
@@ -304,7 +304,7 @@ def test_texts_that_are_no_numbers_are_named() -> None:
 )
 def test_columns_of_another_type_are_refused(values: Any) -> None:
     _, faults = read_numbers(values)
-    assert "where numbers are needed; drop or convert it" in faults[0]
+    assert "instead of numbers; drop or convert it" in faults[0]
 
 
 @given(st.lists(st.none() | st.floats() | st.integers(-9, 9).map(float), min_size=1))
@@ -413,7 +413,7 @@ def test_I14_times_with_and_without_an_offset_do_not_mix() -> None:
     texts = ["2014-06-01T12:00", "2014-06-01T12:00", "2014-06-01T12:00Z", "2014-06-01T12:00"]
     _, _, faults = read_times(texts)
     counts = "3 times without an offset, 1 with one (row 3)"
-    assert faults == [f"column 'ds': {counts}; all or none must have it"]
+    assert faults == [f"column 'ds': {counts}; give all times with an offset, or none"]
 
 
 @pytest.mark.parametrize("unit", ["s", "ms", "us", "ns"])
@@ -429,7 +429,7 @@ def test_a_timestamp_of_any_unit_and_zone_is_an_instant(unit: str, zone: str | N
 @pytest.mark.parametrize(("unit", "ticks"), [("ms", 1), ("us", 1), ("ns", 1), ("ns", -1)])
 def test_a_timestamp_off_the_whole_second_is_refused(unit: str, ticks: int) -> None:
     _, _, faults = read_times([0, ticks], pa.timestamp(unit, "UTC"))
-    assert faults == ["column 'ds': 1 time off the whole second: row 2"]
+    assert faults == ["column 'ds': 1 time with fractions of a second: row 2"]
 
 
 def test_a_timestamp_of_seconds_does_not_wrap_around() -> None:
@@ -448,7 +448,7 @@ def test_rows_without_a_time_are_named() -> None:
 @pytest.mark.parametrize("values", [[1401624000], [12.5], [True], [timedelta(hours=1)], [b"a"]])
 def test_a_column_that_is_no_time_is_refused(values: list[Any]) -> None:
     _, _, faults = read_times(values)
-    assert "is not a time; 2014-06-01T08:00-04:00 is" in faults[0]
+    assert "is not a time; give e.g. 2014-06-01T08:00-04:00" in faults[0]
 
 
 OFFSETS = st.integers(-15 * 60, 15 * 60).map(lambda minutes: timezone(timedelta(minutes=minutes)))

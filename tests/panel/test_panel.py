@@ -114,7 +114,7 @@ def test_the_arrays_of_a_panel_are_read_only(panel: Panel, tmp_path: Path) -> No
         ({"locations": Locations.of_ids("ab")}, "3 columns of values, 2 locations"),
         (
             {"values": np.empty((0, PLACES), np.float32)},
-            "0 steps × 3 locations: nothing to forecast",
+            "0 steps × 3 locations: empty",
         ),
         (
             {"covariates": Covariates((), np.empty((STEPS - 1, 0), np.float32))},
@@ -122,7 +122,7 @@ def test_the_arrays_of_a_panel_are_read_only(panel: Panel, tmp_path: Path) -> No
         ),
         (
             {"local_covariates": LocalCovariates((), np.empty((0, KNOWN, 2), np.float32))},
-            "they must reach as far",
+            "they must cover at least as many",
         ),
         ({"values": np.diag([np.inf] * 3).astype(np.float32)}, "infinite values; use null"),
         ({"values": np.diag([-np.inf] * 3).astype(np.float32)}, "infinite values; use null"),
@@ -454,13 +454,17 @@ def test_I3_the_hour_that_never_was_has_no_row(
 
 
 def test_I3_by_default_a_value_at_the_hour_that_never_was_is_refused() -> None:
-    with pytest.raises(DataError, match="1 value at local times that no clock in America/New_Yor"):
+    with pytest.raises(
+        DataError, match="1 value at local times that do not occur in America/New_Yor"
+    ):
         spring(5.0)
 
 
 def test_I14_times_with_and_without_an_offset_are_refused_with_counts() -> None:
     ds = ["2014-06-01T00:00Z", "2014-06-01T01:00", "2014-06-01T02:00"]
-    message = r"2 times without an offset, 1 with one \(row 1\); all or none must have it"
+    message = (
+        r"2 times without an offset, 1 with one \(row 1\); give all times with an offset, or none"
+    )
     with pytest.raises(DataError, match=message):
         Panel.from_long(one_place([1.0, 2.0, 3.0], ds), timezone="UTC")
 
@@ -820,7 +824,7 @@ def test_I23_one_location_and_one_step_are_enough(tmp_path: Path) -> None:
 
 
 def test_I23_no_location_is_refused() -> None:
-    with pytest.raises(DataError, match="1 step × 0 locations: nothing to forecast"):
+    with pytest.raises(DataError, match="1 step × 0 locations: empty"):
         Panel.from_wide(pd.DataFrame({"time": ["2014-06-01"]}), timezone="UTC")
 
 
@@ -851,7 +855,7 @@ def test_a_selection_can_be_saved_and_opened(panel: Panel, tmp_path: Path) -> No
 
 
 def test_a_selection_of_nothing_or_of_one_place_twice_is_refused(panel: Panel) -> None:
-    with pytest.raises(DataError, match="29 steps × 0 locations: nothing to forecast"):
+    with pytest.raises(DataError, match="29 steps × 0 locations: empty"):
         panel.select(())
     with pytest.raises(DataError, match="1 location id given twice: z"):
         panel.select(("z", "z"))

@@ -25,7 +25,7 @@ def test_a_table_comes_back_with_its_texts_as_dictionaries(path: Path) -> None:
 
 
 def test_other_columns_than_expected_are_refused(path: Path) -> None:
-    with pytest.raises(ArtifactError, match="its columns are not ours"):
+    with pytest.raises(ArtifactError, match="unexpected columns"):
         read_table(path, "graph", 3, lambda _: False)
 
 

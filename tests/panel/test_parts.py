@@ -24,7 +24,7 @@ def at(lat: list[float], lon: list[float]) -> Locations:
 def faults_of(*names: str) -> list[str]:
     faults = Faults("names")
     check_names(names, "id", faults)
-    return faults.found
+    return faults.messages
 
 
 def test_locations_of_ids_have_a_name_but_no_place() -> None:
@@ -44,7 +44,7 @@ def test_coordinates_may_lie_on_the_poles_and_the_date_line() -> None:
 
 def test_swapped_coordinates_are_refused_with_a_hint() -> None:
     with pytest.raises(
-        DataError, match=r"2 locations with lat beyond ±90°: p0 -91\.5, p2 inf; ar"
+        DataError, match=r"2 locations with lat beyond ±90°: p0 -91\.5, p2 inf; check"
     ):
         at([-91.5, 40.0, np.inf], [0.0, 0.0, 0.0])
 
@@ -62,7 +62,7 @@ def test_all_faults_of_a_location_table_are_named_at_once() -> None:
 
 @pytest.mark.parametrize("name", sorted(RESERVED))
 def test_a_name_of_our_own_columns_is_reserved(name: str) -> None:
-    assert faults_of("a", name) == [f"id {name}: reserved for columns of ours; rename it"]
+    assert faults_of("a", name) == [f"id {name}: reserved column names; rename them"]
 
 
 @pytest.mark.parametrize(

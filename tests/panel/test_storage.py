@@ -314,7 +314,7 @@ def test_S6_a_nan_or_infinity_on_disk_is_refused(saved: Saved, logical: str, val
     column[5] = value
     forged = table.set_column(1, table.column_names[1], pa.array(column, pa.float32()))
     saved.forge_table(forged, f"{logical}.parquet")
-    refuse(saved.folder, "holds NaN or infinite values; missing must be null")
+    refuse(saved.folder, "contains NaN or infinite values; missing values must be null")
 
 
 @pytest.mark.parametrize("column", ["lat", "share"])
@@ -325,7 +325,7 @@ def test_S6_a_nan_in_the_location_table_is_refused(saved: Saved, column: str) ->
     place = table.column_names.index(column)
     forged = table.set_column(place, column, pa.array([1.0, float("nan"), 1.0]))
     saved.forge_table(forged, "locations.parquet")
-    refuse(saved.folder, "holds NaN; missing must be null")
+    refuse(saved.folder, "contains NaN; missing values must be null")
 
 
 # ------------------------------------------------------------------------ S9: hostile folders
@@ -449,13 +449,16 @@ FLOATS = np.arange(STEPS, dtype=np.float32)
 HOURS = np.arange(STEPS, dtype=np.int64)
 HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
     # names that lead elsewhere
-    "a name that climbs out": (lambda s: s.rename("../canary"), "not one of ours"),
-    "an absolute name": (lambda s: s.rename(str(s.folder.parent / "canary")), "not one of ours"),
-    "the manifest as a data file": (lambda s: s.rename(MANIFEST), "not one of ours"),
-    "a name of another hash": (lambda s: s.rename("values-000000000000.parquet"), "not one of"),
+    "a name that climbs out": (lambda s: s.rename("../canary"), "invalid name, size or hash"),
+    "an absolute name": (
+        lambda s: s.rename(str(s.folder.parent / "canary")),
+        "invalid name, size or hash",
+    ),
+    "the manifest as a data file": (lambda s: s.rename(MANIFEST), "invalid name, size or hash"),
+    "a name of another hash": (lambda s: s.rename("values-000000000000.parquet"), "invalid name"),
     "a logical name that climbs out": (
         lambda s: s.rename(s.path().name, "../values.parquet"),
-        "not one of ours",
+        "invalid name, size or hash",
     ),
     "a data file that is a link": (
         lambda s: in_place_of(s.path(), lambda p: p.symlink_to(s.folder.parent / "canary")),
@@ -476,23 +479,23 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
         lambda s: in_place_of(s.folder / MANIFEST, os.mkfifo),
         "not a plain file",
     ),
-    # manifests that are not ours
-    "an extra key": (lambda s: forge_json(s, hook="run me"), "checksum does not fit"),
+    # manifests that unexpected columns
+    "an extra key": (lambda s: forge_json(s, hook="run me"), "checksum does not match"),
     "an extra key of a file": (
         lambda s: forge_json(s, files={"a.json": {"name": "a", "bytes": 1, "sha256": "", "x": 1}}),
-        "checksum does not fit",
+        "checksum does not match",
     ),
     "a wrong checksum": (
         lambda s: (s.folder / MANIFEST).write_bytes(
             s.manifest.to_bytes().replace(b'"steps": 29', b'"steps": 30')
         ),
-        "checksum does not fit",
+        "checksum does not match",
     ),
     "a key twice": (
         lambda s: (s.folder / MANIFEST).write_bytes(
             s.manifest.to_bytes().replace(b'"kind": "panel"', b'"kind": "x", "kind": "panel"')
         ),
-        "checksum does not fit",
+        "checksum does not match",
     ),
     "a huge manifest": (
         lambda s: os.truncate(s.folder / MANIFEST, MAX_MANIFEST_BYTES + 1),
@@ -507,7 +510,10 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
         "ValueError",
     ),
     "no JSON at all": (lambda s: (s.folder / MANIFEST).write_bytes(b"\x80\x04."), "damaged or"),
-    "an empty manifest": (lambda s: os.truncate(s.folder / MANIFEST, 0), "damaged or not ours"),
+    "an empty manifest": (
+        lambda s: os.truncate(s.folder / MANIFEST, 0),
+        "damaged or was not written",
+    ),
     "another kind": (lambda s: s.write(kind="graph"), "a graph, not a panel"),
     "no files": (lambda s: s.write(files={}), "locations.parquet"),
     # descriptions that do not fit
@@ -544,35 +550,47 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
         "given twice",
     ),
     # values that are not plain columns of numbers
-    "double values": (lambda s: retype(s, pa.array(FLOATS.astype(np.float64))), "are not ours"),
-    "whole numbers": (lambda s: retype(s, pa.array(HOURS)), "are not ours"),
-    "a column of texts": (lambda s: retype(s, pa.array(FLOATS).cast(pa.string())), "are not ours"),
-    "a list column": (lambda s: retype(s, pa.array([[x] for x in FLOATS])), "are not ours"),
-    "a nested column": (lambda s: retype(s, pa.array([{"x": x} for x in FLOATS])), "are not ours"),
+    "double values": (
+        lambda s: retype(s, pa.array(FLOATS.astype(np.float64))),
+        "unexpected columns",
+    ),
+    "whole numbers": (lambda s: retype(s, pa.array(HOURS)), "unexpected columns"),
+    "a column of texts": (
+        lambda s: retype(s, pa.array(FLOATS).cast(pa.string())),
+        "unexpected columns",
+    ),
+    "a list column": (lambda s: retype(s, pa.array([[x] for x in FLOATS])), "unexpected columns"),
+    "a nested column": (
+        lambda s: retype(s, pa.array([{"x": x} for x in FLOATS])),
+        "unexpected columns",
+    ),
     "a dictionary column": (
         lambda s: retype(s, pa.array(FLOATS).cast(pa.string()).dictionary_encode()),
-        "are not ours",
+        "unexpected columns",
     ),
     "an extension column": (
         lambda s: retype(s, pa.ExtensionArray.from_storage(OPAQUE, pa.array(FLOATS))),
-        "are not ours",
+        "unexpected columns",
     ),
-    "a type that unpickles": (pickled, "are not ours"),
+    "a type that unpickles": (pickled, "unexpected columns"),
     "times without a zone": (
         lambda s: retype(s, s.table()["time"].cast(pa.timestamp("ms")), "time"),
-        "are not ours",
+        "unexpected columns",
     ),
     "times of another zone": (
         lambda s: retype(s, s.table()["time"].cast(pa.timestamp("ms", "Asia/Tokyo")), "time"),
-        "are not ours",
+        "unexpected columns",
     ),
     "times in another unit": (
         lambda s: retype(s, s.table()["time"].cast(pa.timestamp("us", "UTC")), "time"),
-        "are not ours",
+        "unexpected columns",
     ),
-    "times as numbers": (lambda s: retype(s, pa.array(HOURS), "time"), "are not ours"),
-    "no time column": (lambda s: s.forge_table(s.table().drop_columns("time")), "are not ours"),
-    "no columns at all": (lambda s: s.forge_table(pa.table({})), "are not ours"),
+    "times as numbers": (lambda s: retype(s, pa.array(HOURS), "time"), "unexpected columns"),
+    "no time column": (
+        lambda s: s.forge_table(s.table().drop_columns("time")),
+        "unexpected columns",
+    ),
+    "no columns at all": (lambda s: s.forge_table(pa.table({})), "unexpected columns"),
     "a location more": (
         lambda s: s.forge_table(s.table().append_column("more", pa.array(FLOATS))),
         "not the panel's locations",
@@ -597,7 +615,7 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
         ),
         "covariate y: reserved",
     ),
-    # locations that are not ours
+    # locations that unexpected columns
     "a reserved id": (lambda s: relocate(s, id=["7", "007", "time"]), "time: reserved"),
     "an id twice": (lambda s: relocate(s, id=["7", "7", "z"]), "given twice"),
     "an id with a control letter": (
@@ -606,10 +624,10 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
     ),
     "a location without an id": (lambda s: relocate(s, id=["7", None, "z"]), "without an id"),
     "a location without a name": (lambda s: relocate(s, name=["7", None, "z"]), "without an id"),
-    "ids that are numbers": (lambda s: relocate(s, id=[7, 8, 9]), "columns are not ours"),
-    "no coordinates": (lambda s: relocate(s, lat=None), "columns are not ours"),
+    "ids that are numbers": (lambda s: relocate(s, id=[7, 8, 9]), "unexpected columns"),
+    "no coordinates": (lambda s: relocate(s, lat=None), "unexpected columns"),
     "coordinates beyond the pole": (lambda s: relocate(s, lat=[91.0, 0.0, 0.0]), "beyond ±90"),
-    "a nested extra column": (lambda s: relocate(s, zone=[[1], [2], [3]]), "columns are not ours"),
+    "a nested extra column": (lambda s: relocate(s, zone=[[1], [2], [3]]), "unexpected columns"),
     "a location row less": (
         lambda s: s.forge_table(s.table("locations.parquet").slice(1), "locations.parquet"),
         "has 2 rows, its manifest says 3",
@@ -630,7 +648,7 @@ HOSTILE: dict[str, tuple[Callable[[Saved], Any], str]] = {
     ),
     "sixty million rows in a few bytes": (
         lambda s: s.forge({"values.parquet": rows_repeated(s, 59)}, steps=59 << 20),
-        "too large: .* bytes on disk claim 989,855,744 bytes",
+        "too large: .* bytes on disk need 989,855,744 bytes",
     ),
     "a file that claims more rows": (
         lambda s: s.forge({"values.parquet": rows_claimed(s, 0)}),
@@ -674,7 +692,7 @@ def test_S9_more_than_the_machines_memory_is_refused(
     saved: Saved, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "sysconf", lambda name: 1 if name == "SC_PAGE_SIZE" else 71)
-    refuse(saved.folder, "claim 72 bytes in memory; this machine has 71")
+    refuse(saved.folder, "need 72 bytes in memory; this machine has 71")
 
 
 def test_S9_altered_bytes_with_a_fitting_manifest_do_no_harm(saved: Saved, rounds: Rounds) -> None:

@@ -235,9 +235,9 @@ def test_a_further_column_of_locations_is_kept_as_a_plain_type(
 @pytest.mark.parametrize(
     ("values", "message"),
     [
-        ([[1]], "list<item: int64> cannot be kept; drop or convert it to text"),
-        ([{"a": 1}], "struct<a: int64> cannot be kept"),
-        (pa.array([2**63], pa.uint64()), "uint64 cannot be kept"),
+        ([[1]], "list<item: int64> cannot be stored; drop it or convert it to text"),
+        ([{"a": 1}], "struct<a: int64> cannot be stored"),
+        (pa.array([2**63], pa.uint64()), "uint64 cannot be stored"),
         ([float("nan")], "1 value NaN"),
         ([float("inf")], "1 value infinite"),
     ],

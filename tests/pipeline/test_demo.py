@@ -12,26 +12,26 @@ from forecaster.synthetic.city import make_city
 
 
 @pytest.mark.slow
-def test_the_demo_leaves_a_panel_and_runs_that_answer(
+def test_the_demo_leaves_a_panel_and_runs_that_forecast(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(demo, "DEMO_LOCATIONS", 5)
     monkeypatch.setattr(demo, "DEMO_DAYS", 100)
     monkeypatch.setattr(demo, "DEMO_TRAINING", TrainingConfig(epochs=1, batch=512))
-    said: list[str] = []
-    made = demo.run_demo(tmp_path, said.append)
+    messages: list[str] = []
+    result = demo.run_demo(tmp_path, messages.append)
     panel = Panel.open(tmp_path / "panel")
-    assert panel.digest == made.panel.digest
-    assert said[0] == "generating the city"
-    assert [row.name for row in made.comparison.rows] == list(demo.DEMO_MODELS)
+    assert panel.digest == result.panel.digest
+    assert messages[0] == "generating the city"
+    assert [row.name for row in result.comparison.rows] == list(demo.DEMO_MODELS)
     rmse = {}
-    for row in made.comparison.rows:
+    for row in result.comparison.rows:
         fitted = load_estimator(tmp_path / row.runs[0])
         assert fitted.run is not None
         assert fitted.run.parents["panel"] == panel.digest
         report = row.first.errors["observed"].report()
         rmse[row.name] = report.average.rmse.value or np.inf
-        for score, floor in zip(report.steps, made.floor, strict=True):
+        for score, floor in zip(report.steps, result.floor, strict=True):
             assert score.rmse.value is not None
             assert score.rmse.value > floor  # the floor knows more than any forecast
     assert rmse["Ridge"] < min(rmse["SeasonalNaive"], rmse["HistoricalMean"])
@@ -48,9 +48,9 @@ def test_the_demo_has_missing_hours_to_show(
     monkeypatch.setattr(demo, "DEMO_LOCATIONS", 3)
     monkeypatch.setattr(demo, "DEMO_DAYS", 150)
     monkeypatch.setattr(demo, "DEMO_MODELS", ("SeasonalNaive",))
-    made = demo.run_demo(tmp_path, lambda _: None)
-    assert np.isnan(made.panel.values[demo.LOST_FEED]).all()
-    assert made.windows.dropped["too little history observed"] > 0
+    result = demo.run_demo(tmp_path, lambda _: None)
+    assert np.isnan(result.panel.values[demo.LOST_FEED]).all()
+    assert result.windows.dropped["too little history observed"] > 0
 
 
 @pytest.mark.slow
@@ -59,7 +59,7 @@ def test_the_trips_of_a_city_are_counted_back() -> None:
     trips = TripsConfig(files=("trips.parquet",), min_demand=0.0, covers="2014-10-20:2014-11-08")
     recipe = Recipe(panel=PanelConfig(timezone="America/New_York"), trips=trips)
     panel = demo.ingest_city(city, recipe, lambda _: None)
-    known = np.isfinite(panel.values)
-    assert np.array_equal(panel.values[known], city.panel.values[known])
-    assert (~known).any(axis=1).sum() == 2  # the doubled hour of 2014-11-02
+    observed = np.isfinite(panel.values)
+    assert np.array_equal(panel.values[observed], city.panel.values[observed])
+    assert (~observed).any(axis=1).sum() == 2  # the doubled hour of 2014-11-02
     assert panel.covariates.names == city.panel.covariates.names

@@ -29,13 +29,13 @@ def evaluate(experiment: Experiment, *specs: ModelSpec) -> Comparison:
 def test_every_model_and_seed_is_tested_and_the_tables_are_written(
     experiment: Experiment, recipe: Recipe
 ) -> None:
-    found = evaluate(experiment, *list_models(recipe, ["Ridge", "Forecaster"]))
-    assert [(row.name, list(row.results)) for row in found.rows] == [
+    comparison = evaluate(experiment, *list_models(recipe, ["Ridge", "Forecaster"]))
+    assert [(row.name, list(row.results)) for row in comparison.rows] == [
         ("Ridge", [0]),  # no chance in it
         ("Forecaster", [0, 1]),
     ]
-    assert (experiment.folder / "table.md").read_text() == found.to_markdown()
-    assert (experiment.folder / "table.csv").read_text() == found.to_csv()
+    assert (experiment.folder / "table.md").read_text() == comparison.to_markdown()
+    assert (experiment.folder / "table.csv").read_text() == comparison.to_csv()
     content = json.loads((experiment.folder / "table.json").read_text())
     assert content["recipe"] == recipe.digest()
     assert content["panel"] == experiment.panel.digest
@@ -43,7 +43,7 @@ def test_every_model_and_seed_is_tested_and_the_tables_are_written(
     assert run.recipe.training.seed == 1
 
 
-def test_the_same_call_goes_on_cell_by_cell(
+def test_the_same_call_resumes_trial_by_trial(
     experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     specs = list_models(recipe, ["Ridge", "Forecaster"])
@@ -55,9 +55,9 @@ def test_the_same_call_goes_on_cell_by_cell(
         raise ValueError("not now")
 
     monkeypatch.setattr("forecaster.pipeline.trials.train_run", train)
-    found = evaluate(experiment, *specs)
+    comparison = evaluate(experiment, *specs)
     assert trained == ["Forecaster", "Forecaster"]
-    assert found.rows[1].failures == {f"seed {s}": "ValueError: not now" for s in (0, 1)}
+    assert comparison.rows[1].failures == {f"seed {s}": "ValueError: not now" for s in (0, 1)}
     monkeypatch.undo()
     again = evaluate(experiment, *specs)
     assert not again.rows[1].failures  # what failed is tried again
@@ -69,8 +69,8 @@ def test_validation_chooses_and_the_chosen_is_not_trained_twice(
     rates = {f"{rate:g}": {"training": {"learning_rate": rate}} for rate in (1e-9, 3e-3)}
     dropouts = {"0": {"model": {"dropout": 0.0}}, "0.9": {"model": {"dropout": 0.9}}}
     choices = (Hyperparameter("rate", rates), Hyperparameter("dropout", dropouts))
-    found = evaluate(experiment, ModelSpec("Transformer", "Transformer", recipe, choices))
-    row = found.rows[0]
+    comparison = evaluate(experiment, ModelSpec("Transformer", "Transformer", recipe, choices))
+    row = comparison.rows[0]
     assert row.chosen["rate"] == "0.003"
     runs = list((experiment.folder / "cells").iterdir())
     assert len(runs) == 2 + 1 + 1  # both rates, the other dropout, the other seed
@@ -80,10 +80,10 @@ def test_validation_chooses_and_the_chosen_is_not_trained_twice(
         trial = make_trial(experiment, ModelSpec("Transformer", "Transformer", chosen), 0)
         losses[name] = validation_loss(trial)
     assert row.chosen["dropout"] == min(losses, key=lambda name: losses[name])
-    assert "(rate 0.003; dropout" in found.to_markdown()
+    assert "(rate 0.003; dropout" in comparison.to_markdown()
 
 
-def test_an_option_that_fails_is_told_and_the_others_are_chosen_from(
+def test_a_failed_option_is_reported_and_the_others_are_compared(
     experiment: Experiment, recipe: Recipe
 ) -> None:
     kinds = {kind: {"graph": {"kind": kind}} for kind in ("distance", "own")}
@@ -106,9 +106,9 @@ def test_a_row_whose_model_fails_loses_neither_its_variants_nor_the_table(
 ) -> None:
     nowhere = change(recipe, {"graph": {"kind": "distance"}}, source="")
     specs = list_models(nowhere, ["Ridge", "Forecaster"], ablations=Ablations(graph=["own"]))
-    found = evaluate(experiment, *specs)
-    assert [row.name for row in found.tested] == ["Ridge", "Forecaster, graph own"]
-    assert "seed 0" in found.rows[1].failures
+    comparison = evaluate(experiment, *specs)
+    assert [row.name for row in comparison.tested] == ["Ridge", "Forecaster, graph own"]
+    assert "seed 0" in comparison.rows[1].failures
     assert (experiment.folder / "table.md").exists()
 
 
@@ -137,10 +137,10 @@ def test_ablations_are_tested_on_the_windows_of_their_row(
     experiment: Experiment, recipe: Recipe
 ) -> None:
     tried = Ablations(graph=["own"], lags=["recent"])
-    found = evaluate(experiment, *list_models(recipe, ["Forecaster"], ablations=tried))
-    assert [row.of for row in found.rows] == [None, "Forecaster", "Forecaster"]
-    origins = found.rows[0].first.origins
-    assert all(np.array_equal(row.first.origins, origins) for row in found.rows)
+    comparison = evaluate(experiment, *list_models(recipe, ["Forecaster"], ablations=tried))
+    assert [row.of for row in comparison.rows] == [None, "Forecaster", "Forecaster"]
+    origins = comparison.rows[0].first.origins
+    assert all(np.array_equal(row.first.origins, origins) for row in comparison.rows)
 
 
 def test_seeds_change_the_weights_and_nothing_else(experiment: Experiment, recipe: Recipe) -> None:
@@ -196,15 +196,15 @@ def test_other_days_are_tested_without_training_again(
     other = Experiment(
         experiment.folder, experiment.panel_folder, recipe, experiment.requested_weathers, days
     )
-    said: list[str] = []
-    found = evaluate_models(specs, other, 1, said.append)
-    assert "training Ridge" not in said
-    assert found.to_dict()["tested"] == [["2021-04-08", "2021-04-09"]]
+    messages: list[str] = []
+    comparison = evaluate_models(specs, other, 1, messages.append)
+    assert "training Ridge" not in messages
+    assert comparison.to_dict()["tested"] == [["2021-04-08", "2021-04-09"]]
     local = experiment.panel.clock.local(experiment.panel.times[other.origins + 1])
     assert {str(day) for day in local.astype("datetime64[D]")} == {"2021-04-08", "2021-04-09"}
     assert (
         experiment.folder / "table-2021-04-08-2021-04-09.md"
-    ).read_text() == found.to_markdown()
+    ).read_text() == comparison.to_markdown()
     assert (experiment.folder / "table.md").read_text() == first.to_markdown()  # untouched
 
 

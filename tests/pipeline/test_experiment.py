@@ -27,7 +27,7 @@ def test_the_windows_are_the_test_windows_of_the_recipe(
     assert experiment.weathers == ["observed", "persist"]
 
 
-def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(
+def test_a_trial_has_a_folder_for_each_estimator_recipe_and_panel(
     experiment: Experiment, recipe: Recipe, tmp_path: Path
 ) -> None:
     first = experiment.trial_folder("Ridge", recipe)
@@ -37,27 +37,25 @@ def test_a_cell_has_a_place_of_its_own_for_all_that_decides_it(
     assert experiment.trial_folder("Ridge", seeds) == first
     small_city(seed=1).save(tmp_path / "other")
     other = Experiment(experiment.folder, tmp_path / "other", recipe, ("observed",))
-    places = {
+    folders = {
         first,
         experiment.trial_folder("VAR", recipe),
         experiment.trial_folder("Ridge", seed),
         other.trial_folder("Ridge", recipe),
     }
-    assert len(places) == 4
-    assert all(place.parent == experiment.folder / "cells" for place in places)
+    assert len(folders) == 4
+    assert all(place.parent == experiment.folder / "cells" for place in folders)
 
 
-def test_a_graph_is_learned_once_for_all_that_ask_for_it(
-    experiment: Experiment, recipe: Recipe
-) -> None:
-    said: list[str] = []
-    first = experiment.graph(recipe, said.append)
-    again = experiment.graph(change(recipe, {"training": {"seed": 3}}, source=""), said.append)
+def test_a_graph_is_learned_once(experiment: Experiment, recipe: Recipe) -> None:
+    messages: list[str] = []
+    first = experiment.graph(recipe, messages.append)
+    again = experiment.graph(change(recipe, {"training": {"seed": 3}}, source=""), messages.append)
     assert again.digest == first.digest
-    assert said == ["learning the graph (inverse)"]
+    assert messages == ["learning the graph (inverse)"]
     other = recipe.model_copy(update={"graph": GraphConfig(kind="complete")})
-    assert len(experiment.graph(other, said.append)) == 10
-    assert len(said) == 2
+    assert len(experiment.graph(other, messages.append)) == 10
+    assert len(messages) == 2
 
 
 @pytest.fixture
@@ -74,15 +72,15 @@ def test_a_panel_is_built_once_from_the_same_files(
     table: tuple[Recipe, Path], tmp_path: Path
 ) -> None:
     recipe, path = table
-    said: list[str] = []
-    folder = make_panel(tmp_path / "out", recipe, path.parent, said.append)
+    messages: list[str] = []
+    folder = make_panel(tmp_path / "out", recipe, path.parent, messages.append)
     first = Panel.open(folder).digest
-    assert make_panel(tmp_path / "out", recipe, path.parent, said.append) == folder
-    assert said.count("building the panel") == 1
-    assert said[-1] == "the panel exists already"
+    assert make_panel(tmp_path / "out", recipe, path.parent, messages.append) == folder
+    assert messages.count("building the panel") == 1
+    assert messages[-1] == "the panel exists already"
     trained = change(recipe, {"training": {"epochs": 3}}, source="")
-    make_panel(tmp_path / "out", trained, path.parent, said.append)
-    assert said[-1] == "the panel exists already"  # training decides nothing of it
+    make_panel(tmp_path / "out", trained, path.parent, messages.append)
+    assert messages[-1] == "the panel exists already"  # training decides nothing of it
     assert Panel.open(folder).digest == first
 
 
@@ -105,9 +103,9 @@ def test_a_panel_of_other_files_or_rules_is_built_again(
         (folder / "manifest.json").unlink()
     else:
         (tmp_path / "out" / "panel.json").write_text("{")
-    said: list[str] = []
-    make_panel(tmp_path / "out", recipe, path.parent, said.append)
-    assert said[1] == "building the panel"
+    messages: list[str] = []
+    make_panel(tmp_path / "out", recipe, path.parent, messages.append)
+    assert messages[1] == "building the panel"
     assert (Panel.open(folder).digest == before) == (what in ("panel", "gone", "note"))
 
 
@@ -121,6 +119,6 @@ def test_a_panel_that_was_replaced_meanwhile_is_refused(
         _ = replace(begun).panel
 
 
-def test_without_a_folder_of_data_one_is_asked_for(tmp_path: Path) -> None:
+def test_without_a_folder_of_data_the_error_names_the_option(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="no panel given"):
         make_panel(tmp_path, Recipe(), None, quiet)

@@ -47,12 +47,12 @@ def data(tmp_path: Path) -> Path:
 
 
 def test_a_run_is_made_from_a_recipe_and_its_files(data: Path, tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     folder = tmp_path / "run"
-    trained = train_run("Forecaster", SMALL, folder, RunInputs(data=data), said.append)
+    trained = train_run("Forecaster", SMALL, folder, RunInputs(data=data), messages.append)
     assert not trained.was_finished
-    assert said[0] == "building the panel"
-    assert said[-1].startswith("training Forecaster; sparse layers and norms on ")
+    assert messages[0] == "building the panel"
+    assert messages[-1].startswith("training Forecaster; sparse layers and norms on ")
     run = load_estimator(folder).run
     assert run is not None
     assert run.parents == {
@@ -142,16 +142,16 @@ def test_of_several_processes_one_makes_what_the_others_wait_for(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RANK", "1")
-    made: list[Panel] = []
+    panels: list[Panel] = []
     folder = tmp_path / "panel"
 
     def wait() -> None:
-        made.append(train._panel(folder, SMALL, RunInputs(), quiet))
+        panels.append(train._panel(folder, SMALL, RunInputs(), quiet))
 
     waiting = threading.Thread(target=wait)
     waiting.start()
     time.sleep(0.3)
-    assert not made
+    assert not panels
     saved = make_city(3, "2014-10-20", 48).panel.save(folder)
     waiting.join(timeout=30)
-    assert made[0].digest == saved.digest
+    assert panels[0].digest == saved.digest

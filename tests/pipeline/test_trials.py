@@ -26,15 +26,13 @@ def quiet(_: str) -> None:
     """Say nothing."""
 
 
-def test_a_cell_is_trained_tested_and_then_found_done(
-    experiment: Experiment, recipe: Recipe
-) -> None:
+def test_a_trial_is_trained_and_tested_once(experiment: Experiment, recipe: Recipe) -> None:
     trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
     assert not is_done(trial, experiment)
     assert load_result(trial, experiment) is None
     run_trial(trial, experiment, quiet)
-    found = load_result(trial, experiment)
-    assert found is not None
+    result = load_result(trial, experiment)
+    assert result is not None
     fitted = load_estimator(trial.folder)
     for weather in ("observed", "persist"):
         report = (
@@ -42,11 +40,11 @@ def test_a_cell_is_trained_tested_and_then_found_done(
             .errors[weather]
             .report()
         )
-        assert found.errors[weather].report() == report
-    said: list[str] = []
-    run_trial(trial, experiment, said.append)
-    assert said == []
-    assert found.seconds is not None
+        assert result.errors[weather].report() == report
+    messages: list[str] = []
+    run_trial(trial, experiment, messages.append)
+    assert messages == []
+    assert result.seconds is not None
 
 
 def test_a_network_leaves_its_run_and_no_checkpoints(
@@ -62,15 +60,17 @@ def test_a_network_leaves_its_run_and_no_checkpoints(
     assert validation_loss(trial) == min(epoch["validation_loss"] for epoch in epochs)
 
 
-def test_a_cell_to_choose_from_is_not_tested(experiment: Experiment, recipe: Recipe) -> None:
+def test_an_option_of_a_hyperparameter_is_not_tested(
+    experiment: Experiment, recipe: Recipe
+) -> None:
     spec = ModelSpec("Transformer", "Transformer", recipe)
     run_trial(make_trial(experiment, spec, 0, tested=False), experiment, quiet)
     trial = make_trial(experiment, spec, 0)
     assert is_done(replace(trial, tested=False), experiment)
     assert not is_done(trial, experiment)
-    said: list[str] = []
-    run_trial(trial, experiment, said.append)
-    assert said == ["testing Transformer, seed 0"]  # it is not trained again
+    messages: list[str] = []
+    run_trial(trial, experiment, messages.append)
+    assert messages == ["testing Transformer, seed 0"]  # it is not trained again
 
 
 def test_another_weather_is_tested_without_training(
@@ -83,9 +83,9 @@ def test_another_weather_is_tested_without_training(
         experiment.folder, experiment.panel_folder, recipe, ("observed", "climatology", "persist")
     )
     assert load_result(trial, more) is None
-    said: list[str] = []
-    run_trial(trial, more, said.append)
-    assert said == ["testing Ridge, seed 0"]
+    messages: list[str] = []
+    run_trial(trial, more, messages.append)
+    assert messages == ["testing Ridge, seed 0"]
     after = load_result(trial, experiment)  # fewer are still there
     assert before is not None
     assert after is not None
@@ -96,7 +96,7 @@ def test_another_weather_is_tested_without_training(
     assert load_result(trial, first) is None  # its table is about another weather
 
 
-def test_a_cell_killed_between_training_and_test_is_only_tested(
+def test_a_trial_killed_between_training_and_test_is_only_tested(
     experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
@@ -109,9 +109,9 @@ def test_a_cell_killed_between_training_and_test_is_only_tested(
         with pytest.raises(KeyboardInterrupt):
             run_trial(trial, experiment, quiet)
     assert trials.run_hash(trial, experiment) is not None
-    said: list[str] = []
-    run_trial(trial, experiment, said.append)
-    assert said == ["testing Ridge, seed 0"]
+    messages: list[str] = []
+    run_trial(trial, experiment, messages.append)
+    assert messages == ["testing Ridge, seed 0"]
 
 
 def test_a_damaged_test_is_made_again(experiment: Experiment, recipe: Recipe) -> None:
@@ -138,9 +138,9 @@ def test_a_test_of_other_windows_is_made_again(experiment: Experiment, recipe: R
     vars(fewer)["origins"] = experiment.origins[3:]  # as other lags would leave them
     assert load_result(trial, fewer) is None
     run_trial(trial, fewer, quiet)
-    found = load_result(trial, fewer)
-    assert found is not None
-    assert len(found.origins) == len(experiment.origins) - 3
+    result = load_result(trial, fewer)
+    assert result is not None
+    assert len(result.origins) == len(experiment.origins) - 3
 
 
 def test_a_run_of_another_panel_is_never_taken(

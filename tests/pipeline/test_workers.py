@@ -26,21 +26,19 @@ def quiet(_: str) -> None:
 
 def wrong(experiment: Experiment, recipe: Recipe) -> Trial:
     """Return a trial that fails: its graph needs coordinates, which the city has not."""
-    other = change(recipe, {"graph": {"kind": "distance"}}, source="")
-    return make_trial(experiment, ModelSpec("Forecaster, graph distance", "Forecaster", other), 0)
+    serial = change(recipe, {"graph": {"kind": "distance"}}, source="")
+    return make_trial(experiment, ModelSpec("Forecaster, graph distance", "Forecaster", serial), 0)
 
 
-def test_a_cell_that_fails_does_not_lose_the_others(
-    experiment: Experiment, recipe: Recipe
-) -> None:
+def test_a_failed_trial_does_not_affect_the_others(experiment: Experiment, recipe: Recipe) -> None:
     bad = wrong(experiment, recipe)
     good = [make_trial(experiment, ModelSpec(n, n, recipe), 0) for n in ("Ridge", "SeasonalNaive")]
-    said: list[str] = []
-    failures = run_trials([good[0], bad, good[1], good[0]], experiment, 1, said.append)
+    messages: list[str] = []
+    failures = run_trials([good[0], bad, good[1], good[0]], experiment, 1, messages.append)
     assert list(failures) == [bad.folder]
     assert "a distance graph needs lat and lon" in failures[bad.folder]
     assert all(is_done(trial, experiment) for trial in good)
-    assert [line for line in said if " of 3: " in line] == [
+    assert [line for line in messages if " of 3: " in line] == [
         "1 of 3: Ridge, seed 0",
         "2 of 3: Forecaster, graph distance, seed 0",
         "3 of 3: SeasonalNaive, seed 0",
@@ -60,7 +58,7 @@ def test_an_interruption_is_not_a_failure(
         )
 
 
-def test_any_error_is_told_and_the_others_go_on(
+def test_any_error_is_reported_and_the_others_go_on(
     experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     trials = [
@@ -87,14 +85,14 @@ def test_processes_give_what_one_process_gives(
     )
     run_trials([make_trial(alone, e, 0) for e in specs], alone, 1, quiet)
     for spec in specs:
-        one, other = (load_result(make_trial(s, spec, 0), s) for s in (experiment, alone))
-        assert one is not None
-        assert other is not None
-        assert one.errors["observed"].report() == other.errors["observed"].report()
+        parallel, serial = (load_result(make_trial(s, spec, 0), s) for s in (experiment, alone))
+        assert parallel is not None
+        assert serial is not None
+        assert parallel.errors["observed"].report() == serial.errors["observed"].report()
 
 
 @pytest.mark.slow
-def test_a_process_that_dies_is_a_failed_cell(experiment: Experiment, recipe: Recipe) -> None:
+def test_a_process_that_dies_is_a_failed_trial(experiment: Experiment, recipe: Recipe) -> None:
     trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
     worker = workers._start(trial, experiment)
     worker.process.kill()
@@ -102,7 +100,7 @@ def test_a_process_that_dies_is_a_failed_cell(experiment: Experiment, recipe: Re
 
 
 @pytest.mark.slow
-def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
+def test_on_a_signal_all_processes_save_and_the_same_call_resumes(
     experiment: Experiment, recipe: Recipe
 ) -> None:
     endless = change(recipe, {"training": ENDLESS}, source="")
@@ -120,16 +118,16 @@ def test_asked_to_stop_all_processes_save_and_the_same_call_goes_on(
             time.sleep(0.05)
         os.kill(os.getpid(), signal.SIGTERM)
 
-    said: list[str] = []
+    messages: list[str] = []
     thread = threading.Thread(target=stop)
     thread.start()
-    with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command goes on"):
+    with pytest.raises(StoppedError, match="interrupted by SIGTERM; the same command resumes"):
         pytest.fail(
-            f"the trials ended by themselves: {run_trials(trials, experiment, 2, said.append)}"
+            f"the trials ended by themselves: {run_trials(trials, experiment, 2, messages.append)}"
         )
     thread.join()
     for trial in trials:
-        assert any((trial.folder / "training").glob("*/manifest.json")), said  # a checkpoint
+        assert any((trial.folder / "training").glob("*/manifest.json")), messages  # a checkpoint
 
 
 @pytest.mark.slow

@@ -116,7 +116,9 @@ def test_another_kind_is_named(tmp_path: Path) -> None:
 )
 def test_a_manifest_that_is_not_ours_is_refused(tmp_path: Path, content: bytes) -> None:
     (tmp_path / MANIFEST).write_bytes(content)
-    with pytest.raises(ArtifactError, match=r"manifest\.json is damaged or not ours"):
+    with pytest.raises(
+        ArtifactError, match=r"manifest\.json is damaged or was not written by forecaster"
+    ):
         read_manifest(tmp_path)
 
 

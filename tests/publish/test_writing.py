@@ -98,7 +98,7 @@ def test_a_folder_of_something_else_is_refused_untouched(tmp_path: Path, draft: 
 
 def test_another_kind_is_not_overwritten(tmp_path: Path, draft: MakeDraft) -> None:
     publish(tmp_path, Draft(kind="graph", version=1, files={}))
-    with pytest.raises(ArtifactError, match="holds a graph, and a panel is to be written"):
+    with pytest.raises(ArtifactError, match="contains a graph, not a panel"):
         publish(tmp_path, draft("one"))
 
 

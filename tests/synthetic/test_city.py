@@ -79,7 +79,7 @@ def test_what_cannot_be_is_refused_all_at_once():
         "city: 3 faults",
         "  0 locations, 5 hours: both must be at least 1",
         "  seed -1: must not be negative",
-        "  start '2009-13-01': a local date or whole hour from 1987 to 2099 is needed",
+        "  start '2009-13-01': give a local date or whole hour from 1987 to 2099",
     ]
 
 

@@ -32,46 +32,46 @@ def checkpoint(step: int) -> Checkpoint:
     return Checkpoint(progress, arrays, {"panel": "a" * 64}, {"processes": "1"})
 
 
-def shelf(folder: Path) -> CheckpointStore:
+def open_store(folder: Path) -> CheckpointStore:
     return CheckpointStore(folder, lambda _: None)
 
 
 def newest(folder: Path) -> int:
     """Return the step of the newest checkpoint, all of whose numbers must agree."""
-    found = shelf(folder).newest()
-    assert found is not None
-    step = found.progress.step
-    assert found.progress == checkpoint(step).progress
-    assert all((array == step).all() for array in found.arrays.values())
+    loaded = open_store(folder).newest()
+    assert loaded is not None
+    step = loaded.progress.step
+    assert loaded.progress == checkpoint(step).progress
+    assert all((array == step).all() for array in loaded.arrays.values())
     return step
 
 
 def test_a_checkpoint_comes_back_as_it_was_saved(tmp_path: Path) -> None:
-    shelf(tmp_path).save(checkpoint(7))
-    found, expected = shelf(tmp_path).newest(), checkpoint(7)
-    assert found is not None
-    assert found.progress == expected.progress
-    assert (found.identity, found.machine) == (expected.identity, expected.machine)
+    open_store(tmp_path).save(checkpoint(7))
+    loaded, expected = open_store(tmp_path).newest(), checkpoint(7)
+    assert loaded is not None
+    assert loaded.progress == expected.progress
+    assert (loaded.identity, loaded.machine) == (expected.identity, expected.machine)
     for name, array in expected.arrays.items():
-        np.testing.assert_array_equal(found.arrays[name], array)
+        np.testing.assert_array_equal(loaded.arrays[name], array)
 
 
 def test_an_empty_folder_has_no_checkpoint(tmp_path: Path) -> None:
-    assert shelf(tmp_path).newest() is None
-    assert shelf(tmp_path / "absent").newest() is None
+    assert open_store(tmp_path).newest() is None
+    assert open_store(tmp_path / "absent").newest() is None
 
 
-def test_T17_the_newest_is_found_by_its_step_and_not_by_time_or_name(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+def test_T17_the_newest_has_the_highest_step_whatever_its_time_or_name(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
     for step in (7, 14, 21):
-        kept.save(checkpoint(step))
+        store.save(checkpoint(step))
     os.utime(tmp_path / SLOTS[0] / MANIFEST, (0, 0))
     assert newest(tmp_path) == 21
 
 
-def test_C6_the_two_newest_are_kept_and_nothing_else(tmp_path: Path) -> None:
+def test_C6_only_the_two_newest_remain(tmp_path: Path) -> None:
     for step in range(1, 8):
-        again = shelf(tmp_path)  # as after a kill
+        again = open_store(tmp_path)  # as after a kill
         again.newest()
         again.save(checkpoint(step))
         steps = {read_manifest(f).about["progress"]["step"] for f in tmp_path.iterdir()}
@@ -86,15 +86,15 @@ def test_C6_saves_and_failures_in_any_order_leave_the_last_success(
 ) -> None:
     folder, saved = tmp_path_factory.mktemp("run"), list[int]()
     for step, event in enumerate(["save", "save", *events], start=1):
-        kept = shelf(folder)
-        kept.newest()
+        store = open_store(folder)
+        store.newest()
         if event == "save":
-            kept.save(checkpoint(step))
+            store.save(checkpoint(step))
             saved.append(step)
         elif event == "NaN":
             wrong = replace(checkpoint(step), arrays={"weights": np.full(3, np.nan)})
             with pytest.raises(RunError, match=r"'weights'\] hold NaN or infinity"):
-                kept.save(wrong)
+                store.save(wrong)
         elif len(saved) > 1:
             flip(holder(folder, saved.pop()), step)
         saved = saved[-2:]
@@ -102,12 +102,12 @@ def test_C6_saves_and_failures_in_any_order_leave_the_last_success(
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=["KILL", "ENOSPC", "EIO", "EACCES"])
-def test_C1_a_fault_at_any_operation_leaves_a_whole_checkpoint(
+def test_C1_a_fault_at_any_operation_leaves_an_intact_checkpoint(
     tmp_path: Path, failing: Any, monkeypatch: pytest.MonkeyPatch, fault: int
 ) -> None:
-    kept = shelf(tmp_path / "both")
+    store = open_store(tmp_path / "both")
     for step in (7, 14):
-        kept.save(checkpoint(step))
+        store.save(checkpoint(step))
     shutil.copytree(tmp_path / "both", tmp_path / "count")
     operations = attempt(tmp_path / "count", 21, failing(10**9, errno.EIO))
     old = 0
@@ -116,9 +116,9 @@ def test_C1_a_fault_at_any_operation_leaves_a_whole_checkpoint(
         shutil.copytree(tmp_path / "both", folder)
         claimed = attempt(folder, 21, failing(at, fault))
         monkeypatch.setattr(writing, "os", os)
-        found = newest(folder)
-        assert found in ({21} if claimed else {14, 21})
-        old += found == 14
+        loaded = newest(folder)
+        assert loaded in ({21} if claimed else {14, 21})
+        old += loaded == 14
         attempt(folder, 28, failing(10**9, errno.EIO))  # the same command again goes on
         assert newest(folder) == 28
     assert 10 < old < operations - 5  # faults on both sides of the commit
@@ -126,18 +126,18 @@ def test_C1_a_fault_at_any_operation_leaves_a_whole_checkpoint(
 
 def attempt(folder: Path, step: int, disk: Any) -> int:
     """Save on a disk that may fail; return how many operations it took, 0 if it says it failed."""
-    kept = shelf(folder)
-    kept.newest()
+    store = open_store(folder)
+    store.newest()
     if disk.fault is not signal.SIGKILL:
         try:
-            kept.save(checkpoint(step))
+            store.save(checkpoint(step))
         except RunError:
             return 0
         return int(disk.done)
     pid = os.fork()
     if pid == 0:
         try:
-            kept.save(checkpoint(step))
+            store.save(checkpoint(step))
         finally:
             os._exit(0)
     return int(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0)
@@ -163,38 +163,38 @@ def test_C2_a_damaged_newest_is_named_and_kept_and_the_one_before_is_used(
     tmp_path: Path, rounds: Callable[[int, int], int]
 ) -> None:
     for seed in range(rounds(40, 200)):
-        folder, said = tmp_path / f"{seed}", list[str]()
-        kept = shelf(folder)
+        folder, messages = tmp_path / f"{seed}", list[str]()
+        store = open_store(folder)
         for step in (1_100, 1_200):
-            kept.save(checkpoint(step))
+            store.save(checkpoint(step))
         damaged = flip(holder(folder, 1_200), seed)
-        found = CheckpointStore(folder, said.append).newest()
-        assert found is not None
-        assert found.progress.step == 1_100
-        assert len(said) == 1
-        what = "step 1,200" if damaged != MANIFEST else SLOTS[1]
-        assert said[0].startswith(f"{what} damaged (")
-        assert said[0].endswith("), kept as damaged-1, using step 1,100")
+        loaded = CheckpointStore(folder, messages.append).newest()
+        assert loaded is not None
+        assert loaded.progress.step == 1_100
+        assert len(messages) == 1
+        label = "step 1,200" if damaged != MANIFEST else SLOTS[1]
+        assert messages[0].startswith(f"{label} damaged (")
+        assert messages[0].endswith("), kept as damaged-1, using step 1,100")
         assert (folder / "damaged-1" / damaged).exists()
 
 
 def test_C2_the_damaged_slot_is_free_for_the_next_checkpoint(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+    store = open_store(tmp_path)
     for step in (7, 14):
-        kept.save(checkpoint(step))
+        store.save(checkpoint(step))
     for step, damaged in ((21, 14), (28, 21)):
         flip(holder(tmp_path, damaged), damaged)
-        again = shelf(tmp_path)
+        again = open_store(tmp_path)
         again.newest()
         again.save(checkpoint(step))
         assert newest(tmp_path) == step
     assert {path.name for path in tmp_path.iterdir()} == {*SLOTS, "damaged-1", "damaged-2"}
 
 
-def test_C2_without_a_whole_one_training_does_not_silently_begin_again(tmp_path: Path) -> None:
-    kept = shelf(tmp_path)
+def test_C2_without_an_intact_one_training_does_not_silently_start_again(tmp_path: Path) -> None:
+    store = open_store(tmp_path)
     for step in (7, 14):
-        kept.save(checkpoint(step))
+        store.save(checkpoint(step))
     for slot in SLOTS:
         flip(tmp_path / slot, 3)
     with pytest.raises(ArtifactError, match="no checkpoint is intact; use another folder: 2"):
@@ -202,21 +202,21 @@ def test_C2_without_a_whole_one_training_does_not_silently_begin_again(tmp_path:
 
 
 def test_C1_a_first_save_that_was_interrupted_is_ignored_and_named(tmp_path: Path) -> None:
-    said: list[str] = []
+    messages: list[str] = []
     (tmp_path / SLOTS[0]).mkdir()
     (tmp_path / SLOTS[0] / ".arrays.partial-0a0b0c0d").write_bytes(b"half")
-    kept = CheckpointStore(tmp_path, said.append)
-    assert kept.newest() is None
-    assert said[0].endswith("ignored, since its first save was interrupted (no manifest.json)")
+    store = CheckpointStore(tmp_path, messages.append)
+    assert store.newest() is None
+    assert messages[0].endswith("ignored, since its first save was interrupted (no manifest.json)")
     assert (tmp_path / SLOTS[0] / ".arrays.partial-0a0b0c0d").exists()
-    kept.save(checkpoint(7))
+    store.save(checkpoint(7))
     assert newest(tmp_path) == 7
 
 
 def test_T4_nan_is_never_written(tmp_path: Path) -> None:
     wrong = {"weights": np.zeros(3, np.float32), "best": np.array([0, np.inf], np.float32)}
     with pytest.raises(RunError, match=r"'best'\] hold NaN or infinity"):
-        shelf(tmp_path).save(replace(checkpoint(7), arrays=wrong))
+        open_store(tmp_path).save(replace(checkpoint(7), arrays=wrong))
     assert not list(tmp_path.iterdir())
 
 
@@ -244,7 +244,7 @@ def test_C5_a_checkpoint_of_format_1_is_read(tmp_path: Path) -> None:
 
 
 def test_C9_nothing_of_the_machine_is_in_a_checkpoint(tmp_path: Path) -> None:
-    shelf(tmp_path / "run").save(checkpoint(7))
+    open_store(tmp_path / "run").save(checkpoint(7))
     written = b"".join(p.read_bytes() for p in tmp_path.rglob("*") if p.is_file())
     values = {os.environ.get(name) for name in ("HOME", "USER", "PWD", "PATH", "VIRTUAL_ENV")}
     for secret in (str(tmp_path), os.uname().nodename, *filter(None, values)):

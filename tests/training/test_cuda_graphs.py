@@ -15,13 +15,13 @@ from tests.training.test_loop_step import ORIGINS, begin
 from tests.training.town import make_sampled_task, make_task
 
 
-def test_a_cpu_records_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_cpu_captures_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop_module, "CudaGraphs", None)  # not even made
     assert train(make_task(epochs=1)).records
 
 
-def plain(outcome: TrainingResult) -> list[tuple[float, float]]:
-    return [(record.loss, record.validation_loss) for record in outcome.records]
+def plain(result: TrainingResult) -> list[tuple[float, float]]:
+    return [(record.loss, record.validation_loss) for record in result.records]
 
 
 @pytest.mark.gpu
@@ -37,12 +37,12 @@ def plain(outcome: TrainingResult) -> list[tuple[float, float]]:
     ],
     ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles"],
 )
-def test_replayed_steps_learn_what_launched_ones_do(
+def test_replayed_steps_equal_launched_ones(
     make: Callable[[], TrainingTask], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    said: list[str] = []
-    recorded = train(make(), on_progress=lambda moment: said.append(moment.message or ""))
-    assert not any("CUDA graph" in message for message in said)
+    messages: list[str] = []
+    recorded = train(make(), on_progress=lambda update: messages.append(update.message or ""))
+    assert not any("CUDA graph" in message for message in messages)
     monkeypatch.setattr(CudaGraphs, "replay", lambda *_: None)
     launched = train(make())
     assert plain(recorded) == plain(launched)
@@ -50,12 +50,12 @@ def test_replayed_steps_learn_what_launched_ones_do(
         assert np.array_equal(array, launched.weights[name]), name
 
 
-def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
+def test_T5_memory_that_runs_out_during_capture_leaves_the_batch_to_be_halved(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, parts = make_task(batch=5), make_task(batch=5)
     expected = begin(whole).train_step(ORIGINS, 0)
-    learner = begin(parts)
+    trainer = begin(parts)
     full: list[int] = []
 
     class NoMemory:
@@ -73,39 +73,39 @@ def test_T5_memory_that_runs_out_while_recording_leaves_the_batch_to_be_halved(
 
     taught = inspect.unwrap(TrainingTask.teacher_forced)
     monkeypatch.setattr(TrainingTask, "teacher_forced", teach)
-    learner._graphs = NoMemory()  # type: ignore[assignment]
-    found = learner.train_step(ORIGINS, 0)
+    trainer._graphs = NoMemory()  # type: ignore[assignment]
+    actual = trainer.train_step(ORIGINS, 0)
     assert full
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.gpu
-def test_work_that_cannot_be_recorded_is_said_once_and_leaves_torch_as_it_was() -> None:
-    said: list[str] = []
-    recorder = CudaGraphs(said.append)
-    places = torch.arange(6, device="cuda").view(2, 3)
+def test_work_that_cannot_be_captured_is_reported_once_and_leaves_torch_unchanged() -> None:
+    messages: list[str] = []
+    recorder = CudaGraphs(messages.append)
+    indices = torch.arange(6, device="cuda").view(2, 3)
     before = torch.cuda.current_stream()
 
-    def work(given: torch.Tensor) -> torch.Tensor:
+    def work(inputs: torch.Tensor) -> torch.Tensor:
         drawn = torch.rand(2, device="cuda")  # the generator too must be usable afterwards
-        return given.double().sum(dim=1) + given.sum().item() + 0 * drawn  # waits for the host
+        return inputs.double().sum(dim=1) + inputs.sum().item() + 0 * drawn  # waits for the host
 
     for _ in range(2):
-        assert recorder.replay("odd", work, (places,), lambda: None) is None
-    assert len(said) == 1
-    assert said[0].startswith("no CUDA graph (")
+        assert recorder.replay("odd", work, (indices,), lambda: None) is None
+    assert len(messages) == 1
+    assert messages[0].startswith("no CUDA graph (")
     assert torch.cuda.current_stream() == before
     assert torch.rand(3, device="cuda").shape == (3,)
 
 
 @pytest.mark.gpu
-def test_recordings_are_told_apart_by_kind_and_size() -> None:
+def test_each_kind_and_size_has_its_own_graph() -> None:
     recorder = CudaGraphs(lambda _: None)
     for rows in (2, 3, 2):
-        places = torch.arange(rows * 2, device="cuda").view(rows, 2)
-        total = recorder.replay("sum", lambda p: p.double().sum(dim=1), (places,), lambda: None)
+        indices = torch.arange(rows * 2, device="cuda").view(rows, 2)
+        total = recorder.replay("sum", lambda p: p.double().sum(dim=1), (indices,), lambda: None)
         assert total is not None
-        assert total.tolist() == places.double().sum(dim=1).tolist()
-        twice = recorder.replay("twice", lambda p: 2 * p.double().sum(1), (places,), lambda: None)
+        assert total.tolist() == indices.double().sum(dim=1).tolist()
+        twice = recorder.replay("twice", lambda p: 2 * p.double().sum(1), (indices,), lambda: None)
         assert twice is not None
         assert twice.tolist() == (2 * total).tolist()

@@ -103,8 +103,8 @@ def test_two_processes_agree_with_one(
     assert finish(together) == [0, 0]
     one, two = (read_losses(tmp_path / name) for name in ("one", "two"))
     assert len(one) == len(two) == 6 * changes["epochs"]  # 5 steps and an epoch
-    for expected, found in zip(one, two, strict=True):
-        assert found == pytest.approx(expected, rel=tolerance)
+    for expected, actual in zip(one, two, strict=True):
+        assert actual == pytest.approx(expected, rel=tolerance)
     expected = read_weights(tmp_path / "one")
     for rank in (0, 1):
         for name, array in read_weights(tmp_path / "two", rank).items():
@@ -117,10 +117,10 @@ def test_more_processes_than_windows_agree_too(processes: Any, tmp_path: Path) -
     together = start_all(processes, tmp_path / "three", 3, **changes)
     assert processes.run(complete, tmp_path / "one", 0, 1, 0, changes) == 0
     assert finish(together) == [0, 0, 0]
-    for expected, found in zip(
+    for expected, actual in zip(
         *(read_losses(tmp_path / n) for n in ("one", "three")), strict=True
     ):
-        assert found == pytest.approx(expected, rel=1e-9)
+        assert actual == pytest.approx(expected, rel=1e-9)
 
 
 @pytest.mark.slow
@@ -188,5 +188,5 @@ def test_torchrun_trains_what_one_process_trains(processes: Any, tmp_path: Path)
     )
     assert ended.returncode == 0, ended.stderr.decode()
     assert processes.run(complete, tmp_path / "one") == 0
-    for expected, found in zip(*(read_losses(tmp_path / n) for n in ("one", "two")), strict=True):
-        assert found == pytest.approx(expected, rel=1e-4)
+    for expected, actual in zip(*(read_losses(tmp_path / n) for n in ("one", "two")), strict=True):
+        assert actual == pytest.approx(expected, rel=1e-4)

@@ -34,13 +34,13 @@ def steps_in(folder: Path) -> list[int]:
     return [line["step"] for line in lines if "epoch" not in line]
 
 
-def assert_same(one: TrainingResult, other: TrainingResult) -> None:
+def assert_same(expected: TrainingResult, actual: TrainingResult) -> None:
     """Compare two trainings to the last bit, but for the time they took."""
-    for left, right in zip(one.records, other.records, strict=True):
+    for left, right in zip(expected.records, actual.records, strict=True):
         assert replace(left, seconds=0.0) == replace(right, seconds=0.0)
-    assert one.weights.keys() == other.weights.keys()
-    for name, array in one.weights.items():
-        np.testing.assert_array_equal(array, other.weights[name])
+    assert expected.weights.keys() == actual.weights.keys()
+    for name, array in expected.weights.items():
+        np.testing.assert_array_equal(array, actual.weights[name])
 
 
 class Stop:
@@ -49,8 +49,8 @@ class Stop:
     def __init__(self, step: int, number: signal.Signals = signal.SIGTERM) -> None:
         self.step, self.number = step, number
 
-    def __call__(self, moment: ProgressUpdate) -> None:
-        if moment.step == self.step:
+    def __call__(self, update: ProgressUpdate) -> None:
+        if update.step == self.step:
             self.step = -1
             signal.raise_signal(self.number)
 
@@ -66,22 +66,22 @@ def interrupt(step: int, folder: Path | None, **changes: Any) -> str:
 # --------------------------------------------------------------------------------- learning
 
 
-def test_training_finds_weights_that_forecast_better() -> None:
+def test_training_lowers_the_validation_loss() -> None:
     task = make_task(learning_rate=3e-2, epochs=6)
-    outcome = train(task)
-    assert outcome.stop_reason == "all 6 epochs done"
-    losses = [record.validation_loss for record in outcome.records]
+    result = train(task)
+    assert result.stop_reason == "all 6 epochs done"
+    losses = [record.validation_loss for record in result.records]
     assert min(losses) < losses[0]
-    assert [record.epoch for record in outcome.records] == [1, 2, 3, 4, 5, 6]
-    assert [record.step for record in outcome.records] == [5, 10, 15, 20, 25, 30]
+    assert [record.epoch for record in result.records] == [1, 2, 3, 4, 5, 6]
+    assert [record.step for record in result.records] == [5, 10, 15, 20, 25, 30]
 
 
 def test_the_network_is_left_with_the_weights_that_are_returned() -> None:
     task = make_task(epochs=1)
-    outcome = train(task)
+    result = train(task)
     state = task.network.state_dict()
-    assert state.keys() == outcome.weights.keys()
-    assert all(np.array_equal(tensor.numpy(), outcome.weights[n]) for n, tensor in state.items())
+    assert state.keys() == result.weights.keys()
+    assert all(np.array_equal(tensor.numpy(), result.weights[n]) for n, tensor in state.items())
 
 
 def test_a_folder_changes_nothing(tmp_path: Path) -> None:
@@ -94,17 +94,17 @@ def test_the_seed_decides_the_order() -> None:
 
 
 def test_the_log_has_every_step_and_every_epoch(tmp_path: Path) -> None:
-    outcome = train(make_task(epochs=2), folder=tmp_path)
+    result = train(make_task(epochs=2), folder=tmp_path)
     lines = [json.loads(line) for line in (tmp_path / LOG).read_text().splitlines()]
     assert steps_in(tmp_path) == list(range(1, 11))
     epochs = [line for line in lines if "epoch" in line]
-    assert epochs == [vars(record) for record in outcome.records]
+    assert epochs == [vars(record) for record in result.records]
 
 
-def test_a_watcher_sees_where_training_stands() -> None:
+def test_the_callback_receives_the_progress() -> None:
     seen: list[ProgressUpdate] = []
     train(make_task(epochs=2), on_progress=seen.append)
-    assert [moment.step for moment in seen] == [*range(1, 6), 5, *range(6, 11), 10]
+    assert [update.step for update in seen] == [*range(1, 6), 5, *range(6, 11), 10]
     first, after_first, last = seen[0], seen[5], seen[-1]
     assert (first.epoch, first.steps, first.rmse) == (1, 10, None)
     assert first.loss is not None
@@ -114,43 +114,43 @@ def test_a_watcher_sees_where_training_stands() -> None:
     assert last.seconds_left == 0
 
 
-def test_T3_a_panel_below_the_cut_is_learned_from_and_its_terms_are_logged(tmp_path: Path) -> None:
-    outcome = train(make_task(make_panel(level=1.0), epochs=2), folder=tmp_path)
-    record = outcome.records[-1]
+def test_T3_a_panel_below_the_cut_is_trained_on_and_its_terms_are_logged(tmp_path: Path) -> None:
+    result = train(make_task(make_panel(level=1.0), epochs=2), folder=tmp_path)
+    record = result.records[-1]
     assert (record.terms, record.empty_batches, record.mape) == (0, 5, None)
     assert np.isfinite([record.loss, record.validation_loss, record.rmse]).all()
-    assert outcome.records[1].loss < outcome.records[0].loss
+    assert result.records[1].loss < result.records[0].loss
     assert '"mape_terms": 0' in (tmp_path / LOG).read_text()
 
 
-def test_T12_training_stops_early_and_best_and_last_are_kept_apart(tmp_path: Path) -> None:
+def test_T12_training_stops_early_with_separate_best_and_last_weights(tmp_path: Path) -> None:
     task = make_task(learning_rate=0.5, epochs=30, patience=2, clip=100.0)
-    outcome = train(task, folder=tmp_path)
-    losses = [record.validation_loss for record in outcome.records]
+    result = train(task, folder=tmp_path)
+    losses = [record.validation_loss for record in result.records]
     best = int(np.argmin(losses))
     assert len(losses) == best + 1 + 2 < 30
-    assert outcome.stop_reason == f"no better validation loss for 2 epochs after epoch {best + 1}"
-    found = CheckpointStore(tmp_path, print).newest()
-    assert found is not None
-    assert not np.array_equal(found.arrays["best"], found.arrays["weights"])
+    assert result.stop_reason == f"no better validation loss for 2 epochs after epoch {best + 1}"
+    checkpoint = CheckpointStore(tmp_path, print).newest()
+    assert checkpoint is not None
+    assert not np.array_equal(checkpoint.arrays["best"], checkpoint.arrays["weights"])
     assert validation_loss(task) == pytest.approx(losses[best], rel=1e-6)
 
 
 def validation_loss(task: TrainingTask) -> float:
     """Return the validation loss of the network as it is."""
-    learner = loop.Trainer(task, loop.ProcessGroup(torch.device("cpu")), print)
-    learner.begin(None, 0)
-    found = learner.validate(lambda: False)
-    assert found is not None
-    return loop.loss_of(found.tolist(), task.config.eta)
+    trainer = loop.Trainer(task, loop.ProcessGroup(torch.device("cpu")), print)
+    trainer.begin(None, 0)
+    checkpoint = trainer.validate(lambda: False)
+    assert checkpoint is not None
+    return loop.loss_of(checkpoint.tolist(), task.config.eta)
 
 
-def test_T12_a_loss_spike_is_said(
+def test_T12_a_loss_spike_is_reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     seen: list[str | None] = []
     monkeypatch.setattr(progress, "SPIKE", 0.5)  # so that hardly falling is a spike
-    train(make_task(learning_rate=1e-6), on_progress=lambda moment: seen.append(moment.message))
+    train(make_task(learning_rate=1e-6), on_progress=lambda update: seen.append(update.message))
     assert caplog.text.count("loss spike: ") == 3
     assert len([message for message in seen if message]) == 3
 
@@ -163,9 +163,9 @@ def test_T2_a_signal_finishes_the_step_saves_and_says_how_to_go_on(tmp_path: Pat
     message = interrupt(8, tmp_path)
     assert message == "interrupted after step 8 of 20 by SIGTERM, saved; the same command resumes"
     assert [signal.getsignal(number) for number in SIGNALS] == handlers
-    found = CheckpointStore(tmp_path, print).newest()
-    assert found is not None
-    assert found.progress.step == 8
+    checkpoint = CheckpointStore(tmp_path, print).newest()
+    assert checkpoint is not None
+    assert checkpoint.progress.step == 8
     assert steps_in(tmp_path) == list(range(1, 9))
 
 
@@ -181,7 +181,7 @@ def test_T2_an_interrupted_training_goes_on_to_the_same_bits(tmp_path: Path, ste
     assert len(logs[0]) == len(logs[1]) == 20 + 4
 
 
-def test_T2_without_a_folder_it_is_said_that_nothing_is_kept() -> None:
+def test_T2_without_a_folder_the_message_says_that_nothing_is_saved() -> None:
     assert interrupt(3, None).endswith("by SIGTERM, nothing saved: no folder")
 
 
@@ -299,7 +299,9 @@ def test_T7_everything_that_differs_is_listed(tmp_path: Path) -> None:
     interrupt(4, tmp_path)
     with pytest.raises(ArtifactError) as caught:
         train(make_task(batch=11, seed=3), folder=tmp_path, identity=HASHES)
-    assert "begun otherwise; go back to that, or use another folder: 2 faults" in str(caught.value)
+    assert "began with other settings; restore them, or use another folder: 2 faults" in str(
+        caught.value
+    )
     assert "  training.batch: was 8, is 11\n  training.seed: was 0, is 3" in str(caught.value)
 
 
@@ -367,8 +369,8 @@ def test_T4_nan_stops_at_its_step_and_leaves_the_last_checkpoint(
     assert message.startswith(f"step {step}: loss ")
     assert "not finite: the gradient of " in message
     assert "windows from 2015-10-2" in message or "window from 2015-10-2" in message
-    found = CheckpointStore(tmp_path, print).newest()
-    assert (found.progress.step if found else 0) == (step - 1) // 3 * 3
+    checkpoint = CheckpointStore(tmp_path, print).newest()
+    assert (checkpoint.progress.step if checkpoint else 0) == (step - 1) // 3 * 3
     assert_same(train(make_task(), folder=tmp_path), train(make_task()))
 
 
@@ -394,7 +396,7 @@ def test_T4_a_device_that_is_ahead_stops_at_the_same_step(
     assert steps_in(tmp_path) == list(range(1, 5))
 
 
-def test_a_device_that_is_ahead_learns_the_same(
+def test_a_device_that_is_ahead_trains_the_same(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     expected = train(make_task(dropout=0.1), folder=tmp_path / "step")
@@ -419,14 +421,14 @@ def test_T13_training_goes_on_without_its_log(
 ) -> None:
     expected = train(make_task())
 
-    def delete(moment: ProgressUpdate) -> None:
-        if moment.step == 7:
+    def delete(update: ProgressUpdate) -> None:
+        if update.step == 7:
             (tmp_path / LOG).unlink()
 
     monkeypatch.setattr("forecaster.training.progress.FLUSH_SECONDS", 0.0)
     with caplog.at_level(logging.WARNING):
         assert_same(expected, train(make_task(), folder=tmp_path, on_progress=delete))
-    assert caplog.text.count("training goes on, the log has a gap") == 1
+    assert caplog.text.count("training continues, and the log has a gap") == 1
     assert steps_in(tmp_path) == list(range(8, 21))
 
 
@@ -435,19 +437,19 @@ def test_T13_training_goes_on_without_its_log(
 
 def test_C8_a_bf16_training_is_kept_in_float32(tmp_path: Path) -> None:
     task = make_task(precision="bf16")
-    outcome = train(task, folder=tmp_path)
-    assert {array.dtype for array in outcome.weights.values()} == {np.dtype(np.float32)}
-    found = CheckpointStore(tmp_path, print).newest()
-    assert found is not None
-    assert {array.dtype for array in found.arrays.values()} == {np.dtype(np.float32)}
-    best = min(record.validation_loss for record in outcome.records)
-    assert validation_loss(make_task_with(outcome)) == pytest.approx(best, rel=0.02)
+    result = train(task, folder=tmp_path)
+    assert {array.dtype for array in result.weights.values()} == {np.dtype(np.float32)}
+    checkpoint = CheckpointStore(tmp_path, print).newest()
+    assert checkpoint is not None
+    assert {array.dtype for array in checkpoint.arrays.values()} == {np.dtype(np.float32)}
+    best = min(record.validation_loss for record in result.records)
+    assert validation_loss(make_task_with(result)) == pytest.approx(best, rel=0.02)
 
 
-def make_task_with(outcome: TrainingResult) -> TrainingTask:
+def make_task_with(result: TrainingResult) -> TrainingTask:
     """Return the task in float32 with the weights of an outcome."""
     task = make_task()
-    state = {name: torch.from_numpy(array) for name, array in outcome.weights.items()}
+    state = {name: torch.from_numpy(array) for name, array in result.weights.items()}
     task.network.load_state_dict(state)
     return task
 

@@ -28,10 +28,10 @@ def _own_generator() -> Iterator[None]:
         yield
 
 
-def begin(task: TrainingTask, said: list[str] | None = None) -> Trainer:
-    learner = Trainer(task, ALONE, (said if said is not None else []).append)
-    learner.begin(None, 0)
-    return learner
+def begin(task: TrainingTask, messages: list[str] | None = None) -> Trainer:
+    trainer = Trainer(task, ALONE, (messages if messages is not None else []).append)
+    trainer.begin(None, 0)
+    return trainer
 
 
 def plain_loss(task: TrainingTask, forecast: torch.Tensor, batch: Batch) -> torch.Tensor:
@@ -44,12 +44,12 @@ def plain_loss(task: TrainingTask, forecast: torch.Tensor, batch: Batch) -> torc
 def test_steps_are_those_of_torchs_own_parts() -> None:
     task = make_task(dtype=torch.float64, clip=0.5)
     twin = replace(task, network=copy.deepcopy(task.network))
-    learner, parameters = begin(task), list(twin.network.parameters())
+    trainer, parameters = begin(task), list(twin.network.parameters())
     optimiser = torch.optim.AdamW(parameters, lr=1.0, weight_decay=0.01)
     scheduler = OneCycleLR(optimiser, 1e-2, task.steps, cycle_momentum=False)
     for step in range(7):
         origins = task.train[5 * step : 5 * step + 5]
-        loss, norm, *_ = learner.train_step(origins, step).tolist()
+        loss, norm, *_ = trainer.train_step(origins, step).tolist()
         optimiser.zero_grad()
         batch = twin.batches.cut(origins)
         expected = plain_loss(twin, twin.teacher_forced(batch)[0], batch)
@@ -78,43 +78,43 @@ def test_a_step_returns_the_sums_behind_its_loss() -> None:
 
 @pytest.mark.usefixtures("_unchecked")
 def test_an_average_follows_the_weights_by_its_decay() -> None:
-    learner = begin(make_task(ema=0.5))
-    expected = learner.vectors["weights"].clone()
+    trainer = begin(make_task(ema=0.5))
+    expected = trainer.vectors["weights"].clone()
     for step in range(5):
-        learner.train_step(ORIGINS, step)
+        trainer.train_step(ORIGINS, step)
         decay = min(0.5, (1 + step) / (10 + step))
-        expected = decay * expected + (1 - decay) * learner.vectors["weights"]
-    torch.testing.assert_close(learner.vectors["average"], expected)
+        expected = decay * expected + (1 - decay) * trainer.vectors["weights"]
+    torch.testing.assert_close(trainer.vectors["average"], expected)
 
 
 @pytest.mark.usefixtures("_unchecked")
 def test_the_averaged_weights_are_validated_and_kept() -> None:
-    learner = begin(make_task(ema=0.9))
+    trainer = begin(make_task(ema=0.9))
     for step in range(5):
-        learner.train_step(ORIGINS, step)
-    moving = learner.vectors["weights"].clone()
-    found = learner.validate(lambda: False)
-    assert torch.equal(learner.vectors["weights"], moving)
-    learner.vectors["weights"].copy_(learner.vectors["average"])
-    assert found is not None
-    assert torch.equal(found, learner.validate(lambda: False))
-    learner.keep_best()
-    assert torch.equal(learner.vectors["best"], learner.vectors["average"])
+        trainer.train_step(ORIGINS, step)
+    moving = trainer.vectors["weights"].clone()
+    actual = trainer.validate(lambda: False)
+    assert torch.equal(trainer.vectors["weights"], moving)
+    trainer.vectors["weights"].copy_(trainer.vectors["average"])
+    assert actual is not None
+    assert torch.equal(actual, trainer.validate(lambda: False))
+    trainer.keep_best()
+    assert torch.equal(trainer.vectors["best"], trainer.vectors["average"])
 
 
 def test_validation_rolls_out_over_every_window_once() -> None:
     task = make_task(dropout=0.5)
-    found = begin(task).validate(lambda: False)
+    actual = begin(task).validate(lambda: False)
     task.network.eval()
     batch = task.batches.cut(task.validation)
     with torch.no_grad():
         errors = sum_errors(task.roll_out(batch), batch.target, batch.observed, task.mape_cut)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
-    assert found is not None
-    torch.testing.assert_close(found, torch.cat([errors, counts]), rtol=1e-6, atol=0)
+    assert actual is not None
+    torch.testing.assert_close(actual, torch.cat([errors, counts]), rtol=1e-6, atol=0)
 
 
-def test_T2_validation_ends_when_it_is_told_to() -> None:
+def test_T2_validation_ends_on_request() -> None:
     task, asked = make_task(), iter([False, True])
     assert begin(task).validate(lambda: next(asked)) is None
     assert task.network.training
@@ -131,39 +131,39 @@ def test_dropout_is_drawn_by_seed_and_step() -> None:
 
 
 @pytest.mark.parametrize("step", [3, 17])
-def test_all_parts_of_a_batch_are_shown_the_same_truth(step: int) -> None:
+def test_all_micro_batches_have_the_same_teacher_forcing(step: int) -> None:
     whole, parts = (make_sampled_task(5.0, batch=5, seed=2) for _ in range(2))
     shown: list[tuple[bool, ...]] = []
     parts.network.register_forward_pre_hook(
-        lambda _, given: shown.append(tuple(given[3].tolist()))
+        lambda _, inputs: shown.append(tuple(inputs[3].tolist()))
     )
-    learner = begin(parts)
-    learner._micro_batches.windows = 2
-    found = learner.train_step(ORIGINS, step)
+    trainer = begin(parts)
+    trainer._micro_batches.windows = 2
+    actual = trainer.train_step(ORIGINS, step)
     assert shown == [draw_teacher_forcing(2, 5.0, 2, step)] * 3
-    torch.testing.assert_close(found, begin(whole).train_step(ORIGINS, step), rtol=1e-6, atol=0)
+    torch.testing.assert_close(actual, begin(whole).train_step(ORIGINS, step), rtol=1e-6, atol=0)
 
 
-def test_best_weights_are_given_to_the_network() -> None:
+def test_the_best_weights_are_loaded_into_the_network() -> None:
     task = make_task()
-    learner = begin(task)
-    learner.train_step(ORIGINS, 0)
-    learner.keep_best()
+    trainer = begin(task)
+    trainer.train_step(ORIGINS, 0)
+    trainer.keep_best()
     expected = {name: p.detach().clone() for name, p in task.network.named_parameters()}
-    learner.train_step(ORIGINS, 1)
-    weights = learner.finish()
+    trainer.train_step(ORIGINS, 1)
+    weights = trainer.finish()
     for name, parameter in task.network.named_parameters():
         assert torch.equal(parameter, expected[name])
         np.testing.assert_array_equal(weights[name], expected[name].numpy())
 
 
 def test_C4_arrays_of_another_network_are_refused() -> None:
-    learner = Trainer(make_task(), ALONE, print)
-    arrays = {name: vector.numpy().copy() for name, vector in learner.vectors.items()}
-    learner.begin(arrays, 3)
+    trainer = Trainer(make_task(), ALONE, print)
+    arrays = {name: vector.numpy().copy() for name, vector in trainer.vectors.items()}
+    trainer.begin(arrays, 3)
     for wrong in ({**arrays, "best": arrays["best"][1:]}, {"weights": arrays["weights"]}):
         with pytest.raises(ArtifactError, match="a checkpoint of another network"):
-            learner.begin(wrong, 3)
+            trainer.begin(wrong, 3)
 
 
 # ---------------------------------------------------------------------------- out of memory
@@ -171,17 +171,15 @@ def test_C4_arrays_of_another_network_are_refused() -> None:
 
 @pytest.mark.usefixtures("_unchecked")
 @pytest.mark.parametrize("room", [1, 2, 4])
-def test_T5_a_batch_done_in_parts_gives_the_same_step(
-    room: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    whole, parts, said = make_task(batch=5), make_task(batch=5), list[str]()
-    one, two = begin(whole), begin(parts, said)
+def test_T5_micro_batches_give_the_same_step(room: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    whole, parts, messages = make_task(batch=5), make_task(batch=5), list[str]()
+    one, two = begin(whole), begin(parts, messages)
     expected = [one.train_step(ORIGINS, step) for step in range(3)]
     monkeypatch.setattr(TrainingTask, "teacher_forced", limited(TrainingTask.teacher_forced, room))
-    found = [two.train_step(ORIGINS, step) for step in range(3)]
-    torch.testing.assert_close(torch.stack(found), torch.stack(expected), rtol=1e-6, atol=0)
+    actual = [two.train_step(ORIGINS, step) for step in range(3)]
+    torch.testing.assert_close(torch.stack(actual), torch.stack(expected), rtol=1e-6, atol=0)
     torch.testing.assert_close(two.vectors["weights"], one.vectors["weights"])
-    assert len(said) == 1
+    assert len(messages) == 1
 
 
 def limited(method: Any, room: int) -> Any:
@@ -196,7 +194,7 @@ def limited(method: Any, room: int) -> Any:
     return run
 
 
-def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
+def test_T5_memory_that_runs_out_in_the_backward_pass_leaves_no_partial_gradient(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     whole, parts = begin(make_task(batch=5)), begin(make_task(batch=5))
@@ -211,18 +209,20 @@ def test_T5_memory_that_runs_out_on_the_way_back_leaves_no_half_gradient(
 
     monkeypatch.setattr(loop_module, "join_terms", fail_once)
     parts._micro_batches.windows = 3
-    found = parts.train_step(ORIGINS, 0)
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    actual = parts.train_step(ORIGINS, 0)
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=0)
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_T5_validation_in_parts_gives_the_same_figures(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_T5_validation_in_micro_batches_gives_the_same_scores(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     expected = begin(make_task()).validate(lambda: False)
     monkeypatch.setattr(TrainingTask, "roll_out", limited(TrainingTask.roll_out, 3))
-    found = begin(make_task()).validate(lambda: False)
+    actual = begin(make_task()).validate(lambda: False)
     assert expected is not None
-    assert found is not None
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    assert actual is not None
+    torch.testing.assert_close(actual, expected, rtol=1e-6, atol=0)
 
 
 # ------------------------------------------------------------------------------- not finite
@@ -230,42 +230,42 @@ def test_T5_validation_in_parts_gives_the_same_figures(monkeypatch: pytest.Monke
 
 @pytest.mark.usefixtures("_unchecked")
 @pytest.mark.parametrize("wrong", [np.nan, np.inf])
-@pytest.mark.parametrize("place", ["input", "weights", "gradient"])
+@pytest.mark.parametrize("part", ["input", "weights", "gradient"])
 def test_T4_a_step_that_is_not_finite_moves_nothing_and_its_tensor_is_named(
-    place: str, wrong: float, monkeypatch: pytest.MonkeyPatch
+    part: str, wrong: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     task = make_task(ema=0.9)
-    learner = begin(task)
-    learner.train_step(ORIGINS, 0)
+    trainer = begin(task)
+    trainer.train_step(ORIGINS, 0)
     with monkeypatch.context() as patch:
-        expected = inject(place, wrong, task, learner, patch)
-        before = {name: vector.clone() for name, vector in learner.vectors.items()}
-        loss, norm, *_ = learner.train_step(ORIGINS, 1).tolist()
+        expected = inject(part, wrong, task, trainer, patch)
+        before = {name: vector.clone() for name, vector in trainer.vectors.items()}
+        loss, norm, *_ = trainer.train_step(ORIGINS, 1).tolist()
         assert not np.isfinite(loss + norm)
-        assert learner.find_non_finite(ORIGINS, 1) == expected
-    learner.train_step(ORIGINS, 2)  # a GPU may be ahead: what comes after moves nothing either
+        assert trainer.find_non_finite(ORIGINS, 1) == expected
+    trainer.train_step(ORIGINS, 2)  # a GPU may be ahead: what comes after moves nothing either
     for name in ("weights", "first_moment", "second_moment"):
         torch.testing.assert_close(
-            learner.vectors[name], before[name], rtol=0, atol=0, equal_nan=True
+            trainer.vectors[name], before[name], rtol=0, atol=0, equal_nan=True
         )
 
 
 def inject(
-    place: str, wrong: float, task: TrainingTask, learner: Trainer, patch: pytest.MonkeyPatch
+    part: str, wrong: float, task: TrainingTask, trainer: Trainer, patch: pytest.MonkeyPatch
 ) -> str:
     """Put a wrong number somewhere, and return how it should be named."""
-    if place == "input":
+    if part == "input":
         gather = task.batches.gather
 
-        def spoil(places: torch.Tensor) -> Batch:
-            batch = gather(places)
+        def spoil(indices: torch.Tensor) -> Batch:
+            batch = gather(indices)
             batch.auxiliary[0, 0, 0] = wrong
             return batch
 
         patch.setattr(task.batches, "gather", spoil)
         return "the input auxiliary"
-    if place == "weights":
-        learner.weights.slices["output.bias"].view(learner.weights.vector)[2] = wrong
+    if part == "weights":
+        trainer.weights.slices["output.bias"].view(trainer.weights.vector)[2] = wrong
         return "the weights output.bias"
     handle = task.network.output.bias.register_hook(lambda grad: grad * wrong)
     patch.setattr(task.network, "unused", handle, raising=False)
@@ -277,27 +277,27 @@ def inject(
 
 @pytest.mark.usefixtures("_unchecked")
 @pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "bf16"}])
-def test_the_forecast_learns_as_it_would_without_quantiles(changes: dict[str, Any]) -> None:
+def test_the_forecast_trains_as_it_would_without_quantiles(changes: dict[str, Any]) -> None:
     plain, beside = (
         begin(make_task(dropout=0.3, clip=0.5, levels=levels, **changes))
         for levels in ((), (0.1, 0.5, 0.9))
     )
     for step in range(7):
-        rows = [learner.train_step(ORIGINS, step) for learner in (plain, beside)]
+        rows = [trainer.train_step(ORIGINS, step) for trainer in (plain, beside)]
         assert torch.equal(rows[0][2:], rows[1][2:])  # errors and counts
     for name, vector in plain.vectors.items():
         assert torch.equal(vector, beside.weights.parts(beside.vectors[name])[0]), name
-    found = [learner.validate(lambda: False) for learner in (plain, beside)]
-    assert found[0] is not None
-    assert torch.equal(*found)
+    actual = [trainer.validate(lambda: False) for trainer in (plain, beside)]
+    assert actual[0] is not None
+    assert torch.equal(*actual)
 
 
 @pytest.mark.usefixtures("_unchecked")
 def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> None:
     task = make_task(dtype=torch.float64, clip=1e-3, levels=(0.1, 0.9))
     twin = replace(task, network=copy.deepcopy(task.network))
-    learner = begin(task)
-    _, norm, *_ = learner.train_step(ORIGINS, 0).tolist()
+    trainer = begin(task)
+    _, norm, *_ = trainer.train_step(ORIGINS, 0).tolist()
     batch = twin.batches.cut(ORIGINS)
     quantiles = twin.teacher_forced(batch)[1]
     levels = torch.tensor([0.1, 0.9])
@@ -308,25 +308,25 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
     size = torch.cat([grad.flatten() for grad in head.values() if grad is not None]).norm()
     assert 1e-3 < size < norm  # of the two norms, the larger is told
     for name, grad in head.items():
-        if name in learner.weights.slices:
-            found = learner.weights.slices[name].view(learner.weights.gradient)
-            torch.testing.assert_close(found, grad * 1e-3 / size)
+        if name in trainer.weights.slices:
+            actual = trainer.weights.slices[name].view(trainer.weights.gradient)
+            torch.testing.assert_close(actual, grad * 1e-3 / size)
 
 
 def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_task(levels=(0.5,))
-    learner = begin(task)
-    before = learner.weights.vector.clone()
+    trainer = begin(task)
+    before = trainer.weights.vector.clone()
     head = task.network.quantiles
     hook = head.outer.bias.register_hook(lambda grad: grad * np.nan)
     monkeypatch.setattr(task.network, "unused", hook, raising=False)
-    assert np.isnan(learner.train_step(ORIGINS, 0)[1].item())
-    assert torch.equal(learner.weights.vector, before)
-    assert learner.find_non_finite(ORIGINS, 0) == "the gradient of quantiles.outer.bias"
+    assert np.isnan(trainer.train_step(ORIGINS, 0)[1].item())
+    assert torch.equal(trainer.weights.vector, before)
+    assert trainer.find_non_finite(ORIGINS, 0) == "the gradient of quantiles.outer.bias"
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_quantiles_of_a_batch_done_in_parts_learn_the_same(
+def test_quantiles_train_the_same_in_micro_batches(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     one, two = (begin(make_task(levels=(0.1, 0.9))) for _ in range(2))
@@ -340,11 +340,11 @@ def test_quantiles_of_a_batch_done_in_parts_learn_the_same(
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_bf16_learns_about_what_float32_learns() -> None:
+def test_bf16_trains_about_as_float32() -> None:
     losses = {}
     for precision in ("float32", "bf16"):
-        learner = begin(make_task(precision=precision, epochs=1))
-        losses[precision] = [learner.train_step(ORIGINS, step)[0].item() for step in range(12)]
+        trainer = begin(make_task(precision=precision, epochs=1))
+        losses[precision] = [trainer.train_step(ORIGINS, step)[0].item() for step in range(12)]
     assert losses["bf16"] == pytest.approx(losses["float32"], rel=0.05)
     assert losses["bf16"] != losses["float32"]
     assert losses["bf16"][-1] < 0.8 * losses["bf16"][0]

@@ -66,7 +66,7 @@ def test_gradients_of_parts_add_up_to_that_of_the_whole() -> None:
     torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-14, atol=0)
 
 
-def test_missing_targets_have_no_say() -> None:
+def test_missing_targets_do_not_count() -> None:
     forecast, target, observed = draw(4)
     forecast.requires_grad_()
     loss(forecast, target, observed).backward()
@@ -100,27 +100,27 @@ def test_T3_without_any_target_the_loss_is_zero() -> None:
 
 
 @pytest.mark.parametrize("wrong", [math.nan, math.inf, -math.inf])
-def test_T4_a_forecast_that_is_no_number_is_not_hidden(wrong: float) -> None:
+def test_T4_a_forecast_that_is_not_finite_is_not_hidden(wrong: float) -> None:
     forecast, target, observed = draw(7)
     forecast[observed.nonzero(as_tuple=True)] = wrong
     assert not loss(forecast, target, observed).isfinite()
 
 
-def test_pinball_weighs_what_lies_above_and_below_a_level() -> None:
+def test_pinball_loss_weighs_errors_above_and_below_a_quantile() -> None:
     target = torch.tensor([[[3.0, 5.0]]])
     quantiles = torch.tensor([[[[1.0, 9.0]], [[4.0, 5.0]]]])  # two levels
     observed = torch.ones(1, 1, 2, dtype=torch.bool)
-    found = sum_pinball(quantiles, target, observed, torch.tensor([0.25, 0.9]))
+    actual = sum_pinball(quantiles, target, observed, torch.tensor([0.25, 0.9]))
     # 0.25 · 2 + 0.75 · 4 of the first level, 0.1 · 1 + 0 of the second
-    assert found.item() == pytest.approx(3.6)
+    assert actual.item() == pytest.approx(3.6)
 
 
-def test_pinball_is_lowest_at_the_quantile_and_leaves_out_what_is_missing() -> None:
+def test_pinball_loss_is_lowest_at_the_quantile_and_leaves_out_missing_targets() -> None:
     generator = torch.Generator().manual_seed(3)
     target = torch.rand(1, 4001, 1, generator=generator)
     observed = torch.ones_like(target, dtype=torch.bool)
     observed[0, 4000], target[0, 4000] = False, 1e9
     level = torch.tensor([0.3])
-    places = torch.linspace(0.1, 0.9, 81)
-    losses = [sum_pinball(q.expand(1, 1, 4001, 1), target, observed, level).item() for q in places]
-    assert places[int(np.argmin(losses))].item() == pytest.approx(0.3, abs=0.021)
+    grid = torch.linspace(0.1, 0.9, 81)
+    losses = [sum_pinball(q.expand(1, 1, 4001, 1), target, observed, level).item() for q in grid]
+    assert grid[int(np.argmin(losses))].item() == pytest.approx(0.3, abs=0.021)

@@ -29,12 +29,14 @@ OUT_OF_MEMORY = (
 
 
 @pytest.mark.parametrize("error", OUT_OF_MEMORY, ids=["GPU", "Python", "CPU"])
-def test_T5_windows_are_halved_until_they_fit_and_it_is_said_once(error: Exception) -> None:
-    said: list[str] = []
-    micro_batches, job = MicroBatches(make_task(batch=11), said.append), Small(2, error)
+def test_T5_windows_are_halved_until_they_fit_with_one_message(error: Exception) -> None:
+    messages: list[str] = []
+    micro_batches, job = MicroBatches(make_task(batch=11), messages.append), Small(2, error)
     assert micro_batches.run(job) == micro_batches.run(job) == "done"
     assert job.asked == [11, 6, 3, 2, 2]  # and it is remembered
-    assert said == ["out of memory: 11 windows are now done in parts, with the same result"]
+    assert messages == [
+        "out of memory: 11 windows are now split into micro-batches, which gives the same result"
+    ]
 
 
 def test_T5_one_window_that_does_not_fit_ends_with_an_estimate() -> None:

@@ -160,7 +160,7 @@ def test_T13_a_deleted_log_is_begun_again_with_one_warning_and_a_gap(
     write(journal, 4)
     assert steps_in(path) == [4]
     assert [record.getMessage() for record in caplog.records] == [
-        f"{path}: is gone; training goes on, the log has a gap"
+        f"{path}: is gone; training continues, and the log has a gap"
     ]
 
 
@@ -170,7 +170,7 @@ def test_T13_a_log_that_is_gone_at_the_resume_is_named(
     MetricsLog(path).rewind(0, 0)
     assert not caplog.records
     MetricsLog(path).rewind(7, 1)
-    assert "is gone; training goes on" in caplog.text
+    assert "is gone; training continues" in caplog.text
 
 
 def test_T13_a_full_disk_costs_lines_and_one_warning(
@@ -228,20 +228,20 @@ class Writer:
 MADE: list[Writer] = []
 
 
-def moment(step: int, loss: float | None, rmse: float | None = None) -> ProgressUpdate:
+def make_update(step: int, loss: float | None, rmse: float | None = None) -> ProgressUpdate:
     return ProgressUpdate(1, 3, step, 48, loss, rmse, None, None, None)
 
 
-def test_what_is_known_of_a_moment_is_written(
+def test_known_metrics_of_an_update_are_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     module = ModuleType(MODULE)
     module.SummaryWriter = Writer  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, MODULE, module)
-    watch = TensorBoard(tmp_path)
-    for each in (moment(14, None), moment(15, 0.5), moment(24, 0.25, 3.0)):
-        watch(each)
-    watch.close()
+    tensorboard = TensorBoard(tmp_path)
+    for each in (make_update(14, None), make_update(15, 0.5), make_update(24, 0.25, 3.0)):
+        tensorboard(each)
+    tensorboard.close()
     assert MADE[-1].calls == [
         ("open", str(tmp_path), 14),  # events of a killed run after step 14 are purged
         ("loss", 0.5, 15),
@@ -251,7 +251,7 @@ def test_what_is_known_of_a_moment_is_written(
     ]
 
 
-def test_without_the_package_it_is_said_what_to_install(
+def test_without_the_package_the_error_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(sys.modules, MODULE, None)

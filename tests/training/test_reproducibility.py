@@ -74,8 +74,8 @@ def test_a_training_may_go_on_at_another_pace(name: str) -> None:
 
 @pytest.mark.parametrize("name", sorted(type(CONFIG).model_fields.keys() - PACE))
 def test_T7_every_field_of_the_training_is_named_with_both_values(name: str) -> None:
-    was, now = getattr(CONFIG, name), OTHERS[name]
-    assert changed(make_task(**{name: now})) == [f"training.{name}: was {was}, is {now}"]
+    was, new = getattr(CONFIG, name), OTHERS[name]
+    assert changed(make_task(**{name: new})) == [f"training.{name}: was {was}, is {new}"]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +89,9 @@ def test_T7_every_field_of_the_training_is_named_with_both_values(name: str) -> 
     ],
 )
 def test_T7_every_part_of_a_task_counts(name: str, change: dict[str, Any]) -> None:
-    found = changed(replace(make_task(), **change))
-    assert len(found) == 1
-    assert found[0].startswith(f"{name}: was ")
+    names = changed(replace(make_task(), **change))
+    assert len(names) == 1
+    assert names[0].startswith(f"{name}: was ")
 
 
 def test_C4_a_network_of_other_numbers_or_shapes_is_another() -> None:
@@ -105,16 +105,16 @@ def test_C4_windows_of_other_steps_are_other_windows() -> None:
 
 
 def test_T11_hashes_are_shown_of_both_sides() -> None:
-    then, now = ({"panel": letter * 64, "graph": "c" * 64} for letter in "ab")
-    assert differences(then, now) == [f"panel: was {'a' * 64}, is {'b' * 64}"]
+    old, new = ({"panel": letter * 64, "graph": "c" * 64} for letter in "ab")
+    assert differences(old, new) == [f"panel: was {'a' * 64}, is {'b' * 64}"]
     assert differences({}, {"graph": "c"}) == ["graph: was nothing, is c"]
 
 
 def test_T8_the_number_of_processes_is_of_the_machine_and_not_of_the_task() -> None:
-    one, two = (describe_machine(ProcessGroup(torch.device("cpu"), 0, size)) for size in (1, 2))
-    assert differences(one, two) == ["processes: was 1, is 2"]
+    first, two = (describe_machine(ProcessGroup(torch.device("cpu"), 0, size)) for size in (1, 2))
+    assert differences(first, two) == ["processes: was 1, is 2"]
 
 
 def test_T7_other_quantiles_are_another_task() -> None:
-    one, other = (describe_task(make_task(levels=q), {}) for q in ((0.1, 0.9), (0.2, 0.9)))
-    assert differences(one, other) == ["quantiles: was (0.1, 0.9), is (0.2, 0.9)"]
+    first, second = (describe_task(make_task(levels=q), {}) for q in ((0.1, 0.9), (0.2, 0.9)))
+    assert differences(first, second) == ["quantiles: was (0.1, 0.9), is (0.2, 0.9)"]

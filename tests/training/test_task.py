@@ -34,8 +34,8 @@ def test_forecasts_are_in_the_values_units(task: TrainingTask) -> None:
     ahead = State(batch.next_local, batch.next_auxiliary)
     scaled = task.network.roll_out(history, ahead)
     expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
-    found = task.roll_out(batch).detach().permute(1, 2, 0).numpy()
-    np.testing.assert_allclose(found, expected, rtol=1e-6)
+    actual = task.roll_out(batch).detach().permute(1, 2, 0).numpy()
+    np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
 def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: TrainingTask) -> None:
@@ -49,8 +49,8 @@ def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: TrainingT
 
 def test_teaching_with_its_own_forecasts_is_rolling_out(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
-    own = task.scale.apply(task.roll_out(batch).detach().permute(1, 2, 0).numpy())
-    shown = replace(batch, next_values=torch.from_numpy(own).permute(2, 0, 1))
+    forecasts = task.scale.apply(task.roll_out(batch).detach().permute(1, 2, 0).numpy())
+    shown = replace(batch, next_values=torch.from_numpy(forecasts).permute(2, 0, 1))
     torch.testing.assert_close(task.teacher_forced(shown)[0], task.roll_out(batch))
 
 
@@ -65,7 +65,7 @@ def test_the_true_value_of_the_last_step_is_never_shown(task: TrainingTask) -> N
 
 
 def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None:
-    task, found = make_sampled_task(5.0, seed=7), set()
+    task, actual = make_sampled_task(5.0, seed=7), set()
     batch = task.batches.cut(ORIGINS)
     history = State(batch.signal, batch.auxiliary)
     ahead = State(batch.next_local, batch.next_auxiliary)
@@ -81,16 +81,16 @@ def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None
             .numpy()
         )
         np.testing.assert_allclose(taught, expected, rtol=1e-6)
-        found.add(shown)
-    assert len(found) == 4  # every choice of two steps came up
+        actual.add(shown)
+    assert len(actual) == 4  # every choice of two steps came up
 
 
-def test_a_network_in_double_precision_answers_in_it() -> None:
+def test_a_network_in_double_precision_forecasts_in_it() -> None:
     task = make_task(dtype=torch.float64)
     assert task.teacher_forced(task.batches.cut(ORIGINS))[0].dtype == torch.float64
 
 
-def test_a_network_in_bf16_answers_in_float32() -> None:
+def test_a_network_in_bf16_forecasts_in_float32() -> None:
     task = make_task(dtype=torch.bfloat16)
     assert task.teacher_forced(task.batches.cut(ORIGINS))[0].dtype == torch.float32
 
@@ -101,7 +101,7 @@ def test_a_task_without_windows_is_refused(task: TrainingTask, name: str) -> Non
         replace(task, **{name: np.arange(0)})
 
 
-def test_quantiles_are_taught_in_scaled_numbers_beside_the_same_forecast() -> None:
+def test_quantiles_are_scaled_and_leave_the_forecast_unchanged() -> None:
     task, plain = make_task(levels=(0.1, 0.5, 0.9)), make_task()
     batch = task.batches.cut(ORIGINS)
     forecast, quantiles = task.teacher_forced(batch)

@@ -114,11 +114,11 @@ def complete(
     folder.mkdir(exist_ok=True)
     make = make_sampled_task if "decay" in (changes or {}) else make_task
     try:
-        outcome = train(make(**(changes or {})), folder=folder / "run")
+        result = train(make(**(changes or {})), folder=folder / "run")
     except ForecasterError as error:
         (folder / f"error-{rank}").write_text(str(error), encoding="utf-8")
         sys.exit(error.exit_code)
-    np.savez(folder / f"weights-{rank}.npz", **outcome.weights)
+    np.savez(folder / f"weights-{rank}.npz", **result.weights)
 
 
 def read_losses(folder: Path) -> list[dict[str, Any]]:

@@ -47,15 +47,15 @@ def main(arguments: list[str] | None = None) -> None:
     # Idle threads of torch sleep: spinning takes ten times as long on a busy machine.
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")
     words = sys.argv[1:] if arguments is None else arguments
-    # Global options may stand anywhere on the command line.
+    # Global options are allowed anywhere on the command line.
     leading = [word for word in words if word in GLOBAL_OPTIONS]
-    rest = [word for word in words if word not in GLOBAL_OPTIONS]
+    remaining = [word for word in words if word not in GLOBAL_OPTIONS]
     try:
-        app(args=[*leading, *rest], prog_name="forecaster")
+        app(args=[*leading, *remaining], prog_name="forecaster")
     except SystemExit as leaving:
         if leaving.code != INTERRUPTED:
             raise
-        print("forecaster: interrupted; no file is incomplete", file=sys.stderr)
+        print("forecaster: interrupted; no incomplete file was left", file=sys.stderr)
         sys.exit(RunError.exit_code)
     except Exception as error:
         sys.exit(_print_error(error))

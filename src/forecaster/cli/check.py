@@ -31,7 +31,7 @@ def check(
 
     folders = artifacts_below(path) or [
         path
-    ]  # reading a folder without a manifest raises the error
+    ]  # without a manifest, reading the folder raises the error
     reports, faults = [], Faults(str(path))
     for folder in folders:
         try:

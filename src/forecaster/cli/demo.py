@@ -19,11 +19,11 @@ def demo(
     with terminal.training() as (say, on_progress):
         result = run_demo(out, say, on_progress)
     terminal.print_checkup("a city with known truth", result.checkup)
-    print(f"\nthe city's own dependencies: {result.city}\n{result.windows}\n")
+    print(f"\nthe city's true dependencies: {result.city}\n{result.windows}\n")
     rows = result.comparison.tested
     reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
     terminal.print_reports(reports, result.floor.tolist())
     print("\n".join(["", *result.comparison.verdict]))
     checkup = write_checkup(out, "A city with known truth", result.panel, result.checkup)
-    if checkup is not None:  # None: the extra is missing, which was printed
+    if checkup is not None:  # None: an extra is missing; a message was printed
         print(f"\nThe checkup of the panel: {checkup}; the report: {write_report(out)}")

@@ -202,7 +202,7 @@ def write_report(comparison: Path, panel: Path | None = None, figures: Path | No
 
 @dataclass(frozen=True)
 class _Inputs:
-    """The inputs of a comparison beside its recipe, as given on the command line."""
+    """The inputs of a comparison apart from its recipe, from the command line."""
 
     recipe_file: Path | None
     data: Path | None
@@ -227,7 +227,7 @@ def _compare(
     with terminal.training() as (say, on_progress):
         panel = inputs.panel or make_panel(out, recipe, inputs.data, say)
         if not _is_same_file(inputs.recipe_file, out / RECIPE):
-            # Only the values that were set: entries with another preset fill in the others.
+            # Only explicit values: an entry with another preset takes that preset's defaults.
             replace_file(out / RECIPE, bytes_writer(_to_toml(recipe).encode()))
         study = Experiment(out, panel, recipe, recipe.evaluation.weather, inputs.test_days)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", panel]

@@ -50,7 +50,7 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         engine = _demo(replay)
     elif run is None or panel is None:
         raise ConfigError("nothing to serve; give RUN and --panel PANEL, or --demo")
-    elif not run.is_dir():  # unlike a damaged run, which the service waits for
+    elif not run.is_dir():  # for a damaged run the service starts and retries
         raise ArtifactError(f"{run}: no such folder; give the folder of a saved estimator")
     elif replay is not None:
         engine = _replay(run, panel, replay)

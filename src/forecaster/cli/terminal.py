@@ -125,13 +125,13 @@ class _EpochLines:
 
 def _figures(update: "ProgressUpdate", loss: float | None) -> str:
     """Return the metrics of an update in one line."""
-    left = None if update.seconds_left is None else divmod(round(update.seconds_left), 60)
+    time_left = None if update.seconds_left is None else divmod(round(update.seconds_left), 60)
     metrics = {
         "loss {:.4g}": loss,
         "validation RMSE {:.4g}": update.rmse,
         "MAPE {:.2f} %": None if update.mape is None else 100 * update.mape,
         "{:,.0f} windows/s": update.windows_per_second,
-        "{0[0]}:{0[1]:02d} left": left,
+        "{0[0]}:{0[1]:02d} left": time_left,
     }
     return ", ".join(form.format(value) for form, value in metrics.items() if value is not None)
 
@@ -186,8 +186,8 @@ def print_reports(reports: "dict[str, ScoresByStep]", floor: list[float]) -> Non
         scores = (report.average, *report.steps)
         rmse = [score.rmse.show() for score in scores]
         table.add_row(name, *rmse, *(score.mape.show(percent=True) for score in scores))
-    whole = (sum(value**2 for value in floor) / len(floor)) ** 0.5
-    table.add_row("floor", *(f"{value:.2f}" for value in (whole, *floor)), style="dim")
+    overall = (sum(value**2 for value in floor) / len(floor)) ** 0.5
+    table.add_row("floor", *(f"{value:.2f}" for value in (overall, *floor)), style="dim")
     Console().print(table)
     whole_span = next(iter(reports.values())).average
     terms = f"{whole_span.rmse.terms:,} for RMSE, {whole_span.mape.terms:,} for MAPE"

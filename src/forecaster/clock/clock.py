@@ -1,9 +1,9 @@
-"""The clock of a panel: time zone, step and holidays, and the lags and calendar they give.
+"""The clock of a panel: time zone, step and holidays, with its lags and calendar.
 
-**Lags.** Recent steps are real steps. A similar step takes the instant t + i, goes j days back on
-the wall clock and returns to UTC: a local time that never was becomes the next that was, one that
-was twice keeps the showing (first or second) of t + i, and what falls between two steps of the
-axis (half-hour clock changes, steps over an hour) goes to the nearer one, the later at a tie.
+**Lags.** Recent steps are steps in UTC. A similar step takes the instant t + i, goes j days back
+in local time and returns to UTC: a local time that does not exist becomes the next that does, one
+that occurs twice keeps the occurrence (first or second) of t + i, and a time between two steps of
+the axis (half-hour clock changes, steps over an hour) goes to the nearer one, the later at a tie.
 """
 
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ class Clock:
     @property
     def slots_per_week(self) -> int:
         """The number of values of `slot_of_week`: 168 for hours."""
-        return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be cut short
+        return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be shorter
 
     def axis(self, start: np.datetime64, count: int) -> Times:
         """Return `count` instants from `start` on."""
@@ -76,9 +76,9 @@ class Clock:
         return columns
 
     def lag_steps(self, lags: LagConfig, origins: Times) -> Int64[np.ndarray, "B L"]:
-        """Return how many steps before its origin each of the L inputs lies: similar, then recent.
+        """Return the lag of each of the L inputs in steps before its origin: similar, then recent.
 
-        Both oldest first; where seasons reach into the recent steps, a step is there twice.
+        Both oldest first; a step in a season and among the recent ones occurs twice.
 
         Section 3.1.2: x_{t−i}, i = 0…5; x_{t+i−24j}, j = 1…6 and x_{t+i−168j}, j = 1…4, i = −1…5.
         Differs: 24j and 168j hours are j and 7j days on the wall clock.
@@ -94,13 +94,13 @@ class Clock:
         return steps
 
     def needed_steps(self, lags: LagConfig, origins: Times) -> int:
-        """Return how many steps of history the origins need, the origin itself included."""
+        """Return the number of steps of history that the origins need, including the origin."""
         return int(self.lag_steps(lags, origins).max(initial=lags.recent - 1)) + 1
 
     def same_time_steps(
         self, around: Int64[np.ndarray, " I"], days_back: Int64[np.ndarray, " J"], origins: Times
     ) -> Int64[np.ndarray, "B J I"]:
-        """Return how many steps before t the wall-clock time of t + i was, j days earlier."""
+        """Return the lag, in steps before t, of the local time of t + i, j days earlier."""
         source = origins[:, None] + around * self.step
         local = self.local(source)[:, None, :] - (days_back * _DAY)[None, :, None]
         target = to_utc(self.zone, local)

@@ -1,4 +1,4 @@
-"""Holidays, recorded once per panel so that every later use sees the same dates."""
+"""Holidays, recorded in the panel so that every later use has the same dates."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ class Holidays:
     dates: tuple[str, ...]  # local dates, sorted: 2014-07-04
 
     def falls_on(self, local: Times) -> Bool[np.ndarray, " M"]:
-        """Which local times lie on a holiday; a year outside the span is an error."""
+        """A mask of the local times on a holiday; a year outside the span is an error."""
         years = np.unique(local.astype("datetime64[Y]").astype(np.int64) + 1970)
-        lacking = [y for y in years if not self.first_year <= y <= self.last_year]
-        if lacking:
-            message = f"no holiday table for {name_some(lacking)}; {self.country} is known for"
+        missing = [y for y in years if not self.first_year <= y <= self.last_year]
+        if missing:
+            message = f"no holiday table for {name_some(missing)}; {self.country} is known for"
             span = f"{self.first_year}…{self.last_year}"
-            raise DataError(f"{message} {span}: make the panel again with a country to extend it")
+            raise DataError(f"{message} {span}: rebuild the panel with a country to extend it")
         days = np.array(self.dates, dtype="datetime64[D]")
         return np.isin(local.astype("datetime64[D]"), days)
 
@@ -44,7 +44,7 @@ class Holidays:
 
     @staticmethod
     def from_json(content: Mapping[str, Any]) -> "Holidays":
-        """Return the holidays that a manifest records; what is not a date is a ValueError."""
+        """Return the holidays in a manifest; an invalid date is a ValueError."""
         np.array(list(content["dates"]), dtype="datetime64[D]")
         return Holidays(
             country=str(content["country"]),
@@ -55,15 +55,12 @@ class Holidays:
 
 
 def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holidays:
-    """Return the holidays of a country (`US`) or part of one (`US-NY`), ten years ahead."""
+    """Return the holidays of a country (`US`) or subdivision (`US-NY`), ten years ahead."""
     library = need_extra("holidays", extra="ingest")
     code, _, part = country.partition("-")
     countries = library.list_supported_countries()
     if code not in countries or (part and part not in countries[code]):
-        near = (
-            nearest_name(code.upper(), sorted(countries))
-            or "; a code is needed, as in US or US-NY"
-        )
+        near = nearest_name(code.upper(), sorted(countries)) or "; give a code such as US or US-NY"
         hint = (
             f"; parts of {code}: {name_some(countries[code], 60)}" if code in countries else near
         )
@@ -72,9 +69,9 @@ def expand_holidays(country: str, first_year: int, last_data_year: int) -> Holid
     calendar = library.country_holidays(code, subdiv=part or None, years=years)
     dates = sorted(day.isoformat() for day in calendar if day.year in years)
     present = {int(day[:4]) for day in dates}
-    lacking = [year for year in years if year not in present]
-    last_year = min(lacking, default=years.stop) - 1  # some tables end before ten years are over
+    missing = [year for year in years if year not in present]
+    last_year = min(missing, default=years.stop) - 1  # some tables end earlier
     if last_year < last_data_year:
-        raise DataError(f"no holiday table of {country} for {name_some(lacking)}; leave it out")
+        raise DataError(f"no holiday table of {country} for {name_some(missing)}; leave it out")
     recorded = tuple(day for day in dates if int(day[:4]) <= last_year)
     return Holidays(country, first_year, last_year, recorded)

@@ -1,11 +1,10 @@
-"""UTC and the wall clock of one place, for whole arrays of instants.
+"""Conversion between UTC and local time for arrays of instants.
 
 Zone rules come from the `tzdata` package, not from the host, so that a result depends on the
-data's zone alone. Instants are `datetime64[s]` in UTC; local times are `datetime64[s]` as the
-clock on the wall shows them.
+data's zone alone. Instants are `datetime64[s]` in UTC; local times are `datetime64[s]` too.
 
-Our own search in the changes of a zone stays: pandas' tz_convert and tz_localize give the same
-instants with a zone of `tzdata`, but take 15 and 46 times as long for 65,711 hours.
+pandas' tz_convert and tz_localize give the same instants with a zone of `tzdata`, but take 15 and
+46 times as long for 65,711 hours as the search in the changes of a zone here.
 """
 
 from dataclasses import dataclass
@@ -24,22 +23,22 @@ from forecaster.errors import ConfigError, DataError, nearest_name
 Times = Shaped[np.ndarray, "*shape"]  # datetime64[s]
 SECOND = np.timedelta64(1, "s")
 _FIRST_YEAR, _LAST_YEAR = 2, 9998  # Python's calendar, less a year either side
-_PROBE_SECONDS = 24 * 3600  # no zone has changed its clock twice within six days
+_PROBE_SECONDS = 24 * 3600  # the clock changes of all zones are more than six days apart
 
 
 @dataclass(frozen=True)
 class Resolved:
-    """The instants that local times stand for."""
+    """The instants of local times."""
 
     first: Times  # the instant; of an ambiguous time the first; of a nonexistent one the next
     second: Times  # the second occurrence of an ambiguous time, else the same as `first`
-    ambiguous: Bool[np.ndarray, "*shape"]  # shown twice, when clocks are set back
-    nonexistent: Bool[np.ndarray, "*shape"]  # never shown, when clocks are set forward
+    ambiguous: Bool[np.ndarray, "*shape"]  # occurs twice, when clocks are set back
+    nonexistent: Bool[np.ndarray, "*shape"]  # skipped when clocks are set forward
 
 
 @dataclass(frozen=True)
 class _Changes:
-    """Every change of the wall clock in some span of years."""
+    """The clock changes in a span of years."""
 
     instants: Int64[np.ndarray, " K"]  # UTC seconds
     offsets: Int64[np.ndarray, " K+1"]  # seconds east of UTC, before, between and after them
@@ -48,8 +47,8 @@ class _Changes:
 def check_zone(zone: str) -> None:
     """Refuse a zone that the tz database does not have."""
     if zone not in _known_zones():
-        hint = nearest_name(zone, sorted(_known_zones())) or "; as in America/New_York"
-        raise ConfigError(f"unknown time zone {zone!r}; an IANA name is needed{hint}")
+        hint = nearest_name(zone, sorted(_known_zones())) or " such as America/New_York"
+        raise ConfigError(f"unknown time zone {zone!r}; give an IANA name{hint}")
 
 
 def tz_version() -> str:
@@ -63,12 +62,12 @@ def to_local(zone: str, times: Times) -> Times:
 
 
 def to_utc(zone: str, local: Times) -> Resolved:
-    """Return the instants that local times stand for, and which of them have two or none."""
+    """Return the instants of local times, and masks of those with two or none."""
     changes = _changes_around(zone, local)
     before, after = changes.offsets[:-1], changes.offsets[1:]
     seconds = local.astype("datetime64[s]").astype(np.int64)
     # A change at u moves the clock from u + before to u + after. Local times between the two
-    # lie past one end and not past the other: shown twice if set back, never if set forward.
+    # occur twice if the clock is set back, and not at all if it is set forward.
     past_all = np.searchsorted(changes.instants + np.maximum(before, after), seconds, side="right")
     past_any = np.searchsorted(changes.instants + np.minimum(before, after), seconds, side="right")
     inside = past_all != past_any
@@ -86,7 +85,7 @@ def to_utc(zone: str, local: Times) -> Resolved:
 
 
 def is_second(zone: str, times: Times) -> Bool[np.ndarray, "*shape"]:
-    """Which instants are the second occurrence of their local time (fold = 1)."""
+    """A mask of the instants that are the second occurrence of their local time (fold = 1)."""
     resolved = to_utc(zone, to_local(zone, times))
     return np.asarray(resolved.ambiguous & (resolved.second == times))
 
@@ -108,14 +107,14 @@ def _offsets_at(zone: str, times: Times) -> Int64[np.ndarray, "*shape"]:
 
 
 def _changes_around(zone: str, times: Times) -> _Changes:
-    """Return the changes of the years that the times lie in, and of one year either side."""
+    """Return the clock changes of the years of the times, and of one year on either side."""
     if times.size == 0:
         return _changes(zone, 1970, 1970)
     ends = np.array([times.min(), times.max()], dtype="datetime64[s]")
     first, last = ends.astype("datetime64[Y]").astype(np.int64) + 1970
     if first < _FIRST_YEAR or last > _LAST_YEAR:
         message = f"times run from {ends[0]} to {ends[1]}; years {_FIRST_YEAR}…{_LAST_YEAR} are"
-        raise DataError(f"{message} needed: is a placeholder among them?")
+        raise DataError(f"{message} supported; check for placeholders")
     return _changes(zone, int(first) - 1, int(last) + 1)
 
 
@@ -131,7 +130,7 @@ def _changes(zone: str, first_year: int, last_year: int) -> _Changes:
 
 @cache
 def _year(zone: str, year: int) -> tuple[tuple[int, int], ...]:
-    """Return each change of one year as its instant and the offset from then on."""
+    """Return the instant and new offset of each change in one year."""
     start = int(datetime(year, 1, 1, tzinfo=UTC).timestamp())
     end = int(datetime(year + 1, 1, 1, tzinfo=UTC).timestamp())
     rules, probes = _zone(zone), range(start, end + 1, _PROBE_SECONDS)

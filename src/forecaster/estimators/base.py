@@ -64,7 +64,11 @@ log = logging.getLogger(__name__)
 
 
 class Estimator(ABC):
-    """A model that is fitted to a panel and forecasts the next steps of all its locations."""
+    """A model that is fitted to a panel and forecasts the next steps of all its locations.
+
+    Use `fit` and `forecast`; `predict` and its relatives return arrays for many origins. To write
+    an estimator, define `fit_windows` and `predict_windows`: all other methods are shared.
+    """
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
 
@@ -256,6 +260,9 @@ class Estimator(ABC):
         what_if: WhatIf | None = None,
     ) -> pd.DataFrame:
         """The forecast from one origin as a long table.
+
+        Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat`, one column
+        per quantile, such as `q10`, and `degraded` if the forecast rests on less than usual.
 
         Args:
             panel: observed values up to `at`, and the covariates after it.

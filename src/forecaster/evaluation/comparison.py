@@ -293,7 +293,7 @@ def evaluate(
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:
-    """Return what a comparison records of its panel."""
+    """The panel's hash, number of locations and names of covariates."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
     return {"panel": panel.digest, "locations": len(panel.locations), "covariates": names}
 

@@ -126,5 +126,6 @@ def _interval_text(difference: RelativeDifference | None) -> str:
 
 
 def _simplicity_rank(model: ModelScore) -> int:
-    known = model.estimator in SIMPLE_MODELS
-    return SIMPLE_MODELS.index(model.estimator) if known else len(SIMPLE_MODELS)
+    """The position in `SIMPLE_MODELS`; networks come after all of them."""
+    names = (*SIMPLE_MODELS, model.estimator)
+    return names.index(model.estimator)

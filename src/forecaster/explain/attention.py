@@ -14,43 +14,43 @@ from forecaster.models.frozen import AttentionCall, FrozenAttention, FrozenNetwo
 from forecaster.models.neurons import State
 
 
-def attended(held: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
+def attention_shares(frozen: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each encoded step of the history, for each forecast step.
 
     Where the decoder has several layers, their norms are summed.
     """
     layers = [
-        np.concatenate([norms(attention, asked, location) for asked in attention.asked])
-        for attention in held.histories
+        np.concatenate([contribution_norms(attention, call, location) for call in attention.calls])
+        for attention in frozen.histories
     ]
     return as_shares(np.sum(layers, axis=0))
 
 
-def rolled_through(held: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
+def attention_rollout(frozen: FrozenNetwork, location: int) -> Float64[np.ndarray, "K L"]:
     """Return the share of each past step before the encoder mixes them (attention rollout).
 
     An encoder layer adds Σ_s u_s to x_t. The output at step t is attributed to step s in
     proportion to ‖u_s‖, and to step t itself in proportion to ‖x_t + u_t‖. The shares of several
     layers are multiplied as matrices.
     """
-    shares = attended(held, location)
-    for attention in reversed(held.encoder):
-        (asked,) = attention.asked
-        shares = shares @ as_shares(norms(attention, asked, location, keeps=True))
+    shares = attention_shares(frozen, location)
+    for attention in reversed(frozen.encoder):
+        (call,) = attention.calls
+        shares = shares @ as_shares(contribution_norms(attention, call, location, with_input=True))
     return shares
 
 
-def norms(
-    attention: FrozenAttention, asked: AttentionCall, location: int, *, keeps: bool = False
+def contribution_norms(
+    attention: FrozenAttention, call: AttentionCall, location: int, *, with_input: bool = False
 ) -> Float64[np.ndarray, "T S"]:
-    """Return ‖u_s‖ of each step s for each query step t; u_t includes x_t if `keeps`."""
-    T, rows = asked.weights.shape[2], []
+    """Return ‖u_s‖ of each step s for each query step t; u_t includes x_t if `with_input`."""
+    T, rows = call.weights.shape[2], []
     with torch.inference_mode():
         for t in range(T):
-            weights = asked.weights[:, :, t]
-            parts = _neurons_of(attention.attention.output(_weigh(asked.value, weights)), location)
-            if keeps:
-                parts[:, t] += _neurons_of(asked.x, location)[:, t]
+            weights = call.weights[:, :, t]
+            parts = _neurons_of(attention.attention.output(_weigh(call.value, weights)), location)
+            if with_input:
+                parts[:, t] += _neurons_of(call.x, location)[:, t]
             rows.append(parts.norm(dim=0))
     return np.asarray(torch.stack(rows).cpu().double().numpy())
 

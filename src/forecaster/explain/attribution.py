@@ -1,7 +1,7 @@
 """The effect of each location's history on a forecast: integrated gradients and ablation.
 
-Both are measured twice: of the whole network, and along the value path, where all parts that see
-every location at once (attention weights, norms) are held, so that values travel along the edges
+Both are measured twice: in the whole network, and along the value path. There all parts that see
+every location at once (attention weights, norms) are frozen, so that values travel along the edges
 of the graph only. The baseline is the seasonal profile of each location.
 """
 
@@ -42,8 +42,8 @@ class Window:
         return without_gradients(self.network)
 
     @cached_property
-    def held(self) -> FrozenNetwork:
-        """The network whose parts that see every location are held as they are in this window."""
+    def frozen(self) -> FrozenNetwork:
+        """The network with its cross-location parts frozen at those of this window."""
         return freeze(self.network, self.history, self.ahead)
 
 

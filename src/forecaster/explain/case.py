@@ -44,11 +44,11 @@ class Case:
 
     @cached_property
     def path_gradients(self) -> Float64[np.ndarray, "K N L"]:
-        """Integrated gradients along the value path: parts that see every location are held."""
-        held = self.window.held
-        if not held.parts:
+        """Integrated gradients along the value path: cross-location parts are frozen."""
+        frozen = self.window.frozen
+        if not frozen.parts:
             return self.total_gradients
-        return integrated_gradients(self.window, held.roll_out)
+        return integrated_gradients(self.window, frozen.roll_out)
 
     @cached_property
     def total_gradients(self) -> Float64[np.ndarray, "K N L"]:

@@ -23,12 +23,12 @@ ABLATION = (
     "Ablation measures the real change of the forecast. A value that was as usual changes "
     "nothing, however much attention it receives."
 )
-HELD = (
+FROZEN = (
     "Along the value path all parts that see every location at once (attention weights, norms, "
     "city-wide factors) are held constant. Effects through these parts are called city-wide; they "
     "do not follow the graph."
 )
-NOTHING_HELD = (
+NOTHING_FROZEN = (
     "No part of this network sees every location at once: nothing is held, nothing is city-wide."
 )
 
@@ -72,9 +72,9 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
 
 def _notes(case: Case) -> tuple[str, ...]:
     """Return notes on how to read the explanation of this network."""
-    held, steps = case.window.held, f"{name_step(case.panel.clock)}s"
-    shares = ATTENTION if held.attends else NO_ATTENTION
-    notes = (BASELINE, shares, ABLATION, HELD if held.parts else NOTHING_HELD)
+    frozen, steps = case.window.frozen, f"{name_step(case.panel.clock)}s"
+    shares = ATTENTION if frozen.attends else NO_ATTENTION
+    notes = (BASELINE, shares, ABLATION, FROZEN if frozen.parts else NOTHING_FROZEN)
     return tuple(note.format(steps=steps) for note in notes)
 
 

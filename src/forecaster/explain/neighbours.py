@@ -64,7 +64,7 @@ class LocationEffects:
         gradient = self.path_gradients.mean(axis=0)[self.ranked]
         free = self.total_gradients.mean(axis=0)[self.ranked]
         pairs = {("gradient", "ablation"): (gradient, self.path_ablation[2:])}
-        if self.case.window.held.parts:
+        if self.case.window.frozen.parts:
             pairs |= {
                 ("free gradient", "free ablation"): (free, self.total_ablation[2:]),
                 ("gradient", "free ablation"): (gradient, self.total_ablation[2:]),
@@ -103,8 +103,8 @@ def measure_locations(case: Case) -> LocationEffects:
     masks[np.arange(len(ranked)) + 2, ranked] = True
     total_ablation = ablate(window, window.free.roll_out, masks).mean(axis=1)
     path_ablation = total_ablation
-    if window.held.parts:
-        path_ablation = ablate(window, window.held.roll_out, masks).mean(axis=1)
+    if window.frozen.parts:
+        path_ablation = ablate(window, window.frozen.roll_out, masks).mean(axis=1)
     return LocationEffects(
         case,
         hops=_hops(case),

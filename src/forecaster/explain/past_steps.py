@@ -8,7 +8,7 @@ from jaxtyping import Float64
 from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig
 from forecaster.errors import count_of
-from forecaster.explain.attention import as_shares, attended, rolled_through
+from forecaster.explain.attention import as_shares, attention_rollout, attention_shares
 from forecaster.explain.attribution import ablate
 from forecaster.explain.case import Case
 from forecaster.explain.explanation import Agreement, StepEffect, compare_orders
@@ -115,12 +115,14 @@ def measure_past_steps(case: Case) -> PastStepEffects:
     masks = np.zeros((L, N, L), dtype=np.bool_)
     masks[np.arange(L), :, np.arange(L)] = True  # all locations at one step
     effect = ablate(window, window.free.roll_out, masks)  # [L, K]
-    attends = window.held.attends
+    attends = window.frozen.attends
     return PastStepEffects(
         case,
         shares_by="attention" if attends else "ablation",
-        shares=attended(window.held, window.location) if attends else as_shares(np.abs(effect.T)),
-        rolled=rolled_through(window.held, window.location) if attends else None,
+        shares=attention_shares(window.frozen, window.location)
+        if attends
+        else as_shares(np.abs(effect.T)),
+        rolled=attention_rollout(window.frozen, window.location) if attends else None,
         gradient=case.total_gradients.sum(axis=1).mean(axis=0),
         ablation=effect.mean(axis=1),
     )

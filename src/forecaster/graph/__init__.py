@@ -1,1 +1,1 @@
-"""Which locations depend on each other: covariance, graphical lasso, conditional correlation."""
+"""The dependency graph: covariance, graphical lasso, conditional correlation."""

@@ -1,4 +1,4 @@
-"""Other graphs of the same locations, to compare the learned one with."""
+"""Other graphs of the same locations, for comparison with the learned one."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,30 +11,32 @@ from forecaster.errors import DataError, name_some
 from forecaster.graph.edges import EdgeList, distance_km
 from forecaster.panel.parts import Locations, Scalar
 
-LEAST_VARIANCE = 1e-10  # of a location given others, as a share of its own: below, all is rounding
+LEAST_VARIANCE = (
+    1e-10  # conditional variance as a share of the variance: below, it is rounding error
+)
 GRID = ("row", "col")  # extra columns of the locations of a grid
 
 
 class Inverse(NamedTuple):
-    """The inverse of a correlation matrix, or why there is none."""
+    """The inverse of a correlation matrix, or the reason why there is none."""
 
     precision: Float64[np.ndarray, "N N"] | None
     reason: str = ""
 
 
 def no_edges() -> EdgeList:
-    """Return no edges: every location depends on itself alone."""
+    """Return an empty edge list."""
     return EdgeList(np.empty((0, 2), dtype=np.int64), np.empty(0))
 
 
 def complete(count: int) -> EdgeList:
-    """Return an edge between any two locations, all of strength 1."""
+    """Return the edges of the complete graph, all of strength 1."""
     pairs = np.column_stack(np.triu_indices(count, k=1))
     return EdgeList(pairs, np.ones(len(pairs)))
 
 
 def random_edges(count: int, edges: int, generator: np.random.Generator) -> EdgeList:
-    """Return so many different pairs of locations, all equally likely, of strength 1."""
+    """Return a uniform sample of distinct pairs of locations, of strength 1."""
     pairs = count * (count - 1) // 2
     drawn = np.sort(generator.choice(pairs, min(edges, pairs), replace=False))
     return EdgeList(complete(count).pairs[drawn], np.ones(len(drawn)))
@@ -50,15 +52,15 @@ def invert(correlation: Float64[np.ndarray, "N N"]) -> Inverse:
 
 
 def distance_kernel(locations: Locations) -> Float64[np.ndarray, "N N"]:
-    """Return exp(−d² / σ²), σ the deviation of all distances, as DCRNN has it.
+    """Return DCRNN's kernel exp(−d² / σ²), with σ the standard deviation of all distances.
 
-    Distances are great circles, or steps on the grid where rows and columns are known instead.
+    Distances are great circles, or Euclidean on a grid where rows and columns are known instead.
     """
     distances = _distances(locations)
     apart = distances[np.triu_indices(len(locations), k=1)]
     if not apart.any():
         return np.ones_like(distances)
-    sigma = np.std(apart) or np.mean(apart)  # two locations have one distance and no deviation
+    sigma = np.std(apart) or np.mean(apart)  # the deviation is 0 for two locations
     return np.asarray(np.exp(-np.square(distances / sigma)))
 
 
@@ -71,12 +73,12 @@ def _distances(locations: Locations) -> Float64[np.ndarray, "N N"]:
     distances = np.hypot(row[:, None] - row, col[:, None] - col)
     if np.isfinite(distances).all():
         return np.asarray(distances)
-    lacking = [i for i, placed in zip(locations.ids, locations.placed, strict=True) if not placed]
-    message = f"no coordinates of {name_some(lacking)}: a distance graph needs lat and lon"
+    unplaced = [i for i, placed in zip(locations.ids, locations.placed, strict=True) if not placed]
+    message = f"no coordinates of {name_some(unplaced)}: a distance graph needs lat and lon"
     raise DataError(f"{message} of every location, or its row and col on a grid")
 
 
 def _numbers(column: Sequence[Scalar], count: int) -> Float64[np.ndarray, " N"]:
-    """Return a column as numbers, NaN for what is none."""
+    """Return a column as numbers, NaN for other values."""
     numbers = [float(v) if isinstance(v, int | float) else np.nan for v in column]
     return np.array(numbers or [np.nan] * count)

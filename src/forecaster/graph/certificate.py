@@ -3,7 +3,7 @@
     primal: min tr(SQ) − log|Q| + Σ_ij λ_ij |Q_ij|    over positive definite Q     (Eq. 4)
     dual:   max log|W| + N                            over |W_ij − S_ij| ≤ λ_ij
 
-Any W in that box bounds the optimum from below, so the gap bounds how far Q is from it.
+Any feasible W bounds the optimum from below, so the gap bounds the suboptimality of Q.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 from jaxtyping import Float64
 from scipy.linalg.lapack import dpotrf
 
-LEAST_PIVOT = 1e-9  # of a variance: below it, all may be rounding
+LEAST_PIVOT = 1e-9  # of a variance: below it, rounding errors dominate
 
 
 class PrimalDual(NamedTuple):
@@ -28,7 +28,7 @@ class Component(NamedTuple):
 
     correlation: Float64[np.ndarray, "n n"]  # S
     scale: Float64[np.ndarray, " n"]  # λ_ij = λ · scale_i · scale_j
-    limits: Float64[np.ndarray, "n n"]  # those λ_ij; the diagonal is 0 where it is free
+    limits: Float64[np.ndarray, "n n"]  # λ_ij; the diagonal is 0 if not penalised
 
 
 def into_box(block: Component, guess: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, "n n"]:
@@ -40,7 +40,7 @@ def into_box(block: Component, guess: Float64[np.ndarray, "n n"]) -> Float64[np.
 
 
 def diagonal_pair(block: Component, W: Float64[np.ndarray, "n n"]) -> PrimalDual:
-    """Return the pair that is there before any sweep."""
+    """Return the pair with a diagonal Q, before any sweep."""
     precision = np.diag(1.0 / np.diag(W))
     return PrimalDual(precision, W.copy(), _gap(block, precision, W))
 
@@ -48,11 +48,11 @@ def diagonal_pair(block: Component, W: Float64[np.ndarray, "n n"]) -> PrimalDual
 def certify(
     block: Component, W: Float64[np.ndarray, "n n"], regressions: Float64[np.ndarray, "n n"]
 ) -> PrimalDual:
-    """Return Q of the regressions and W put into the box, with the gap between them.
+    """Return Q of the regressions and W projected into the box, with their gap.
 
     q_jj = 1 / (w_jj − w₁₂ᵀβ), q₁₂ = −β q_jj; an entry is zero when either of its two estimates is.
     """
-    with np.errstate(divide="ignore", invalid="ignore"):  # then Q is not positive definite
+    with np.errstate(divide="ignore", invalid="ignore"):  # Q is not positive definite then
         diagonal = 1.0 / (np.diag(W) - np.einsum("ij,ij->i", W, regressions))
         Q = regressions * -diagonal[:, None]
     nonzero = (Q != 0) & (Q.T != 0)
@@ -82,7 +82,7 @@ def is_sound(matrix: Float64[np.ndarray, "n n"]) -> bool:
 
 
 def _pivots(matrix: Float64[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
-    """Return each variance given those before it; all 0 if the matrix is not positive definite."""
+    """Return each variance given the previous ones; 0 if the matrix is not positive definite."""
     factor, info = dpotrf(matrix.T, lower=1, clean=0)  # .T: symmetric, and in LAPACK's order
     pivots = np.square(np.diagonal(factor))
     return pivots if info == 0 else np.zeros_like(pivots)

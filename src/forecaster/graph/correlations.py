@@ -23,28 +23,28 @@ from forecaster.panel.panel import Panel
 
 @dataclass(frozen=True, eq=False)
 class TrainingCorrelations:
-    """Correlations of the training steps, of all and of the parts that choose a penalty."""
+    """Correlations of the training steps, and of the parts that are used to choose a penalty."""
 
     sample: Sample
     correlation: Float64[np.ndarray, "N N"]
-    parts: tuple[Float64[np.ndarray, "N N"], ...]  # of the steps to fit on and to judge by
+    parts: tuple[Float64[np.ndarray, "N N"], ...]  # of the fitted and the held-out steps
     notes: tuple[str, ...]
 
 
 def correlate_training_steps(
     panel: Panel, train: Bool[np.ndarray, " M"], config: GraphConfig
 ) -> TrainingCorrelations:
-    """Return the correlations of the training steps (Eq. 5), and of parts of them to choose by."""
+    """Return the correlations of the training steps (Eq. 5), and of parts to choose a penalty."""
     sample = take_sample(panel, train, config.subtract)
     moments = []
     if config.kind == "lasso" and config.penalty is None and config.choose == "likelihood":
         chosen = hold_out(sample.steps, panel.clock.slots_per_week)
         moments = [measure(sample, steps) for steps in chosen]
-    whole = moments[0] + moments[1] if moments else measure(sample, sample.steps)
-    covariance = whole.covariance()
+    total = moments[0] + moments[1] if moments else measure(sample, sample.steps)
+    covariance = total.covariance()
     scale = find_scale(sample, covariance)
     correlation = correlate(covariance, scale)
-    # Each part on its own scale, so that a location busy in only one of them does not dominate.
+    # Each part is scaled separately, so that a location active in only one does not dominate.
     parts = tuple(correlate(c, find_scale(sample, c)) for c in (m.covariance() for m in moments))
     notes = _degeneracies(sample, scale, correlation, config)
     return TrainingCorrelations(sample, correlation, parts, notes)
@@ -53,7 +53,7 @@ def correlate_training_steps(
 def describe_steps(
     evidence: TrainingCorrelations, train: Bool[np.ndarray, " M"]
 ) -> dict[str, Any]:
-    """Return what a graph records about the steps that it was learned from."""
+    """Return the record of the training steps for a graph's metadata."""
     sample = evidence.sample
     times = sample.panel.times
     edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
@@ -70,7 +70,7 @@ def describe_steps(
 def _degeneracies(
     sample: Sample, scale: Deviations, correlation: Float64[np.ndarray, "N N"], config: GraphConfig
 ) -> tuple[str, ...]:
-    """Describe degenerate locations by id, and what was done about them."""
+    """Describe degenerate locations by id, and their treatment."""
     ids, N, M = sample.panel.locations.ids, len(correlation), len(sample.steps)
     notes = []
     if scale.constant.any():

@@ -1,7 +1,7 @@
 """The covariance of the training steps, in blocks of double precision (Eq. 5).
 
-A step counts if at least nine locations in ten were observed, or all but one of fewer; what is
-missing in it is the location's training mean of that hour of the week.
+A step counts if at least nine in ten locations are observed, or all but one of fewer than ten;
+missing values are replaced by the location's training mean of that hour of the week.
 """
 
 from collections.abc import Iterator
@@ -14,13 +14,13 @@ from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole, name_worst
+from forecaster.splits import is_well_observed, name_most_missing
 
-ROUNDING = 1e-6  # a deviation below this share of the level is float32's rounding, not variance
-COLLINEAR = 1.0 - 1e-9  # correlation from which two locations say the same
-BLOCK_STEPS = 4_096  # in double precision at a time
+ROUNDING = 1e-6  # a deviation below this share of the level is float32 rounding
+COLLINEAR = 1.0 - 1e-9  # correlation from which two locations count as collinear
+BLOCK_STEPS = 4_096  # converted to double precision at a time
 _COLUMNS = 128
-_LEAST_WEEKS = 2  # a mean of one value would take that value away
+_LEAST_WEEKS = 2  # subtracting the mean of one value would leave 0
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +30,15 @@ class Sample:
     panel: Panel
     steps: Int64[np.ndarray, " M"]
     usual: Float32[np.ndarray, "W N"]  # training means by hour of the week; replace missing values
-    base: Float32[np.ndarray, "W N"]  # what is subtracted: those, or one mean for all hours
+    base: Float32[np.ndarray, "W N"]  # subtracted means: those, or one for all hours
     subtracted: Subtract
     dropped: int  # training steps with too little observed
-    filled: int  # values of the others that were missing
+    filled: int  # missing values in the other steps
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """The count, the sum and the sum of squares of some steps; those of two parts add up."""
+    """The count, sum and sum of squares of some steps; additive over parts."""
 
     count: int
     sums: Float64[np.ndarray, " N"]
@@ -52,7 +52,7 @@ class Moments:
     def covariance(self) -> Float64[np.ndarray, "N N"]:
         """Return the empirical covariance (Eq. 5).
 
-        Differs: outer product; as printed the factors give a scalar.
+        Differs: outer product; the factors as printed give a scalar.
         """
         mean = self.sums / self.count
         # S = 1/(M−1) Σ (x_t − μ)(x_t − μ)ᵀ = 1/(M−1) (Σ x_t x_tᵀ − M μ μᵀ)
@@ -63,18 +63,18 @@ class Moments:
 
 @dataclass(frozen=True, eq=False)
 class Deviations:
-    """Standard deviations of the locations, and which locations are constant."""
+    """Standard deviations of the locations, and a mask of constant locations."""
 
     deviation: Float64[np.ndarray, " N"]
     constant: Bool[np.ndarray, " N"]
 
 
 def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract) -> Sample:
-    """Return the training steps that are observed well enough, and what to subtract from them.
+    """Return the sufficiently observed training steps, and the means to subtract from them.
 
-    The mean of each hour of the week is subtracted only if it is of two weeks or more.
+    The mean of each hour of the week is subtracted only with two weeks or more.
     """
-    steps = np.flatnonzero(train & is_whole(panel.values))
+    steps = np.flatnonzero(train & is_well_observed(panel.values))
     if len(steps) <= 1:
         raise DataError(_too_few(panel, train, len(steps)))
     slots = panel.clock.slot_of_week(panel.times)
@@ -94,7 +94,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
 
 
 def measure(sample: Sample, steps: Int64[np.ndarray, " T"]) -> Moments:
-    """Return the moments of some of the sample's steps, their base subtracted."""
+    """Return the moments of some of the sample's steps, after subtracting the base."""
     N = sample.panel.values.shape[1]
     sums, squares = np.zeros(N), np.zeros((N, N))
     for block in _blocks(sample, steps):
@@ -104,7 +104,7 @@ def measure(sample: Sample, steps: Int64[np.ndarray, " T"]) -> Moments:
 
 
 def find_scale(sample: Sample, covariance: Float64[np.ndarray, "N N"]) -> Deviations:
-    """Return the deviations, and which locations have none beyond the rounding of their values."""
+    """Return the deviations, and a mask of the locations without any beyond rounding."""
     deviation = np.sqrt(np.maximum(np.diag(covariance), 0.0))
     level = np.abs(sample.usual).max(axis=0).astype(np.float64)
     return Deviations(deviation, np.asarray(deviation <= ROUNDING * level))
@@ -128,7 +128,7 @@ def collinear_pairs(correlation: Float64[np.ndarray, "N N"]) -> Int64[np.ndarray
 def _usual(
     panel: Panel, steps: Int64[np.ndarray, " T"], slots: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "W N"]:
-    """Return the hour-of-week means, a few locations at a time: a copy would be as large again."""
+    """Return the hour-of-week means, a few locations at a time to save memory."""
     W, N = panel.clock.slots_per_week, panel.values.shape[1]
     parts = (panel.values[:, n : n + _COLUMNS][steps] for n in range(0, N, _COLUMNS))
     return np.concatenate([slot_means(part, slots, W) for part in parts], axis=1)
@@ -142,8 +142,8 @@ def _blocks(
     for start in range(0, len(steps), BLOCK_STEPS):
         block_steps = steps[start : start + BLOCK_STEPS]
         block = values[block_steps].astype(np.float64)
-        lacking = np.nonzero(np.isnan(block))
-        block[lacking] = sample.usual[slots[block_steps]][lacking]
+        missing = np.nonzero(np.isnan(block))
+        block[missing] = sample.usual[slots[block_steps]][missing]
         block -= sample.base[slots[block_steps]]
         yield block
 
@@ -151,4 +151,4 @@ def _blocks(
 def _too_few(panel: Panel, train: Bool[np.ndarray, " M"], count: int) -> str:
     message = f"{count_of(count, 'training step')} observed at nine locations in ten, of "
     message += f"{count_of(int(train.sum()), 'training step')}; two are needed"
-    return message + name_worst(panel, train)
+    return message + name_most_missing(panel, train)

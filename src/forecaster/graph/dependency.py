@@ -1,4 +1,4 @@
-"""The dependency graph: which locations depend on each other given all others (Eq. 3)."""
+"""The dependency graph: edges between conditionally dependent locations (Eq. 3)."""
 
 import hashlib
 import json
@@ -42,16 +42,16 @@ class InverseComparison(Stage):
 
 
 class About(Stage):
-    """How a graph was learned; stored as JSON in its manifest."""
+    """The record of how a graph was learned; JSON in its manifest."""
 
     kind: str  # as in GraphConfig, or "given"
     subtracted: str | None = None
     penalise_diagonal: bool | None = None
     penalty: float | None = None  # λ of Eq. 4, on the correlation scale
-    chosen_by: str | None = None  # how that penalty was found
+    chosen_by: str | None = None  # criterion of its choice
     path: tuple[PathStep, ...] = ()
     threshold: float | None = None  # on |Eq. 3|
-    degree: float | None = None  # the average degree that the threshold was to give
+    degree: float | None = None  # the wanted average degree, if it set the threshold
     gap: float | None = None  # of the graphical lasso, per location: a certificate
     gap_tolerance: float | None = None
     iterations: int | None = None
@@ -68,7 +68,7 @@ class About(Stage):
     @classmethod
     def _are_times(cls, hours: tuple[tuple[str, str], ...]) -> tuple[tuple[str, str], ...]:
         for text in chain.from_iterable(hours):
-            _instant(text)  # a ValueError is a fault
+            _instant(text)  # pydantic reports a ValueError
         return hours
 
 
@@ -88,9 +88,9 @@ class DependencyGraph:
         if len(self.pairs) != len(self.strengths):
             faults.add(f"{len(self.pairs)} edges with {len(self.strengths)} strengths")
         if len(self.pairs) and (first.min() < 0 or second.max() >= N):
-            faults.add(f"edges reach beyond its {count_of(N, 'location')}")
+            faults.add(f"edges refer to more than {count_of(N, 'location')}")
         if (first >= second).any() or (np.diff(first * N + second) <= 0).any():
-            faults.add("edges are not sorted pairs of two locations, each once")
+            faults.add("edges are not sorted, distinct pairs of two locations")
         if not np.isfinite(self.strengths).all():
             faults.add("strengths are not all finite")
         faults.raise_any(DataError)
@@ -112,7 +112,7 @@ class DependencyGraph:
         """Return the graph of a table of edges.
 
         Args:
-            table: columns `source`, `target` and, if known, `strength`: a DataFrame, an Arrow
+            table: columns `source`, `target` and optionally `strength`: a DataFrame, an Arrow
                 table, the path of a CSV or Parquet file, or a sequence of tuples. An edge may be
                 given one way or both.
             places: the panel or its locations, which give the order.
@@ -135,7 +135,7 @@ class DependencyGraph:
 
     @cached_property
     def components(self) -> Int64[np.ndarray, " N"]:
-        """The number of each location's connected component; 0 is the largest one."""
+        """The index of each location's connected component; 0 is the largest."""
         N, (first, second) = len(self.locations), self.pairs.T
         matrix = coo_array((np.ones(len(first)), (first, second)), shape=(N, N))
         count, label = connected_components(matrix, directed=False)
@@ -188,10 +188,8 @@ class DependencyGraph:
         for first, last in self.about.hours:
             seen = held_out[(held_out >= _instant(first)) & (held_out <= _instant(last))]
             if len(seen):
-                problem = (
-                    f"graph was learned from {count_of(len(seen), 'step')} that validation or"
-                )
-                when = f"test hold, the first at {seen[0]}Z"
+                problem = f"graph was learned from {count_of(len(seen), 'step')} of validation or"
+                when = f"test, the first at {seen[0]}Z"
                 raise ArtifactError(f"{problem} {when}; learn it again from these splits")
 
 
@@ -215,9 +213,9 @@ def _misfit(expected: Locations, actual: Locations) -> str:
         sorted({*actual.ids} - {*expected.ids}),
     )
     if not (lacking or unknown):
-        return f"{message}; the order differs: Panel.select(graph.locations.ids) gives the graph's"
+        return f"{message}; the order differs; use Panel.select(graph.locations.ids)"
     message += f"; the panel lacks {name_some(lacking)}" if lacking else ""
-    message += f"; the graph does not know {name_some(unknown)}" if unknown else ""
+    message += f"; the graph lacks {name_some(unknown)}" if unknown else ""
     return f"{message}; learn a graph from this panel"
 
 

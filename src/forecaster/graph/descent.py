@@ -2,9 +2,9 @@
 
 Block coordinate descent on the dual (Friedman, Hastie & Tibshirani 2008). With column j set apart,
     β = argmin ½ βᵀ W₁₁ β − s₁₂ᵀ β + Σ_i λ_ij |β_i|,    w₁₂ = W₁₁ β.
-Only the few β_i ≠ 0 are worked on: a regression of k terms costs k·N + k² operations, not N².
-Nothing here calls BLAS: its threads cost more than problems this small, and results must not
-depend on how many there are.
+Only the few β_i ≠ 0 are updated: a regression of k terms costs k·N + k² operations, not N².
+BLAS is not used: its threads cost more than such small problems, and results must not depend on
+their number.
 """
 
 import math
@@ -18,14 +18,14 @@ Vector = Float64[np.ndarray, " N"]
 Matrix = Float64[np.ndarray, "N N"]
 Terms = Int64[np.ndarray, " k"]
 
-# NaN and infinity keep their meaning: they must be found, not optimised away.
+# Without the flags for NaN and infinity, which must be detected.
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
-_ROUNDS = 4  # times that a regression may take in more terms before the next column,
-_NEAR = 1.0  # unless it violates its limits by more than so many of them: W must not run away
-_PASSES = 20  # over the terms of a regression, before the slow ones jump
+_ROUNDS = 4  # rounds of adding terms to a regression before the next column,
+_NEAR = 1.0  # unless it violates its limits by more than this factor: W must not diverge
+_PASSES = 20  # over the terms of a regression, before a jump
 _JUMPS = 20  # in one round, at most
-_SMALLEST = 1e-13  # nothing finer can be told apart at the scale of correlations
-_SHARE = 0.5  # of the largest violation: terms that violate more are taken in together
+_SMALLEST = 1e-13  # resolution at the scale of correlations
+_SHARE = 0.5  # of the largest violation: terms that violate more are added together
 
 
 @compiled(_FAST)
@@ -42,10 +42,10 @@ def sweep_columns(
     Args:
         S: correlations.
         limits: λ_ij; the diagonal is not read.
-        W: the covariance so far, positive definite; it stays so.
+        W: the current covariance, which stays positive definite.
         regressions: row j is β of column j.
         columns: the first to regress and the one after the last.
-        slack: the share of λ_ij by which a regression may miss its optimum.
+        slack: tolerance of a regression, as a share of λ_ij.
     """
     N = len(S)
     fitted, terms, taken = np.empty(N), np.empty(N, np.int64), np.empty(N, np.bool_)
@@ -57,14 +57,12 @@ def sweep_columns(
             _descend(W, S[j], beta, limit, slack, chosen)
             _fit(W, beta, chosen, fitted)
             taken[:] = beta != 0.0
-            taken[j] = True  # never a term of its own
+            taken[j] = True  # a column is not a term of itself
             excess = _take_in(S[j], fitted, limit, slack, taken)
             taken[j] = False
             if excess == 0.0 or (attempt >= _ROUNDS and excess <= _NEAR):
                 break
-        if W[j, j] > _dot(
-            fitted, beta
-        ):  # else W would not stay positive definite: tighter next time
+        if W[j, j] > _dot(fitted, beta):  # otherwise W would not stay positive definite
             fitted[j] = W[j, j]
             W[j] = fitted
             W[:, j] = fitted
@@ -72,7 +70,7 @@ def sweep_columns(
 
 @compiled(_FAST)
 def _list(taken: Bool[np.ndarray, " N"], terms: Int64[np.ndarray, " N"]) -> int:
-    """Write down which are taken and return how many."""
+    """Write the indices of taken terms and return their number."""
     count = 0
     for i in range(len(taken)):
         if taken[i]:
@@ -97,7 +95,7 @@ def _descend(
 
 @compiled(_FAST)
 def _step(inner: Matrix, aim: Vector, bound: Vector, b: Vector, slack: float) -> bool:
-    """Minimise over one term after the other; tell whether that has settled."""
+    """Minimise over one term after the other; return whether this has converged."""
     slope = _multiply(inner, b)
     for _ in range(_PASSES):
         settled = True
@@ -118,14 +116,14 @@ def _step(inner: Matrix, aim: Vector, bound: Vector, b: Vector, slack: float) ->
 
 @compiled(_FAST)
 def _jump(inner: Matrix, aim: Vector, bound: Vector, b: Vector) -> None:
-    """Go to the minimum over all b ≠ 0 that keep their sign, or to where the first would lose it.
+    """Go to the minimum over all b ≠ 0 with fixed signs, or to the first change of sign.
 
-    Nearly collinear columns settle slowly term by term; this is exact however collinear they are.
+    Nearly collinear columns converge slowly term by term; this step is exact.
     """
     live = np.flatnonzero(b)
     current, curvature = b[live], _gather(inner, live)
     for a in range(len(live)):
-        curvature[a, a] += _SMALLEST  # a pivot is never exactly 0
+        curvature[a, a] += _SMALLEST  # avoids a zero pivot
     goal = aim[live] - bound[live] * np.sign(current)
     _solve(curvature, goal)
     share, first = 1.0, -1
@@ -184,14 +182,14 @@ def _gather(W: Matrix, terms: Terms) -> Matrix:
 def _fit(W: Matrix, beta: Vector, terms: Terms, fitted: Vector) -> None:
     """Write W₁₁ β, four terms at a time: one pass over `fitted` for each four rows of W."""
     fitted[:] = 0.0
-    whole = len(terms) - len(terms) % 4
-    for a in range(0, whole, 4):
+    in_fours = len(terms) - len(terms) % 4
+    for a in range(0, in_fours, 4):
         i, j, k, m = terms[a], terms[a + 1], terms[a + 2], terms[a + 3]
         wi, wj, wk, wm = W[i], W[j], W[k], W[m]
         bi, bj, bk, bm = beta[i], beta[j], beta[k], beta[m]
         for n in range(len(fitted)):
             fitted[n] += bi * wi[n] + bj * wj[n] + bk * wk[n] + bm * wm[n]
-    for a in range(whole, len(terms)):
+    for a in range(in_fours, len(terms)):
         i = terms[a]
         for n in range(len(fitted)):
             fitted[n] += beta[i] * W[i, n]
@@ -201,7 +199,7 @@ def _fit(W: Matrix, beta: Vector, terms: Terms, fitted: Vector) -> None:
 def _take_in(
     target: Vector, fitted: Vector, limit: Vector, slack: float, taken: Bool[np.ndarray, " N"]
 ) -> float:
-    """Take in the terms whose zero violates its optimality most; return by how many limits."""
+    """Add the zero terms that violate optimality most; return the largest violation."""
     worst = furthest = 0.0
     for i in range(len(target)):
         if not taken[i]:

@@ -32,21 +32,21 @@ def conditional_correlation(
     """Return the correlation of every pair of locations given all others (Eq. 3)."""
     scale = 1.0 / np.sqrt(np.diag(precision))
     correlation = -precision * np.outer(scale, scale)
-    np.fill_diagonal(correlation, 1.0)  # Eq. 3 speaks of i ≠ j only
+    np.fill_diagonal(correlation, 1.0)  # Eq. 3 is for i ≠ j only
     return correlation
 
 
 def edges_above(correlation: Float64[np.ndarray, "N N"], threshold: float) -> EdgeList:
-    """Return the pairs whose correlation is above a threshold, whatever its sign (section 2.2)."""
+    """Return the pairs with an absolute correlation above a threshold (section 2.2)."""
     pairs = np.argwhere(np.triu(np.abs(correlation) > threshold, k=1))
     return EdgeList(pairs, correlation[pairs[:, 0], pairs[:, 1]])
 
 
 def threshold_for_degree(correlation: Float64[np.ndarray, "N N"], degree: float) -> float:
-    """Return the threshold that leaves every location `degree` others on average.
+    """Return the threshold that gives an average degree.
 
-    It lies half way between the weakest edge kept and the strongest one left out, so that
-    rounding cannot move an edge across it; where those two are equal, both are kept.
+    It lies half way between the weakest edge kept and the strongest one left out, so that rounding
+    does not change the edges; if those two are equal, both are kept.
     """
     N = len(correlation)
     strengths = np.abs(correlation[np.triu(np.ones((N, N), dtype=bool), k=1)])
@@ -76,10 +76,10 @@ def as_table(source: Table | Sequence[tuple[Any, ...]]) -> Table:
     if isinstance(source, str) or not isinstance(source, Sequence):
         return source
     names = (*ENDS, STRENGTH)
-    wrong = [row for row in source if len(row) not in (len(ENDS), len(names))]
-    if wrong or len({len(row) for row in source}) > 1:
+    malformed = [row for row in source if len(row) not in (len(ENDS), len(names))]
+    if malformed or len({len(row) for row in source}) > 1:
         message = "edges: each must be (source, target), or each (source, target, strength)"
-        raise DataError(f"{message}; found {name_some(wrong or source)}")
+        raise DataError(f"{message}; found {name_some(malformed or source)}")
     columns = list(zip(*source, strict=True)) or [(), ()]
     ends = [pa.array(map(str, column), pa.string()) for column in columns[: len(ENDS)]]
     strengths = [
@@ -89,7 +89,7 @@ def as_table(source: Table | Sequence[tuple[Any, ...]]) -> Table:
 
 
 def read_edges(source: Table, locations: Locations) -> EdgeList:
-    """Return the edges of a table; all of its faults are reported together."""
+    """Return the edges of a table; the error lists all faults."""
     table, name = load(source, texts=ENDS)
     need_columns(table, ENDS, name)
     faults = Faults(name)
@@ -99,7 +99,7 @@ def read_edges(source: Table, locations: Locations) -> EdgeList:
     if STRENGTH in table.column_names:
         strengths = numbers(table[STRENGTH], STRENGTH, faults, digits=np.float64)
         nulls = np.flatnonzero(np.isnan(strengths))
-        if len(nulls) and not faults.found:
+        if len(nulls) and not faults.messages:
             faults.add(f"{count_of(len(nulls), 'edge')} without a strength: {_rows(nulls)}")
     faults.raise_any(DataError)
     edges = _merge(ends[0], ends[1], strengths, locations, faults)
@@ -126,23 +126,23 @@ def _merge(
     locations: Locations,
     faults: Faults,
 ) -> EdgeList:
-    """Return each edge once; given both ways, it must have one strength."""
+    """Return each edge once; given in both directions, it must have one strength."""
     N = len(locations)
     loops = np.flatnonzero(source == target)
     if len(loops):
         problem = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
-        faults.add(f"{problem}; every location depends on itself anyway: leave them out")
-    way, counts = np.unique(source * N + target, return_counts=True)
+        faults.add(f"{problem}; remove them (every location depends on itself)")
+    directed, counts = np.unique(source * N + target, return_counts=True)
     if (counts > 1).any():
-        twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in way[counts > 1])
+        twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in directed[counts > 1])
         faults.add(f"{count_of(int((counts > 1).sum()), 'edge')} given twice: {name_some(twice)}")
     first, second = np.sort([source, target], axis=0)
     code, at, back = np.unique(first * N + second, return_index=True, return_inverse=True)
-    unlike = np.unique(code[back[strengths != strengths[at][back]]])
-    if len(unlike):
-        named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in unlike)
-        problem = f"{count_of(len(unlike), 'edge')} with two strengths: {name_some(named)}"
-        faults.add(f"{problem}; the graph has no direction: give one")
+    conflicting = np.unique(code[back[strengths != strengths[at][back]]])
+    if len(conflicting):
+        named = (f"{locations.ids[c // N]} – {locations.ids[c % N]}" for c in conflicting)
+        problem = f"{count_of(len(conflicting), 'edge')} with two strengths: {name_some(named)}"
+        faults.add(f"{problem}; the graph is undirected: give one strength")
     return EdgeList(np.stack([code // N, code % N], axis=1), strengths[at])
 
 

@@ -1,4 +1,4 @@
-"""A graph for other tools: GraphML, GeoJSON, or a long table as CSV or Parquet."""
+"""Exports of a graph: GraphML, GeoJSON, or a long table as CSV or Parquet."""
 
 import io
 import json
@@ -25,17 +25,17 @@ _EDGE_KEYS = {"strength": "double", "distance_km": "double"}
 
 
 def export_graph(graph: DependencyGraph, path: Path | str) -> None:
-    """Write a graph by the path's suffix: the old file or the whole new one."""
+    """Write a graph in the format of the path's suffix, atomically."""
     check_export(graph.locations, Path(path))
     write = _FORMATS[Path(path).suffix]
     replace_file(Path(path), bytes_writer(write(graph)))
 
 
 def check_export(locations: Locations, path: Path) -> None:
-    """Refuse a name that no format has, and GeoJSON of locations that lie nowhere."""
+    """Refuse an unknown suffix, and GeoJSON without coordinates."""
     if path.suffix not in _FORMATS:
         formats = ", ".join(_FORMATS)
-        raise ConfigError(f"{path}: a graph is exported as {formats}; give such a name")
+        raise ConfigError(f"{path}: a graph is exported as {formats}; choose such a suffix")
     if path.suffix == ".geojson" and not locations.placed.any():
         message = "graph: no location has coordinates, which GeoJSON needs"
         raise DataError(f"{message}; add lat and lon to the panel's locations, or write .graphml")
@@ -50,7 +50,7 @@ def to_table(graph: DependencyGraph) -> pa.Table:
 
 
 def to_graphml(graph: DependencyGraph) -> bytes:
-    """Return the graph as GraphML; whatever a name holds, it stays text."""
+    """Return the graph as GraphML, with all names escaped."""
     root = ET.Element("graphml", xmlns="http://graphml.graphdrawing.org/xmlns")
     for domain, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
         for name, kind in keys.items():
@@ -73,7 +73,7 @@ def to_graphml(graph: DependencyGraph) -> bytes:
 def to_geojson(graph: DependencyGraph) -> bytes:
     """Return a point for every location and a line for every edge.
 
-    What lacks coordinates has no geometry.
+    Without coordinates the geometry is null.
     """
     places = graph.locations
     at = np.column_stack([places.lon, places.lat])
@@ -100,7 +100,7 @@ def _to_parquet(graph: DependencyGraph) -> bytes:
 
 
 def _add_data(element: ET.Element, domain: str, columns: dict[str, Any]) -> None:
-    """Add the known values; numbers with all their digits, characters that XML lacks as �."""
+    """Add the known values, numbers at full precision; characters invalid in XML become �."""
     for name, value in columns.items():
         if isinstance(value, float) and np.isnan(value):
             continue

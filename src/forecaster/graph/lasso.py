@@ -1,4 +1,4 @@
-"""The graphical lasso: the sparse precision matrix of a Gaussian, with a proof of how exact it is.
+"""The graphical lasso: the sparse precision matrix of a Gaussian, with a duality gap.
 
 Q = argmin tr(SQ) − log|Q| + λ Σ_ij |Q_ij|          (Eq. 4)
 """
@@ -25,12 +25,12 @@ from forecaster.graph.descent import sweep_columns
 
 log = logging.getLogger(__name__)
 
-_COLUMNS = 256  # per call of the compiled loops: how long Ctrl-C waits
-_SLACK = 0.05  # of λ: how exact the first regressions are
-_TIGHTER = 0.5  # what each iteration makes of that
-_COLLINEAR = 1e-10  # correlations this near to ±1
-_RIDGE = 1e-7  # added to a correlation matrix that is singular beyond what λ can mend
-_ASYMMETRY = 1e-6  # of a correlation: what rounding may leave, single precision included
+_COLUMNS = 256  # per call of the compiled loops, which Ctrl-C waits for
+_SLACK = 0.05  # tolerance of the first regressions, as a share of λ
+_TIGHTER = 0.5  # factor on that tolerance after each iteration
+_COLLINEAR = 1e-10  # distance of a correlation from ±1
+_RIDGE = 1e-7  # added to a correlation matrix that is singular in spite of λ
+_ASYMMETRY = 1e-6  # of a correlation: from rounding, also of single precision
 
 
 @dataclass(frozen=True)
@@ -39,10 +39,10 @@ class LassoResult:
 
     precision: Float64[np.ndarray, "N N"]  # Q: symmetric, positive definite, exact zeros
     covariance: Float64[np.ndarray, "N N"]  # W: within λ of S; Q's inverse up to the gap
-    gap: float  # divided by N; the objective is at most gap · N above the best one
+    gap: float  # divided by N; the objective is at most gap · N above the optimum
     iterations: int
-    converged: bool  # whether the gap asked for was reached
-    notes: tuple[str, ...]  # what was degenerate, by index, and what was done
+    converged: bool  # whether the gap reached the tolerance
+    notes: tuple[str, ...]  # degenerate variables, by index, and their treatment
 
 
 def graphical_lasso(
@@ -59,17 +59,17 @@ def graphical_lasso(
     Args:
         covariance: S, symmetric and positive semidefinite.
         penalty: λ > 0, in the units of S.
-        penalise_diagonal: whether λ weighs all entries, as Eq. 4 prints, or those off the
-            diagonal only, as most libraries do.
+        penalise_diagonal: whether λ applies to all entries, as in Eq. 4, or only off the diagonal,
+            as in most libraries.
         gap_tolerance: the duality gap, divided by N, at which to stop.
-        max_iterations: sweeps over all columns, at most.
-        start: the result at a penalty near by.
+        max_iterations: largest number of sweeps over all columns.
+        start: the result for a similar penalty.
     """
     _refuse_options(penalty, gap_tolerance, max_iterations)
     S = _checked(covariance, start)
     deviation = np.sqrt(np.diag(S))
     constant = deviation <= np.finfo(float).tiny
-    weighed = penalise_diagonal | constant  # without λ a constant variable has no solution
+    weighed = penalise_diagonal | constant  # a constant variable needs λ for a solution
     diagonal = np.diag(S) + np.where(weighed, penalty, 0.0)  # of W, at the optimum
     precision, dual = np.diag(1.0 / diagonal), np.diag(diagonal)
     notes = _describe_constant(constant, penalise_diagonal)
@@ -100,7 +100,7 @@ def graphical_lasso_path(
     gap_tolerance: float = 1e-4,
     max_iterations: int = 100,
 ) -> Iterator[LassoResult]:
-    """Yield the result at each penalty in turn, each begun at the one before.
+    """Yield the result for each penalty in turn, with warm starts.
 
     Give the largest penalty first: its result is sparse and cheap.
     """
@@ -121,41 +121,41 @@ def _refuse_options(penalty: float, gap_tolerance: float, max_iterations: int) -
     faults = Faults("graphical lasso")
     for name, value in (("penalty", penalty), ("gap_tolerance", gap_tolerance)):
         if not 0 < value < np.inf:
-            faults.add(f"{name} = {value!r}: a number above 0 is needed, such as 0.1")
+            faults.add(f"{name} = {value!r}: give a number above 0, such as 0.1")
     if max_iterations < 0:
-        faults.add(f"max_iterations = {max_iterations}: 0 or more is needed")
+        faults.add(f"max_iterations = {max_iterations}: give 0 or more")
     faults.raise_any(ConfigError)
 
 
 def _checked(
     covariance: Float[np.ndarray, "N N"], start: LassoResult | None
 ) -> Float64[np.ndarray, "N N"]:
-    """Return S as exactly symmetric float64, or name everything that is wrong with it."""
+    """Return S as exactly symmetric float64; the error lists all faults."""
     matrix = np.asarray(covariance)
     square = matrix.ndim == 2 and matrix.shape[0] == matrix.shape[1] > 0  # noqa: PLR2004 (a matrix)
     if not square or matrix.dtype.kind not in "fiub":
         message = f"covariance: {matrix.dtype} of shape {matrix.shape}"
-        raise DataError(f"{message}; real numbers, N × N, are needed")
+        raise DataError(f"{message}; give real numbers of shape N × N")
     S = np.asarray(matrix, dtype=np.float64)
     faults = Faults("covariance")
-    wrong = np.argwhere(~np.isfinite(S))
-    if len(wrong):
-        places = name_some(map(tuple, wrong.tolist()))
-        faults.add(f"{count_of(len(wrong), 'value')} NaN or infinite, at {places}")
+    invalid = np.argwhere(~np.isfinite(S))
+    if len(invalid):
+        places = name_some(map(tuple, invalid.tolist()))
+        faults.add(f"{count_of(len(invalid), 'value')} NaN or infinite, at {places}")
     if (np.diag(S) < 0).any():
         places = name_some(np.flatnonzero(np.diag(S) < 0))
-        faults.add(f"negative variances at {places}; a covariance has none")
+        faults.add(f"negative variances at {places}; give a covariance")
     faults.raise_any(DataError)
     if start is not None and start.precision.shape != S.shape:
         message = f"start is for {len(start.precision)} variables, the covariance for {len(S)}"
-        raise ConfigError(f"{message}; begin without it")
+        raise ConfigError(f"{message}; leave start out")
     deviation = np.sqrt(np.diag(S))
     bounds = np.outer(deviation, deviation)
     if (np.abs(S - S.T) > _ASYMMETRY * bounds).any():
         raise DataError("covariance: not symmetric; give X.T @ X / M of centred columns")
     if (np.abs(S) > (1 + _ASYMMETRY) * bounds).any():
         first = tuple(np.argwhere(np.abs(S) > (1 + _ASYMMETRY) * bounds)[0].tolist())
-        raise DataError(f"covariance: entry {first} exceeds what its two variances allow")
+        raise DataError(f"covariance: entry {first} is larger than its two variances allow")
     return np.asarray(S if np.array_equal(S, S.T) else (S + S.T) / 2)
 
 
@@ -164,7 +164,7 @@ def _components(
 ) -> list[Int64[np.ndarray, " members"]]:
     """Return the members of each connected component of |S_ij| > λ that has more than one.
 
-    Q is zero between components, so each is a problem of its own (Witten, Friedman & Simon 2011).
+    Q is zero between components, so each is a separate problem (Witten, Friedman & Simon 2011).
     """
     joined = np.abs(S) > penalty
     np.fill_diagonal(joined, False)
@@ -211,7 +211,7 @@ def _describe_collinear(block: Component, members: Int64[np.ndarray, " n"]) -> t
 def _restrict(
     start: LassoResult, members: Int64[np.ndarray, " n"], scale: Float64[np.ndarray, " n"]
 ) -> PrimalDual:
-    """Return the part of an earlier result that concerns one component, on its scale."""
+    """Return the part of an earlier result for one component, on its scale."""
     place, units = np.ix_(members, members), np.outer(scale, scale)
     return PrimalDual(start.precision[place] / units, start.covariance[place] * units, np.inf)
 
@@ -219,9 +219,9 @@ def _restrict(
 def _begin(
     block: Component, members: Int64[np.ndarray, " n"], first: PrimalDual | None
 ) -> tuple[Float64[np.ndarray, "n n"], tuple[str, ...]]:
-    """Return a positive definite W inside the box, and what had to be done to find one.
+    """Return a positive definite W inside the box, and notes on how it was found.
 
-    Tried in turn: what an earlier result gives, the sparsest W, the W nearest to S + λI.
+    Tried in turn: the W of an earlier result, the sparsest W, the W nearest to S + λI.
     """
     guesses = [np.zeros_like(block.correlation), block.correlation]
     if first is not None:
@@ -236,7 +236,7 @@ def _begin(
     lowest = float(np.linalg.eigvalsh(block.correlation)[0])
     if lowest < -_ASYMMETRY:
         message = f"covariance: not positive semidefinite (eigenvalue {lowest:.2g} as correlation)"
-        raise DataError(f"{message}; a covariance of complete rows is")
+        raise DataError(f"{message}; compute it from complete rows")
     raised = _RIDGE + 2 * max(-lowest, 0.0)
     block.correlation.flat[:: len(W) + 1] += raised
     note = f"λ is too small to mend the singular covariance of {name_some(members)}"
@@ -244,7 +244,7 @@ def _begin(
 
 
 def _shrunk(block: Component) -> Float64[np.ndarray, "n n"]:
-    """Return S moved towards its diagonal as far as the box allows."""
+    """Return S shrunk towards its diagonal as far as the box allows."""
     off = np.abs(block.correlation)
     np.fill_diagonal(off, 0.0)
     share = min(1.0, float(np.min(block.limits[off > 0] / off[off > 0], initial=1.0)))
@@ -260,7 +260,7 @@ def _solve(
     gap_tolerance: float,
     max_iterations: int,
 ) -> tuple[PrimalDual, int]:
-    """Return the best pair found, and after how many sweeps over the columns."""
+    """Return the best pair, and the number of sweeps over the columns."""
     N = len(W)
     best = diagonal_pair(block, W)
     regressions = np.zeros_like(W) if first is None else _regressions(first.precision)

@@ -1,4 +1,4 @@
-"""Learning a dependency graph from a panel (section 2.2), or a graph to compare it with."""
+"""Learning a dependency graph from a panel (section 2.2), or an alternative for comparison."""
 
 from typing import Any, NamedTuple
 
@@ -37,8 +37,8 @@ from forecaster.graph.selection import (
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, assign_splits
 
-_SIGMAS = 3  # standard errors, 1/√M each, of a correlation that is none
-_MATRICES = 21  # of N × N doubles that the path holds at its peak
+_SIGMAS = 3  # standard errors, 1/√M each, of a correlation of 0
+_MATRICES = 21  # N × N doubles in memory at the peak of the path
 _PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
 _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 
@@ -61,9 +61,9 @@ class PairStrengths(NamedTuple):
 def estimate(locations: int, steps: int) -> Estimate:
     """Estimate the memory and time of learning a graph from its size."""
     N, block = locations, min(steps, BLOCK_STEPS)
-    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solving; adding up the products
+    doubles = max(_MATRICES * N * N, 3 * N * N + 3 * block * N)  # solver; sums of products
     seconds = steps * N**2 / _PRODUCTS_PER_SECOND + _SECONDS_PER_CUBE * N**3
-    return Estimate(max(8 * doubles, steps * N), seconds)  # one byte says whether each is missing
+    return Estimate(max(8 * doubles, steps * N), seconds)  # one byte per value for the mask
 
 
 def learn_graph(
@@ -142,7 +142,7 @@ def _lasso(
         message = f"dual gap {result.gap:.2g} > {config.gap_tolerance:.2g} after {passes}"
         remedy = "raise max_iterations or the penalty, or allow an unconverged graph"
         raise RunError(f"graph: {message}; {remedy}")
-    tell("the thresholded inverse beside it")
+    tell("comparison with the thresholded inverse")
     strengths = conditional_correlation(result.precision)
     facts = {
         "penalise_diagonal": config.penalise_diagonal,
@@ -171,7 +171,7 @@ def _solver_notes(choice: SelectedPenalty) -> tuple[str, ...]:
 def _choose(
     evidence: TrainingCorrelations, config: GraphConfig, tell: MessageCallback
 ) -> SelectedPenalty:
-    """Return the penalty of the recipe, or the best one, with its solution for all steps."""
+    """Return the penalty of the recipe, or the best one, with the solution for all steps."""
     correlation = evidence.correlation
 
     def solve(penalty: float, start: LassoResult | None = None) -> LassoResult:
@@ -221,7 +221,7 @@ def _compare_with_inverse(
 
 
 def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> DependencyGraph:
-    """Return the graph of the pairs above the threshold, given or by the wanted degree."""
+    """Return the graph of the pairs above the threshold, from the recipe or the wanted degree."""
     threshold = config.threshold
     if threshold is None:
         threshold = threshold_for_degree(pairs.strengths, config.degree or 0.0)
@@ -234,7 +234,7 @@ def _threshold(panel: Panel, config: GraphConfig, pairs: PairStrengths) -> Depen
         notes += (f"threshold {threshold:g} leaves {remaining}: {degree}",)
     if config.degree is not None and 2 * len(edges.pairs) + 1 < min(config.degree, N - 1) * N:
         most = 2 * len(edges.pairs) / N
-        notes += (f"average degree {config.degree:g} was asked for, {most:.3g} is all there is",)
+        notes += (f"average degree {config.degree:g} is not possible; the largest is {most:.3g}",)
     steps = pairs.facts.get("steps")
     if steps and len(edges.pairs) and 0 < threshold < (noise := _SIGMAS / steps**0.5):
         notes += (

@@ -1,7 +1,7 @@
-"""The penalty λ of Eq. 4: by the likelihood of held-out weeks, or by the extended BIC.
+"""Choice of the penalty λ of Eq. 4 by the likelihood of held-out weeks or the extended BIC.
 
-A path of penalties is walked from the largest down, each solution the start of the next, until
-the score keeps falling.
+Penalties are tried in descending order, each solution the start of the next, until the score
+has fallen repeatedly.
 """
 
 from collections.abc import Callable
@@ -15,11 +15,11 @@ from forecaster.errors import DataError
 from forecaster.graph.dependency import PathStep
 from forecaster.graph.lasso import LassoResult, graphical_lasso_path
 
-HELD_OUT = 4  # one block of time in so many is held out
+HELD_OUT = 4  # one of this many blocks of time is held out
 SPARSEST = 0.8  # of the largest correlation: the first penalty of the path
 DENSEST = 0.001  # on the correlation scale: the last one
-PER_DECADE = 8  # penalties on the path: warm starts make many small steps cheaper than few large
-FALLS = 2  # penalties in a row that are worse than the best, after which none is tried
+PER_DECADE = 8  # penalties: with warm starts, many small steps are cheaper than a few large ones
+FALLS = 2  # successive penalties worse than the best after which the path ends
 EBIC_GAMMA = 0.5  # weight of the number of possible edges
 
 Score = Callable[[LassoResult], float]  # the larger, the better
@@ -28,7 +28,7 @@ MessageCallback = Callable[[str], None]
 
 @dataclass(frozen=True, eq=False)
 class SelectedPenalty:
-    """The best penalty of a path, its solution, and all that were tried."""
+    """The best penalty of a path, its solution, and all tried penalties."""
 
     penalty: float
     result: LassoResult
@@ -38,10 +38,10 @@ class SelectedPenalty:
 def hold_out(
     steps: Int64[np.ndarray, " M"], steps_per_week: int
 ) -> tuple[Int64[np.ndarray, " A"], Int64[np.ndarray, " B"]]:
-    """Return the steps to fit on and those to judge by: every fourth week.
+    """Return the steps to fit on and the held-out steps: every fourth week.
 
-    Neighbouring hours are alike, so single hours would not be new to what was fitted. Less than
-    four weeks are cut into four blocks.
+    Single hours would not be independent of the neighbouring fitted ones. Less than four weeks are
+    cut into four blocks.
     """
     blocks = max(HELD_OUT, round(len(steps) / steps_per_week))
     held = np.arange(len(steps)) * blocks // len(steps) % HELD_OUT == HELD_OUT - 1
@@ -57,7 +57,7 @@ def choose_by_likelihood(
     config: GraphConfig,
     tell: MessageCallback,
 ) -> SelectedPenalty:
-    """Return the penalty at which what was fitted makes the held-out steps likeliest (Eq. 2)."""
+    """Return the penalty with the highest likelihood of the held-out steps (Eq. 2)."""
 
     def score(result: LassoResult) -> float:
         return log_likelihood(result.precision, held_out)
@@ -73,8 +73,8 @@ def choose_by_ebic(
 ) -> SelectedPenalty:
     """Return the penalty with the lowest extended BIC (Foygel & Drton 2010).
 
-    −2 ℓ + E log M + 4 γ E log N. It counts M steps as independent, which hours are not, and so
-    keeps more edges than it would for independent ones.
+    −2 ℓ + E log M + 4 γ E log N. It treats the M steps as independent, which hours are not, and so
+    keeps too many edges.
     """
     N = len(correlation)
 
@@ -98,7 +98,7 @@ def log_likelihood(
 
 
 def penalty_path(covariance: Float64[np.ndarray, "N N"]) -> list[float]:
-    """Return the penalties to try, the largest first; at 1 × the largest entry no edge is left."""
+    """Return the penalties to try, in descending order; at the largest entry no edge is left."""
     largest = float(np.abs(covariance - np.diag(np.diag(covariance))).max())
     first = SPARSEST * largest
     if first <= DENSEST:
@@ -113,7 +113,7 @@ def _walk(
     config: GraphConfig,
     tell: MessageCallback,
 ) -> SelectedPenalty:
-    """Return the best penalty of a path that ends where scores keep falling or solving fails."""
+    """Return the best penalty of a path that ends when scores fall repeatedly or solving fails."""
     penalties = penalty_path(covariance)
     results = graphical_lasso_path(
         covariance,

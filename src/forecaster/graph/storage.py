@@ -1,4 +1,4 @@
-"""A graph's files: its edges and its locations as plain Parquet, checked before they are used."""
+"""The files of a graph: edges and locations as Parquet, validated when read."""
 
 from dataclasses import replace
 from io import BufferedIOBase
@@ -34,12 +34,12 @@ PLACES = pa.schema(
 def save_graph(
     graph: DependencyGraph, folder: Path | str, recipe: Recipe | None = None
 ) -> DependencyGraph:
-    """Publish a graph as a folder and return it with the hash of what was written.
+    """Publish a graph as a folder, and return it with its hash.
 
     Args:
-        graph: what to write.
-        folder: where to; a graph that is there already becomes an older version.
-        recipe: how it was made, to lie beside it.
+        graph: the graph.
+        folder: destination; an existing graph becomes an older version.
+        recipe: saved with the graph.
     """
     locations = graph.locations
     ends = np.array(locations.ids, dtype=object)[graph.pairs].T.reshape(2, -1)
@@ -70,7 +70,7 @@ def save_graph(
 
 
 def open_graph(folder: Path | str) -> DependencyGraph:
-    """Return the graph of a folder, verified."""
+    """Open and verify the graph of a folder."""
     folder = Path(folder)
     manifest = read_manifest(folder, kind="graph", reads=FORMAT)
     verify_files(folder, manifest)
@@ -88,9 +88,9 @@ def open_graph(folder: Path | str) -> DependencyGraph:
             manifest.digest,
         )
         if not np.array_equal(graph.degrees, places["degree"].to_numpy()):
-            raise ValueError("its degrees are not those of its edges")
+            raise ValueError("its degrees do not match its edges")
         if graph.location_digest != about["location_hash"]:
-            raise ValueError("its locations are not those of its manifest")
+            raise ValueError("its locations do not match its manifest")
     except (KeyError, TypeError, ValueError, OverflowError, DataError, ConfigError) as error:
         raise ArtifactError(f"{folder}: not a forecaster graph ({error})") from error
     return graph
@@ -113,9 +113,9 @@ def _pairs(table: pa.Table, locations: Locations) -> Int64[np.ndarray, "E 2"]:
 
 
 def _decode(column: pa.ChunkedArray) -> tuple[list[str], Int64[np.ndarray, " rows"]]:
-    """Return the texts of a column, each once, and which of them each row has."""
-    whole = column.unify_dictionaries().combine_chunks()
-    return whole.dictionary.to_pylist(), whole.indices.to_numpy().astype(np.int64)
+    """Return the distinct texts of a column, and the index of each row's text."""
+    encoded = column.unify_dictionaries().combine_chunks()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().astype(np.int64)
 
 
 def _table(schema: pa.Schema, columns: list[Any]) -> pa.Table:
@@ -134,8 +134,8 @@ def _writer(table: pa.Table) -> Writer:
 
 
 def _read(path: Path, schema: pa.Schema, rows: int) -> pa.Table:
-    """Return a table of exactly our columns; only coordinates may be null."""
+    """Return a table with exactly the expected columns; only coordinates may be null."""
     table = read_table(path, "graph", rows, lambda s: s.equals(schema, check_metadata=True))
     if any(table[name].null_count for name in schema.names if name not in ("lat", "lon")):
-        raise ValueError(f"{path.name} holds null")
+        raise ValueError(f"{path.name} contains null")
     return table

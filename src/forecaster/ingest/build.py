@@ -39,25 +39,25 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     weather = recipe.weather.file if recipe.weather is not None else None
-    beside = [name for name in (places, weather) if name is not None]
-    if not names or any(not name or Path(name).is_absolute() for name in (*names, *beside)):
-        listed = ", ".join(map(repr, (*names, *beside))) or "none"
-        raise ConfigError(f"files of the recipe: {listed}; give names in the data folder")
+    optional = [name for name in (places, weather) if name is not None]
+    if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
+        listed = ", ".join(map(repr, (*names, *optional))) or "none"
+        raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
     matches = {name: _expand(data, name) for name in names}
-    lacking = [name for name in names if not matches[name]]
-    lacking += [name for name in beside if not (data / name).is_file()]
-    if lacking:
+    missing = [name for name in names if not matches[name]]
+    missing += [name for name in optional if not (data / name).is_file()]
+    if missing:
         raise DataError(
-            f"{data}: no {', '.join(lacking)}; give the folder with --data or FORECASTER_DATA"
+            f"{data}: no {', '.join(missing)}; give the folder with --data or FORECASTER_DATA"
         )
     files = [path for name in names for path in matches[name]]
     if recipe.table is not None and len(files) > 1:
-        raise DataError(f"{names[0]!r} fits {name_some(files)}; a table is one file")
+        raise DataError(f"{names[0]!r} matches {name_some(files)}; a table is a single file")
     return Sources(files, data / places if places else None, data / weather if weather else None)
 
 
 def _expand(data: Path, name: str) -> list[Path]:
-    """Return the file of that name, or else those that fit it as a pattern."""
+    """Return the file of that name, or else those that match it as a pattern."""
     if (data / name).is_file():
         return [data / name]
     return sorted(path for path in data.glob(name) if path.is_file())
@@ -96,7 +96,7 @@ def build_panel(
 
 
 def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
-    """Return the panel with the weather of a file, and the report of what became of its rows."""
+    """Return the panel with the weather of a file, and the counts of the file's rows."""
     rules = recipe.weather
     if rules is None:
         raise ConfigError("the recipe has no [weather]")

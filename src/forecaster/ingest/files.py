@@ -1,4 +1,4 @@
-"""Input files: verified as complete, given once, with the hours they cover."""
+"""Input files, checked to be complete and distinct, with the hours that they cover."""
 
 import hashlib
 import re
@@ -23,7 +23,7 @@ _EMPTY_LINE = re.compile(rb"(?<=\n)\r?\n")
 
 @dataclass(frozen=True)
 class TimeSpan:
-    """A span of local time that a file holds completely: zero means none, not unknown."""
+    """A span of local time that a file covers: no rows mean zero, not unknown."""
 
     first: np.datetime64
     end: np.datetime64  # exclusive
@@ -31,7 +31,7 @@ class TimeSpan:
 
 @dataclass(frozen=True)
 class InputFile:
-    """One input file, read once from end to end."""
+    """One verified input file."""
 
     path: Path
     sha256: str
@@ -40,7 +40,7 @@ class InputFile:
 
     @property
     def is_parquet(self) -> bool:
-        """Whether it is Parquet; else CSV."""
+        """Whether the file is Parquet; else it is CSV."""
         return self.path.suffix == ".parquet"
 
 
@@ -61,7 +61,7 @@ def open_inputs(
             faults.add(str(fault))
     first: dict[str, InputFile] = {}
     for item in inputs:
-        month = _TLC_NAME.search(item.path.name)  # as CSV and as Parquet, say
+        month = _TLC_NAME.search(item.path.name)  # such as CSV and Parquet
         for kind, key in (("content", item.sha256), ("month", month and month[0])):
             if key and (earlier := first.setdefault(key, item)) is not item:
                 faults.add(f"{item.path}: the same {kind} as {earlier.path}; give it once")
@@ -74,7 +74,7 @@ def covered_by_name(path: Path) -> TimeSpan:
     """Return the month in a TLC file's name."""
     match = _TLC_NAME.search(path.name)
     if not match:
-        message = f"{path}: which hours it covers is not in its name"
+        message = f"{path}: the name does not give the hours that the file covers"
         raise DataError(f"{message}; give --covers FROM:TO (dates, both included)")
     month = np.datetime64(f"{match[1]}-{match[2]}", "M")
     return TimeSpan(month.astype("datetime64[s]"), (month + 1).astype("datetime64[s]"))
@@ -86,18 +86,20 @@ def parse_span(text: str) -> TimeSpan:
         days = (date.fromisoformat(part) for part in text.split(":"))  # a month is not a day
         first, last = (np.datetime64(day, "D") for day in days)
     except ValueError as error:
-        raise ConfigError(f"{text!r} is not a span; as in 2014-04-01:2014-06-30") from error
+        raise ConfigError(
+            f"{text!r} is not a date range; give e.g. 2014-04-01:2014-06-30"
+        ) from error
     if last < first:
-        raise ConfigError(f"{text!r} ends before it begins; as in 2014-04-01:2014-06-30")
+        raise ConfigError(f"{text!r} ends before it begins; give e.g. 2014-04-01:2014-06-30")
     return TimeSpan(first.astype("datetime64[s]"), (last + 1).astype("datetime64[s]"))
 
 
 def verify_file(path: Path, progress: Progress | None = None) -> tuple[str, int | None]:
-    """Return a file's hash and number of lines, having checked that it is complete."""
+    """Check that a file is complete, and return its hash and number of lines."""
     if not path.is_file():
         raise DataError(f"{path}: no such file")
     if not path.name.endswith(SUFFIXES):
-        raise DataError(f"{path}: not one of {', '.join(SUFFIXES)}")
+        raise DataError(f"{path}: unknown suffix; give one of {', '.join(SUFFIXES)}")
     sha256, reader = hashlib.sha256(), _Reader(path)
     try:
         with path.open("rb") as file:
@@ -128,20 +130,20 @@ class _Reader:
             self._note(chunk)
             return
         while chunk:
-            if self.gzip.eof:  # files may be several, one after another
+            if self.gzip.eof:  # a file may hold several gzip members
                 self.gzip = zlib.decompressobj(_GZIP)
             chunk = self._expand(self.gzip, chunk)
 
     def _expand(self, gzip: "zlib._Decompress", chunk: bytes) -> bytes:
-        """Note what a chunk expands to, and return what follows the end of the stream."""
+        """Record the expansion of a chunk, and return the bytes after the end of the stream."""
         try:
-            while chunk and not gzip.eof:  # at the end, the tail is unused data, too
+            while chunk and not gzip.eof:  # at the end, the tail is unused data
                 piece = gzip.decompress(chunk, CHUNK_BYTES)
                 self._note(piece)
                 self.expanded += len(piece)
                 if self.expanded > MAX_EXPANSION * self.size + 64 * CHUNK_BYTES:
                     message = f"{self.path}: refused: expands more than {MAX_EXPANSION} times"
-                    raise DataError(f"{message}; decompress it by hand if it is what you want")
+                    raise DataError(f"{message}; decompress it first if this is intended")
                 chunk = gzip.unconsumed_tail
         except zlib.error as error:
             raise DataError(f"{self.path}: damaged gzip ({error}); fetch it again") from error
@@ -149,7 +151,7 @@ class _Reader:
 
     @property
     def lines(self) -> int | None:
-        """How many lines there are between the header and the end; None if it is no text."""
+        """The number of lines after the header; None unless CSV."""
         return None if self.path.suffix == ".parquet" else max(self.ends - self.empty - 1, 0)
 
     def _note(self, content: bytes) -> None:
@@ -165,11 +167,11 @@ class _Reader:
             fault = "its gzip stream has no end"
         elif self.path.suffix == ".parquet":
             footer = int.from_bytes(self.tail[-8:-4], "little")
-            whole = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
-            whole = whole and self.size >= footer + 12  # its length and both marks
-            fault = "" if whole else f"no Parquet footer (it starts with {self.head[:9]!r})"
+            complete = self.head.startswith(_PARQUET_MAGIC) and self.tail.endswith(_PARQUET_MAGIC)
+            complete = complete and self.size >= footer + 12  # its length and both marks
+            fault = "" if complete else f"no Parquet footer (it starts with {self.head[:9]!r})"
         elif not self.tail.endswith((b"\n", b"\r")):
-            fault = "its last line has no end (add a line break if it is complete)"
+            fault = "no line break at the end (add one if the file is complete)"
         if fault:
             raise DataError(
                 f"{self.path}: truncated, have {self.size:,} bytes: {fault}; fetch it again"

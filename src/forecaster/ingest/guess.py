@@ -1,4 +1,4 @@
-"""A recipe inferred from a table: columns, kind, step, lags and MAPE cut."""
+"""A recipe inferred from a table: columns, kind, step, lags and MAPE threshold."""
 
 import math
 from pathlib import Path
@@ -14,8 +14,10 @@ from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.recipe import CLOCK_CHANGE_MINUTES, Recipe, check_stage
 
 DAY_MINUTES = 24 * 60
-HISTORY_SHARE = 0.35  # of the span that a window may look back over: half of what is learned from
-LEARNED_SHARE = 0.7  # of the steps, the first: what splits by share leave to learn from
+HISTORY_SHARE = (
+    0.35  # largest reach of a window as a share of all steps: half of the training steps
+)
+LEARNED_SHARE = 0.7  # the training steps, as split by share
 
 
 def guess_recipe(path: Path, timezone: str | None = None, country: str | None = None) -> Recipe:
@@ -23,12 +25,12 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
 
     Args:
         path: a CSV or Parquet file.
-        timezone: of times without an offset; None: UTC, and so are days, which follow no clock.
-        country: whose holidays to know, as in "US".
+        timezone: of times without an offset. Default: UTC, which is also used for daily steps.
+        country: country of the holidays, such as "US".
     """
     rows, layout = read_rows(path, "measurement")
     values, step = rows.layers[VALUES], _step_minutes(rows, path.name)
-    learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # nothing of what is tested
+    learned = values[: max(int(LEARNED_SHARE * len(values)), 1)]  # no test steps
     days = (int(rows.seconds[-1]) - int(rows.seconds[0])) / 86_400
     if timezone is None or (rows.naive and step >= DAY_MINUTES):
         timezone = "UTC"
@@ -41,34 +43,34 @@ def guess_recipe(path: Path, timezone: str | None = None, country: str | None = 
         "panel": panel,
         "table": {"file": path.name, "columns": _columns(layout)},
         "lags": _lags(step, days),
-        "metrics": {"mape_cut": _cut(learned)},
+        "metrics": {"mape_cut": _mape_cut(learned)},
         "evaluation": {"seeds": 1},
     }
     return check_stage(Recipe, content, source=f"the recipe guessed for {path.name}")
 
 
 def guess_step(path: Path, columns: str | None = None) -> int:
-    """Return the minutes of a table's steps, its columns as said or as guessed."""
+    """Return the length of a table's steps in minutes."""
     return _step_minutes(read_rows(path, "measurement", columns)[0], path.name)
 
 
 def _step_minutes(rows: SeriesTable, name: str) -> int:
-    """Return the commonest distance of two times."""
+    """Return the most frequent difference between successive times."""
     gaps = np.diff(rows.seconds)
     if not len(gaps):
-        raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; a series is needed")
+        raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; at least two are needed")
     sizes, counts = np.unique(gaps, return_counts=True)
     seconds = int(sizes[np.argmax(counts)])
     minutes, remainder = divmod(seconds, 60)
     if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
         message = f"{name}: most times are {seconds} s apart; steps must divide a day"
-        raise DataError(f"{message} or be whole days: sum the values up to such steps first")
+        raise DataError(f"{message} or be whole days; aggregate the values first")
     return minutes
 
 
 def _is_count(values: Float32[np.ndarray, "U N"]) -> bool:
-    seen = values[np.isfinite(values)]
-    return bool((seen >= 0).all() and (seen == np.round(seen)).all())
+    observed = values[np.isfinite(values)]
+    return bool((observed >= 0).all() and (observed == np.round(observed)).all())
 
 
 def _columns(layout: TableLayout) -> str:
@@ -77,7 +79,7 @@ def _columns(layout: TableLayout) -> str:
 
 
 def _lags(step: int, days: float) -> dict[str, Any]:
-    """Return the paper's lags, with as many days and weeks of them as the span has room for."""
+    """Return the paper's lags, with as many days and weeks as the span allows."""
     paper, reach = LagConfig(), HISTORY_SHARE * days
     seasons = []
     for season in paper.seasons:
@@ -89,16 +91,16 @@ def _lags(step: int, days: float) -> dict[str, Any]:
     return {"recent": paper.recent, "seasons": seasons, "horizon": paper.horizon}
 
 
-def _cut(values: Float32[np.ndarray, "U N"]) -> float:
-    """Return the paper's cut, or where half of the values lie below it, about their median.
+def _mape_cut(values: Float32[np.ndarray, "U N"]) -> float:
+    """Return the paper's MAPE threshold, or about the median if that is smaller.
 
-    Of what may be negative a share means nothing: a cut that no value reaches leaves MAPE out.
+    For values that may be negative MAPE is meaningless: the threshold is above all values.
     """
     if (values < 0).any():
         return _round(10 * float(np.nanmax(np.abs(values))), 1)
-    seen, usual = values[values > 0], MetricConfig().mape_cut
-    middle = float(np.median(seen)) if len(seen) else usual
-    return usual if middle >= usual else _round(middle, 1)
+    positive, default = values[values > 0], MetricConfig().mape_cut
+    median = float(np.median(positive)) if len(positive) else default
+    return default if median >= default else _round(median, 1)
 
 
 def _round(value: float, digits: int) -> float:

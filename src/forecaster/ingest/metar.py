@@ -1,10 +1,10 @@
 """METAR-style weather codes → rain, snow, fog.
 
-`RA` and `DZ` are rain, `SN`, `SG` and `PL` are snow, `FG` is fog, at any strength and in any
-company: `+TSRA` is rain, `FZFG` fog, `RASN` both rain and snow. `BR` (mist, sight over 1 km), hail
-and unknown precipitation are none of the three. A code counts for nothing if it tells of the
-vicinity (`VC`), of the past hour (`RE`), of shallow, patchy or partial fog (`MI`, `BC`, `PR`) or
-of what the wind lifts from the ground (`BL`, `DR`). No code means none of the three.
+`RA` and `DZ` are rain, `SN`, `SG` and `PL` are snow, `FG` is fog, at any intensity and in any
+combination: `+TSRA` is rain, `FZFG` fog, `RASN` both rain and snow. `BR` (mist, visibility over
+1 km), hail and unknown precipitation are neither. Codes are ignored for the vicinity (`VC`), the
+past hour (`RE`), shallow, patchy or partial fog (`MI`, `BC`, `PR`), and blowing or drifting
+(`BL`, `DR`). No code means no rain, snow or fog.
 """
 
 import re
@@ -30,17 +30,19 @@ def decode_flags(column: pa.ChunkedArray, name: str, faults: Faults) -> Float64[
     encoded = pc.fill_null(column.cast(pa.string()), "").combine_chunks().dictionary_encode()
     texts = encoded.dictionary.to_pylist()
     decoded = [_read_codes(text) for text in texts]
-    wrong = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
-    if wrong:
-        fault = f"column {name!r}: {count_of(len(wrong), 'text')} not of METAR-style codes"
-        faults.add(f"{fault}: {name_some(wrong)}; -RA, +TSRA BR, FG are, and null is none")
+    invalid = [repr(text) for text, pairs in zip(texts, decoded, strict=True) if pairs is None]
+    if invalid:
+        fault = f"column {name!r}: {count_of(len(invalid), 'text')} without METAR-style codes"
+        faults.add(
+            f"{fault}: {name_some(invalid)}; valid are e.g. -RA, +TSRA BR, FG, or null for none"
+        )
     kinds = [_CODES_OF[flag] for flag in FLAGS]
     flags = [[bool(pairs and pairs & kind) for kind in kinds] for pairs in decoded]
     return np.asarray(np.array(flags, dtype=np.float64)[encoded.indices.to_numpy()])
 
 
 def _read_codes(text: str) -> set[str] | None:
-    """Return the pairs of letters that tell of the sky here, or None if these are no codes."""
+    """Return the letter pairs of the codes that count, or None if the text has other codes."""
     present: set[str] = set()
     for token in re.split(r"[\s|]+", text.strip(" |")):
         match = _CODE.fullmatch(token)

@@ -1,14 +1,14 @@
 """The table of a weather station → reports in UTC, in the units of the paper's seven fields.
 
-**Units** are named in the mapping, one for each measured column; values that no weather has are
-missing, and many of them mean a wrong unit.
+**Units** are given in the mapping, one for each measured column; impossible values become
+missing, and many of them are refused as a wrong unit.
 
 **Zone.** Times without an offset need the station's zone: an IANA name if the table follows the
 wall clock, a fixed offset if it keeps standard time all year, as airports often do.
 
-**Rain, snow, fog** come from a column of METAR-style codes, or else by a rule: what falls
-(precipitation > 0) is snow at 1 °C or below and rain above, the middle of the band in which
-either may fall; fog is sight below 1 km.
+**Rain, snow, fog** come from a column of METAR-style codes, or else from a rule: precipitation is
+snow at 1 °C or below (the middle of the range in which both occur) and rain above; fog is
+visibility below 1 km.
 """
 
 import re
@@ -58,14 +58,14 @@ QUANTITIES = {
 }
 
 _FIELDS = ("time", *QUANTITIES, "codes")
-_FEW = 0.001  # the share of impossible values that is taken for single errors
+_FEW = 0.001  # the share of impossible values that is accepted as single errors
 _SNOW_C, _FOG_KM = 1.0, 1.0
 _OFFSET = re.compile(r"(?:UTC)?(?P<sign>[+-])(?P<hours>0?\d|1[0-5])(?::?(?P<minutes>[0-5]\d))?")
 
 
 @dataclass(frozen=True)
 class MeasuredColumn:
-    """A column of the table and the unit that it is in."""
+    """A column of the table and its unit."""
 
     column: str
     unit: str
@@ -87,7 +87,7 @@ class WeatherMapping:
 
 
 class Outlier(NamedTuple):
-    """A value that no weather has, in the unit of its covariate."""
+    """An impossible value, in the unit of its covariate."""
 
     name: str
     time: str  # UTC
@@ -101,7 +101,7 @@ class StationReports:
     source: str
     seconds: Int64[np.ndarray, " R"]  # UTC, since 1970, in the order of the table
     values: Float64[np.ndarray, "R 7"]  # the measured fields, then rain, snow, fog; NaN = missing
-    ambiguous: int  # rows at local times that the clock showed twice, dropped
+    ambiguous: int  # dropped rows at local times that occur twice
     outliers: tuple[Outlier, ...]  # made missing
     flags_from: FlagsFrom
 
@@ -113,7 +113,7 @@ def parse_mapping(text: str) -> WeatherMapping:
     for part in text.split(","):
         field, _, column = (piece.strip() for piece in part.partition("="))
         if not column:
-            faults.add(f"{part.strip()!r} maps nothing; write it as in temperature=temp_f:F")
+            faults.add(f"{part.strip()!r} is not a mapping; give e.g. temperature=temp_f:F")
         elif field not in _FIELDS:
             hint = nearest_name(field, _FIELDS) or f"; known: {', '.join(_FIELDS)}"
             faults.add(f"{field}: unknown field{hint}")
@@ -145,7 +145,7 @@ def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -
     seconds, certain = to_instants(clock, naive, timezone, name)
     values = np.column_stack([_convert(f, mapping.measured[f], raw[f], faults) for f in raw])
     if coded is not None and (raw["precipitation"] > 0.0).any() and not coded.any():
-        hint = "leave it out, and rain, snow and fog follow from the other fields"
+        hint = "leave it out to derive rain, snow and fog from the other fields"
         fault = (
             f"column {mapping.codes!r}: no code of rain, snow or fog, though precipitation fell"
         )
@@ -167,7 +167,7 @@ def read_reports(source: Table, mapping: WeatherMapping, timezone: str | None) -
 def to_instants(
     clock: Int64[np.ndarray, " R"], naive: bool, timezone: str | None, source: str
 ) -> tuple[Int64[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
-    """Return the instants that times stand for, and which of them are beyond doubt."""
+    """Return the instants of the times, and a mask of the unambiguous ones."""
     certain = np.ones(len(clock), dtype=bool)
     if not naive:
         if timezone is not None:
@@ -177,7 +177,7 @@ def to_instants(
     if timezone is None:
         raise ConfigError(
             f"{source}: times have no offset and the station's time zone is not given. Airport"
-            " files are often standard time all year, so the zone of the place may be an hour"
+            " files are often in standard time all year, so the local time zone may be an hour"
             " off: give a fixed offset such as -05:00 for standard time all year, or a name such"
             " as America/New_York if the table follows the wall clock"
         )
@@ -193,7 +193,7 @@ def to_instants(
 
 
 def fixed_offset(timezone: str) -> int | None:
-    """Return the seconds east of UTC that `-05:00` or `UTC-5` says, or None for a name."""
+    """Return the offset of `-05:00` or `UTC-5` in seconds east of UTC, or None for a name."""
     match = _OFFSET.fullmatch(timezone)
     if match is None:
         return None
@@ -219,7 +219,7 @@ def _parse_measured(field: str, text: str, faults: Faults) -> MeasuredColumn:
     unit, units = unit.removeprefix("°"), QUANTITIES[field].units
     if not column:
         choice = " or ".join(f"{text}:{unit_name}" for unit_name in units)
-        faults.add(f"{field}: column {text!r} has no unit; write {choice}")
+        faults.add(f"{field}: column {text!r} has no unit; give {choice}")
     elif unit not in units:
         faults.add(f"{field}: unknown unit {unit!r}; known: {', '.join(units)}")
     return MeasuredColumn(column, unit)
@@ -228,24 +228,24 @@ def _parse_measured(field: str, text: str, faults: Faults) -> MeasuredColumn:
 def _by_wall_clock(
     clock: Int64[np.ndarray, " R"], timezone: str, source: str
 ) -> tuple[Int64[np.ndarray, " R"], Bool[np.ndarray, " R"]]:
-    """Return the instants of local times; those shown twice are in doubt, those never refused."""
+    """Return the instants of local times and a mask; nonexistent times are refused."""
     meant = to_utc(timezone, clock.astype("datetime64[s]"))
     if meant.nonexistent.any():
         before = meant.first[meant.nonexistent][:1] - SECOND
         standard = _offset_text(int((to_local(timezone, before) - before)[0].astype(np.int64)))
         never = clock[meant.nonexistent].astype("datetime64[s]")
-        message = f"{source}: {count_of(len(never), 'report')} at local times that no clock in"
-        remedy = f"if it keeps standard time all year, give its offset ({standard})"
-        raise DataError(f"{message} {timezone} showed: {name_some(never)}; {remedy}")
+        message = f"{source}: {count_of(len(never), 'report')} at local times that do not occur in"
+        remedy = f"if the table uses standard time all year, give its offset ({standard})"
+        raise DataError(f"{message} {timezone}: {name_some(never)}; {remedy}")
     return meant.first.astype(np.int64), ~meant.ambiguous
 
 
 def _refuse_several_stations(clock: Int64[np.ndarray, " R"], source: str) -> None:
-    """Refuse a table in which most times come again: their mean would be of no place at all."""
+    """Refuse a table in which most times repeat, as in one of several stations."""
     again = len(clock) - len(np.unique(clock))
     if again > len(clock) / 3:
         message = f"{source}: {again:,} of {count_of(len(clock), 'row')} repeat the time of"
-        raise DataError(f"{message} another; if it holds several stations, keep one")
+        raise DataError(f"{message} another; if it has several stations, keep one")
 
 
 def _convert(
@@ -253,13 +253,13 @@ def _convert(
 ) -> Float64[np.ndarray, " R"]:
     """Return a column in the covariate's unit; many impossible values are a fault."""
     quantity = QUANTITIES[field]
-    telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # a dry hour is dry in any unit
+    telling = np.count_nonzero((raw != 0) & ~np.isnan(raw))  # zero is zero in any unit
     few = max(1, int(_FEW * telling))
     wrong = {u: quantity.is_impossible(quantity.convert(raw, u)) for u in quantity.units}
     beyond = raw[wrong[measured.unit]]
     if len(beyond) > few:
         fitting = [unit for unit in wrong if wrong[unit].sum() <= few]
-        hint = "no known unit fits: is it another column, or a placeholder for missing?"
+        hint = "no known unit fits; check the column, or a placeholder for missing values"
         if fitting:
             hint = f"the unit is probably wrong: {' or '.join(fitting)} would fit"
         fault = f"column {measured.column!r}: {len(beyond):,} of {len(raw):,} values"

@@ -27,7 +27,7 @@ VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "loa
 
 @dataclass(frozen=True)
 class TableLayout:
-    """Which columns a table has: an id and a value make it long, else it is wide."""
+    """The columns of a table: long with an id and a value, else wide."""
 
     time: str
     id: str | None = None
@@ -44,7 +44,7 @@ class TableLayout:
 def ingest_table(
     source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
 ) -> tuple[Panel, TableLayout]:
-    """Return the panel of a table, and the layout it was read by."""
+    """Return the panel of a table, and the layout of the table."""
     rows, layout = read_rows(source, config.kind, rules.columns)
     panel = Panel.from_series(rows, config, SideTables(locations))
     return _keep_busy(panel, rules), layout
@@ -53,20 +53,20 @@ def ingest_table(
 def read_rows(
     source: Table, kind: Kind, columns: str | None = None
 ) -> tuple[SeriesTable, TableLayout]:
-    """Return the rows of a table, and the layout it was read by: as said, or as guessed."""
+    """Return the rows of a table, and its layout, from the mapping or inferred."""
     mapped = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])
     need_columns(table, (), name)  # refuses columns given twice
     if not table.num_rows:
         raise DataError(f"{name}: no rows; at least one time is needed")
     layout = mapped or guess_layout(table, name)
-    lacking = [
+    missing = [
         c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
     ]
-    if lacking:
-        hint = nearest_name(lacking[0], table.column_names)
+    if missing:
+        hint = nearest_name(missing[0], table.column_names)
         columns_present = name_some(table.column_names, 20)
-        raise DataError(f"{name}: no column {name_some(lacking)}{hint}; found: {columns_present}")
+        raise DataError(f"{name}: no column {name_some(missing)}{hint}; found: {columns_present}")
     if layout.id is None:
         return read_wide(table, kind, layout.time), layout
     named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
@@ -81,7 +81,7 @@ def parse_layout(text: str) -> TableLayout:
     faults = Faults(f"columns {text!r}")
     columns = parse_pairs(text, FIELDS, "time=when,id=sensor,value=flow", faults)
     if set(columns) not in ({"time"}, set(FIELDS)):
-        faults.add("time is needed; a long table has id and value too")
+        faults.add("give time, and for a long table also id and value")
     faults.raise_any(ConfigError)
     return TableLayout(columns["time"], columns.get("id"), columns.get("value"))
 
@@ -93,11 +93,14 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
         [c for c in table.column_names if _is_time(table, c)]
     )
     columns_present = name_some(table.column_names, 20)
-    ask = "say which: --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
+    ask = "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
     if time is None:
-        raise DataError(f"{name}: which column is the time? found: {columns_present}; {ask}")
+        raise DataError(f"{name}: no unique time column; found: {columns_present}; {ask}")
     candidates = [c for c in table.column_names if c != time]
-    identity, why = _first(lower, ID_NAMES), "an id is named"  # were it of one location alone
+    identity, why = (
+        _first(lower, ID_NAMES),
+        "a column is named as an id",
+    )  # even with a single location
     value = _first({c.strip().lower(): c for c in candidates}, VALUE_NAMES)  # text or not
     if pc.count_distinct(table[time], mode="all").as_py() < table.num_rows:
         identity = identity or _only([c for c in candidates if c != value and _is_text(table, c)])
@@ -107,8 +110,8 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     remaining = [c for c in candidates if c != identity]
     value = value or _only([c for c in remaining if _is_number(table, c)]) or _only(remaining)
     if identity is None or value is None:
-        which = f"{why}, so it is long, but which are id and value?"
-        raise DataError(f"{name}: {which} found: {columns_present}; {ask}")
+        which = f"{why}, so it is long, but id and value are not recognised"
+        raise DataError(f"{name}: {which}; found: {columns_present}; {ask}")
     return TableLayout(time, identity, value)
 
 
@@ -122,10 +125,10 @@ def _keep_busy(panel: Panel, rules: TableConfig) -> Panel:
         local = panel.clock.local(panel.times)
         inside = (local >= span.first) & (local < span.end)
     if not inside.any():
-        raise ConfigError(f"demand hours {rules.demand_hours}: the table has none of them")
-    seen = np.isfinite(panel.values[inside])
-    total = np.where(seen, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
-    mean = total / np.maximum(seen.sum(axis=0), 1)
+        raise ConfigError(f"demand hours {rules.demand_hours}: not in the table")
+    observed = np.isfinite(panel.values[inside])
+    total = np.where(observed, panel.values[inside], 0).sum(axis=0, dtype=np.float64)
+    mean = total / np.maximum(observed.sum(axis=0), 1)
     busy = [i for i, m in zip(panel.locations.ids, mean, strict=True) if m >= rules.min_demand]
     if not busy:
         message = f"none of {count_of(len(mean), 'location')} has a mean of {rules.min_demand:g}"

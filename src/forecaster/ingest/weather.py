@@ -1,14 +1,14 @@
 """A station's reports → the seven weather covariates of the paper, on the axis of a panel.
 
-**Hours.** Every report belongs to the hour it lies in. Several in one hour: temperature, wind and
-visibility are averaged; precipitation is the largest, since airports report what has fallen since
-the last full hour; rain, snow and fog are what any of them says.
+**Hours.** Each report belongs to its hour. Of several in one hour, temperature, wind and
+visibility are averaged; precipitation is the largest, since airports report the amount since the
+last full hour; rain, snow and fog are set if any report has them.
 
-**Holes** of up to `max_gap` hours between the panel's first step and its last are filled and
+**Gaps** of up to `max_gap` hours between the panel's first step and its last are filled and
 counted: temperature, wind, precipitation and visibility on a straight line between the hours
 around them, rain, snow and fog as in the hour before; at either end of the panel with the nearest
 hour. Longer ones are refused with their list. Nothing is filled after the panel's last value:
-the weather known ahead ends with the first hole.
+the future weather ends at the first gap.
 
 **Steps.** Panels of longer steps get the mean over the hours that begin in a step (precipitation:
 the sum; rain, snow, fog: any); those of shorter steps get the weather of the hour in which a step
@@ -44,7 +44,7 @@ MAX_GAP = 3  # hours
 _HOUR = 3600  # seconds
 _MEANS, _AMOUNT = [0, 1, 3], 2  # columns of WEATHER_NAMES
 
-Span = tuple[str, int]  # the first hour, UTC, and how many
+Span = tuple[str, int]  # the first hour in UTC, and the number of hours
 
 
 @dataclass(frozen=True)
@@ -53,18 +53,18 @@ class WeatherReport:
 
     rows_in: int
     used: int
-    doubled: int  # of those used: in an hour that an earlier row has, too
-    outside_span: int  # before the panel, or after the first hole past its last value
-    ambiguous: int  # at local times that the clock showed twice
-    outliers: tuple[Outlier, ...]  # values of the whole table that no weather has; made missing
-    filled_spans: Mapping[str, tuple[Span, ...]]  # by covariate: the mask of what was filled
-    filled_hours: int  # in which at least one covariate was filled
+    doubled: int  # used rows in the same hour as an earlier row
+    outside_span: int  # before the panel, or after the first gap past its last value
+    ambiguous: int  # at local times that occur twice
+    outliers: tuple[Outlier, ...]  # impossible values of the whole table; made missing
+    filled_spans: Mapping[str, tuple[Span, ...]]  # filled hours by covariate
+    filled_hours: int  # hours in which at least one covariate was filled
     future_steps: int  # known after the panel's last value
     flags_from: FlagsFrom  # where rain, snow and fog come from
 
     @property
     def filled(self) -> dict[str, int]:
-        """How many hours of each covariate were filled."""
+        """The number of filled hours of each covariate."""
         return {n: sum(hours for _, hours in spans) for n, spans in self.filled_spans.items()}
 
     def counts(self) -> dict[str, Any]:
@@ -84,11 +84,11 @@ class WeatherReport:
 
 @dataclass(frozen=True)
 class _Grid:
-    """The hours that a panel's steps, known and to come, get their weather from."""
+    """The hours of weather for a panel's steps, past and future."""
 
     begin: int  # of the first hour, UTC seconds
     first: Int64[np.ndarray, " S"]  # the first hour of each step
-    per_step: Int64[np.ndarray, " S"]  # how many hours each step has; short steps share one
+    per_step: Int64[np.ndarray, " S"]  # number of hours of each step; short steps share one
 
     def end(self, steps: int) -> int:
         """Return the number of hours that the first `steps` steps need."""
@@ -106,12 +106,12 @@ def add_weather(
     """Return the panel with the seven weather covariates of a station's table.
 
     Args:
-        panel: its other covariates stay; weather that it has already is replaced.
+        panel: other covariates are kept; existing weather is replaced.
         source: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
-        mapping: which column holds what, in which unit.
+        mapping: the columns and their units.
         timezone: of the station, needed if its times have no offset: an IANA name, or a fixed
             offset such as `-05:00` for standard time all year.
-        max_gap: how many hours in a row may be filled.
+        max_gap: longest gap that is filled, in hours.
     """
     reports, grid, M = read_reports(source, mapping, timezone), _lay_grid(panel), len(panel.values)
     index = (reports.seconds - grid.begin) // _HOUR
@@ -147,7 +147,7 @@ def average_hours(
     inside = (index >= 0) & (index < hours)
     values, index = values[inside], index[inside]
     averaged = np.full((hours, len(WEATHER_NAMES)), np.nan)
-    np.fmax.at(averaged, index, values)  # fmax: NaN loses against any number
+    np.fmax.at(averaged, index, values)  # fmax ignores NaN
     for column in _MEANS:
         observed = ~np.isnan(values[:, column])
         sums = np.bincount(index[observed], values[observed, column], minlength=hours)
@@ -157,7 +157,7 @@ def average_hours(
 
 
 def fill_holes(hours: Float64[np.ndarray, "H 7"]) -> Float64[np.ndarray, "H 7"]:
-    """Return hours without holes: measured fields on a line, flags as in the hour before."""
+    """Fill gaps: measured fields linearly, flags from the hour before."""
     filled, at = hours.copy(), np.arange(len(hours))
     for column, name in enumerate(WEATHER_NAMES):
         observed = np.flatnonzero(~np.isnan(hours[:, column]))
@@ -174,8 +174,8 @@ def to_steps(
     first: Int64[np.ndarray, " S"],
     per_step: Int64[np.ndarray, " S"],
 ) -> Float64[np.ndarray, "S 7"]:
-    """Return the weather of each step; one that lacks any of its hours is NaN."""
-    # Where several steps share an hour, `reduceat` takes that hour alone for each of them.
+    """Return the weather of each step; NaN if any of its hours is missing."""
+    # Where several steps share an hour, `reduceat` takes that hour for each.
     steps = np.maximum.reduceat(hours, first)
     sums = np.add.reduceat(hours, first)
     steps[:, _MEANS] = sums[:, _MEANS] / per_step[:, None]
@@ -184,7 +184,7 @@ def to_steps(
 
 
 def find_spans(mask: Bool[np.ndarray, " H"], begin: int) -> tuple[Span, ...]:
-    """Return the runs of hours that are set, of which the first began at `begin`."""
+    """Return the runs of set hours; hour 0 begins at `begin`."""
     edges = np.flatnonzero(np.diff(np.concatenate([[False], mask, [False]])))
     first, end = edges[::2], edges[1::2]
     return tuple((_stamp(begin + f * _HOUR), int(e - f)) for f, e in zip(first, end, strict=True))
@@ -197,14 +197,14 @@ def _lay_grid(panel: Panel) -> _Grid:
         begin = start - start % _HOUR
         shared = (start - begin + steps[:-1] * step) // _HOUR
         return _Grid(begin, shared, np.ones_like(shared))
-    first = -(-steps * step // _HOUR)  # the first to begin in a step, of 90 minutes for one
+    first = -(-steps * step // _HOUR)  # the first hour that begins in a step, e.g. of 90 minutes
     return _Grid(start, first[:-1], np.diff(first))
 
 
 def _refuse_long(
     holes: Bool[np.ndarray, "H 7"], max_gap: int, begin: int, reports: StationReports
 ) -> None:
-    """Refuse holes that are too long to fill, naming once what several covariates lack."""
+    """Refuse gaps that are too long to fill; equal gaps of several covariates are listed once."""
     lacking: dict[tuple[Span, ...], list[str]] = {}
     for name, mask in zip(WEATHER_NAMES, holes.T, strict=True):
         spans = tuple(s for s in find_spans(mask, begin) if s[1] > max_gap or mask.all())
@@ -213,18 +213,20 @@ def _refuse_long(
     faults = Faults(f"{reports.source} ({_reach(reports)})")
     for spans, names in lacking.items():
         total = count_of(sum(hours for _, hours in spans), "hour")
-        gaps = f"{count_of(len(spans), 'gap')} over {max_gap} h, {total} in all"
+        gaps = f"{count_of(len(spans), 'gap')} over {max_gap} h, {total} in total"
         first = name_some(f"{time} ({hours} h)" for time, hours in spans)
         remedy = "give a table that covers the panel, check its zone, or raise max_gap"
         if names[0] == WEATHER_NAMES[_AMOUNT]:
-            remedy = "if a blank means dry, write 0; else give a fuller table, or raise max_gap"
+            remedy = (
+                "if a blank means dry, write 0; else give a more complete table, or raise max_gap"
+            )
         faults.add(f"{', '.join(names)}: {gaps}: {first}; {remedy}")
     faults.raise_any(DataError)
 
 
 def _reach(reports: StationReports) -> str:
     if not len(reports.seconds):
-        return "no report at a certain time"
+        return "no report at an unambiguous time"
     return f"{_stamp(reports.seconds.min())} to {_stamp(reports.seconds.max())}"
 
 
@@ -235,7 +237,7 @@ def _count_known(steps: Float64[np.ndarray, "S 7"]) -> int:
 
 
 def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, Any]) -> Panel:
-    """Return the panel with this weather beside its other covariates, as long as the longest."""
+    """Return the panel with the weather added, all covariates padded to the longest."""
     names, local = panel.covariates.names, panel.local_covariates
     other_columns = [column for column, name in enumerate(names) if name not in WEATHER_NAMES]
     length = len(panel.covariates.values) if other_columns or local.names else len(panel.values)
@@ -251,12 +253,12 @@ def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, A
             local.names, _lengthen(local.values[:, :length], S, axis=1)
         ),
         counts={**panel.counts, **counts},
-        digest=None,  # of another panel than the one it was opened from
+        digest=None,  # differs from the stored panel
     )
 
 
 def _lengthen(values: np.ndarray, steps: int, axis: int) -> np.ndarray:
-    """Return an array with missing values up to so many steps."""
+    """Return an array padded with missing values to a number of steps."""
     width = [(0, 0)] * values.ndim
     width[axis] = (0, steps - values.shape[axis])
     return np.pad(values, width, constant_values=np.nan)

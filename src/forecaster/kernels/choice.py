@@ -1,4 +1,4 @@
-"""Which backend computes, and why: said once for each device and kind of numbers."""
+"""Choice of the backend, with its reason, once per device and data type."""
 
 import logging
 from functools import cache
@@ -7,19 +7,19 @@ import torch
 
 from forecaster.kernels import gpu
 
-COMPILED = (torch.float32, torch.float64)  # what the CPU's loops are compiled for
+COMPILED = (torch.float32, torch.float64)  # types of the compiled CPU loops
 log = logging.getLogger(__name__)
 
 
 @cache
 def choose_backend(device: torch.device, dtype: torch.dtype) -> str:
-    """Return "numba", "triton" or "reference", whichever is best for a device and numbers."""
+    """Return the best of "numba", "triton" and "reference" for a device and data type."""
     log.info(describe_backend(device, dtype))
     return _choose(device, dtype)[0]
 
 
 def describe_backend(device: torch.device, dtype: torch.dtype) -> str:
-    """Say which backend it is, and why."""
+    """Describe the chosen backend and the reason."""
     name, why = _choose(device, dtype)
     return f"sparse layers and norms on {device} in {dtype}: {name} ({why})"
 
@@ -27,7 +27,7 @@ def describe_backend(device: torch.device, dtype: torch.dtype) -> str:
 def _choose(device: torch.device, dtype: torch.dtype) -> tuple[str, str]:
     if device.type == "cpu" and dtype in COMPILED:
         return "numba", "compiled for this processor"
-    reason = f"there is no compiled code for {dtype} on a {device.type}"
+    reason = f"no compiled code for {dtype} on {device.type}"
     if device.type == "cuda":
         missing = gpu.why_not(device, dtype)
         if missing is None:

@@ -1,7 +1,7 @@
-"""The block-sparse product on the CPU: compiled loops, shared among Python's own threads.
+"""The block-sparse product on the CPU: compiled loops in Python threads.
 
 numba's threads are not used: they abort when two Python threads call at once, or after a fork.
-Every row of a result is the work of one thread, so that the number of threads changes no bit.
+Each row of a result is computed by one thread, so results do not depend on their number.
 """
 
 import math
@@ -23,9 +23,9 @@ from forecaster.kernels.pattern import BlockPattern
 
 Job = Callable[[tuple[int, int]], None]  # on a range of targets
 
-_SHARED = 2**23  # multiplications that are worth waking a thread for: about 0.4 ms
-_RANGES = 8  # of targets for each thread, so that a busy machine holds up one of them at most
-_HUGE = 2**25  # bytes: from here on malloc returns memory that the system must clear page by page
+_SHARED = 2**23  # multiplications that justify another thread: about 0.4 ms
+_RANGES = 8  # of targets per thread, for load balancing on a busy machine
+_HUGE = 2**25  # bytes: above, malloc returns memory that the system clears page by page
 
 
 def forward(
@@ -35,7 +35,7 @@ def forward(
     bias: Float[Tensor, "N O"] | None,
     relu: bool,
 ) -> Float[Tensor, "N O R"]:
-    """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+    """Return y_i = Σ_j W_ij x_j + b_i, with an optional ReLU."""
     (N, _, R), outputs = state.shape, weight.shape[1]
     b = state.new_zeros(N, outputs) if bias is None else bias
     y = _empty((N, outputs, max(R, _width(state))), state)
@@ -48,7 +48,7 @@ def forward(
 def state_gradient(
     grad: Float[Tensor, "N O R"], weight: Float[Tensor, "E O C"], pattern: BlockPattern
 ) -> Float[Tensor, "N C R"]:
-    """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of the turned blocks along the reversed edges."""
+    """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of transposed blocks along reversed edges."""
     turned = np.swapaxes(_array(weight)[_array(pattern.reverse)], 1, 2)
     blocks = torch.from_numpy(np.ascontiguousarray(turned))
     return forward(blocks, grad, pattern, None, False)
@@ -83,12 +83,12 @@ def _edges(pattern: BlockPattern) -> Edges:
 
 
 def _width(state: Tensor) -> int:
-    """Return how many columns fill a line."""
+    """Return the number of columns in a line."""
     return LINE // state.element_size()
 
 
 def _fill_line(state: Float[Tensor, "N C R"]) -> Float[np.ndarray, "N C R1"]:
-    """Return the state with columns of zeros, where its own do not fill a line."""
+    """Return the state padded with zero columns to at least one line."""
     (N, C, R), width = state.shape, _width(state)
     if width <= R:
         return _array(state)
@@ -98,7 +98,7 @@ def _fill_line(state: Float[Tensor, "N C R"]) -> Float[np.ndarray, "N C R1"]:
 
 
 def _share(job: Job, edges: Edges, work: int) -> None:
-    """Run the job over all targets: threads take ranges of about as many edges, one by one."""
+    """Run the job over all targets: threads take ranges with similar numbers of edges."""
     source, starts = edges
     threads = min(torch.get_num_threads(), work // _SHARED)
     if threads <= 1:
@@ -110,7 +110,7 @@ def _share(job: Job, edges: Edges, work: int) -> None:
     helpers = [pool.submit(_take, job, ranges) for _ in range(threads - 1)]
     _take(job, ranges)
     for helper in helpers:
-        if not helper.cancel():  # one that has not begun would find nothing left
+        if not helper.cancel():  # a helper that has not started has nothing to do
             helper.result()
 
 
@@ -122,19 +122,19 @@ def _take(job: Job, ranges: Iterator[tuple[int, int]]) -> None:
 
 @cache
 def _pool(threads: int, _process: int) -> ThreadPoolExecutor:
-    """Return the threads of this process: a forked one has lost those of its parent."""
+    """Return the threads of this process; a forked process does not inherit them."""
     return ThreadPoolExecutor(threads, thread_name_prefix="block-product")
 
 
 def _empty(shape: tuple[int, ...], like: Tensor) -> Tensor:
-    """Return a tensor not yet filled; a large one in huge pages, where the system has them.
+    """Return an uninitialised tensor; a large one in huge pages, where available.
 
-    Clearing fresh memory in pages of 4 KiB takes longer than the whole product.
+    Clearing new memory in pages of 4 KiB takes longer than the product.
     """
     size = math.prod(shape) * like.element_size()
     if size < _HUGE or not hasattr(mmap, "MADV_HUGEPAGE"):
         return like.new_empty(shape)
     memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
-    with suppress(OSError):  # a kernel built without them
+    with suppress(OSError):  # not supported by the kernel
         memory.madvise(mmap.MADV_HUGEPAGE)
     return torch.frombuffer(memory, dtype=like.dtype).view(shape)

@@ -1,6 +1,6 @@
-"""The block-sparse product on a GPU: how the programs of `programs` share it.
+"""The block-sparse product on a GPU: launches of the Triton programs in `programs`.
 
-Triton is loaded when a GPU first asks for it: nothing else needs it.
+Triton is imported when a GPU first needs it.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,9 +16,9 @@ from torch import Tensor
 
 from forecaster.kernels.pattern import BlockPattern
 
-NUMBERS = (torch.float32, torch.bfloat16, torch.float64)  # the sums of bfloat16 are float32
-CACHE = 2**24  # bytes of all locations' columns that are worked on at once: they stay in a cache
-PROGRAMS = 2**10  # that keep a GPU busy: a few for each of its processors
+NUMBERS = (torch.float32, torch.bfloat16, torch.float64)  # bfloat16 is summed in float32
+CACHE = 2**24  # bytes of all locations' columns processed at once: they fit in the cache
+PROGRAMS = 2**10  # enough to occupy a GPU: a few per multiprocessor
 LEAST = 32  # columns: one for each thread of a warp
 # At most, of a program: eight columns for each thread of one warp, so that loads are 16 bytes wide
 # in bfloat16, two of them in float32, and sums over columns need no barrier.
@@ -33,7 +33,7 @@ def forward(
     bias: Float[Tensor, "N O"] | None,
     relu: bool,
 ) -> Float[Tensor, "N O R"]:
-    """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+    """Return y_i = Σ_j W_ij x_j + b_i, with an optional ReLU."""
     (y,) = _multiply((weight,), state, pattern, bias, relu)
     return y
 
@@ -41,7 +41,7 @@ def forward(
 def forward_together(
     weights: Sequence[Float[Tensor, "E O C"]], state: Float[Tensor, "N C R"], pattern: BlockPattern
 ) -> tuple[Float[Tensor, "N O R"], ...]:
-    """Return y_i = Σ_j W_ij x_j of every weight; x is read once for all."""
+    """Return y_i = Σ_j W_ij x_j of every weight; x is read once."""
     return _multiply(weights, state, pattern, None, False)
 
 
@@ -53,15 +53,15 @@ def gradients(
     pattern: BlockPattern,
     needed: tuple[bool, bool, bool],
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-    """Return those of ∂W_ij = ∂y_i x_jᵀ, ∂x_j = Σ_i W_ijᵀ ∂y_i and ∂b_i = Σ ∂y_i that are needed.
+    """Return the needed ones of ∂W_ij = ∂y_i x_jᵀ, ∂x_j = Σ_i W_ijᵀ ∂y_i and ∂b_i = Σ ∂y_i.
 
     Args:
         grad: ∂y.
         weight: one block per edge.
         state: the input x.
         y: the output, if it was cut at zero.
-        pattern: which locations feed which.
-        needed: whether the gradients of weight, state and bias are.
+        pattern: the edges.
+        needed: whether the gradients of weight, state and bias are needed.
     """
     (dw,), dx, db = _differentiate((grad,), (weight,), state, y, pattern, needed)
     return dw, dx, db
@@ -74,7 +74,7 @@ def gradients_together(
     pattern: BlockPattern,
     needed: tuple[bool, bool],
 ) -> tuple[tuple[Tensor | None, ...], Tensor | None]:
-    """Return ∂W of every weight and ∂x, the sum over all of them, as far as they are needed."""
+    """Return ∂W of every weight and ∂x, summed over the weights; None if not needed."""
     dw, dx, _ = _differentiate(grads, weights, state, None, pattern, (*needed, False))
     return dw, dx
 
@@ -104,7 +104,7 @@ def _differentiate(
     pattern: BlockPattern,
     needed: tuple[bool, bool, bool],
 ) -> tuple[tuple[Tensor | None, ...], Tensor | None, Tensor | None]:
-    """Return ∂W of every weight, ∂x and ∂b, as far as they are needed."""
+    """Return ∂W of every weight, ∂x and ∂b; None if not needed."""
     for_weight, for_state, for_bias = needed
     (N, _, R), blocks = state.shape, weights[0].shape
     tiles = -(-R // _columns(weights[0], state))
@@ -127,38 +127,38 @@ def _differentiate(
 
 @cache
 def why_not(device: torch.device, dtype: torch.dtype) -> str | None:
-    """Return why there is no product of such numbers on a GPU; None: there is."""
+    """Return why a data type is not supported on a GPU; None if it is."""
     if find_spec("triton") is None:
         return "triton is not installed (pip install 'forecaster[gpu]')"
     if dtype not in NUMBERS:
-        return f"none of its programs is for {dtype}"
+        return f"no program for {dtype}"
     try:
         _try_out(device, dtype)
-    except Exception as error:  # an old GPU, no compiler: every cause has a type of its own
+    except Exception as error:  # an old GPU, no compiler: the types of errors vary
         return f"triton fails: {str(error).strip().splitlines()[0] or type(error).__name__}"
     return None
 
 
 def version() -> str:
-    """Return which triton there is."""
+    """Return the version of triton."""
     return f"triton {programs().triton.__version__}"
 
 
 @cache
 def programs() -> ModuleType:
-    """Return the programs, loading triton."""
+    """Import triton and return the programs."""
     from forecaster.kernels import programs as found  # noqa: PLC0415 (see above)
 
     return found
 
 
 def on_device_of(tensor: Tensor) -> AbstractContextManager[Any]:
-    """Let triton launch where a tensor is."""
+    """A context in which triton launches on the device of a tensor."""
     return torch.cuda.device(tensor.device) if tensor.is_cuda else nullcontext()
 
 
 def _launcher(name: str, weight: Tensor, state: Tensor) -> Callable[..., None]:
-    """Return a function that launches a program with all that follows from the sizes."""
+    """Return a function that launches a program with the parameters that depend on sizes."""
     (N, C, R), outputs = state.shape, weight.shape[1]
     columns = _columns(weight, state)
     across = -(-R // columns)
@@ -170,17 +170,17 @@ def _launcher(name: str, weight: Tensor, state: Tensor) -> Callable[..., None]:
         options = {"num_warps": 1, "num_stages": 1}
         with on_device_of(state):
             program = getattr(programs(), name)[N, across]
-            # Fused multiply-adds in all versions, whatever their default.
+            # Fused multiply-adds, whose default differs between versions.
             program(*arguments, **sizes, **flags, NUMBER=number, enable_fp_fusion=True, **options)
 
     return launch
 
 
 def _columns(weight: Tensor, state: Tensor) -> int:
-    """Return how many columns a program takes: a power of two, a pure function of the sizes.
+    """Return the number of columns of a program: a power of two that depends only on sizes.
 
-    All locations work on the same columns at the same time, and read their neighbours' from the
-    cache that all processors share. Where there is little to do, more programs share it.
+    All locations process the same columns at the same time, and read their neighbours' from the
+    shared cache. Small problems are split over more programs.
     """
     N, C, R = state.shape
     columns = min(COLUMNS, max(1 << (R - 1).bit_length(), LEAST))
@@ -191,21 +191,21 @@ def _columns(weight: Tensor, state: Tensor) -> int:
 
 
 def _add_up(parts: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return the sums over all tiles, the second axis, always in the same order."""
+    """Return the sums over all tiles, the second axis, in a fixed order."""
     return (parts[:, 0] if parts.shape[1] == 1 else parts.sum(dim=1)).to(dtype)
 
 
-def _or_any(tensor: Tensor | None, other: Tensor) -> Tensor:
+def _or_any(tensor: Tensor | None, substitute: Tensor) -> Tensor:
     """Return the tensor, or another as a pointer that the program never reads."""
-    return other if tensor is None else tensor
+    return substitute if tensor is None else tensor
 
 
 def _try_out(device: torch.device, dtype: torch.dtype) -> None:
     """Multiply two numbers, twice at once, and differentiate."""
-    one = torch.ones(1, 1, 1, device=device, dtype=dtype)
+    unit = torch.ones(1, 1, 1, device=device, dtype=dtype)
     index = torch.zeros(1, dtype=torch.int64)
     alone = BlockPattern(index, index, index, torch.tensor([0, 1])).to(device)
-    ys = forward_together((one, one), one, alone)
-    _, dx = gradients_together(ys, (one, one), one, alone, (True, True))
-    if dx is None or not all(torch.equal(found, one) for found in (*ys, dx / 2)):
-        raise ValueError("1 · 1 is not 1")
+    ys = forward_together((unit, unit), unit, alone)
+    _, dx = gradients_together(ys, (unit, unit), unit, alone, (True, True))
+    if dx is None or not all(torch.equal(result, unit) for result in (*ys, dx / 2)):
+        raise ValueError("a test product gives a wrong result")

@@ -1,11 +1,11 @@
-"""The compiled loops of the CPU backend, each over a range of targets so that threads can share.
+"""The compiled loops of the CPU backend, each over a range of targets, for use by threads.
 
-The innermost sums stay in registers: four rows by one line of columns. What does not fill four
-rows, or the last line, is computed once more together with its neighbours, to the same bits.
+The innermost sums stay in registers: four rows by one line of columns. Incomplete groups of rows
+and the last line are computed again together with their neighbours, with identical results.
 
-numba finds vector units by itself in simple loops only; sums that outlive a loop need them by
-name. Hence the second half of this file: a line of numbers as one value, and its instructions.
-(They share a file because numba recompiles its cache when the file of a loop has changed.)
+numba vectorises only simple loops, not sums that live across loops. Hence the second half of this
+file: a vector type for a line of numbers, and its instructions. (They are in one file because
+numba recompiles a loop only when its own file has changed.)
 """
 
 from collections.abc import Callable
@@ -19,14 +19,14 @@ from numba.extending import intrinsic, models, register_model
 
 from forecaster.compiled import compiled
 
-LINE = 64  # bytes that the machine moves at once
-_AHEAD = 4 * LINE  # bytes: memory answers in about the time that so much is worked on
-_ALIGNED = 4  # bytes: a line may begin at any number
-_ROUND_ONCE = ("contract",)  # a + b·c in one instruction, where the machine has it
+LINE = 64  # bytes of a cache line
+_AHEAD = 4 * LINE  # bytes to prefetch: about the latency of memory
+_ALIGNED = 4  # bytes: a line may begin at any element
+_ROUND_ONCE = ("contract",)  # fused multiply-add, where the machine has it
 _INDEX = ir.IntType(32)
 
 Edges = tuple[Int64[np.ndarray, " E"], Int64[np.ndarray, " bounds"]]  # sources, starts
-Instructions = tuple[Any, Callable[..., Any]]  # their types, and what writes them
+Instructions = tuple[Any, Callable[..., Any]]  # signature and code generator
 
 
 @compiled(frozenset(_ROUND_ONCE))
@@ -39,7 +39,7 @@ def sum_blocks(  # noqa: PLR0913, PLR0917 (compiled code takes plain arrays)
     edges: Edges,
     targets: tuple[int, int],
 ) -> None:
-    """Set y_i = Σ_j W_ij x_j + b_i, cut at zero if asked; R fills a line at least."""
+    """Set y_i = Σ_j W_ij x_j + b_i, with an optional ReLU; R fills at least one line."""
     source, starts = edges
     outputs, C, R = weight.shape[1], weight.shape[2], state.shape[2]
     width, ahead = LINE // state.itemsize, _AHEAD // state.itemsize
@@ -111,12 +111,12 @@ def multiply_edges(
 
 
 def _inlined(function: Callable[..., Instructions]) -> Callable[..., Any]:
-    """Let compiled code call a function, less its first argument, for what it writes."""
+    """Make a code generator callable from compiled code, without its first argument."""
     return intrinsic(function)
 
 
 class Lanes(types.Type):
-    """The compiler's type of a line of numbers of one kind."""
+    """The compiler's type of a line of numbers."""
 
     def __init__(self, number: Any) -> None:
         self.number = number
@@ -132,7 +132,7 @@ class _LanesModel(models.PrimitiveModel):
 
 @_inlined
 def address(_: Any, array: Any, at: Any) -> Instructions:
-    """Return where number `at` of a one-dimensional array lies, be it outside."""
+    """Return the address of element `at` of a one-dimensional array, without a bounds check."""
 
     def build(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         data = context.make_array(signature.args[0])(context, builder, args[0]).data
@@ -164,7 +164,7 @@ def store(_: Any, place: Any, lanes: Any) -> Instructions:
 
 @_inlined
 def prefetch(_: Any, place: Any) -> Instructions:
-    """Ask for the memory around an address, which will be read soon; any address is harmless."""
+    """Prefetch the memory at an address, which may be invalid."""
 
     def write(builder: Any, place: Any) -> None:
         byte = ir.IntType(8).as_pointer()
@@ -183,15 +183,15 @@ def spread(_: Any, number: Any) -> Instructions:
 
 
 @_inlined
-def add_product(_: Any, lanes: Any, factor: Any, others: Any) -> Instructions:
-    """Return lanes + factor · others; the factor is a line or one number."""
+def add_product(_: Any, lanes: Any, factor: Any, values: Any) -> Instructions:
+    """Return lanes + factor · values; the factor is a line or one number."""
 
-    def write(builder: Any, lanes: Any, factor: Any, others: Any) -> Any:
-        factors = factor if factor.type == others.type else _copies(builder, factor)
-        product = builder.fmul(factors, others, flags=_ROUND_ONCE)
+    def write(builder: Any, lanes: Any, factor: Any, values: Any) -> Any:
+        factors = factor if factor.type == values.type else _copies(builder, factor)
+        product = builder.fmul(factors, values, flags=_ROUND_ONCE)
         return builder.fadd(lanes, product, flags=_ROUND_ONCE)
 
-    return _writes(lanes(lanes, factor, others), write)
+    return _writes(lanes(lanes, factor, values), write)
 
 
 @_inlined
@@ -207,7 +207,7 @@ def cut(_: Any, lanes: Any) -> Instructions:
 
 @_inlined
 def total(_: Any, lanes: Any) -> Instructions:
-    """Return the sum of the numbers of a line, always in the same order."""
+    """Return the sum of the numbers of a line, in a fixed order."""
 
     def write(builder: Any, lanes: Any) -> Any:
         parts = [builder.extract_element(lanes, _INDEX(k)) for k in range(lanes.type.count)]
@@ -221,8 +221,8 @@ def total(_: Any, lanes: Any) -> Instructions:
 
 def _writes(signature: Any, write: Callable[..., Any]) -> Instructions:
     def build(context: Any, builder: Any, _: Any, args: Any) -> Any:
-        made = write(builder, *args)
-        return context.get_dummy_value() if made is None else made
+        result = write(builder, *args)
+        return context.get_dummy_value() if result is None else result
 
     return signature, build
 

@@ -1,8 +1,8 @@
-"""The norm of a sum on a GPU: s = x + y, each step over all neurons, then a gain and a bias.
+"""Layer norm of a sum s = x + y on a GPU, over all neurons of a step, with gain and bias.
 
-Five passes over the state forwards and five backwards; torch's own operations take three times as
-many. The statistics need a whole column of the state, which no program can hold: hence two
-passes, and the sum kept between them, which the way back needs as well.
+Five passes over the state forwards and five backwards; torch's operations take three times as
+many. The statistics need a whole column of the state, too large for one program: hence two passes,
+with the sum stored between them, which the backward pass needs as well.
 """
 
 from functools import cache
@@ -18,14 +18,17 @@ from torch.autograd.function import once_differentiable
 from forecaster.kernels.choice import choose_backend
 from forecaster.kernels.gpu import on_device_of
 
-ROWS, COLUMNS, WARPS = 32, 128, 4  # of a program: 32 numbers of each input for a thread
-BLOCKS, STEPS = 64, 32  # of rows and columns, where the statistics of all blocks are joined
+ROWS, COLUMNS, WARPS = 32, 128, 4  # of a program: 32 numbers of each input per thread
+BLOCKS, STEPS = (
+    64,
+    32,
+)  # of rows and columns in the program that joins the statistics of all blocks
 
 Parts = tuple[Float[Tensor, "N C B T"], Float[Tensor, "A B T"]]  # of a state: signal, auxiliary
 
 
 def norm_is_fused(state: Float[Tensor, "..."]) -> bool:
-    """Tell whether `add_norm` can be used for a state."""
+    """Whether `add_norm` can be used for a state."""
     return choose_backend(state.device, state.dtype) == "triton"
 
 
@@ -79,13 +82,13 @@ def _programs() -> ModuleType:
 
 
 def _sizes(parts: list[Tensor]) -> tuple[int, int, int]:
-    """Return the neurons of each part, and how many steps there are."""
+    """Return the neurons of each part, and the number of steps."""
     signal, auxiliary = parts
     return signal.shape[:2].numel(), len(auxiliary), auxiliary.shape[1:].numel()
 
 
 def _blocks(parts: list[Tensor]) -> int:
-    """Return how many blocks of rows both parts have."""
+    """Return the number of blocks of rows of both parts."""
     return sum(-(-rows // ROWS) for rows in _sizes(parts)[:2])
 
 

@@ -1,10 +1,10 @@
-"""The GPU's programs for the norm of a sum: each works on ROWS neurons × COLUMNS steps.
+"""Triton programs for the layer norm of a sum: each processes ROWS neurons × COLUMNS steps.
 
 Neurons are in two parts, those of the locations and the auxiliary ones; a block of rows lies in
-one of them. The statistics of a step go over all rows: every block writes what it has seen into a
-place of its own, and who needs the whole adds up in a fixed order.
+one of them. The statistics of a step cover all rows: each block writes its part, and the parts are
+summed in a fixed order.
 """
-# Plain pointers and sizes, whose types Triton finds out:
+# Pointers and sizes, whose types Triton infers:
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: PLR0913, PLR0917
 
@@ -28,17 +28,17 @@ def add_and_measure(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Set s = x + y, and of these rows the mean and the sum of squared distances from it."""
+    """Set s = x + y, and the mean of these rows and the sum of squared deviations from it."""
     x, y, s = x_signal, y_signal, s_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         x, y, s = x_aux, y_aux, s_aux
-    at, there, _, count = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
-    total = _load(x + at, there, NUMBER) + _load(y + at, there, NUMBER)
+    at, valid, _, count = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    total = _load(x + at, valid, NUMBER) + _load(y + at, valid, NUMBER)
     stored = total.to(s.dtype.element_ty)
-    tl.store(s + at, stored, mask=there)
-    total = stored.to(NUMBER)  # as it will be read
+    tl.store(s + at, stored, mask=valid)
+    total = stored.to(NUMBER)  # rounded as when read back
     mean = tl.sum(total, axis=0) / count
-    away = tl.where(there, total - mean[None, :], 0.0)
+    away = tl.where(valid, total - mean[None, :], 0.0)
     _put_column(measured, mean, tl.sum(away * away, axis=0), R, COLUMNS)
 
 
@@ -51,7 +51,7 @@ def join_measures(
     SIGNAL,
     AUX,
     R,
-    EPSILON: tl.constexpr,  # given at run time it would be rounded to float32
+    EPSILON: tl.constexpr,  # a run-time argument would be rounded to float32
     NUMBER: tl.constexpr,
     ROWS: tl.constexpr,
     BLOCKS: tl.constexpr,
@@ -62,18 +62,18 @@ def join_measures(
     total = tl.zeros((COLUMNS,), NUMBER)
     for first in range(0, blocks, BLOCKS):
         b = first + tl.arange(0, BLOCKS)
-        at, there = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        at, valid = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
         count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
-        total += tl.sum(tl.load(measured + at, mask=there, other=0.0) * count[:, None], axis=0)
+        total += tl.sum(tl.load(measured + at, mask=valid, other=0.0) * count[:, None], axis=0)
     mean = total / (SIGNAL + AUX)
     square = tl.zeros((COLUMNS,), NUMBER)
     for first in range(0, blocks, BLOCKS):
         b = first + tl.arange(0, BLOCKS)
-        at, there = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
+        at, valid = b[:, None] * 2 * R + r[None, :], (b < blocks)[:, None] & (r < R)[None, :]
         count = _count(b, SIGNAL, AUX, ROWS).to(NUMBER)
-        away = tl.load(measured + at, mask=there, other=0.0) - mean[None, :]
-        within = tl.load(measured + at + R, mask=there, other=0.0)
-        square += tl.sum(tl.where(there, within + away * away * count[:, None], 0.0), axis=0)
+        away = tl.load(measured + at, mask=valid, other=0.0) - mean[None, :]
+        within = tl.load(measured + at + R, mask=valid, other=0.0)
+        square += tl.sum(tl.where(valid, within + away * away * count[:, None], 0.0), axis=0)
     scale = 1.0 / tl.sqrt(square / (SIGNAL + AUX) + EPSILON)
     tl.store(mean_out + r, mean, mask=r < R)
     tl.store(scale_out + r, scale, mask=r < R)
@@ -100,11 +100,11 @@ def apply_norm(
     s, z = s_signal, z_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, z = s_aux, z_aux
-    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
-    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
     result = normed * _of_rows(gain, neuron, SIGNAL + AUX, NUMBER)
     result += _of_rows(bias, neuron, SIGNAL + AUX, NUMBER)
-    tl.store(z + at, result.to(z.dtype.element_ty), mask=there)
+    tl.store(z + at, result.to(z.dtype.element_ty), mask=valid)
 
 
 @triton.jit
@@ -125,17 +125,17 @@ def measure_slopes(
     ROWS: tl.constexpr,
     COLUMNS: tl.constexpr,
 ):
-    """Set what these rows add to Σ ∂n and Σ ∂n · n of a step: n normed, ∂n = gain · ∂z.
+    """Set these rows' part of Σ ∂n and Σ ∂n · n of a step: n normed, ∂n = gain · ∂z.
 
-    And what these steps add to the gradients of gain and bias: Σ ∂z · n and Σ ∂z of a neuron.
+    Also these steps' part of the gradients of gain and bias: Σ ∂z · n and Σ ∂z of a neuron.
     """
     s, g = s_signal, g_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, g = s_aux, g_aux
-    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
     D = SIGNAL + AUX
-    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
-    slope = _load(g + at, there, NUMBER)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, valid, NUMBER)
     both = slope * normed
     share = by_row + tl.program_id(1) * 2 * D + neuron
     tl.store(share, tl.sum(both, axis=1), mask=neuron < D)
@@ -169,47 +169,47 @@ def apply_slopes(
     s, g, d = s_signal, g_signal, d_signal
     if tl.program_id(0) * ROWS >= SIGNAL:
         s, g, d = s_aux, g_aux, d_aux
-    at, there, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
+    at, valid, neuron, _ = _place(SIGNAL, AUX, R, ROWS, COLUMNS)
     D = SIGNAL + AUX
-    normed = _norm(s + at, there, mean, scale, R, NUMBER, COLUMNS)
-    slope = _load(g + at, there, NUMBER) * _of_rows(gain, neuron, D, NUMBER)
+    normed = _norm(s + at, valid, mean, scale, R, NUMBER, COLUMNS)
+    slope = _load(g + at, valid, NUMBER) * _of_rows(gain, neuron, D, NUMBER)
     slope -= _of_columns(summed, R, COLUMNS) / D
     slope -= normed * (_of_columns(summed + R, R, COLUMNS) / D)
     result = slope * _of_columns(scale, R, COLUMNS)
-    tl.store(d + at, result.to(d.dtype.element_ty), mask=there)
+    tl.store(d + at, result.to(d.dtype.element_ty), mask=valid)
 
 
 @triton.jit
 def _place(SIGNAL, AUX, R, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return where the tile lies in its part, what of it is there, its neurons and their count."""
+    """Return the offsets of the tile in its part, its mask, its neurons and their number."""
     b = tl.program_id(0)
     r = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
     blocks = tl.cdiv(SIGNAL, ROWS)
     row = tl.where(b < blocks, b, b - blocks) * ROWS + tl.arange(0, ROWS)
     inside = row < tl.where(b < blocks, SIGNAL, AUX)
-    there = inside[:, None] & (r < R)[None, :]
+    valid = inside[:, None] & (r < R)[None, :]
     neuron = tl.where(inside, tl.where(b < blocks, 0, SIGNAL) + row, SIGNAL + AUX)
-    return row.to(tl.int64)[:, None] * R + r[None, :], there, neuron, _count(b, SIGNAL, AUX, ROWS)
+    return row.to(tl.int64)[:, None] * R + r[None, :], valid, neuron, _count(b, SIGNAL, AUX, ROWS)
 
 
 @triton.jit
 def _count(b, SIGNAL, AUX, ROWS: tl.constexpr):
-    """Return how many neurons a block of rows has; 0 past the last."""
+    """Return the number of neurons in a block of rows; 0 past the last."""
     blocks = tl.cdiv(SIGNAL, ROWS)
-    left = tl.where(b < blocks, SIGNAL - b * ROWS, AUX - (b - blocks) * ROWS)
-    return tl.maximum(tl.minimum(left, ROWS), 0)
+    remaining = tl.where(b < blocks, SIGNAL - b * ROWS, AUX - (b - blocks) * ROWS)
+    return tl.maximum(tl.minimum(remaining, ROWS), 0)
 
 
 @triton.jit
-def _norm(s, there, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
-    """Return n = (s − mean) · scale, and 0 where nothing is there."""
-    away = _load(s, there, NUMBER) - _of_columns(mean, R, COLUMNS)
-    return tl.where(there, away * _of_columns(scale, R, COLUMNS), 0.0)
+def _norm(s, valid, mean, scale, R, NUMBER: tl.constexpr, COLUMNS: tl.constexpr):
+    """Return n = (s − mean) · scale, and 0 outside the mask."""
+    away = _load(s, valid, NUMBER) - _of_columns(mean, R, COLUMNS)
+    return tl.where(valid, away * _of_columns(scale, R, COLUMNS), 0.0)
 
 
 @triton.jit
-def _load(place, there, NUMBER: tl.constexpr):
-    return tl.load(place, mask=there, other=0.0).to(NUMBER)
+def _load(place, valid, NUMBER: tl.constexpr):
+    return tl.load(place, mask=valid, other=0.0).to(NUMBER)
 
 
 @triton.jit

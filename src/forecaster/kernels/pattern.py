@@ -1,4 +1,4 @@
-"""Which locations feed which: the support of every sparse layer, as sorted lists of edges."""
+"""The sparsity pattern of every sparse layer, as sorted lists of edges."""
 
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -13,15 +13,15 @@ from forecaster.errors import ConfigError, count_of
 
 @dataclass(frozen=True, eq=False)
 class BlockPattern:
-    """Edge e brings `source[e]` to `target[e]`; edges are sorted by target, then by source.
+    """Edge e goes from `source[e]` to `target[e]`; edges are sorted by target, then by source.
 
-    Every location feeds itself, and what feeds in one direction feeds in the other: the edges
-    `reverse` are therefore the same edges sorted by source, and `starts` holds for them too.
+    The pattern is symmetric and has all self-edges: the edges `reverse` are therefore the same
+    edges sorted by source, and `starts` applies to them too.
     """
 
     source: Int64[Tensor, " E"]
     target: Int64[Tensor, " E"]
-    reverse: Int64[Tensor, " E"]  # the edge that goes the other way; the self-edge for itself
+    reverse: Int64[Tensor, " E"]  # the edge in the other direction; a self-edge is its own reverse
     starts: Int64[Tensor, " bounds"]  # the edges of target i are starts[i] … starts[i + 1] − 1
     _elsewhere: dict[torch.device, "BlockPattern"] = field(
         default_factory=dict, init=False, repr=False
@@ -29,7 +29,7 @@ class BlockPattern:
 
     @staticmethod
     def from_pairs(count: int, pairs: Int64[np.ndarray, "E0 2"]) -> "BlockPattern":
-        """Return the pattern of `count` locations of which the paired ones feed each other.
+        """Return the pattern of `count` locations with edges in both directions for each pair.
 
         A pair given twice, either way round, counts once.
         """
@@ -37,7 +37,7 @@ class BlockPattern:
             raise ConfigError(f"a pattern of {count} locations; give at least one")
         if pairs.size and (pairs.min() < 0 or pairs.max() >= count):
             row = pairs[((pairs < 0) | (pairs >= count)).any(axis=1)][0]
-            message = f"the pair {tuple(row.tolist())} names a location that is not there"
+            message = f"the pair {tuple(row.tolist())} is out of range"
             raise ConfigError(f"{message}; {count_of(count, 'location')}: 0 … {count - 1}")
         first, second, itself = pairs[:, 0], pairs[:, 1], np.arange(count)
         codes = (first * count + second, second * count + first, itself * count + itself)
@@ -48,31 +48,31 @@ class BlockPattern:
 
     @property
     def n_locations(self) -> int:
-        """Return how many locations there are: N."""
+        """The number of locations: N."""
         return len(self.starts) - 1
 
     @property
     def n_edges(self) -> int:
-        """Return how many edges there are, self-edges included: E."""
+        """The number of edges including self-edges: E."""
         return len(self.source)
 
     @cached_property
     def walk(self) -> Int64[Tensor, " N"]:
-        """Return all locations, depth first from those with most edges: neighbours come close."""
+        """All locations in depth-first order from those with most edges: neighbours are close."""
         source, starts = self.source.tolist(), self.starts.tolist()
         by_degree = np.argsort(-np.diff(starts), kind="stable").tolist()
-        order, seen = list[int](), [False] * self.n_locations
+        order, visited = list[int](), [False] * self.n_locations
         ahead = by_degree[::-1]
         while ahead:
             i = ahead.pop()
-            if not seen[i]:
-                seen[i] = True
+            if not visited[i]:
+                visited[i] = True
                 order.append(i)
                 ahead += source[starts[i] : starts[i + 1]]
         return torch.tensor(order, device=self.source.device)
 
     def to(self, device: torch.device) -> "BlockPattern":
-        """Return the pattern on a device; the copy is made once and kept."""
+        """Return the pattern on a device; the copy is cached."""
         if device == self.source.device:
             return self
         if device not in self._elsewhere:

@@ -23,15 +23,15 @@ def block_product(
     relu: bool = False,
     backend: str | None = None,
 ) -> Float[Tensor, "N O R"]:
-    """Return y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j + b_i, cut at zero if asked.
+    """Return y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j + b_i, with an optional ReLU.
 
     Args:
         weight: one block per edge of the pattern.
         state: location-major; R are the columns, batch × steps.
-        pattern: which locations feed which; it need not be on the state's device.
+        pattern: the edges, on any device.
         bias: one per location and output neuron.
-        relu: whether max(·, 0) follows in the same pass.
-        backend: one of `BACKENDS`; None takes the best for the state's device and numbers.
+        relu: whether to apply max(·, 0) in the same pass.
+        backend: one of `BACKENDS`; None takes the best for the state's device and data type.
     """
     _refuse_misfits(weight, state, pattern, bias)
     inputs = weight, state, bias, pattern.to(state.device), relu, _choose(backend, state)
@@ -47,7 +47,7 @@ def block_products(
 ) -> tuple[Float[Tensor, "N O R"], ...]:
     """Return y_i = Σ_{j ∈ N(i) ∪ {i}} W_ij x_j of every weight, all of one shape.
 
-    Where a backend can, the state is read once for all of them, and its gradient written once.
+    A fused backend reads the state once for all, and writes its gradient once.
     """
     for weight in weights:
         _refuse_misfits(weight, state, pattern, None)
@@ -63,7 +63,7 @@ def block_products(
 
 @runtime_checkable
 class Backend(Protocol):
-    """What a module offers to be a backend; all tensors are contiguous and on one device."""
+    """The interface of a backend module; all tensors are contiguous and on one device."""
 
     def forward(
         self,
@@ -73,7 +73,7 @@ class Backend(Protocol):
         bias: Float[Tensor, "N O"] | None,
         relu: bool,
     ) -> Float[Tensor, "N O R"]:
-        """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+        """Return y_i = Σ_j W_ij x_j + b_i, with an optional ReLU."""
         ...
 
     def state_gradient(
@@ -97,9 +97,9 @@ class Backend(Protocol):
 
 @runtime_checkable
 class FusedBackend(Protocol):
-    """A backend that finds all gradients in one pass, and those of several products at once."""
+    """A backend that computes all gradients in one pass, also of several products together."""
 
-    TOGETHER: int  # products of one state, at most
+    TOGETHER: int  # largest number of products of one state
 
     def forward(
         self,
@@ -109,7 +109,7 @@ class FusedBackend(Protocol):
         bias: Float[Tensor, "N O"] | None,
         relu: bool,
     ) -> Float[Tensor, "N O R"]:
-        """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+        """Return y_i = Σ_j W_ij x_j + b_i, with an optional ReLU."""
         ...
 
     def gradients(
@@ -121,7 +121,7 @@ class FusedBackend(Protocol):
         pattern: BlockPattern,
         needed: tuple[bool, bool, bool],
     ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
-        """Return those of ∂W, ∂x and ∂b that are needed; y is given if it was cut at zero."""
+        """Return the needed ones of ∂W, ∂x and ∂b; y is given if a ReLU was applied."""
         ...
 
     def forward_together(
@@ -141,7 +141,7 @@ class FusedBackend(Protocol):
         pattern: BlockPattern,
         needed: tuple[bool, bool],
     ) -> tuple[tuple[Tensor | None, ...], Tensor | None]:
-        """Return ∂W of every weight and ∂x, the sum over all, as far as they are needed."""
+        """Return ∂W of every weight and ∂x, summed over the weights; None if not needed."""
         ...
 
 
@@ -153,7 +153,7 @@ BACKENDS: dict[str, Backend | FusedBackend] = {
 
 
 class _BlockProduct(torch.autograd.Function):
-    """The product, and those of its gradients that are asked for."""
+    """The product with the needed gradients."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> Tensor:
@@ -186,7 +186,7 @@ class _BlockProduct(torch.autograd.Function):
 
 
 class _BlockProducts(torch.autograd.Function):
-    """Several products of one state, and those of their gradients that are asked for."""
+    """Several products of one state with the needed gradients."""
 
     @staticmethod
     def forward(ctx: Any, *inputs: Any) -> tuple[Tensor, ...]:
@@ -216,14 +216,14 @@ def _choose(name: str | None, state: Tensor) -> Backend | FusedBackend:
     name = name or choose_backend(state.device, state.dtype)
     if name not in BACKENDS:
         hint = nearest_name(name, list(BACKENDS))
-        raise ConfigError(f"no backend {name!r}{hint}; there are {', '.join(BACKENDS)}")
+        raise ConfigError(f"unknown backend {name!r}{hint}; choose one of {', '.join(BACKENDS)}")
     return BACKENDS[name]
 
 
 def _refuse_misfits(
     weight: Tensor, state: Tensor, pattern: BlockPattern, bias: Tensor | None
 ) -> None:
-    """Raise one error that names both sides of everything that does not fit."""
+    """Raise one error that lists all mismatched shapes, types and devices."""
     faults = Faults("block_product")
     N, E, outputs = pattern.n_locations, pattern.n_edges, weight.shape[1]
     if len(state) != N:

@@ -1,14 +1,13 @@
-"""The GPU's programs for the block-sparse product: each works on a location × BLOCK columns.
+"""Triton programs for the block-sparse product: each processes a location × BLOCK columns.
 
-A thread owns columns and holds up to four rows of sums for them: neighbouring threads load
-neighbouring numbers, and what is loaded is used four times. What the next edge needs is loaded
-before this one is computed with: a GPU waits as long for many loads as for one. No two programs
-add to the same number, so that nothing is summed in an order that chance decides. Blocks are too
-small for the matrix units.
+A thread holds up to four rows of sums for its columns: neighbouring threads load neighbouring
+numbers, and each loaded number is used four times. The data of the next edge is loaded before this
+one is processed, to hide the latency of memory. No two programs add to the same number, so the
+order of summation is fixed. Blocks are too small for the matrix units.
 
 W, y and ∂W of several products of one state come as tuples of pointers.
 """
-# Plain pointers and sizes, whose types Triton finds out:
+# Pointers and sizes, whose types Triton infers:
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # ruff: noqa: PLR0913, PLR0917
 
@@ -45,7 +44,7 @@ def sum_blocks(
     NUMBER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Set y_i = Σ_j W_ij x_j + b_i of every weight, cut at zero if asked."""
+    """Set y_i = Σ_j W_ij x_j + b_i of every weight, with an optional ReLU."""
     i, begin, end = _take_location(order, starts)
     edges = source, begin, end
     r = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
@@ -114,10 +113,10 @@ def sum_gradients(
     NUMBER: tl.constexpr,
     BLOCK: tl.constexpr,
 ):
-    """Set ∂x_j = Σ_i W_ijᵀ ∂y_i, and what these columns add to ∂W_ij = ∂y_i x_jᵀ and ∂b_j.
+    """Set ∂x_j = Σ_i W_ijᵀ ∂y_i, and these columns' part of ∂W_ij = ∂y_i x_jᵀ and ∂b_j.
 
-    One pass: every ∂y_i is read once for all three, and ∂x_j is the sum over all weights. What
-    each block of columns adds lies apart, for the caller to sum up.
+    One pass: every ∂y_i is read once for all three, and ∂x_j is the sum over all weights. The
+    parts of the blocks of columns are stored separately, and the caller sums them.
     """
     j, begin, end = _take_location(order, starts)
     tile = tl.program_id(1).to(tl.int64)
@@ -158,7 +157,7 @@ def _set_gradients(
     for_state, for_weights, grads, y, weights, state = parts
     at = (j * C + c) * R + r
     ds = repeat(tl.zeros(inside.shape, NUMBER), ROWS)
-    xs = ds  # nobody looks at them where ∂W is not needed
+    xs = ds  # not used unless ∂W is needed
     if WEIGHT:
         xs = load_rows(state + at, R, inside, ROWS, NUMBER)
     for p in tl.static_range(len(weights)):
@@ -193,7 +192,7 @@ def _add_neighbours(
     C: tl.constexpr,
     NUMBER: tl.constexpr,
 ):
-    """Return the rows o of every y with what the rows c of all neighbours add."""
+    """Return the rows o of every y, with the rows c of all neighbours added."""
     source, begin, end = edges
     OUTPUTS: tl.constexpr = len(ys) // len(weights)
     e, more = begin, begin < end
@@ -230,7 +229,7 @@ def _follow_edges(
     RELU: tl.constexpr,
     NUMBER: tl.constexpr,
 ):
-    """Return the rows c of ∂x with what the rows o of ∂y add; write ∂W of both."""
+    """Return the rows c of ∂x, with the rows o of ∂y added; write ∂W of both."""
     for_weight, grad, y, weight = product
     source, reverse, begin, end, block = edges
     k, first = begin, begin < end
@@ -238,15 +237,15 @@ def _follow_edges(
     at = (i * OUT + o) * R + r
     ahead = load_slopes(grad + at, y + at, R, inside & first, ROWS, RELU, NUMBER)
     for _ in range(tl.max(end - begin, axis=0)):
-        gs, w, there = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
+        gs, w, valid = ahead, (e * OUT + o) * C + c, k < end  # the edge e goes from j to i
         k += 1
         i = tl.load(source + k, mask=k < end, other=0)
         e = tl.load(reverse + k, mask=k < end, other=0)
         at = (i * OUT + o) * R + r
         ahead = load_slopes(grad + at, y + at, R, inside & (k < end), ROWS, RELU, NUMBER)
         if STATE:
-            ws = load_blocks((weight,), w, there, ROWS, len(ds), C, NUMBER)
-            ds = add_products(ds, ws, gs, 1, len(ds))  # of the block turned over
+            ws = load_blocks((weight,), w, valid, ROWS, len(ds), C, NUMBER)
+            ds = add_products(ds, ws, gs, 1, len(ds))  # of the transposed block
         if WEIGHT:
             store_inner(for_weight + block + w, gs, xs, C)
     return ds
@@ -272,9 +271,9 @@ def _store_sums(
 
 @triton.jit
 def _take_location(order, starts):
-    """Return this program's location, and where its edges begin and end.
+    """Return this program's location, and the first and last + 1 of its edges.
 
-    As tensors of one number: Triton's interpreter joins no scalar with a mask.
+    As tensors of one element: Triton's interpreter cannot combine scalars with masks.
     """
     i = tl.load(order + tl.program_id(0) + tl.arange(0, 1))
     return i, tl.load(starts + i), tl.load(starts + i + 1)

@@ -1,4 +1,4 @@
-"""The block-sparse product in plain torch: on any device, and what every backend must equal."""
+"""The block-sparse product in plain torch, for any device; the reference of all backends."""
 
 import torch
 from jaxtyping import Float
@@ -14,7 +14,7 @@ def forward(
     bias: Float[Tensor, "N O"] | None,
     relu: bool,
 ) -> Float[Tensor, "N O R"]:
-    """Return y_i = Σ_j W_ij x_j + b_i, cut at zero if asked."""
+    """Return y_i = Σ_j W_ij x_j + b_i, with an optional ReLU."""
     y = _sum_edges(weight, state, pattern)
     if bias is not None:
         y += bias[:, :, None]
@@ -24,7 +24,7 @@ def forward(
 def state_gradient(
     grad: Float[Tensor, "N O R"], weight: Float[Tensor, "E O C"], pattern: BlockPattern
 ) -> Float[Tensor, "N C R"]:
-    """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of the turned blocks along the reversed edges."""
+    """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of transposed blocks along reversed edges."""
     return _sum_edges(weight[pattern.reverse].mT, grad, pattern)
 
 
@@ -39,7 +39,7 @@ def relu_gradient(
     grad: Float[Tensor, "N O R"], y: Float[Tensor, "N O R"]
 ) -> Float[Tensor, "N O R"]:
     """Return the gradient before max(·, 0): that of the outputs above zero."""
-    return torch.where(y <= 0, 0, grad)  # a NaN lets its gradient through, as in torch
+    return torch.where(y <= 0, 0, grad)  # the gradient of NaN passes, as in torch
 
 
 def _sum_edges(

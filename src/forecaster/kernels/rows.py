@@ -1,8 +1,8 @@
-"""Rows of the block-sparse product in the GPU's programs: loaded, added to, cut and written.
+"""Rows of the block-sparse product in Triton programs: loads, sums, ReLU and stores.
 
 Rows are tuples, which stay in registers.
 """
-# Plain pointers and sizes, whose types Triton finds out:
+# Pointers and sizes, whose types Triton infers:
 # mypy: allow-untyped-defs, allow-incomplete-defs, allow-untyped-decorators
 # mypy: disable-error-code=assignment
 # ruff: noqa: PLR0913, PLR0917, RUF005
@@ -13,7 +13,7 @@ import triton.language as tl
 
 @triton.jit
 def repeat(row, ROWS: tl.constexpr):
-    """Return so many rows that are all alike."""
+    """Return a row repeated ROWS times."""
     rows = ()
     for _ in tl.static_range(ROWS):
         rows = rows + (row,)
@@ -22,7 +22,7 @@ def repeat(row, ROWS: tl.constexpr):
 
 @triton.jit
 def load_rows(place, step, mask, ROWS: tl.constexpr, NUMBER: tl.constexpr):
-    """Return rows that lie a step apart, and 0 where the mask hides them."""
+    """Return rows at a stride of `step`, and 0 outside the mask."""
     rows = ()
     for k in tl.static_range(ROWS):
         rows = rows + (tl.load(place + k * step, mask=mask, other=0.0).to(NUMBER),)
@@ -31,7 +31,7 @@ def load_rows(place, step, mask, ROWS: tl.constexpr, NUMBER: tl.constexpr):
 
 @triton.jit
 def load_slopes(grad, y, R, mask, ROWS: tl.constexpr, RELU: tl.constexpr, NUMBER: tl.constexpr):
-    """Return the gradients before max(·, 0), if there was one; a NaN lets its own through."""
+    """Return the gradients before max(·, 0), if there was one; that of NaN passes."""
     gs = load_rows(grad, R, mask, ROWS, NUMBER)
     if RELU:
         ys = load_rows(y, R, mask, ROWS, NUMBER)
@@ -76,7 +76,7 @@ def add_products(ys, ws, xs, DOWN: tl.constexpr, ACROSS: tl.constexpr):
 
 @triton.jit
 def add_numbers(ys, place, NUMBER: tl.constexpr):
-    """Return the rows with a number of each added."""
+    """Return the rows, each with a number added."""
     sums = ()
     for k in tl.static_range(len(ys)):
         sums = sums + (ys[k] + tl.load(place + k).to(NUMBER),)
@@ -85,7 +85,7 @@ def add_numbers(ys, place, NUMBER: tl.constexpr):
 
 @triton.jit
 def cut_at_zero(ys):
-    """Return max(·, 0); a NaN stays a NaN."""
+    """Return max(·, 0); NaN stays NaN."""
     cut = ()
     for k in tl.static_range(len(ys)):
         cut = cut + (tl.where(ys[k] < 0, 0.0, ys[k]),)

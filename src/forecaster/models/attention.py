@@ -40,21 +40,22 @@ class Memory:
 class Attention(nn.Module):
     """e_t = W^O [e_t^(1) ‖ … ‖ e_t^(H)]: every step attends to every step of a memory.
 
-    If a memory holds the queries of its last steps, these are used, and x is theirs.
+    If a memory holds queries, they are those of x and are used as they are.
     Differs: e_t^(h) has D/H entries, as W^V_(h) gives; the paper prints D.
     """
 
-    def __init__(self, layout: NeuronLayout, linear: LinearFactory, *, own: bool = False) -> None:
-        """Make the layers.
+    def __init__(
+        self, layout: NeuronLayout, linear: LinearFactory, *, self_attention: bool = False
+    ) -> None:
+        """Build the layers.
 
         Args:
             layout: the neurons of all states.
             linear: builds a layer.
-            own: whether this is self-attention; queries, keys and values are then computed in one
-                pass.
+            self_attention: computes queries, keys and values of the same steps in one pass.
         """
         super().__init__()
-        self.layout, self.own = layout, own
+        self.layout, self._with_query = layout, self_attention
         self.query = linear(layout, layout, bias=False)
         self.key = linear(layout, layout, bias=False)
         self.value = linear(layout, layout, bias=False)
@@ -62,7 +63,7 @@ class Attention(nn.Module):
 
     def remember(self, source: State) -> Memory:
         """Keys and values of steps, for later calls."""
-        layers = [self.key, self.value, self.query] if self.own else [self.key, self.value]
+        layers = [self.key, self.value, self.query] if self._with_query else [self.key, self.value]
         return Memory(*apply_jointly(layers, source))
 
     def forward(self, x: State, memory: Memory, *, causal: bool = False) -> State:
@@ -73,7 +74,7 @@ class Attention(nn.Module):
 
 
 def query_balance(layout: NeuronLayout) -> tuple[float, float]:
-    """Return r of the signal and of the auxiliary neurons (Eq. 10); 1 where there is one kind."""
+    """The factors r of signal and auxiliary neurons (Eq. 10); 1 where one kind is absent."""
     d_signal, d_aux = layout.signal, layout.auxiliary
     if not d_signal or not d_aux:
         return 1.0, 1.0
@@ -86,7 +87,7 @@ def attention_weights(
     """Return α = softmax(⟨W^Q (r ∘ q_t), W^K k_j⟩ / √(D/H)) over the steps j (Eq. 9 and 10).
 
     W^Q has no weights between signal and auxiliary neurons (and r = 1 where it has), so that r may
-    scale each part's inner products instead of its queries, which are many times as many numbers.
+    scale each part's inner products instead of its queries, which are far more numbers.
     """
     H = layout.heads
     r_signal, r_aux = (r / math.sqrt(layout.width / H) for r in query_balance(layout))
@@ -100,15 +101,15 @@ def attention_weights(
 
 
 def compare(
-    query: Float[Tensor, "*place B T"], key: Float[Tensor, "*place B S"], heads: int
+    query: Float[Tensor, "*neurons B T"], key: Float[Tensor, "*neurons B S"], heads: int
 ) -> Float[Tensor, "H B T S"]:
     """Return ⟨q_t, k_s⟩ over the neurons of each head."""
     return _Compare.apply(query, key, heads)  # type: ignore[no-any-return, no-untyped-call]
 
 
 def mix(
-    value: Float[Tensor, "*place B S"], weights: Float[Tensor, "H B T S"]
-) -> Float[Tensor, "*place B T"]:
+    value: Float[Tensor, "*neurons B S"], weights: Float[Tensor, "H B T S"]
+) -> Float[Tensor, "*neurons B T"]:
     """Return e_t = Σ_s α_ts v_s, each head's neurons by its own weights (Eq. 11)."""
     return _Mix.apply(value, weights)  # type: ignore[no-any-return, no-untyped-call]
 
@@ -147,14 +148,14 @@ class _Mix(Function):
         return mix(grad, weights.mT), compare(grad, value, len(weights))
 
 
-def _matrices(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "HB n T"]:
-    """Return a matrix for each head of each window, not copied."""
+def _matrices(neurons: Float[Tensor, "*neurons B T"], heads: int) -> Float[Tensor, "HB n T"]:
+    """A view of the neurons as one matrix for each head of each window."""
     matrices = split_heads(neurons, heads)
     return matrices.view(matrices.shape[:2].numel(), *matrices.shape[2:])
 
 
 def _join(earlier: State, later: State) -> State:
-    """Return the steps of both, one after the other."""
+    """The steps of both states, one after the other."""
     return State(
         torch.cat([earlier.signal, later.signal], dim=-1),
         torch.cat([earlier.auxiliary, later.auxiliary], dim=-1),

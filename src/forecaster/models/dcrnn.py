@@ -65,9 +65,9 @@ class DiffusionCell(nn.Module):
 class DCRNNNetwork(Network):
     """x̂_{t+1…t+K} from the last steps, by a decoder that begins where the encoder ended.
 
-    With `inputs = "recent"` a location sees, of each past step, its value, its own covariates and
-    the time of day; the decoder sees its previous value alone. With "lags" both see all that is
-    known of a step: own covariates and a. The decoder's first value is 0.
+    With `inputs = "recent"` the encoder sees a location's value, local covariates and the time of
+    day of each past step, and the decoder the previous value only. With "lags" both also see the
+    local covariates and a of every step. The decoder's first value is 0.
     Differs: the time of day is that of the calendar, in whole hours.
     """
 
@@ -82,16 +82,16 @@ class DCRNNNetwork(Network):
         """Draw the weights.
 
         Args:
-            config: units, layers and what is seen.
-            lags: how many steps are seen and forecast.
+            config: units, layers and inputs.
+            lags: number of past steps and of forecast steps.
             inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
-            kernel: how near the locations are to each other.
-            generator: what the weights are drawn from.
+            kernel: weights by the distance between locations.
+            generator: of the initial weights.
         """
         super().__init__(inputs, lags)
         self.units, self.sees_ahead = config.units, config.inputs == "lags"
         self.diffusion = Diffusion(kernel, config.diffusion_steps)
-        view = look_at(config.inputs, inputs.auxiliary)
+        view = select_shared_inputs(config.inputs, inputs.auxiliary)
         self.register_buffer("view", view.to(kernel.dtype), persistent=False)
         past, coming = count_inputs(config, inputs)
         self.encoder = self._layers(past, config.n_layers, generator)
@@ -113,7 +113,7 @@ class DCRNNNetwork(Network):
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N 0 B K"]]:
         """Return x̂_{t+1…t+K}; there is no quantile head."""
         del with_quantiles
-        self.refuse_misfits(history, ahead, truth)
+        self.check_sizes(history, ahead, truth)
         hidden, decoder = self._encode(history), _begin(self.decoder)
         previous = torch.zeros_like(history.signal[:, 0, :, 0])  # the symbol GO
         if not self.sees_ahead:
@@ -175,8 +175,8 @@ def count_weights(config: DCRNNConfig, inputs: NeuronLayout) -> int:
     return first + 2 * (config.n_layers - 1) * cell(U) + U
 
 
-def look_at(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor, "S A"]:
-    """The matrix that selects from a what each location sees: all of it, or the time of day."""
+def select_shared_inputs(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor, "S A"]:
+    """The matrix that selects the inputs of each location from a: all of a, or the time of day."""
     if kind == "lags":
         return torch.eye(auxiliary)
     view = torch.zeros(1, auxiliary)

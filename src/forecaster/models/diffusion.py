@@ -1,4 +1,4 @@
-"""Diffusion convolution: what random walks over the locations bring to each (Li et al. 2018)."""
+"""Diffusion convolution: weighted sums over random walks between locations (Li et al. 2018)."""
 
 import math
 from collections.abc import Sequence
@@ -11,9 +11,9 @@ from torch import Generator, Tensor, nn
 class Diffusion(nn.Module):
     """x, and x after 1…K steps of a random walk along the weights, then of one against them.
 
-    Walks are dense matrices: a Gaussian kernel of all distances in a city leaves over half of the
-    pairs connected, and a sparse product pays below a tenth. Where the weights are the same both
-    ways, so are the walks, and each is taken once (`fold`).
+    Walks are dense matrices: a Gaussian kernel of all distances in a city connects over half of
+    the pairs, and a sparse product is faster below a tenth only. Symmetric weights have equal
+    walks in both directions; each is then computed once (`fold`).
     """
 
     walks: Float[Tensor, "M N"]  # (D_O⁻¹W)^1…K one below the other, then (D_I⁻¹Wᵀ)^1…K
@@ -27,7 +27,7 @@ class Diffusion(nn.Module):
 
     @property
     def terms(self) -> int:
-        """Return how many terms a location is given: 1 + K or, both ways apart, 1 + 2K."""
+        """The number of terms of a location: 1 + 2K, or 1 + K for symmetric weights."""
         return 1 + len(self.walks) // self.walks.shape[1]
 
     def forward(self, x: Float[Tensor, "N B C"]) -> Float[Tensor, "N B F"]:
@@ -35,9 +35,9 @@ class Diffusion(nn.Module):
         return torch.stack([x, *spread], dim=2).flatten(2)  # F = terms · C
 
     def fold(self, weight: Float[Tensor, "T C O"]) -> Float[Tensor, "F O"]:
-        """Return the weights θ_0, θ_{1…K,1}, θ_{1…K,2} of 1 + 2K terms as those of the terms here.
+        """Fold the weights θ_0, θ_{1…K,1}, θ_{1…K,2} into those of the terms of `forward`.
 
-        Where both walks are one, θ_{k,1} P^k x + θ_{k,2} P^k x = (θ_{k,1} + θ_{k,2}) P^k x.
+        Where both walks are equal, θ_{k,1} P^k x + θ_{k,2} P^k x = (θ_{k,1} + θ_{k,2}) P^k x.
         """
         if not self.directed:
             along, against = weight[1:].chunk(2)
@@ -48,10 +48,10 @@ class Diffusion(nn.Module):
 class DiffusionConvolution(nn.Module):
     """Σ_k (θ_{k,1} (D_O⁻¹W)^k + θ_{k,2} (D_I⁻¹Wᵀ)^k) X + b, k = 0…K, X itself once (Eq. 2 there).
 
-    Takes the terms that `Diffusion` made of each part of X, and the weights as `fold` returns
-    them, since both are used more than once.
+    Takes the terms of each part of X from `Diffusion`, and the weights from `fold`, since both are
+    used more than once.
     Differs from the authors' program, which takes Chebyshev polynomials of the transposed walks:
-    here it is the sum that they print.
+    this is the sum that their paper prints.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class DiffusionConvolution(nn.Module):
         """Draw the weights.
 
         Args:
-            diffusion: which walks there are.
-            parts: how many inputs of a location each part of X has.
-            outputs: how many outputs a location has.
-            generator: what the weights are drawn from.
-            bias: what b begins with.
+            diffusion: the walks.
+            parts: number of inputs of a location in each part of X.
+            outputs: number of outputs of a location.
+            generator: of the initial weights.
+            bias: the initial value of b.
         """
         super().__init__()
         self.diffusion, self.parts = diffusion, parts
@@ -79,7 +79,7 @@ class DiffusionConvolution(nn.Module):
         self.bias = nn.Parameter(torch.full((outputs,), bias))
 
     def fold(self) -> list[Float[Tensor, "_ O"]]:
-        """Return the weights of each part's terms: to be taken once where there are many steps."""
+        """The folded weights of each part's terms; call it once for all steps of a sequence."""
         return [self.diffusion.fold(part) for part in torch.split(self.weight, self.parts, dim=1)]
 
     def forward(
@@ -92,9 +92,9 @@ class DiffusionConvolution(nn.Module):
 
 
 def random_walk(kernel: Float[Tensor, "N N"]) -> Float[Tensor, "N N"]:
-    """Return D⁻¹W: from each location to its neighbours, in proportion to their weights.
+    """The transition matrix D⁻¹W: to the neighbours in proportion to their weights.
 
-    A location without any weight stays where it is.
+    A walk stays at a location without any weight.
     """
     degree = kernel.sum(dim=1, keepdim=True)
     stay = torch.eye(len(kernel), dtype=kernel.dtype, device=kernel.device)
@@ -102,13 +102,13 @@ def random_walk(kernel: Float[Tensor, "N N"]) -> Float[Tensor, "N N"]:
 
 
 def draw_glorot(shape: tuple[int, ...], generator: Generator) -> nn.Parameter:
-    """Return uniform weights of variance 2 / (inputs + outputs); all but the last axis are in."""
+    """Glorot-uniform weights: variance 2 / (inputs + outputs), the last axis being the outputs."""
     bound = math.sqrt(6 / (math.prod(shape[:-1]) + shape[-1]))
     return nn.Parameter(torch.empty(shape).uniform_(-bound, bound, generator=generator))
 
 
 def _powers(matrix: Float[Tensor, "N N"], count: int) -> list[Float[Tensor, "N N"]]:
-    """Return the first powers of a matrix."""
+    """The first powers of a matrix."""
     powers = [matrix]
     while len(powers) < count:
         powers.append(powers[-1] @ matrix)

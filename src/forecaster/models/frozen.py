@@ -30,19 +30,19 @@ class CallReplay(Generic[T]):
     """Records the results of a module call by call in a first run, and replays them later."""
 
     def __init__(self) -> None:
-        self.kept: list[T] = []
-        self._again: Iterator[T] | None = None
+        self.results: list[T] = []
+        self._replayed: Iterator[T] | None = None
 
     def start(self) -> None:
         """Replay the recorded calls from now on."""
-        self._again = cycle(self.kept)
+        self._replayed = cycle(self.results)
 
     def take(self, make: Callable[[], T]) -> T:
         """The result of this call, or of the same call in the first run."""
-        if self._again is not None:
-            return next(self._again)
-        self.kept.append(make())
-        return self.kept[-1]
+        if self._replayed is not None:
+            return next(self._replayed)
+        self.results.append(make())
+        return self.results[-1]
 
 
 @dataclass(frozen=True, eq=False)
@@ -60,12 +60,12 @@ class FrozenAttention(nn.Module):
     def __init__(self, attention: Attention) -> None:
         super().__init__()
         self.attention = attention
-        self.tape = CallReplay[AttentionCall]()
+        self.replay = CallReplay[AttentionCall]()
 
     @property
-    def asked(self) -> list[AttentionCall]:
+    def calls(self) -> list[AttentionCall]:
         """The calls of the first run."""
-        return self.tape.kept
+        return self.replay.results
 
     def remember(self, source: State) -> Memory:
         """Keys and values for later calls."""
@@ -78,7 +78,7 @@ class FrozenAttention(nn.Module):
             weights = attention_weights(inner.layout, inner.query(x), memory.key, causal=causal)
             return AttentionCall(x, memory.value, weights)
 
-        weights = self.tape.take(attend).weights.expand(-1, B, -1, -1)
+        weights = self.replay.take(attend).weights.expand(-1, B, -1, -1)
         mixed: State = inner.output(memory.value.each(lambda value: mix(value, weights)))
         return mixed
 
@@ -89,7 +89,7 @@ class FrozenNorm(nn.Module):
     def __init__(self, norm: AddNorm) -> None:
         super().__init__()
         self.norm = norm
-        self.tape = CallReplay[tuple[Tensor, Tensor]]()
+        self.replay = CallReplay[tuple[Tensor, Tensor]]()
 
     def forward(self, x: State, y: State) -> State:
         total = State(x.signal + y.signal, x.auxiliary + y.auxiliary)
@@ -98,7 +98,7 @@ class FrozenNorm(nn.Module):
             variance, mean = torch.var_mean(total.join(), dim=0, correction=0)
             return mean, torch.rsqrt(variance + EPSILON)
 
-        mean, scale = self.tape.take(measure)
+        mean, scale = self.replay.take(measure)
         gain, bias = self.norm.layout.split(self.norm.gain), self.norm.layout.split(self.norm.bias)
         return State(
             gain.signal * ((total.signal - mean) * scale) + bias.signal,
@@ -112,11 +112,11 @@ class FrozenModule(nn.Module):
     def __init__(self, part: CrossLocationModule) -> None:
         super().__init__()
         self.part = part
-        self.tape = CallReplay[Tensor]()
+        self.replay = CallReplay[Tensor]()
 
     def forward(self, *inputs: Tensor) -> Tensor:
         output: Tensor = self.part(*inputs)
-        return self.tape.take(lambda: output).expand_as(output)
+        return self.replay.take(lambda: output).expand_as(output)
 
 
 @dataclass(frozen=True, eq=False)
@@ -166,7 +166,7 @@ def freeze(network: Network, history: State, ahead: State) -> FrozenNetwork:
     with torch.no_grad():
         frozen.roll_out(history, ahead)
     for part in parts:
-        part.tape.start()
+        part.replay.start()
     return FrozenNetwork(frozen, len(parts))
 
 

@@ -20,7 +20,7 @@ class EncoderLayer(nn.Module):
 
     def __init__(self, layout: NeuronLayout, linear: LinearFactory, dropout: float) -> None:
         super().__init__()
-        self.attention = Attention(layout, linear, own=True)
+        self.attention = Attention(layout, linear, self_attention=True)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_attention, self.norm_feed_forward = AddNorm(layout), AddNorm(layout)
         self.dropout = nn.Dropout(
@@ -40,7 +40,7 @@ class DecoderLayer(nn.Module):
 
     def __init__(self, layout: NeuronLayout, linear: LinearFactory, dropout: float) -> None:
         super().__init__()
-        self.own = Attention(layout, linear, own=True)
+        self.own = Attention(layout, linear, self_attention=True)
         self.history = Attention(layout, linear)
         self.feed_forward = FeedForward(layout, linear)
         self.norm_own, self.norm_history = AddNorm(layout), AddNorm(layout)
@@ -99,7 +99,7 @@ def normalise(x: State) -> State:
 
 
 class _Normalise(Function):
-    """Written out, since autograd would go over the state twice as often."""
+    """With a gradient of its own: that of autograd would read the state twice as often."""
 
     @staticmethod
     def forward(ctx: Any, *parts: Tensor) -> tuple[Tensor, ...]:
@@ -123,7 +123,7 @@ class _Normalise(Function):
 
 
 def _mean(parts: Sequence[Tensor]) -> Float[Tensor, "B T"]:
-    """Return the mean over the neurons of all parts."""
+    """The mean over the neurons of all parts."""
     neurons = [part.flatten(0, -3) for part in parts]
     total = torch.stack([part.sum(dim=0) for part in neurons]).sum(dim=0)
     return total / sum(len(part) for part in neurons)

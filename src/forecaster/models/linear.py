@@ -37,20 +37,20 @@ class SparseLinear(nn.Module):
             raise ArtifactError(f"neurons of {sizes}, a graph of {N}; use the graph of the panel")
         self.pattern, self.outputs, self.relu = pattern, outputs, relu
         shape = E, outputs.per_location, inputs.per_location
-        arriving = torch.bincount(pattern.target)  # edges into each location, self included
-        fan_in = arriving[pattern.target] * inputs.per_location
+        in_degree = torch.bincount(pattern.target)  # edges into each location, self included
+        fan_in = in_degree[pattern.target] * inputs.per_location
         self.weight = _draw(shape, fan_in[:, None, None], relu, generator)
         self.auxiliary_weight = draw_dense(inputs.auxiliary, outputs.auxiliary, relu, generator)
         self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
 
     def forward(self, x: State) -> State:
-        among, aside = None, None
+        signal_bias, auxiliary_bias = None, None
         if self.bias is not None:
             bias = self.outputs.split(self.bias)
-            among, aside = bias.signal.flatten(1), bias.auxiliary.flatten(1)
+            signal_bias, auxiliary_bias = bias.signal.flatten(1), bias.auxiliary.flatten(1)
         columns = x.signal.flatten(2)  # [N, C, B·T]
-        y = block_product(self.weight, columns, self.pattern, among, relu=self.relu)
-        auxiliary = _multiply(self.auxiliary_weight, x.auxiliary, aside, self.relu)
+        y = block_product(self.weight, columns, self.pattern, signal_bias, relu=self.relu)
+        auxiliary = _multiply(self.auxiliary_weight, x.auxiliary, auxiliary_bias, self.relu)
         return State(y.view(*y.shape[:2], *x.signal.shape[2:]), auxiliary)
 
     def apply_with(self, layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
@@ -67,8 +67,8 @@ class SparseLinear(nn.Module):
             raise ConfigError("only layers of one graph and of equal outputs are applied together")
         weights = [layer.weight for layer in all_layers]
         ys = block_products(weights, x.signal.flatten(2), self.pattern)
-        aside = torch.cat([layer.auxiliary_weight for layer in all_layers])
-        auxiliary = _multiply(aside, x.auxiliary, None, False).chunk(len(all_layers))
+        auxiliary_weights = torch.cat([layer.auxiliary_weight for layer in all_layers])
+        auxiliary = _multiply(auxiliary_weights, x.auxiliary, None, False).chunk(len(all_layers))
         parts = zip(ys, auxiliary, strict=True)
         return tuple(State(y.view(*y.shape[:2], *x.signal.shape[2:]), a) for y, a in parts)
 

@@ -76,7 +76,7 @@ class Mixer(Network):
     ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
-        self.refuse_misfits(history, ahead, truth)
+        self.check_sizes(history, ahead, truth)
         parts: Decomposition = self.level(history, ahead)
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
@@ -99,8 +99,8 @@ class Mixer(Network):
         local = [parts.past, parts.ahead, parts.level, covariates.transpose(1, 2).flatten(2)]
         if self.neighbours is not None:
             empty = recent.new_zeros(0, B, self.recent)
-            around = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
-            local.append(around.transpose(1, 2).flatten(2))
+            weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
+            local.append(weighted.transpose(1, 2).flatten(2))
         factors = self.city(recent)
         shared = torch.cat(
             [part.transpose(0, 1).flatten(1) for part in (ahead.auxiliary, factors)], dim=1
@@ -108,8 +108,8 @@ class Mixer(Network):
         hours = hour_of_week(history)[:, -1:]
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
-        everywhere = linear(shared, self.from_all) + one_hot @ self.hour
-        return linear(torch.cat(local, dim=2), self.from_location) + everywhere + self.place
+        common = linear(shared, self.from_all) + one_hot @ self.hour
+        return linear(torch.cat(local, dim=2), self.from_location) + common + self.place
 
 
 class CityFactors(CrossLocationModule):
@@ -170,7 +170,7 @@ def input_widths(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout) -> 
 
 def count_weights(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int) -> int:
     """The number of weights, but for the output and quantile heads and biases."""
-    enter = sum(input_widths(config, lags, inputs))
+    input_width = sum(input_widths(config, lags, inputs))
     inner = WEEK_HOURS + 2 * config.blocks * config.hidden
     local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
-    return local + config.hidden * (enter + inner)
+    return local + config.hidden * (input_width + inner)

@@ -13,11 +13,11 @@ from forecaster.models.neurons import NeuronLayout, State
 class Network(nn.Module, ABC):
     """Forecasts x̂_{t+1…t+K} from L past steps and the covariates of the coming ones, all scaled.
 
-    `forward` is the one way to ask a network: with `truth` by teacher forcing, else rolled out.
-    The one base class of this package: networks differ in what they compute, not in their inputs.
+    `forward` does teacher forcing if it is given `truth`, and a roll-out otherwise. All networks
+    take the same inputs.
     """
 
-    window_numbers: int  # about how many numbers one window takes in a training step
+    window_numbers: int  # approximate count of numbers in memory per window of a training step
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()
@@ -63,8 +63,8 @@ class Network(nn.Module, ABC):
         del step
         return None
 
-    def refuse_misfits(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
-        """Raise one error that names the given and the needed size of each misfit."""
+    def check_sizes(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
+        """Raise one error with the actual and the needed size of every input that does not fit."""
         N, C, P = self.inputs.n_locations, self.inputs.per_location, self.inputs.auxiliary
         faults = Faults("the model does not fit its input")
         for name, state, channels, steps in (
@@ -86,15 +86,15 @@ class CrossLocationModule(nn.Module):
 
 
 def refuse_non_finite(history: State, ahead: State) -> None:
-    """Refuse NaN and infinity and name where; reads every value, so not for a training loop."""
+    """Raise an error that locates NaN and infinity; too slow for a training loop."""
     faults = Faults("the input of the model")
     for name, state in (("history", history), ("ahead", ahead)):
         for part, values in (("signal", state.signal), ("auxiliary", state.auxiliary)):
             wrong = (~values.isfinite()).nonzero()
             if len(wrong):
-                place = ", ".join(map(str, wrong[0].tolist()))
+                index = ", ".join(map(str, wrong[0].tolist()))
                 count = count_of(len(wrong), "value")
-                faults.add(f"{name}.{part}: {count} not finite, the first at [{place}]")
+                faults.add(f"{name}.{part}: {count} not finite, the first at [{index}]")
     faults.raise_any(DataError)
 
 

@@ -71,7 +71,7 @@ class LinearFactory(Protocol):
     def __call__(
         self, inputs: NeuronLayout, outputs: NeuronLayout, *, bias: bool = True, relu: bool = False
     ) -> nn.Module:
-        """Return a layer that takes a State of `inputs` to a State of `outputs`."""
+        """A layer that maps a State of `inputs` to a State of `outputs`."""
 
 
 @runtime_checkable
@@ -90,10 +90,10 @@ def apply_jointly(layers: Sequence[nn.Module], x: State) -> tuple[State, ...]:
     return tuple(layer(x) for layer in layers)
 
 
-def split_heads(neurons: Float[Tensor, "*place B T"], heads: int) -> Float[Tensor, "H B n T"]:
+def split_heads(neurons: Float[Tensor, "*neurons B T"], heads: int) -> Float[Tensor, "H B n T"]:
     """A view of each head's neurons: every H-th, an equal share of every location.
 
-    Cut into H runs of neighbours, the first head would see the first locations only.
+    If heads were contiguous runs of neurons, the first one would see the first locations only.
     """
     B, T = neurons.shape[-2:]
     per_head = neurons.shape[:-2].numel() // heads

@@ -1,4 +1,4 @@
-"""Positional encoding: which step of the window a state belongs to (section 2.4)."""
+"""Positional encoding: adds the step's position in the window to its state (section 2.4)."""
 
 import torch
 from jaxtyping import Float
@@ -13,7 +13,7 @@ class Positions(nn.Module):
 
     Differs: every location gets the same sinusoid over its own neurons and the auxiliary neurons
     one of their own ("location"). One sinusoid over all neurons, as the original Transformer has
-    ("literal"), hardly moves beyond the first locations, and depends on their order.
+    ("literal"), hardly varies beyond the first locations, and depends on their order.
     """
 
     def __init__(self, layout: NeuronLayout, steps: int, kind: PositionKind) -> None:

@@ -50,11 +50,11 @@ def stack_quantiles(
     unit: Float[Tensor, "N B T"] | float = 1.0,
 ) -> Float[Tensor, "N Q B T"]:
     """Non-crossing quantiles: x̂ + h at the median level, then up and down by log(1 + e^h)."""
-    apart = h.unbind(dim=1)
-    quantiles = [forecast + apart[middle] * unit]
-    for above in apart[middle + 1 :]:
+    by_level = h.unbind(dim=1)
+    quantiles = [forecast + by_level[middle] * unit]
+    for above in by_level[middle + 1 :]:
         quantiles.append(quantiles[-1] + softplus(above) * unit)
-    for below in reversed(apart[:middle]):
+    for below in reversed(by_level[:middle]):
         quantiles.insert(0, quantiles[0] - softplus(below) * unit)
     return torch.stack(quantiles, dim=1)
 

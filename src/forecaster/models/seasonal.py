@@ -45,13 +45,14 @@ class SeasonalProfile(nn.Module):
     u_s = m p(s) with m = (Σ_s x_s + 1) / (Σ_s p(s) + 1) over the window, and a busy hour deviates
     more, by √(u_s / x̄ + 1/20) deviations. Measurements shift: u_s = p(s) + m with
     m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One expected count, or
-    one expected step, is added to the observed ones, so that few of them do not set a level.
+    one expected step, is added to the observed ones, so that a few cannot set the level alone.
     """
 
     profile: Float[Tensor, "N W"]
-    one: Float[Tensor, "N 1 1"]  # a count, in means
-    unit: Float[Tensor, "N 1 1"]
-    offset: Float[Tensor, "N 1 1"]
+    # In units of the profile, which are means of counts or deviations of measurements:
+    one_count: Float[Tensor, "N 1 1"]
+    unit: Float[Tensor, "N 1 1"]  # a deviation
+    offset: Float[Tensor, "N 1 1"]  # the mean, of counts
 
     def __init__(
         self,
@@ -71,12 +72,14 @@ class SeasonalProfile(nn.Module):
         """
         super().__init__()
         self.counts = counts
-        one = torch.where(mean > 0, mean, deviation) if counts else deviation
+        size = torch.where(mean > 0, mean, deviation) if counts else deviation
         zero = torch.zeros_like(mean) if counts else mean
-        self.register_buffer("profile", (profile - zero[:, None]) / one[:, None], persistent=False)
-        self.register_buffer("one", (1 / one)[:, None, None], persistent=False)
-        self.register_buffer("unit", (deviation / one)[:, None, None], persistent=False)
-        self.register_buffer("offset", ((mean - zero) / one)[:, None, None], persistent=False)
+        self.register_buffer(
+            "profile", (profile - zero[:, None]) / size[:, None], persistent=False
+        )
+        self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
+        self.register_buffer("unit", (deviation / size)[:, None, None], persistent=False)
+        self.register_buffer("offset", ((mean - zero) / size)[:, None, None], persistent=False)
 
     def forward(self, history: State, ahead: State) -> Decomposition:
         """Decompose a window."""
@@ -88,7 +91,7 @@ class SeasonalProfile(nn.Module):
             clipped = level.clamp(-MAX_OFFSET, MAX_OFFSET)
             return Decomposition(x - usual, clipped, coming + level, torch.ones_like(coming))
         observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
-        level = ((observed + self.one) / (expected + self.one)).clamp(min=MIN_LEVEL)
+        level = ((observed + self.one_count) / (expected + self.one_count)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
         deviation = (x - usual) / (self.unit * torch.sqrt(usual + FLOOR))
         scaled = (coming - self.offset) / self.unit

@@ -1,4 +1,4 @@
-"""The Transformer of section 2.4 over a linear layer of choice: pruned by the graph, or dense."""
+"""The Transformer of section 2.4, with linear layers pruned by the graph or dense."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ STATES = 20  # stored per layer: 14 for the backward pass, and its temporaries
 
 
 class TransformerNetwork(Network):
-    """x̂_{t+1…t+K} from a filtered history and what is known of the coming steps (Eq. 1).
+    """x̂_{t+1…t+K} from a filtered history and the covariates of the coming steps (Eq. 1).
 
     The encoder reads x_s and a_s of each step s of the history. Element k of the decoder's
     sequence is a_{t+k} with the signal one step before it, x_{t+k−1}: the last observed one at
@@ -67,7 +67,7 @@ class TransformerNetwork(Network):
         if forced is not None:
             raise ConfigError("a Transformer has no scheduled sampling; leave out sampling_decay")
         head = self.quantiles if with_quantiles else None
-        self.refuse_misfits(history, ahead, truth)
+        self.check_sizes(history, ahead, truth)
         if truth is not None:
             previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
             forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
@@ -138,15 +138,15 @@ def build_forecaster(
     generator: Generator,
     levels: Sequence[float] = (),
 ) -> TransformerNetwork:
-    """Return the graph Transformer of section 2.4 with fresh weights.
+    """Build the graph Transformer of section 2.4 with fresh weights.
 
     Args:
-        config: neurons, heads and layers; as it comes, the paper's.
-        lags: how many steps are seen and forecast.
+        config: neurons, heads and layers; the defaults are the paper's.
+        lags: number of past steps and of forecast steps.
         inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
-        pattern: which locations depend on each other.
-        generator: what the weights are drawn from.
-        levels: of the quantiles beside the forecast.
+        pattern: the edges of the dependency graph.
+        generator: of the initial weights.
+        levels: of the quantile head; empty: no head.
     """
     layout = NeuronLayout(inputs.n_locations, config.per_location, config.auxiliary, config.heads)
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
@@ -160,12 +160,12 @@ def build_dense_transformer(
     generator: Generator,
     levels: Sequence[float] = (),
 ) -> TransformerNetwork:
-    """Return the dense Transformer with fresh weights, as wide as Forecaster if no width is given.
+    """Build the dense Transformer with fresh weights; by default it is as wide as Forecaster.
 
-    Differs from Forecaster in more than its weights: no neuron belongs to a location, so that
-    there are no queries to balance (Eq. 10).
+    Apart from its weights it differs from Forecaster in one way: no neuron belongs to a location,
+    so that there are no queries to balance (Eq. 10).
     """
-    same = inputs.n_locations * config.per_location + config.auxiliary
-    layout = NeuronLayout(0, 0, config.width or same, config.heads)
+    forecaster_width = inputs.n_locations * config.per_location + config.auxiliary
+    layout = NeuronLayout(0, 0, config.width or forecaster_width, config.heads)
     linear = partial(DenseLinear, generator=generator)
     return TransformerNetwork(config, lags, inputs, layout, linear, levels)

@@ -1,4 +1,4 @@
-"""Locations and covariates that are given as tables beside the values, matched to the panel."""
+"""Locations and covariates from separate tables, matched to the panel."""
 
 from dataclasses import dataclass, replace
 
@@ -17,7 +17,7 @@ from forecaster.panel.tables import read_locations, read_long, read_wide
 
 @dataclass(frozen=True)
 class SideTables:
-    """The tables that a user may give besides the values."""
+    """The optional tables besides the values."""
 
     locations: Table | Locations | None = None
     covariates: Table | None = None
@@ -30,23 +30,23 @@ class Axis:
 
     config: PanelConfig
     start: np.datetime64
-    steps: int  # with a value: M
+    steps: int  # number of steps with values: M
 
 
 def match_locations(ids: tuple[str, ...], table: Table | Locations | None) -> Locations:
-    """Return the locations of a table, which must be those of the values."""
+    """Return the locations of a table, which must match those of the values."""
     if table is None:
         return Locations.of_ids(ids)
     locations = table if isinstance(table, Locations) else read_locations(table)
     faults = Faults("locations")
     unknown = sorted(set(ids) - set(locations.ids))
-    absent = sorted(set(locations.ids) - set(ids))
+    missing = sorted(set(locations.ids) - set(ids))
     if unknown:
         count = count_of(len(unknown), "unknown id")
         faults.add(f"{count} in the values: {name_some(unknown)}; add them to the locations")
-    if absent:
-        count = count_of(len(absent), "location")
-        faults.add(f"{count} without a row: {name_some(absent)}; drop them or give null rows")
+    if missing:
+        count = count_of(len(missing), "location")
+        faults.add(f"{count} without a row: {name_some(missing)}; drop them or give null rows")
     faults.raise_any(DataError)
     return locations
 
@@ -54,7 +54,9 @@ def match_locations(ids: tuple[str, ...], table: Table | Locations | None) -> Lo
 def make_clock(config: PanelConfig, start: np.datetime64, steps: int) -> Clock:
     """Return the clock of a panel that begins at `start`, with the holidays of its country."""
     clock = Clock(config.timezone, config.step_minutes)
-    ends = clock.local(clock.axis(start, steps)[[0, -1]])  # refuses years outside the calendar
+    ends = clock.local(
+        clock.axis(start, steps)[[0, -1]]
+    )  # raises an error for years outside the calendar
     if config.country is None:
         return clock
     first, last = ends.astype("datetime64[Y]").astype(np.int64) + 1970
@@ -64,11 +66,11 @@ def make_clock(config: PanelConfig, start: np.datetime64, steps: int) -> Clock:
 def join_covariates(
     layers: Layers, tables: SideTables, axis: Axis, locations: Locations
 ) -> tuple[Covariates, LocalCovariates]:
-    """Return all covariates, padded with NaN to the longest of them.
+    """Return all covariates, padded with NaN to the longest.
 
     Args:
-        layers: local covariates that came in the table of the values.
-        tables: the tables that hold further ones.
+        layers: local covariates from the table of the values.
+        tables: tables of further covariates.
         axis: the time axis of the values.
         locations: in the order of the panel's columns.
     """
@@ -111,7 +113,7 @@ def _read_local_covariates(table: Table | None, axis: Axis, locations: Locations
 
 
 def _merge(beside_values: Layers, from_table: Layers) -> Layers:
-    """Join local covariates of two tables by name; a value that both hold must be the same."""
+    """Join local covariates of two tables by name; common values must be equal."""
     merged = beside_values | from_table
     for name in beside_values.keys() & from_table.keys():
         early, late = beside_values[name], from_table[name][: len(beside_values[name])]

@@ -1,8 +1,7 @@
-"""Times as written → a regular axis in UTC.
+"""Conversion of times to a regular axis in UTC.
 
-Times carry an offset or are the place's local time. What the clock shows twice in autumn stands
-for two hours, and what it never shows in spring for none: the recipe decides what becomes of
-their values, and they are counted.
+Times have a UTC offset or are local. Local times that occur twice (end of summer time) or not at
+all (start) are treated by the rules of the recipe, and counted.
 """
 
 from dataclasses import dataclass, field
@@ -15,8 +14,8 @@ from forecaster.clock.zone import Resolved, to_utc
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 
-VALUES = "y"  # the layer that is counted or measured; all others are covariates
-MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are a mistake in their times
+VALUES = "y"  # the layer of the forecast values; all others are covariates
+MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
@@ -26,14 +25,14 @@ class SeriesTable:
     """The parsed rows of a table: one row per time, one column per location (or covariate)."""
 
     seconds: Int64[np.ndarray, " U"]  # since 1970; unique and sorted
-    naive: bool  # of the local clock; False: of UTC
+    naive: bool  # local time; False: UTC
     ids: tuple[str, ...]
     layers: Layers
     counts: dict[str, Any] = field(default_factory=dict)  # of rows treated specially
 
 
 def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
-    """Return the rows as a regular axis in UTC; gaps are refused, or completed if asked for."""
+    """Return the rows on a regular axis in UTC; gaps are refused or completed, by the recipe."""
     if rows.naive:
         _refuse_changing_clock(rows, config)
     placed = resolve_local_times(rows, config)
@@ -44,36 +43,36 @@ def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
 
 
 def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
-    """Refuse steps that are regular as the clock shows them, and only as it shows them."""
+    """Refuse steps that are regular in local time but not in UTC."""
     resolved = to_utc(config.timezone, rows.seconds.astype("datetime64[s]"))
     instants = resolved.first[~resolved.nonexistent].astype(np.int64)
     shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
     if len(shown) == 1 < len(passed):
         problem = f"time axis: the clock in {config.timezone} changes, and steps of"
         problem += f" {config.step_minutes} min without an offset cannot follow it"
-        raise DataError(f"{problem}; give timezone UTC, and they stay as they are written")
+        raise DataError(f"{problem}; give timezone UTC to keep the times unchanged")
 
 
 def _complete(rows: SeriesTable, step: int) -> SeriesTable:
-    """Return the rows with a null row for every missing step, and count and list those steps."""
+    """Return the rows with a null row for every missing step, with the count and list of these."""
     seconds = rows.seconds
     regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
-    wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # a year is wrong: 9999, 2088
+    wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # wrong years such as 9999
     if not regular or (np.diff(seconds) <= 0).any() or wild.any():
-        return rows  # what is wrong with it is named by check_axis
-    whole = np.arange(seconds[0], seconds[-1] + step, step)
+        return rows  # check_axis reports the fault
+    axis = np.arange(seconds[0], seconds[-1] + step, step)
     index = (seconds - seconds[0]) // step
     layers = {}
     for name, layer in rows.layers.items():
-        layers[name] = np.full((len(whole), layer.shape[1]), np.nan, dtype=np.float32)
+        layers[name] = np.full((len(axis), layer.shape[1]), np.nan, dtype=np.float32)
         layers[name][index] = layer
     ends = np.flatnonzero(np.diff(seconds) > step)
     gaps = [
         [f"{seconds[i : i + 1].astype('datetime64[s]')[0] + np.timedelta64(step, 's')}Z",
          int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
     ]  # fmt: skip
-    counts = {**rows.counts, "completed_steps": len(whole) - len(seconds), "gaps": gaps}
-    return SeriesTable(whole, False, rows.ids, layers, counts)
+    counts = {**rows.counts, "completed_steps": len(axis) - len(seconds), "gaps": gaps}
+    return SeriesTable(axis, False, rows.ids, layers, counts)
 
 
 def align_to_axis(
@@ -96,7 +95,7 @@ def align_to_axis(
     far = placed.seconds[index >= steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
     if len(far):
         limit = f"{MAX_FUTURE.astype(int)} days past the last value"
-        faults.add(f"{count_of(len(far), 'time')} over {limit}: {_stamps(far)}; is a year wrong?")
+        faults.add(f"{count_of(len(far), 'time')} over {limit}: {_stamps(far)}; check the years")
     faults.raise_any(DataError)
     inside = index >= 0
     length = max(steps, int(index.max(initial=-1)) + 1)
@@ -117,7 +116,7 @@ def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str)
     gaps = np.diff(seconds)
     if len(off):
         problem = f"{count_of(len(off), 'time')} off the step of {step_minutes} min"
-        faults.add(f"{problem}: {_stamps(seconds[off])}; give the right step or round them")
+        faults.add(f"{problem}: {_stamps(seconds[off])}; give the right step or round the times")
     elif (gaps > step).any():
         missing = count_of(int((gaps[gaps > 0] // step - 1).sum()), "step")
         remedy = "give rows without a value for steps that were not observed"
@@ -146,21 +145,23 @@ def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
         never = resolved.nonexistent
         into = np.searchsorted(instants[order], first[never])
         moved = np.nan_to_num(rows.layers[VALUES][never])
-        inside = np.isin(first[never], instants)  # not so at the end, or where a gap follows
+        inside = np.isin(first[never], instants)  # false at the end, or before a gap
         if moved[~inside].any():
             stamps = _stamps(rows.seconds[never][~inside], zone="")
-            raise DataError(f"time axis: no row past {stamps} to add its values to; give one")
+            raise DataError(
+                f"time axis: no row past {stamps} to add its values to; add such a row"
+            )
         np.add.at(layers[VALUES], into[inside], moved[inside])
     return SeriesTable(instants[order], False, rows.ids, layers, counts)
 
 
 def _count_odd(rows: SeriesTable, resolved: Resolved, config: PanelConfig) -> dict[str, int]:
-    """Count values at local times that stand for two hours or none, and refuse the latter."""
+    """Count values at local times that occur twice or not at all, and refuse the latter."""
     values = rows.layers.get(VALUES)
     if values is None:
         return {}
     holds = ~np.isnan(values)
-    never = resolved.nonexistent[:, None] & holds & (values != 0)  # a false zero is simply dropped
+    never = resolved.nonexistent[:, None] & holds & (values != 0)  # zeros are dropped
     counts = {
         "ambiguous_local_time": int(holds[resolved.ambiguous].sum()),
         "nonexistent_local_time": int(never.sum()),
@@ -168,7 +169,7 @@ def _count_odd(rows: SeriesTable, resolved: Resolved, config: PanelConfig) -> di
     if counts["nonexistent_local_time"] and config.nonexistent == "refuse":
         count = count_of(counts["nonexistent_local_time"], "value")
         stamps = _stamps(rows.seconds[never.any(axis=1)], zone="")
-        message = f"time axis: {count} at local times that no clock in {config.timezone} showed"
+        message = f"time axis: {count} at local times that do not occur in {config.timezone}"
         raise DataError(f'{message}: {stamps}; give offsets, or nonexistent="null" or "next"')
     return counts
 
@@ -178,17 +179,19 @@ def _share(
 ) -> tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "K N"]]:
     """Return the values of the two hours that share a local time: half each, or missing."""
     if config.ambiguous == "split":
-        whole = doubled % 1 == 0
-        early = np.where(whole, np.ceil(doubled / 2), doubled / 2)  # odd: the first has one more
+        is_integer = doubled % 1 == 0
+        early = np.where(
+            is_integer, np.ceil(doubled / 2), doubled / 2
+        )  # odd counts: the first has one more
         return early, doubled - early
     unknown = np.full_like(doubled, np.nan)
     return unknown, unknown
 
 
 def _missing(seconds: Int64[np.ndarray, " M"], step: int) -> Int64[np.ndarray, " K"]:
-    """Return the first few steps that an axis lacks."""
+    """Return the first few missing steps of an axis."""
     gaps = np.flatnonzero(np.diff(seconds) > step)[:6]
-    ends = np.minimum(seconds[gaps + 1], seconds[gaps] + 7 * step)  # a gap may be of 8,000 years
+    ends = np.minimum(seconds[gaps + 1], seconds[gaps] + 7 * step)  # limits the size of long gaps
     each = [np.arange(a + step, b, step) for a, b in zip(seconds[gaps], ends, strict=True)]
     return np.concatenate(each)
 

@@ -1,7 +1,7 @@
-"""Columns of user tables, parsed into ids, instants and numbers; every fault is reported.
+"""Parsing of table columns into ids, times and numbers; all faults are reported.
 
-Missing is null, never zero and never NaN; only pandas' plain float columns, which cannot hold
-null, say it with NaN.
+Missing is null, not zero or NaN; only in pandas' plain float columns, which have no null, is it
+NaN.
 """
 
 from collections import Counter
@@ -23,17 +23,17 @@ Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
 
 _ISO = (
     r"^(?P<clock>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)"
-    r"(?P<offset>Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$"  # no place was ever 16 hours from Greenwich
+    r"(?P<offset>Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$"  # all UTC offsets are below 16 hours
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SOURCE = b"forecaster.source"
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
-_SEPARATORS = ";\t|"  # of tables that are called .csv all the same
-_MEASURED = '; if they are measurements, say so: --kind measurement, or kind = "measurement"'
+_SEPARATORS = ";\t|"  # of some tables named .csv
+_MEASURED = '; for measurements use --kind measurement, or kind = "measurement"'
 
 
 def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
-    """Return a table and its name for messages; columns named in `texts` are never numbers."""
+    """Return a table and its name for messages; columns in `texts` are read as text."""
     if isinstance(source, pa.Table):
         return source, (source.schema.metadata or {}).get(_SOURCE, b"table").decode()
     if isinstance(source, pd.DataFrame):
@@ -48,31 +48,31 @@ def load(source: Table, texts: Sequence[str] = ()) -> tuple[pa.Table, str]:
             return _named(_read_csv(path, texts), path), str(path)
     except (pa.ArrowException, OSError, ValueError) as error:
         raise DataError(f"{path}: cannot be read as a table ({error})") from error
-    raise DataError(f"{path}: {path.suffix or 'no suffix'}; a .csv, .csv.gz or .parquet is needed")
+    raise DataError(f"{path}: {path.suffix or 'no suffix'}; give a .csv, .csv.gz or .parquet file")
 
 
 def _named(table: pa.Table, path: Path) -> pa.Table:
-    """Return the table with its file's name on it; select and rename keep it there."""
+    """Return the table with the file's name in its metadata, which select and rename keep."""
     return table.replace_schema_metadata({_SOURCE: str(path).encode()})
 
 
 def need_columns(table: pa.Table, needed: tuple[str, ...], source: str) -> None:
-    """Refuse a table that lacks a column or has one twice."""
-    lacking = [name for name in needed if name not in table.column_names]
-    if lacking:
+    """Refuse a table with missing or repeated columns."""
+    missing = [name for name in needed if name not in table.column_names]
+    if missing:
         present = name_some(table.column_names, 20)
-        raise DataError(f"{source}: no column {name_some(map(repr, lacking))}; found: {present}")
+        raise DataError(f"{source}: no column {name_some(map(repr, missing))}; found: {present}")
     _refuse_doubled(table.column_names, source)
 
 
 def encode_ids(
     column: pa.ChunkedArray, faults: Faults
 ) -> tuple[Int64[np.ndarray, " rows"], list[str]]:
-    """Return the ids in the order they appear, and for each row which of them it has."""
+    """Return the index of each row's id, and the ids in order of appearance."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if not (_is_text(column.type) or pa.types.is_integer(column.type)):
-        faults.add(f"ids are {column.type}; text or whole numbers are needed")
+        faults.add(f"ids are {column.type}; give text or integers")
         return np.zeros(len(column), dtype=np.int64), [""]
     nulls = np.flatnonzero(pc.is_null(column).to_numpy())
     if len(nulls):
@@ -89,23 +89,23 @@ def numbers(
     minimum: float | None = None,
     digits: type[np.floating[Any]] = np.float32,
 ) -> np.ndarray:
-    """Return a column as floats with NaN for null, adding a fault for what is not a number."""
+    """Return a column as floats with NaN for null; other values are added to the faults."""
     if not (pa.types.is_integer(column.type) or pa.types.is_floating(column.type)):
         column = _numbers_from_text(column, name, faults)
     null = pc.is_null(column).to_numpy()
     values = pc.fill_null(column.cast(pa.float64(), safe=False), 0.0).to_numpy()
-    wrong = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
+    faulty = {"NaN (missing must be null)": np.isnan(values), "infinite": np.isinf(values)}
     if minimum is not None:
-        wrong[f"below {minimum:g}, impossible for a count"] = values < minimum
+        faulty[f"below {minimum:g}, impossible for a count"] = values < minimum
     too_large = np.abs(values) > np.finfo(digits).max
-    wrong["too large"] = too_large & ~np.isinf(values)
-    for reason, rows in wrong.items():
+    faulty["too large"] = too_large & ~np.isinf(values)
+    for reason, rows in faulty.items():
         if rows.any():
             at = np.flatnonzero(rows)
             first = name_some(f"row {i + 1} ({values[i]:g})" for i in at)
             remedy = _MEASURED if "count" in reason else ""
             faults.add(f"column {name!r}: {count_of(len(at), 'value')} {reason}: {first}{remedy}")
-    with np.errstate(over="ignore"):  # what is too large is a fault already
+    with np.errstate(over="ignore"):  # overflow is already a fault
         values = values.astype(digits)
     values[null] = np.nan
     return np.asarray(values)
@@ -114,7 +114,7 @@ def numbers(
 def parse_times(
     column: pa.ChunkedArray, name: str, faults: Faults
 ) -> tuple[Int64[np.ndarray, " rows"], bool]:
-    """Return seconds since 1970 and whether they are of the local clock (no offset given)."""
+    """Return seconds since 1970 and whether they are local times (without offset)."""
     if pa.types.is_date(column.type):
         column = column.cast(pa.timestamp("s"))
     if pa.types.is_timestamp(column.type):
@@ -128,7 +128,7 @@ def parse_times(
         return ticks // _PER_SECOND[column.type.unit], column.type.tz is None
     if _is_text(column.type):
         return _parse_texts(column, name, faults)
-    faults.add(f"column {name!r}: {column.type} is not a time; 2014-06-01T08:00-04:00 is")
+    faults.add(f"column {name!r}: {column.type} is not a time; give e.g. 2014-06-01T08:00-04:00")
     return np.zeros(len(column), dtype=np.int64), False
 
 
@@ -138,11 +138,11 @@ def _from_pandas(frame: pd.DataFrame) -> pa.Table:
             frame = frame.reset_index()
         frame = frame.rename(columns=str)
         _refuse_doubled(list(frame.columns), "table")
-        # Objects (mixed offsets, Python datetimes) become text: that is parsed in one way only.
+        # Objects (mixed offsets, Python datetimes) become text, so that there is one parser.
         as_text = {c: frame[c].map(_as_text) for c in frame.columns if frame[c].dtype == object}
         return pa.Table.from_pandas(frame.assign(**as_text), preserve_index=False)
     except (pa.ArrowException, ValueError) as error:
-        raise DataError(f"table: not a plain table of numbers, texts, times ({error})") from error
+        raise DataError(f"table: columns must be numbers, texts or times ({error})") from error
 
 
 def _refuse_doubled(names: list[str], source: str) -> None:
@@ -158,7 +158,7 @@ def _as_text(value: Any) -> str | None:
 
 
 def _read_csv(path: Path, texts: Sequence[str]) -> pa.Table:
-    """Read a CSV with ids and times as text, so that `007` and offsets stay what they are."""
+    """Read a CSV with ids and times as text, so that `007` and offsets are kept."""
     names = _read_header(path)
     as_text = {"unique_id", "id", "name", "ds", "time", *(text.lower() for text in texts)}
     convert = pyarrow.csv.ConvertOptions(
@@ -171,14 +171,14 @@ def _read_csv(path: Path, texts: Sequence[str]) -> pa.Table:
 
 def _read_header(path: Path) -> list[str]:
     """Return the names of the columns; a table that is not separated by commas is refused."""
-    # Rows of another length are skipped here: read_csv names them, once the header is good.
+    # Rows of another length are skipped here; read_csv reports them.
     lenient = pyarrow.csv.ParseOptions(invalid_row_handler=lambda _: "skip")
     with pyarrow.csv.open_csv(path, parse_options=lenient) as head:
         names: list[str] = head.schema.names
     separators = [mark for mark in _SEPARATORS if len(names) == 1 and mark in names[0]]
     if separators:
-        problem = f"{path}: one column, {names[0]!r}, separated by {separators[0]!r} as it seems"
-        raise DataError(f"{problem}; save the table with commas, and numbers as in 1.5")
+        problem = f"{path}: one column, {names[0]!r}, apparently separated by {separators[0]!r}"
+        raise DataError(f"{problem}; save the table with commas as separators and decimal points")
     return names
 
 
@@ -193,7 +193,7 @@ def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa
         if len(bad):
             faults.add(f"column {name!r}: {count_of(len(bad), 'value')} not a number: {first}")
         return pa.chunked_array([pa.array(parsed.to_numpy(np.float64), from_pandas=True)])
-    faults.add(f"column {name!r}: {column.type} where numbers are needed; drop or convert it")
+    faults.add(f"column {name!r}: {column.type} instead of numbers; drop or convert it")
     return pa.chunked_array([pa.nulls(len(column), pa.float64())])
 
 
@@ -205,19 +205,19 @@ def _parse_texts(
     codes = pc.fill_null(encoded.indices, -1).to_numpy()
     parts = texts.str.strip().str.extract(_ISO)
     clock = pd.to_datetime(parts["clock"], format="ISO8601", errors="coerce")
-    bad = np.append(clock.isna().to_numpy(dtype=bool), True)[codes]  # the last stands for null
+    bad = np.append(clock.isna().to_numpy(dtype=bool), True)[codes]  # the last is for null
     if bad.any():
         at = np.flatnonzero(bad)
         first = name_some(f"row {i + 1} ({column[int(i)]})" for i in at)
         problem = f"column {name!r}: {count_of(len(at), 'row')} without a time: {first}"
-        faults.add(f"{problem}; 2014-06-01T08:00-04:00 is one")
+        faults.add(f"{problem}; give e.g. 2014-06-01T08:00-04:00")
     offset = _offset_seconds(parts["offset"])
     naive = np.append(parts["offset"].isna().to_numpy(dtype=bool), False)[codes] & ~bad
     aware = ~naive & ~bad
     if naive.any() and aware.any():
         problem = f"column {name!r}: {count_of(int(naive.sum()), 'time')} without an offset"
         first = f"{int(aware.sum()):,} with one (row {int(np.argmax(aware)) + 1})"
-        faults.add(f"{problem}, {first}; all or none must have it")
+        faults.add(f"{problem}, {first}; give all times with an offset, or none")
     micros = clock.to_numpy("datetime64[us]").astype(np.int64)
     micros[clock.isna().to_numpy(dtype=bool)] = 0
     _refuse_fractions(np.append(micros % 1_000_000 != 0, False)[codes], name, faults)
@@ -236,7 +236,7 @@ def _refuse_fractions(wrong: Bool[np.ndarray, " rows"], name: str, faults: Fault
     if wrong.any():
         at = np.flatnonzero(wrong)
         faults.add(
-            f"column {name!r}: {count_of(len(at), 'time')} off the whole second: {_rows(at)}"
+            f"column {name!r}: {count_of(len(at), 'time')} with fractions of a second: {_rows(at)}"
         )
 
 

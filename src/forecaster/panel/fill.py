@@ -48,14 +48,14 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
 def slot_means(
     values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
 ) -> Float32[np.ndarray, "W n"]:
-    """Return the mean of each slot; the mean of all where it has none, and 0 without any."""
+    """Return the mean of each slot; else the mean of all slots, or 0 without any value."""
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
     parts = []
     for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
         block = values[:, start : start + _BLOCK]
-        seen = np.isfinite(block)
-        sums: Float[np.ndarray, "W k"] = pick @ np.where(seen, block, 0).astype(np.float64)
-        counts: Float[np.ndarray, "W k"] = pick @ seen.astype(np.float64)
+        observed = np.isfinite(block)
+        sums: Float[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
+        counts: Float[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
         parts.append(np.where(counts > 0, sums / np.maximum(counts, 1), overall))
     return np.concatenate(parts, axis=1).astype(np.float32)

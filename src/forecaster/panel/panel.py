@@ -37,7 +37,7 @@ from forecaster.publish.manifest import Manifest, Progress, file_path, read_mani
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
-CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # in every CSV that we write
+CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
 FORMAT = 1  # of the panel's files; a newer one is refused
 
 
@@ -66,11 +66,11 @@ class Panel:
         if len(self.locations) != N:
             faults.add(f"{N} columns of values, {len(self.locations)} locations")
         if M < 1 or N < 1:
-            faults.add(f"{count_of(M, 'step')} × {count_of(N, 'location')}: nothing to forecast")
+            faults.add(f"{count_of(M, 'step')} × {count_of(N, 'location')}: empty")
         if S < M or self.local_covariates.values.shape[1:] != (S, N):
-            faults.add(f"covariates cover {S} steps, values {M}: they must reach as far")
+            faults.add(f"covariates cover {S} steps, values {M}: they must cover at least as many")
         if (self.values == np.inf).any() or (self.values == -np.inf).any():
-            faults.add("infinite values; use null for what is not known")
+            faults.add("infinite values; use null for missing ones")
         if self.kind == "count" and (self.values < 0).any():
             where = np.argwhere(self.values < 0)
             cells = (f"{self.locations.ids[n]} at {self.times[m]}Z" for m, n in where[:6])
@@ -104,7 +104,7 @@ class Panel:
         Args:
             first: the first step.
             end: the step after the last value.
-            known_end: the step after the last covariate; None keeps all that are known.
+            known_end: the step after the last covariate; None keeps all.
         """
         known_steps = slice(first, known_end)
         world, local = self.covariates, self.local_covariates
@@ -172,7 +172,7 @@ class Panel:
     def hide_steps(self, hidden: Bool[np.ndarray, " M"]) -> "Panel":
         """Return the panel with values and covariates of some steps missing.
 
-        It keeps the digest, by which a run names the panel that it was trained on.
+        It keeps the digest, by which a run refers to its training panel.
         """
         steps, world, local = np.flatnonzero(hidden), self.covariates, self.local_covariates
         arrays = (self.values, world.values, local.values)
@@ -188,7 +188,7 @@ class Panel:
     # ----------------------------------------------------------------------- from tables
 
     @classmethod
-    def from_long(  # noqa: PLR0913 (a keyword for each thing a user may know)
+    def from_long(  # noqa: PLR0913 (one keyword per setting)
         cls,
         table: Table,
         *,
@@ -204,8 +204,8 @@ class Panel:
     ) -> "Panel":
         """Return the panel of a long table: `unique_id`, `ds`, `y`, one row per value.
 
-        Further columns of numbers become covariates of their location. A pair of id and time
-        that has no row is missing; a time that has no row at all is refused.
+        Further columns of numbers become local covariates. A pair of id and time without a row is
+        missing; a time without any row is refused.
 
         Args:
             table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
@@ -256,7 +256,7 @@ class Panel:
     def from_series(
         cls, series: SeriesTable, config: PanelConfig, tables: SideTables | None = None
     ) -> "Panel":
-        """Return the panel of parsed rows, put on a regular axis and joined with side tables."""
+        """Return the panel of parsed rows, on a regular axis and joined with the other tables."""
         tables = tables or SideTables()
         placed = place_on_axis(series, config)
         values = placed.layers.pop(VALUES)
@@ -308,7 +308,7 @@ class Panel:
         recipe: Recipe | None = None,
         parents: Mapping[str, str] | None = None,
     ) -> "Panel":
-        """Publish the panel as a folder and return it with the hash of what was written.
+        """Publish the panel as a folder, and return it with its hash.
 
         Args:
             folder: the folder to write; a panel that it holds becomes an older version.
@@ -345,7 +345,7 @@ class Panel:
         """Open a saved panel.
 
         Args:
-            folder: where it was saved.
+            folder: the folder of a saved panel.
             verify: compare every file with its hash first.
             progress: called with the number of bytes verified since the last call.
         """
@@ -377,7 +377,7 @@ class Panel:
 
 
 def _read(folder: Path, manifest: Manifest) -> Panel:
-    """Return the panel of a folder; files that do not fit together raise one error or another."""
+    """Read the panel of a folder; inconsistent files raise errors of various types."""
     about = manifest.about
     clock = _read_clock(folder, manifest)
     start = np.datetime64(about["start"], "s")
@@ -411,12 +411,12 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
 
 
 def _read_clock(folder: Path, manifest: Manifest) -> Clock:
-    """Return the clock of a panel whose kind and lag rule this program knows."""
+    """Return the clock of a panel; an unknown kind or lag rule is refused."""
     about = manifest.about
     kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
     clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
     if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
-        message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program has"
+        message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program supports"
         raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
     fields = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
     check_stage(PanelConfig, fields, source="manifest")
@@ -424,7 +424,7 @@ def _read_clock(folder: Path, manifest: Manifest) -> Clock:
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:
-    """Return the recipe that lies beside a panel, if one does."""
+    """Return the recipe saved with a panel, if any."""
     manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT)
     if "recipe.toml" not in manifest.files:
         return None
@@ -432,7 +432,7 @@ def saved_recipe(folder: Path | str) -> Recipe | None:
 
 
 def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
-    """Return wall-clock times with their offset: 2014-06-01T09:00:00-04:00."""
+    """Return local times with their offset: 2014-06-01T09:00:00-04:00."""
     local = panel.clock.local(times)
     minutes = ((local - times).astype(np.int64) // 60).tolist()
     offsets = [f"{'-' if m < 0 else '+'}{abs(m) // 60:02d}:{abs(m) % 60:02d}" for m in minutes]
@@ -440,7 +440,7 @@ def local_texts(panel: Panel, times: np.ndarray) -> list[str]:
 
 
 def write_table(frame: pd.DataFrame, path: Path | str) -> None:
-    """Write a table as CSV or Parquet by the path's suffix: the old file or the whole new one."""
+    """Write a table as CSV or Parquet by the path's suffix, atomically."""
     path = Path(path)
     if path.suffix == ".csv":
         text = frame.to_csv(index=False, date_format=CSV_TIME)
@@ -448,4 +448,4 @@ def write_table(frame: pd.DataFrame, path: Path | str) -> None:
     elif path.suffix == ".parquet":
         replace_file(path, lambda sink: frame.to_parquet(sink, index=False))
     else:
-        raise ConfigError(f"{path}: a table is written as .csv or .parquet; give such a name")
+        raise ConfigError(f"{path}: a table is written as .csv or .parquet; choose such a suffix")

@@ -1,8 +1,8 @@
-"""Parquet files of artifacts: what they claim is checked before their data is read.
+"""Parquet files of artifacts, whose metadata is checked before their data is read.
 
-A file of a few bytes may claim billions of rows, or repeat one long text in every row. Columns,
-rows and sizes are therefore compared with the manifest and with the machine's memory first, and
-texts are read once each, as dictionaries.
+A small file may declare billions of rows, or repeat a long text in every row. Columns, rows and
+sizes are therefore compared with the manifest and the machine's memory first, and texts are read
+as dictionaries.
 """
 
 import os
@@ -18,11 +18,11 @@ from forecaster.errors import ArtifactError
 
 MAX_COLUMNS = 200_000
 MAX_EXPANSION = 5_000  # bytes in memory per byte on disk; a constant panel reaches about 2,000
-SMALL_BYTES = 1 << 28  # files that need less memory are read whatever their size on disk
+SMALL_BYTES = 1 << 28  # files that need less memory are always read
 
 
 def write_table(table: pa.Table, sink: BufferedIOBase) -> None:
-    """Write a table as one row group, quick to compress and without statistics."""
+    """Write a table as one row group, with fast compression and without statistics."""
     pq.write_table(
         table,
         sink,
@@ -37,18 +37,18 @@ def write_table(table: pa.Table, sink: BufferedIOBase) -> None:
 def read_table(
     path: Path, artifact: str, rows: int, is_expected: Callable[[pa.Schema], bool]
 ) -> pa.Table:
-    """Return the table of a file; text columns come as dictionaries.
+    """Return the table of a file, with text columns as dictionaries.
 
     Args:
-        path: the file, already known to have its manifest's size.
-        artifact: what it belongs to, for messages: `panel` or `graph`.
-        rows: how many rows its manifest says it has.
-        is_expected: whether a schema is that of such a file.
+        path: the file, whose size was checked.
+        artifact: `panel` or `graph`, for messages.
+        rows: number of rows in the manifest.
+        is_expected: checks the schema.
     """
     with _open(path, artifact) as file:
         schema = file.schema_arrow
         if _has_extension(schema) or not is_expected(schema):
-            raise ArtifactError(f"{path}: not a forecaster {artifact} (its columns are not ours)")
+            raise ArtifactError(f"{path}: not a forecaster {artifact} (unexpected columns)")
         _check_size(path, file, rows)
         texts = [field.name for field in schema if field.type == pa.string()]
         if not texts:
@@ -77,28 +77,28 @@ def _read(path: Path, file: pq.ParquetFile) -> pa.Table:
 
 
 def _has_extension(schema: pa.Schema) -> bool:
-    """Whether a column asks for an extension type, known to this process or not."""
+    """Whether a column has an extension type, registered or not."""
     return any(b"ARROW:extension:name" in (field.metadata or {}) for field in schema)
 
 
 def _check_size(path: Path, file: pq.ParquetFile, rows: int) -> None:
-    """Refuse a file that could not fit into memory, or has other rows than its manifest says."""
+    """Refuse a file that is too large for memory, or whose rows differ from the manifest."""
     columns, metadata = len(file.schema_arrow), file.metadata
     if columns > MAX_COLUMNS:
         raise ArtifactError(f"{path}: too large: {columns:,} columns, at most {MAX_COLUMNS:,}")
     grouped = sum(metadata.row_group(i).num_rows for i in range(metadata.num_row_groups))
     claimed = max(metadata.num_rows, grouped)
-    need, size = claimed * columns * 4, path.stat().st_size  # four bytes a value, or more
+    need, size = claimed * columns * 4, path.stat().st_size  # at least four bytes per value
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if need > memory or need > max(SMALL_BYTES, size * MAX_EXPANSION):
-        message = f"{path}: too large: {size:,} bytes on disk claim {need:,} bytes in memory"
+        message = f"{path}: too large: {size:,} bytes on disk need {need:,} bytes in memory"
         raise ArtifactError(f"{message}; this machine has {memory:,}")
     if {metadata.num_rows, grouped} != {rows}:
         raise ArtifactError(f"{path}: has {claimed:,} rows, its manifest says {rows!r}")
 
 
 def _check_texts(path: Path, columns: list[pa.ChunkedArray]) -> None:
-    """Refuse texts that are few on disk and many in memory."""
+    """Refuse texts that need far more memory than disk space."""
     chunks = [chunk for column in columns for chunk in column.chunks]
     lengths = (pc.binary_length(chunk.dictionary).take(chunk.indices) for chunk in chunks)
     need = sum(pc.sum(each).as_py() or 0 for each in lengths)

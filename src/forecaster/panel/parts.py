@@ -19,7 +19,7 @@ class Locations:
     """The sites of a panel, in the order of its columns."""
 
     ids: tuple[str, ...]
-    names: tuple[str, ...]  # for people; the id where no name is known
+    names: tuple[str, ...]  # for display; the id if there is no name
     lat: Float64[np.ndarray, " N"]  # degrees; NaN where unknown
     lon: Float64[np.ndarray, " N"]
     extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
@@ -27,26 +27,25 @@ class Locations:
     def __post_init__(self) -> None:
         faults = Faults("locations")
         check_names(self.ids, "location id", faults)
-        odd = [ascii(name) for name in self.names if _has_control(name)]
-        if odd:
-            problem = f"{count_of(len(odd), 'name')} with control characters: {name_some(odd)}"
-            faults.add(f"{problem}; they could command a terminal")
+        unsafe = [ascii(name) for name in self.names if _has_control(name)]
+        if unsafe:
+            count = f"{count_of(len(unsafe), 'name')} with control characters"
+            faults.add(f"{count}: {name_some(unsafe)}; they could control a terminal; remove them")
         for coordinate, limit in (("lat", 90.0), ("lon", 180.0)):
             values = getattr(self, coordinate)
-            wrong = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
-            if len(wrong):
-                first = name_some(f"{self.ids[i]} {values[i]}" for i in wrong)
-                problem = (
-                    f"{count_of(len(wrong), 'location')} with {coordinate} beyond ±{limit:g}°"
-                )
-                faults.add(f"{problem}: {first}; are lat and lon swapped?")
+            out_of_range = np.flatnonzero(~(np.abs(values) <= limit) & ~np.isnan(values))
+            if len(out_of_range):
+                first = name_some(f"{self.ids[i]} {values[i]}" for i in out_of_range)
+                count = count_of(len(out_of_range), "location")
+                problem = f"{count} with {coordinate} beyond ±{limit:g}°"
+                faults.add(f"{problem}: {first}; check whether lat and lon are swapped")
         faults.raise_any(DataError)
         for name in ("lat", "lon"):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @staticmethod
     def of_ids(ids: Iterable[str]) -> "Locations":
-        """Return locations of which only the ids are known."""
+        """Return locations without names and coordinates."""
         ids = tuple(ids)
         nowhere = np.full(len(ids), np.nan)
         return Locations(ids, ids, nowhere, nowhere)
@@ -66,13 +65,13 @@ class Locations:
 
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:
-        """Which locations have coordinates."""
+        """A mask of the locations with coordinates."""
         return np.asarray(np.isfinite(self.lat + self.lon))
 
 
 @dataclass(frozen=True, eq=False)
 class Covariates:
-    """Covariates of all locations together; they may reach past the last value (S ≥ M)."""
+    """Covariates common to all locations; they may reach past the last value (S ≥ M)."""
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "S P"]  # NaN = missing
@@ -83,7 +82,7 @@ class Covariates:
 
     @staticmethod
     def empty(steps: int) -> "Covariates":
-        """Return no covariates, for so many steps."""
+        """Return no covariates, over a number of steps."""
         return Covariates((), np.empty((steps, 0), dtype=np.float32))
 
     def select(self, names: tuple[str, ...]) -> "Covariates":
@@ -105,7 +104,7 @@ class LocalCovariates:
 
     @staticmethod
     def empty(steps: int, locations: int) -> "LocalCovariates":
-        """Return no local covariates, for so many steps and locations."""
+        """Return no local covariates, over a number of steps and locations."""
         return LocalCovariates((), stack_layers([], steps, locations))
 
     def select(self, names: tuple[str, ...]) -> "LocalCovariates":
@@ -128,7 +127,7 @@ def stack_layers(
 
 
 def check_covariates(source: str, names: tuple[str, ...], values: np.ndarray) -> None:
-    """Refuse names that cannot be columns and values that are not numbers."""
+    """Refuse names that cannot be columns and infinite values."""
     faults = Faults(source)
     check_names(names, "covariate", faults)
     if np.isinf(values).any():
@@ -139,7 +138,7 @@ def check_covariates(source: str, names: tuple[str, ...], values: np.ndarray) ->
 
 
 def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
-    """Add a fault for ids or column names that are doubled, reserved or not printable."""
+    """Add a fault for ids or column names that are repeated, reserved or not printable."""
     names = tuple(names)
     seen: set[str] = set()
     doubled = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
@@ -147,11 +146,13 @@ def check_names(names: Iterable[str], noun: str, faults: Faults) -> None:
         faults.add(f"{count_of(len(doubled), noun)} given twice: {name_some(doubled)}")
     reserved = [name for name in names if name in RESERVED]
     if reserved:
-        faults.add(f"{noun} {name_some(reserved)}: reserved for columns of ours; rename it")
-    odd = [repr(name) for name in names if not _is_printable(name)]
-    if odd:
-        rule = f"1 to {MAX_NAME_LENGTH} printable characters are needed"
-        faults.add(f"{count_of(len(odd), noun)} not usable: {name_some(odd)}; {rule}")
+        faults.add(f"{noun} {name_some(reserved)}: reserved column names; rename them")
+    unprintable = [repr(name) for name in names if not _is_printable(name)]
+    if unprintable:
+        rule = f"1 to {MAX_NAME_LENGTH} printable characters are allowed"
+        faults.add(
+            f"{count_of(len(unprintable), noun)} not usable: {name_some(unprintable)}; {rule}"
+        )
 
 
 def _is_printable(name: str) -> bool:

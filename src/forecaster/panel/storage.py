@@ -1,4 +1,4 @@
-"""A panel's files: plain Parquet that any tool reads, its schema checked before its data."""
+"""The files of a panel: plain Parquet, with the schema checked before the data."""
 
 from collections.abc import Sequence
 from io import BufferedIOBase
@@ -16,7 +16,7 @@ from forecaster.panel.parts import Locations, Scalar
 from forecaster.publish.writing import Writer
 
 Matrix = tuple[tuple[str, ...], np.ndarray]  # column names, Float32[M N]
-TIME = pa.timestamp("ms", tz="UTC")  # Parquet knows no whole seconds
+TIME = pa.timestamp("ms", tz="UTC")  # Parquet has no unit of seconds
 _LOCATION_COLUMNS = {
     "id": pa.string(),
     "name": pa.string(),
@@ -82,7 +82,7 @@ def read_matrix(
 
 
 def read_locations(path: Path, count: int) -> Locations:
-    """Return the location table, which must have that many rows."""
+    """Return the location table, which must have `count` rows."""
     table = read_table(path, "panel", count, _has_locations)
     _check_known(path, table)
     extra = [name for name in table.column_names if name not in _LOCATION_COLUMNS]
@@ -107,12 +107,12 @@ def _has_locations(schema: pa.Schema) -> bool:
 
 
 def _check_known(path: Path, table: pa.Table) -> None:
-    """Refuse locations without an id or name, and missing numbers that are not null."""
+    """Refuse locations without an id or name, and NaN."""
     floats = [c for c in table.columns if pa.types.is_floating(c.type)]
     if any(pc.any(pc.is_nan(column)).as_py() for column in floats):
-        raise ArtifactError(f"{path}: holds NaN; missing must be null")
+        raise ArtifactError(f"{path}: contains NaN; missing values must be null")
     if table["id"].null_count or table["name"].null_count:
-        raise ArtifactError(f"{path}: holds a location without an id or a name")
+        raise ArtifactError(f"{path}: contains a location without an id or a name")
 
 
 def _copy(path: Path, column: pa.ChunkedArray, into: Float32[np.ndarray, " M"]) -> None:
@@ -122,4 +122,6 @@ def _copy(path: Path, column: pa.ChunkedArray, into: Float32[np.ndarray, " M"]) 
         start += len(chunk)
     finite = int(np.isfinite(into).sum())
     if finite != len(into) - column.null_count:
-        raise ArtifactError(f"{path}: holds NaN or infinite values; missing must be null")
+        raise ArtifactError(
+            f"{path}: contains NaN or infinite values; missing values must be null"
+        )

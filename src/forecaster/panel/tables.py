@@ -16,7 +16,7 @@ _LOCATION_COLUMNS = ("id", "name", "lat", "lon")
 def read_long(source: Table, kind: Kind | None) -> SeriesTable:
     """Return a long table: `unique_id`, `ds`, then columns of numbers.
 
-    A `kind` says that one of them is `y`, the values themselves; without it all are covariates.
+    With a `kind`, one of these is `y`, the values; without it all are covariates.
     """
     table, name = load(source)
     need_columns(table, ("unique_id", "ds", *((VALUES,) if kind else ())), name)
@@ -86,25 +86,27 @@ def read_locations(source: Table) -> Locations:
 
 
 def sort_ids(ids: list[str]) -> list[str]:
-    """Return ids in an order that does not depend on the rows: as numbers if all of them are."""
+    """Return the ids sorted, as numbers if all of them are."""
     if all(i.isascii() and i.isdigit() and len(i) <= MAX_NAME_LENGTH for i in ids):
         return sorted(ids, key=lambda identity: (int(identity), identity))
     return sorted(ids)
 
 
 def _extra(column: pa.ChunkedArray, name: str, faults: Faults) -> tuple[Scalar, ...]:
-    """Return a further column of the location table, of a type that a saved panel can hold."""
+    """Return a further column of the location table, of a type that a panel can store."""
     if pa.types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if pa.types.is_floating(column.type):
         values = numbers(column, name, faults, digits=np.float64)
         return tuple(None if np.isnan(value) else float(value) for value in values)
     plain = {pa.bool_(): pa.bool_(), pa.null(): pa.string(), pa.large_string(): pa.string()}
-    whole = pa.int64() if pa.types.is_integer(column.type) else pa.string()
+    kind = pa.int64() if pa.types.is_integer(column.type) else pa.string()
     try:
-        return tuple(column.cast(plain.get(column.type, whole)).to_pylist())
+        return tuple(column.cast(plain.get(column.type, kind)).to_pylist())
     except pa.ArrowException:
-        faults.add(f"column {name!r}: {column.type} cannot be kept; drop or convert it to text")
+        faults.add(
+            f"column {name!r}: {column.type} cannot be stored; drop it or convert it to text"
+        )
         return ()
 
 

@@ -99,7 +99,7 @@ def _panel(folder: Path, recipe: Recipe, inputs: RunInputs, say: MessageCallback
         panel = build_panel(recipe, find_sources(recipe, inputs.data), say=say)
         built = with_meaning(recipe, panel).panel
         if built != recipe.panel:
-            raise ConfigError(f"the recipe says panel {recipe.panel}, but builds {built}")
+            raise ConfigError(f"the recipe has panel {recipe.panel}, but its files give {built}")
         return panel.save(folder, recipe)
     _wait(folder)
     return Panel.open(folder)

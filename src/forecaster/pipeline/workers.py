@@ -24,8 +24,8 @@ from forecaster.training.interrupts import interrupts
 from forecaster.training.progress import ProgressCallback
 
 THREADS = ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS")
-INTERRUPTED = "interrupted"  # reported by a process that was asked to stop
-NO_REPORT = "no answer"
+INTERRUPTED = "interrupted"  # reported by a process that was stopped by a signal
+NO_REPORT = "no report"
 POLL_SECONDS = 0.1
 
 Failures = dict[Path, str]  # reasons, by the folder of the trial
@@ -58,7 +58,7 @@ def _run_here(
             run_trial(trial, experiment, say, on_progress)
         except StoppedError:
             raise
-        except Exception as error:  # any error: the other trials go on
+        except Exception as error:  # any error: the other trials continue
             failures[trial.folder] = failure_reason(error)
             say(f"{trial} failed: {failures[trial.folder]}")
     return failures
@@ -91,9 +91,9 @@ def _run_apart(
     waiting, working, failures = list(trials), list[_Worker](), Failures()
     # Without cached properties: each process opens the panel itself and checks its hash.
     unloaded = replace(experiment, panel_hash=experiment.panel.digest)
-    with interrupts() as noted, _few_threads(jobs):
+    with interrupts() as signals, _few_threads(jobs):
         while waiting or working:
-            while waiting and len(working) < jobs and not noted.asked:
+            while waiting and len(working) < jobs and not signals.received:
                 trial = waiting.pop(0)
                 say(f"{len(trials) - len(waiting)} of {len(trials)}: {trial}")
                 working.append(_start(trial, unloaded))
@@ -103,9 +103,9 @@ def _run_apart(
                 if reason is not None:
                     failures[worker.trial.folder] = reason
                     say(f"{worker.trial} failed: {reason}")
-            if noted.asked:
+            if signals.received:
                 _stop(working)
-                raise StoppedError(f"interrupted by {noted.asked}; the same command goes on")
+                raise StoppedError(f"interrupted by {signals.received}; the same command resumes")
             time.sleep(POLL_SECONDS)
     return failures
 

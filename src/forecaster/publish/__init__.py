@@ -1,1 +1,1 @@
-"""Writing artifacts to disk so that a crash leaves no half file, and reading them back."""
+"""Atomic writing of artifacts, and verified reading."""

@@ -1,8 +1,8 @@
 """The manifest of an artifact: its files with their hashes, and their verification.
 
 A panel, graph or run is a folder. Data files carry their hash in the name; `manifest.json` names
-them and is the commit point. Readers open the manifest first and then the files it names, so they
-see one version whole, whatever a writer does meanwhile.
+them and is the commit point. Readers open the manifest first and then its files, so they see one
+consistent version during a concurrent write.
 """
 
 import hashlib
@@ -21,7 +21,7 @@ MANIFEST = "manifest.json"
 LOCK = ".lock"
 CELLS = "cells"  # folder of a comparison, with its runs
 PARTIAL = ".partial-"  # part of the name of a file that is still being written
-LAYOUT = 1  # version of the manifest itself; each kind of artifact has a version of its own
+LAYOUT = 1  # version of the manifest itself; each kind of artifact also has a version
 MAX_MANIFEST_BYTES = 8 << 20
 MAX_FILES = 10_000
 CHUNK_BYTES = 1 << 20
@@ -85,7 +85,7 @@ def read_manifest(folder: Path, kind: str | None = None, reads: int | None = Non
     Args:
         folder: the artifact.
         kind: refuse any other kind.
-        reads: the newest format version of that kind that the caller understands.
+        reads: the newest format version of that kind that the caller can read.
     """
     raw = _manifest_bytes(folder)
     manifest = _parse(folder, raw)
@@ -100,7 +100,7 @@ def read_manifest(folder: Path, kind: str | None = None, reads: int | None = Non
 
 
 def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
-    """Return where a file of the artifact lies, having checked that it is a file of that size."""
+    """Return the path of a file of the artifact, after checking its type and size."""
     fault = _fault_of(folder, manifest.files[logical])
     if fault:
         raise ArtifactError(f"{folder}: {manifest.kind} damaged: {fault}")
@@ -108,7 +108,7 @@ def file_path(folder: Path, manifest: Manifest, logical: str) -> Path:
 
 
 def verify_files(folder: Path, manifest: Manifest, progress: Progress | None = None) -> None:
-    """Compare every file with its hash; all damaged ones are named in one error."""
+    """Compare every file with its hash; one error lists all damaged files."""
     faults = Faults(f"{folder}: {manifest.kind} damaged")
     for stored in manifest.files.values():
         fault = _fault_of(folder, stored) or _hash_fault(folder, stored, progress)
@@ -125,7 +125,7 @@ def artifacts_below(path: Path) -> list[Path]:
 
 
 def leftovers(folder: Path, manifest: Manifest | None) -> list[Path]:
-    """Return our files that the current version does not use: old or unfinished ones."""
+    """Return files of old versions and unfinished files."""
     current = {file.name for file in manifest.files.values()} if manifest else set()
     present = [p for p in folder.iterdir() if is_ours(p.name) and p.is_file()]
     return sorted(p for p in present if p.name not in {*current, MANIFEST, LOCK})
@@ -163,12 +163,12 @@ def _explain_missing(folder: Path) -> str:
     runs = sorted(f"{manifest.parent}" for manifest in folder.glob(f"{CELLS}/*/{MANIFEST}"))
     if runs:
         return f"it is a comparison; name one of its runs: {name_some(runs)}"
-    return "an interrupted first write leaves such a folder"
+    return "an interrupted first write may have left it"
 
 
 def _parse(folder: Path, raw: bytes) -> Manifest:
-    """Return the manifest, refusing whatever our own writer would not have written."""
-    damaged = f"{folder}: {MANIFEST} is damaged or not ours"
+    """Parse a manifest; content that `Manifest.to_bytes` would not write is refused."""
+    damaged = f"{folder}: {MANIFEST} is damaged or was not written by forecaster"
     try:
         content = json.loads(raw)
         layout, checksum = content["layout"], content.pop("checksum")
@@ -183,9 +183,9 @@ def _parse(folder: Path, raw: bytes) -> Manifest:
             content["kind"], content["version"], files, content["about"], content["parents"],
             content["recipe"],
         )  # fmt: skip
-        # Byte for byte what we would write: no flipped white space, no second key, no extra field.
+        # Equal in every byte: no changed white space, repeated key or extra field.
         if checksum != manifest.digest or raw != manifest.to_bytes():
-            raise ArtifactError(f"{damaged}: its checksum does not fit its content")
+            raise ArtifactError(f"{damaged}: its checksum does not match its content")
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise ArtifactError(f"{damaged}: {type(error).__name__}") from error
     _refuse_hostile(folder, manifest)
@@ -193,10 +193,10 @@ def _parse(folder: Path, raw: bytes) -> Manifest:
 
 
 def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
-    """Refuse names that lead outside the folder and types that are not what they should be."""
+    """Refuse names outside the folder, fields of the wrong type and too many files."""
     types = [type(manifest.kind), type(manifest.version), type(manifest.about)]
     if types != [str, int, dict] or len(manifest.files) > MAX_FILES:
-        raise ArtifactError(f"{folder}: {MANIFEST} is not one of ours")
+        raise ArtifactError(f"{folder}: {MANIFEST} has invalid fields or too many files")
     for logical, file in manifest.files.items():
         stem, _, suffix = logical.rpartition(".")
         if [type(file.name), type(file.size), type(file.sha256)] != [str, int, str] or not (
@@ -205,7 +205,7 @@ def _refuse_hostile(folder: Path, manifest: Manifest) -> None:
             and file.name == f"{stem}-{file.sha256[:12]}.{suffix}"
         ):
             raise ArtifactError(
-                f"{folder}: {MANIFEST} names {logical!r}, which is not one of ours"
+                f"{folder}: {MANIFEST} lists {logical!r} with an invalid name, size or hash"
             )
 
 

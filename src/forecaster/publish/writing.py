@@ -1,7 +1,7 @@
 """The only code that writes artifacts: content-named files first, then the manifest.
 
-Every file is written aside, synced and renamed; the manifest's rename is the moment at which the
-new version begins. Old files stay for whoever still reads them and go only by `prune`.
+Every file is written under a temporary name, synced and renamed; renaming the manifest commits the
+new version. Old files stay for concurrent readers until `prune` removes them.
 """
 
 import contextlib
@@ -47,19 +47,21 @@ class Draft:
     version: int  # format version of that kind
     files: Mapping[str, Writer]  # by logical name: values.parquet
     about: Mapping[str, Any] = field(default_factory=dict)  # JSON only
-    parents: Mapping[str, str] = field(default_factory=dict)  # hashes of what it was made from
+    parents: Mapping[str, str] = field(
+        default_factory=dict
+    )  # hashes of the artifacts it was made from
     recipe: str | None = None  # hash of the recipe
     about_bytes: int = 0  # expected size, for the message when the disk is full
 
 
 def publish(folder: Path, draft: Draft) -> Manifest:
-    """Write every file, then the manifest that names them, and return it once all is on disk."""
+    """Write every file and then the manifest, sync them to disk, and return the manifest."""
     try:
         _make_folder(folder)
         with locked(folder):
             refuse_foreign(folder, draft.kind)
             stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
-            sync_folder(folder)  # the files' names must be on disk before anything points at them
+            sync_folder(folder)  # the files' names must be on disk before the manifest lists them
             manifest = Manifest(
                 draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
             )
@@ -73,7 +75,7 @@ def publish(folder: Path, draft: Draft) -> Manifest:
 
 
 def replace_file(path: Path, write: Writer) -> None:
-    """Write one file for a person (a table, a picture): the old one or the whole new one."""
+    """Write one file (a table, a figure) atomically."""
     try:
         _make_folder(path.parent)
         _replace(path, write)
@@ -92,7 +94,7 @@ def bytes_writer(content: bytes) -> Writer:
 
 
 class _Sink(io.RawIOBase):
-    """A new file that counts and hashes what is written to it."""
+    """A new file that counts and hashes the bytes written to it."""
 
     def __init__(self, path: Path) -> None:
         self.size = 0
@@ -127,7 +129,7 @@ def _store(folder: Path, logical: str, write: Writer) -> Stored:
     sink = _fill(partial, write)
     sha256 = sink.sha256.hexdigest()
     name = f"{stem}-{sha256[:12]}.{suffix}"
-    # A file of that name may be there already, whole or damaged: this one is known to be whole.
+    # An existing file of that name may be damaged: replace it.
     os.replace(partial, folder / name)
     return Stored(name, sink.size, sha256)
 
@@ -139,7 +141,7 @@ def _replace(path: Path, write: Writer) -> None:
 
 
 def _fill(partial: Path, write: Writer) -> _Sink:
-    """Write a partial file through to the disk; if that fails, take it away again."""
+    """Write and sync a partial file; remove it on failure."""
     raw = _Sink(partial)
     buffered = BufferedWriter(raw, CHUNK_BYTES)
     try:
@@ -161,7 +163,7 @@ def _make_folder(folder: Path) -> None:
     if folder.is_dir():
         return
     _make_folder(folder.parent)
-    with contextlib.suppress(FileExistsError):  # another writer may be as fast
+    with contextlib.suppress(FileExistsError):  # another writer may have created it
         os.mkdir(folder)
     sync_folder(folder.parent)
 
@@ -177,14 +179,14 @@ def sync_folder(folder: Path) -> None:
 
 @contextlib.contextmanager
 def locked(folder: Path) -> Iterator[None]:
-    """Hold the folder for one writer. The lock dies with its process, so none can go stale."""
+    """Lock the folder for one writer. The lock ends with the process, so it cannot go stale."""
     path = folder / LOCK
     fd = _take_lock(path)
     try:
         _name_leftovers(folder)
         yield
     finally:
-        # Removed while still held; whoever opened it meanwhile finds the name gone and retries.
+        # Removed while held: a process that opened it meanwhile notices this and retries.
         with contextlib.suppress(OSError):
             os.unlink(path)
         os.close(fd)
@@ -207,7 +209,7 @@ def _take_lock(path: Path) -> int:
         except BaseException:
             os.close(fd)
             raise
-        os.close(fd)  # the name had been removed by its last owner: take the new one
+        os.close(fd)  # its last owner removed the file: open the new one
 
 
 def _is_at(fd: int, path: Path) -> bool:
@@ -224,15 +226,15 @@ def _text_of(path: Path) -> str:
 
 
 def refuse_foreign(folder: Path, kind: str) -> None:
-    """Refuse a folder that belongs to something else, before a byte is written into it."""
+    """Refuse a folder with other content, before anything is written to it."""
     if not folder.exists():
         return
     if not folder.is_dir():
-        raise ArtifactError(f"{folder}: a file, and a {kind} is a folder; choose another name")
+        raise ArtifactError(f"{folder}: a file; a {kind} needs a folder; choose another name")
     if (folder / MANIFEST).exists():
         present = read_manifest(folder)
         if present.kind != kind:
-            message = f"{folder}: holds a {present.kind}, and a {kind} is to be written"
+            message = f"{folder}: contains a {present.kind}, not a {kind}"
             raise ArtifactError(f"{message}; choose another folder")
         return
     foreign = sorted(p.name for p in folder.iterdir() if not is_ours(p.name))
@@ -242,12 +244,14 @@ def refuse_foreign(folder: Path, kind: str) -> None:
 
 
 def _explain(error: OSError, path: Path, need_bytes: int = 0) -> RunError:
-    """Return an error that tells the user what failed and what to do."""
+    """Return an error with the cause and the remedy."""
     if error.errno in (errno.ENOSPC, errno.EDQUOT):
         free = shutil.disk_usage(_nearest_folder(path)).free
         need = f"need about {need_bytes / 1e6:,.1f} MB, " if need_bytes else ""
         message = f"{path}: no space: {need}have {free / 1e6:,.1f} MB"
-        return RunError(f"{message}; nothing was published. Free some and run the same again")
+        return RunError(
+            f"{message}; nothing was published. Free some space and run the same command again"
+        )
     if error.errno in (errno.EACCES, errno.EPERM, errno.EROFS):
         message = f"{path}: cannot be written ({error.strerror}); nothing was published"
         return RunError(f"{message}. Choose another folder or change its permissions")
@@ -259,7 +263,7 @@ def _nearest_folder(path: Path) -> Path:
 
 
 def _name_leftovers(folder: Path) -> None:
-    """Warn about unfinished files that an interrupted write has left."""
+    """Warn about unfinished files of an interrupted write."""
     unfinished = [path.name for path in folder.iterdir() if PARTIAL in path.name]
     if unfinished:
         count = f"{count_of(len(unfinished), 'unfinished file')} of an interrupted write"
@@ -272,7 +276,7 @@ def _name_leftovers(folder: Path) -> None:
 
 
 def prune(folder: Path) -> list[Path]:
-    """Remove what the current version does not need, and return what was removed."""
+    """Remove files that the current version does not use, and return their paths."""
     try:
         with locked(folder):
             removed = leftovers(folder, read_manifest(folder))

@@ -56,8 +56,8 @@ class ReportData:
         models = [row for row in self.comparison.tested if row.of is None]
         reference = [row for row in models if row.name == REFERENCE]
         first = [row for row in (self.best, *reference) if row is not None]
-        others = [row for row in models if row not in first and row is not self.naive]
-        ranked = sorted(others, key=lambda row: mean_rmse(row, self.comparison))
+        remaining = [row for row in models if row not in first and row is not self.naive]
+        ranked = sorted(remaining, key=lambda row: mean_rmse(row, self.comparison))
         rows = [*first, *ranked[:1], self.naive]
         return list(dict.fromkeys(row for row in rows if row is not None))
 

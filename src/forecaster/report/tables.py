@@ -108,7 +108,7 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
         return None
     steps, best = _shown_steps(comparison), comparison.recommended
     losses = [row.interval_seed_means("pinball", "online")[0].mean for row in rows]
-    least = min((loss for loss in losses if loss is not None), default=None)
+    lowest = min((loss for loss in losses if loss is not None), default=None)
     lines = []
     for row, loss in zip(rows, losses, strict=True):
         coverage = [
@@ -123,7 +123,7 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
         ]
         figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
         cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
-        cells[-1] = replace(cells[-1], best=loss is not None and loss == least)
+        cells[-1] = replace(cells[-1], best=loss is not None and loss == lowest)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     columns = [(f"Coverage %, {mode}", heads) for mode in CALIBRATION_MODES]
@@ -193,9 +193,9 @@ class _ErrorRows:
         models = self._spreads.values()
         means = [s.mean for spreads in models for f, s in spreads if f == figure and s.mean]
         column_means = [spreads[column][1].mean for spreads in models]
-        least = min(mean for mean in column_means if mean is not None)
+        lowest = min(mean for mean in column_means if mean is not None)
         share = round(100 * spread.mean / max(means)) if means else 0
-        return TableCell(_show(spread, figure), share, spread.mean == least)
+        return TableCell(_show(spread, figure), share, spread.mean == lowest)
 
 
 def _show(spread: SeedMean, figure: str) -> str:

@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 
 
 def prepare_demo(say: Say) -> tuple[Path, Panel, int]:
-    """Return the folder of the run, the city's panel and how many of its steps are fitted."""
+    """Return the folder of the run, the city's panel and the number of fitted steps."""
     say("generating a city")
     panel = make_city(LOCATIONS, START, DAYS * 24).panel
     shown = (TRAINING_DAYS + VALIDATION_DAYS) * 24

@@ -10,11 +10,11 @@ from starlette.responses import Response
 
 MEDIA_TYPE = "application/problem+json"
 IDS = random.Random()  # noqa: S311 (an id need not be secret, and the system's source is slow)
-RETRY_SECONDS = 1  # after which a refused request may well be accepted
+RETRY_SECONDS = 1  # after which a refused request may be retried
 
 
 class Problem(HTTPException):
-    """An error that a request is answered with; `code` is stable, `detail` is for people."""
+    """An error response; `code` is stable, `detail` is for people."""
 
     def __init__(self, status: int, code: str, detail: str, **headers: str) -> None:
         if status == HTTPStatus.SERVICE_UNAVAILABLE:
@@ -28,7 +28,7 @@ class Problem(HTTPException):
 
 
 def problem_fields(problem: Problem, identity: str) -> dict[str, Any]:
-    """Return the fields of problem+json; nothing internal but the request's id."""
+    """Return the fields of problem+json; the only internal one is the request's id."""
     return {
         "type": f"urn:forecaster:problem:{problem.code}",
         "title": HTTPStatus(problem.status_code).phrase,
@@ -46,10 +46,10 @@ def to_response(problem: Problem, identity: str) -> Response:
 
 
 def internal_error() -> Problem:
-    """Return the error of a fault of the service itself."""
+    """Return the problem for an internal error."""
     return Problem(500, "fault", "an internal error; the service's log has this id")
 
 
 def new_id() -> str:
-    """Return the id of a request, by which the log names it."""
+    """Return a new id of a request, which the log contains."""
     return f"{IDS.getrandbits(64):016x}"

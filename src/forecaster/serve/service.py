@@ -1,4 +1,4 @@
-"""The engine of a service, put together from a run, a panel, a store and a clock."""
+"""Construction of a service's engine from a run, a panel, a store and a clock."""
 
 from functools import partial
 from pathlib import Path
@@ -28,7 +28,7 @@ def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
 
 
 def open_replay(run: Path, replay: Replay) -> Engine:
-    """Return the engine of a replayed past; nothing is stored on disk."""
+    """Return the engine of a replay; nothing is stored on disk."""
     data = LiveData(replay.base, Store(None, panel_digest(replay.base)), replay.now)
     engine = _start(run, data, replay.feed)
     engine.replay_step_seconds = replay.step_seconds
@@ -53,5 +53,5 @@ def _start(run: Path, data: LiveData, feed: Feed | None = None) -> Engine:
     try:
         return Engine(partial(load_model, run), data, feed)
     except ForecasterError:
-        data.close()  # else the store stays locked
+        data.close()  # releases the lock of the store
         raise

@@ -1,4 +1,4 @@
-"""A synthetic city for tests and demos: everything is drawn from one seed, and known.
+"""A synthetic city for tests and demos, drawn from one seed, with known parameters.
 
 Of two cities with the same seed, start and number of locations, the longer one begins with the
 values of the shorter. Another start changes neither locations, dependencies nor noise.
@@ -95,7 +95,7 @@ class City:
 
     def _rmse_ahead(self, origins: Int64[np.ndarray, " B"], ahead: int) -> float:
         squares = 0.0
-        for begin in range(0, len(origins), BLOCK_HOURS):  # all at once would take gigabytes
+        for begin in range(0, len(origins), BLOCK_HOURS):  # in blocks to save memory
             block = origins[begin : begin + BLOCK_HOURS]
             mean = mean_ahead(self.expected[block + ahead], self.noise[block], ahead)
             error = self.panel.values[block + ahead] - mean
@@ -148,7 +148,7 @@ def make_city(
 
 
 def _check(locations: int, start: str, hours: int, seed: int) -> np.datetime64:
-    """Check the arguments of a city, all at once, and return its start in UTC."""
+    """Check all arguments of a city, and return its start in UTC."""
     faults = Faults("city")
     if locations < 1 or hours < 1:
         faults.add(f"{locations} locations, {hours} hours: both must be at least 1")
@@ -157,13 +157,13 @@ def _check(locations: int, start: str, hours: int, seed: int) -> np.datetime64:
     local = _parse(start)
     if local is None:
         years = f"from {_YEARS[0]} to {_YEARS[-1]}"
-        faults.add(f"start {start!r}: a local date or whole hour {years} is needed")
+        faults.add(f"start {start!r}: give a local date or whole hour {years}")
     faults.raise_any(ConfigError)
     return np.datetime64(to_utc(ZONE, np.array([local], dtype="datetime64[s]")).first[0], "s")
 
 
 def _parse(start: str) -> datetime | None:
-    """Parse a local time; None if it is no whole hour of a supported year."""
+    """Parse a local time; None unless it is a whole hour of a supported year."""
     try:
         local = datetime.fromisoformat(start)
     except ValueError:

@@ -1,7 +1,7 @@
-"""The dependencies between locations, and the precision matrix that follows from them.
+"""The dependencies between locations, and the resulting precision matrix.
 
 The numbers are fixed so that results stay comparable: average degree 2.5, one hub of 16, 8 %
-of the edges long-range, partial correlations uniform in 0.15…0.40 and then scaled alike.
+of the edges long-range, partial correlations uniform in 0.15…0.40 and then scaled by one factor.
 """
 
 from dataclasses import dataclass

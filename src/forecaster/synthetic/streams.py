@@ -11,7 +11,7 @@ BLOCK_HOURS = 1_024
 
 
 class Stream(IntEnum):
-    """The purposes of random numbers; the values define every city and must never change."""
+    """The purposes of random numbers; the values define every city and must not change."""
 
     LOCATIONS = 0
     DEPENDENCIES = 1
@@ -26,7 +26,9 @@ class Stream(IntEnum):
 def open_stream(seed: int, stream: Stream, *part: int) -> np.random.Generator:
     """Return the generator of a purpose, or of one numbered part of it."""
     sequence = np.random.SeedSequence(seed, spawn_key=(int(stream), *part))
-    return np.random.Generator(np.random.PCG64(sequence))  # by name: NumPy's default may change
+    return np.random.Generator(
+        np.random.PCG64(sequence)
+    )  # explicit, since NumPy's default may change
 
 
 def autoregress(

@@ -18,7 +18,7 @@ WEATHER_NAMES = (
 # AR(1) coefficients of the hidden drivers, per hour.
 _PERSISTENCE = np.array([0.98, 0.95, 0.93, 0.93])  # warmth, moisture, gusts, haze
 _WET = 1.2  # moisture above which it rains or snows: 11.5 % of the hours
-_FREEZING_C = 0.5  # at or below it, what falls is snow
+_FREEZING_C = 0.5  # at or below it, precipitation is snow
 _FOGGY, _CALM_MPS = 1.9, 5.0  # haze above which fog forms, wind that blows it away
 _CLEAR_KM = 16.0
 _DAY_SECONDS, _YEAR_DAYS = 86_400, 365.25

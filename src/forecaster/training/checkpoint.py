@@ -76,7 +76,7 @@ class CheckpointStore:
                 return checkpoint
         if damaged:
             faults = Faults(f"{self._folder}: no checkpoint is intact; use another folder")
-            faults.found = damaged
+            faults.messages = damaged
             faults.raise_any(ArtifactError)
         return None
 

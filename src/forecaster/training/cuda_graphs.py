@@ -34,7 +34,7 @@ class CudaGraphs:
         """The result of some work on a batch, captured at its first call; None if it cannot be.
 
         Args:
-            kind: tells apart work that cannot share a graph.
+            kind: names the work; each kind has graphs of its own.
             work: the same operations for every batch of a kind and size, on the GPU only.
             inputs: the arguments of the work; the shape of the first gives the batch size.
             prepare: called by the host before each run, e.g. to seed dropout.
@@ -68,7 +68,7 @@ class CudaGraphs:
         self._graphs.clear()
         torch.cuda.empty_cache()
         self._enabled = False
-        self._say(f"no CUDA graph ({reason}); steps are launched piece by piece, more slowly")
+        self._say(f"no CUDA graph ({reason}); kernels are launched one by one, which is slower")
 
 
 def _generator() -> torch.Generator:

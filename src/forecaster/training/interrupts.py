@@ -14,7 +14,7 @@ class Interrupts:
     """Handlers of the stop signals, and the signal received, if any."""
 
     def __init__(self) -> None:
-        self.asked: str | None = None  # the name of the signal
+        self.received: str | None = None  # the name of the signal
         self._handlers: dict[signal.Signals, Any] = {}  # to be restored
 
     def install(self) -> None:
@@ -29,8 +29,8 @@ class Interrupts:
         self._handlers = {}
 
     def _note(self, number: int, _: FrameType | None) -> None:
-        if self.asked is None:
-            self.asked = signal.Signals(number).name
+        if self.received is None:
+            self.received = signal.Signals(number).name
             return
         self.restore()
         signal.raise_signal(number)

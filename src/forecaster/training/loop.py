@@ -4,8 +4,8 @@
 `Trainer` take a step (forward, loss of Eq. 6 and 7, gradient, clipping, AdamW), logs it, validates
 after each epoch, writes checkpoints and decides when to stop.
 
-The same call on the same folder goes on where the last one ended, to the same bits (on the same
-machine type, torch build, number of threads and of processes).
+The same call on the same folder resumes from the last checkpoint with a bit-identical result (on
+the same machine type, torch build, number of threads and of processes).
 """
 
 import json
@@ -84,7 +84,7 @@ def train(
 
 
 class TrainingLoop:
-    """Batches, steps, logs, validations and checkpoints, from a checkpoint or from step 0."""
+    """Runs steps, validations, logs and checkpoints, from step 0 or from a checkpoint."""
 
     def __init__(
         self,
@@ -95,13 +95,8 @@ class TrainingLoop:
         identity: Mapping[str, str],
         on_progress: ProgressCallback | None,
     ) -> None:
-        self._task, self._group, self._interrupts, self._on_progress = (
-            task,
-            group,
-            signals,
-            on_progress,
-        )
-        self._folder = folder
+        self._task, self._group, self._folder = task, group, folder
+        self._interrupts, self._on_progress = signals, on_progress
         self._identity, self._machine = describe_task(task, identity), describe_machine(group)
         self._log = MetricsLog(folder / LOG if folder else None)
         self._checkpoints = CheckpointStore(folder, self._warn) if folder else None
@@ -198,7 +193,7 @@ class TrainingLoop:
 
     def _stop_requested(self) -> bool:
         """Whether any process has received a signal; all processes must call this together."""
-        return self._group.any(self._interrupts.asked is not None)
+        return self._group.any(self._interrupts.received is not None)
 
     def _stop(self) -> None:
         self._save()
@@ -207,7 +202,7 @@ class TrainingLoop:
         )
         where = f"after step {self._progress.step:,} of {self._task.steps:,}"
         raise StoppedError(
-            f"interrupted {where} by {self._interrupts.asked or 'another process'}, {outcome}"
+            f"interrupted {where} by {self._interrupts.received or 'another process'}, {outcome}"
         )
 
     def _save(self) -> None:
@@ -240,8 +235,9 @@ class TrainingLoop:
 
     def _check_identity(self, checkpoint: Checkpoint) -> None:
         """Refuse the checkpoint of another task; warn if the machine may change the last bits."""
-        faults = Faults(f"{self._folder}: begun otherwise; go back to that, or use another folder")
-        faults.found = differences(checkpoint.identity, self._identity)
+        remedy = "restore them, or use another folder"
+        faults = Faults(f"{self._folder}: training began with other settings; {remedy}")
+        faults.messages = differences(checkpoint.identity, self._identity)
         faults.raise_any(ArtifactError)
         changes = differences(checkpoint.machine, self._machine)
         if changes:
@@ -275,7 +271,7 @@ class TrainingLoop:
         )
 
     def _windows(self, taken: int) -> int:
-        """The number of windows in so many steps of this process; batches may differ in size."""
+        """The number of windows in the steps taken by this call; batches may differ in size."""
         task = self._task
 
         def before(step: int) -> int:
@@ -456,7 +452,7 @@ class Trainer:
         self.weights.update_network()
 
     def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "4"] | None:
-        """Sums of errors and counts of the rolled-out validation windows; None if told to stop."""
+        """Sums of errors and counts of the rolled-out validation windows; None if interrupted."""
         origins, batch = self._task.validation, self._task.config.batch
         totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
         with self._evaluating():
@@ -539,4 +535,4 @@ class Trainer:
 
 
 def _no_seed() -> None:
-    """Does nothing: validation draws no random numbers."""
+    """Nothing to seed: validation draws no random numbers."""

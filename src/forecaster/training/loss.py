@@ -1,4 +1,4 @@
-"""The loss, as sums and counts: what is added over parts of a batch is exact for the whole."""
+"""The loss as sums and counts, which add up exactly over micro-batches and processes."""
 
 import torch
 from jaxtyping import Bool, Float, Float64
@@ -8,9 +8,9 @@ from torch import Tensor
 def count_terms(
     target: Float[Tensor, "N B K"], observed: Bool[Tensor, "N B K"], mape_cut: float
 ) -> Float64[Tensor, "2"]:
-    """Return how many targets count: for RMSE, and for MAPE."""
-    busy = observed & (target >= mape_cut)
-    return torch.stack([observed.sum(), busy.sum()]).double()
+    """The number of targets that count for RMSE, and for MAPE."""
+    counted = observed & (target >= mape_cut)
+    return torch.stack([observed.sum(), counted.sum()]).double()
 
 
 def sum_errors(
@@ -19,10 +19,10 @@ def sum_errors(
     observed: Bool[Tensor, "N B K"],
     mape_cut: float,
 ) -> Float64[Tensor, "2"]:
-    """Return Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
+    """Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
     error = torch.where(observed, forecast - target, 0.0)
-    busy = observed & (target >= mape_cut)
-    share = error.abs() / torch.where(busy, target, torch.inf)
+    counted = observed & (target >= mape_cut)
+    share = error.abs() / torch.where(counted, target, torch.inf)
     return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
 
 
@@ -32,19 +32,19 @@ def sum_pinball(
     observed: Bool[Tensor, "N B K"],
     levels: Float[Tensor, " Q"],
 ) -> Float64[Tensor, ""]:
-    """Return Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
-    apart = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
+    """Σ max(α (x − q_α), (α − 1) (x − q_α)) over observed targets and levels α."""
+    difference = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
     alpha = levels[:, None, None]
-    return torch.maximum(alpha * apart, (alpha - 1) * apart).sum(dtype=torch.float64)
+    return torch.maximum(alpha * difference, (alpha - 1) * difference).sum(dtype=torch.float64)
 
 
 def join_terms(
     errors: Float64[Tensor, "2"], counts: Float64[Tensor, "2"], eta: float
 ) -> Float64[Tensor, ""]:
-    """Return η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
+    """η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
 
-    Differs: targets that are missing, or for MAPE below the cut, are left out of sums and counts;
-    a term without any target is 0.
+    Differs: missing targets, and for MAPE those below the cut, enter neither sums nor counts; a
+    term without any target is 0.
     """
     mean_square, mape = (errors / counts.clamp(min=1.0)).unbind()
     return eta * mean_square + mape

@@ -1,6 +1,6 @@
 """Micro-batches: fewer windows at a time when memory runs out.
 
-Gradients are summed over them, so that the result is the same but for what dropout draws.
+Gradients are summed over them, so that only dropout masks differ from those of a whole batch.
 """
 
 from collections.abc import Callable
@@ -39,10 +39,10 @@ class MicroBatches:
     def _halve(self) -> None:
         if self.windows == self._task.config.batch:
             count = count_of(self.windows, "window")
-            effect = "with the same result"
+            effect = "which gives the same result"
             if _has_dropout(self._task.network):
-                effect = "and dropout draws otherwise for each"
-            self._say(f"out of memory: {count} are now done in parts, {effect}")
+                effect = "each with its own dropout masks"
+            self._say(f"out of memory: {count} are now split into micro-batches, {effect}")
         self.windows = -(-self.windows // 2)
         if self._task.device.type == "cuda":
             torch.cuda.empty_cache()

@@ -154,7 +154,7 @@ class MetricsLog:
         self._path = path
         self._lines: list[str] = []
         self._flushed = time.monotonic()
-        self._begun = self._warned = False
+        self._existed = self._warned = False
 
     def rewind(self, step: int, epochs: int) -> None:
         """Remove the lines after a step and an epoch: these will be repeated."""
@@ -165,7 +165,7 @@ class MetricsLog:
             valid = [line for line in lines if _is_within(line, step, epochs)]
             if len(valid) < len(lines):
                 replace_file(self._path, bytes_writer("".join(valid).encode()))
-            self._begun = True
+            self._existed = True
         except FileNotFoundError:
             if step:
                 self._warn("is gone")
@@ -184,19 +184,19 @@ class MetricsLog:
         if not text or self._path is None:
             return
         try:
-            if self._begun and not self._path.exists():
+            if self._existed and not self._path.exists():
                 self._warn("is gone")
             with self._path.open("a", encoding="utf-8") as file:
                 file.write(text)
                 file.flush()
                 os.fsync(file.fileno())
-            self._begun = True
+            self._existed = True
         except OSError as error:
             self._warn(f"cannot be written ({error.strerror})")
 
     def _warn(self, fault: str) -> None:
         if not self._warned:
-            log.warning("%s: %s; training goes on, the log has a gap", self._path, fault)
+            log.warning("%s: %s; training continues, and the log has a gap", self._path, fault)
         self._warned = True
 
 

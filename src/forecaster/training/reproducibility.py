@@ -1,4 +1,4 @@
-"""Deterministic operations, and a check that a resumed training is the one begun."""
+"""Deterministic operations, and the identity of a training that a resumed one must match."""
 
 import hashlib
 import json

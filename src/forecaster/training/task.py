@@ -75,10 +75,10 @@ class TrainingTask:
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
             sums = sum_errors(last, batch.target, batch.observed, self.mape_cut)
             errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
-        squares, shares, seen, busy = errors.tolist()
+        squares, shares, seen, counted = errors.tolist()
         if not squares or not shares:  # constant series, or no target counts for MAPE
             return 1.0
-        return float((shares / busy) / (squares / seen))
+        return float((shares / counted) / (squares / seen))
 
     def teacher_forced(
         self, batch: Batch, forced: Bool[Tensor, " T"] | None = None

@@ -94,7 +94,7 @@ class Weights:
         return name_some(wrong)
 
     def release(self) -> dict[str, np.ndarray]:
-        """Give the network its own parameters again; return its state_dict as arrays."""
+        """Copy the weights back into separate parameters; return the state_dict as arrays."""
         self.network.to(self.vector.dtype)
         for name, parameter in self.network.named_parameters():
             if name in self.slices:

@@ -140,7 +140,7 @@ def test_G8_a_graph_of_other_locations_is_refused_with_both_hashes() -> None:
 def test_G6_a_graph_that_saw_held_out_steps_is_refused() -> None:
     later = Splits.by_share(PANEL, validation=0.1, test=0.1)
     graph = learn_graph(PANEL, later)
-    with pytest.raises(ArtifactError, match="steps that validation or"):
+    with pytest.raises(ArtifactError, match="steps of validation or"):
         Forecaster(graph, RECIPE).fit(PANEL, SPLITS)
 
 

@@ -25,7 +25,7 @@ def rows_of(item: InputFile) -> tuple[list[dict[str, object]], int]:
 
 
 def test_an_unknown_engine_is_refused() -> None:
-    with pytest.raises(ConfigError, match="engine 'sqlite'; duckdb or spark is needed"):
+    with pytest.raises(ConfigError, match="unknown engine 'sqlite'; choose duckdb or spark"):
         inspect.unwrap(open_engine)("sqlite")
 
 
@@ -46,7 +46,7 @@ def test_malformed_rows_are_counted_once_each(tmp_path: Path) -> None:
 
 
 def test_a_header_that_names_a_column_twice_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match=r"a\.csv: its first line names no columns, or one"):
+    with pytest.raises(DataError, match=r"a\.csv: the header has an empty or repeated column"):
         rows_of(put(tmp_path, b"a,a\n1,2\n"))
 
 

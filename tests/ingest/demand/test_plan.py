@@ -111,7 +111,7 @@ def test_I14_stored_times_are_naive_or_aware_by_their_type(
 
 
 def test_a_time_column_of_numbers_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(DataError, match="the time column holds int64"):
+    with pytest.raises(DataError, match="the time column is int64"):
         judge(tmp_path, [(1, 40.7, -73.9)], (pa.int64(), pa.float64(), pa.float64()))
 
 

@@ -20,12 +20,12 @@ BATCHES = st.lists(
 
 
 def fill(batches: list[Batch], counted: int = 0) -> RowCounts:
-    """Return a ledger in which every row is accounted for."""
-    ledger = RowCounts(counted=counted)
+    """Return the counts of batches in which every row is accounted for."""
+    row_counts = RowCounts(counted=counted)
     for reason, count, examples in batches:
-        ledger.reject(reason, count, examples)
-    ledger.rows_in = counted + sum(count for _, count, _ in batches)
-    return ledger
+        row_counts.reject(reason, count, examples)
+    row_counts.rows_in = counted + sum(count for _, count, _ in batches)
+    return row_counts
 
 
 # ------------------------------------------------------------------------------ conservation
@@ -35,9 +35,9 @@ def fill(batches: list[Batch], counted: int = 0) -> RowCounts:
 def test_I1_every_row_is_counted_or_rejected_for_a_reason(
     batches: list[Batch], counted: int
 ) -> None:
-    ledger = fill(batches, counted)
-    ledger.check_balance()
-    found = ledger.to_json()
+    row_counts = fill(batches, counted)
+    row_counts.check_balance()
+    found = row_counts.to_json()
     assert found["rows_in"] == found["counted"] + sum(found["rejected"].values())
     for reason in REASONS:
         assert found["rejected"][reason] == sum(n for r, n, _ in batches if r == reason)
@@ -47,10 +47,10 @@ def test_I1_every_row_is_counted_or_rejected_for_a_reason(
 def test_I1_a_single_row_lost_or_doubled_stops_everything(
     batches: list[Batch], counted: int, lost: int
 ) -> None:
-    ledger = fill(batches, counted)
-    ledger.rows_in += lost
+    row_counts = fill(batches, counted)
+    row_counts.rows_in += lost
     with pytest.raises(RunError, match=rf"^{lost:,} of .* rows are unaccounted for; nothing"):
-        ledger.check_balance()
+        row_counts.check_balance()
 
 
 def test_I1_every_reason_is_recorded_even_if_nothing_was_rejected() -> None:
@@ -63,10 +63,10 @@ def test_I1_every_reason_is_recorded_even_if_nothing_was_rejected() -> None:
 
 
 def test_I1_a_reason_of_another_kind_counts_too() -> None:
-    ledger = RowCounts(rows_in=7, counted=4)
-    ledger.reject("struck_by_lightning", 3)
-    ledger.check_balance()
-    assert ledger.to_json()["rejected"]["struck_by_lightning"] == 3
+    row_counts = RowCounts(rows_in=7, counted=4)
+    row_counts.reject("struck_by_lightning", 3)
+    row_counts.check_balance()
+    assert row_counts.to_json()["rejected"]["struck_by_lightning"] == 3
 
 
 # ------------------------------------------------------------------------ how many are faulty
@@ -86,9 +86,9 @@ def test_I1_faulty_rows_are_accepted_up_to_the_share_that_was_allowed(reason: st
 
 
 def test_I1_all_kinds_of_faulty_rows_are_summed_and_named() -> None:
-    ledger = fill([("malformed", 1_000, ("a",)), ("non_finite", 2, ("b",))], counted=1_000)
+    row_counts = fill([("malformed", 1_000, ("a",)), ("non_finite", 2, ("b",))], counted=1_000)
     with pytest.raises(DataError, match=r"50\.05 % of 2,002 rows .*malformed 1,000, non_finite 2"):
-        ledger.check_faulty(max_reject=0.5)
+        row_counts.check_faulty(max_reject=0.5)
 
 
 @given(st.sampled_from([r for r in REASONS if r not in FAULTY]), st.integers(1, 10**9))
@@ -121,8 +121,8 @@ def test_I12_how_rows_are_batched_does_not_change_the_ledger(batches: list[Batch
 
 @given(BATCHES)
 def test_examples_are_the_first_and_the_last_that_were_seen(batches: list[Batch]) -> None:
-    ledger = fill(batches)
-    for reason, texts in ledger.examples.items():
+    row_counts = fill(batches)
+    for reason, texts in row_counts.examples.items():
         seen = {text for r, _, examples in batches if r == reason for text in examples}
         assert texts == {*sorted(seen)[:1], *sorted(seen)[-1:]}
 

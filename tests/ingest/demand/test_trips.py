@@ -148,7 +148,7 @@ def test_I3_the_hour_that_never_was_follows_its_rule(tmp_path: Path) -> None:
     rows = ["2015-03-08 01:59:00", "2015-03-08 02:30:00", "2015-03-08 03:00:00"]
     path = write_csv(tmp_path, [f"{time},-74.0,40.7" for time in rows])
     days = {"covers": "2015-03-08:2015-03-08"}
-    with pytest.raises(DataError, match=r"1 trip at local times that no clock .*02:30:00"):
+    with pytest.raises(DataError, match=r"1 trip at local times that do not occur .*02:30:00"):
         ingest([path], HERE, days)
     dropped = ingest([path], HERE, days, {"nonexistent": "null"})
     assert len(dropped.values) == 23

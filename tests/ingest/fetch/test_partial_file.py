@@ -44,7 +44,7 @@ def test_nothing_is_left_of_what_is_discarded_or_was_never_begun(tmp_path: Path)
 def test_a_second_writer_is_refused(tmp_path: Path) -> None:
     with (
         open_partial(tmp_path / "a.parquet"),
-        pytest.raises(RunError, match="another download is writing it; wait"),
+        pytest.raises(RunError, match="another download is writing to it; wait"),
         open_partial(tmp_path / "a.parquet"),
     ):
         pass

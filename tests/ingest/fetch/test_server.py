@@ -83,7 +83,7 @@ def test_I18_a_name_with_one_private_address_is_refused_unconnected(
     monkeypatch: pytest.MonkeyPatch, connected: list[tuple[str, int]], address: str
 ) -> None:
     lead_to(monkeypatch, PUBLIC, address)
-    with pytest.raises(ConfigError, match=r"refused host .* leads to the private"):
+    with pytest.raises(ConfigError, match=r"refused host .* resolves to the private"):
         visit(SOURCE)
     assert connected == []
 

@@ -109,7 +109,7 @@ def test_a_file_without_ids_shows_what_it_has(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("columns", "fault"),
     [
-        ("", "'' is not a mapping; as in id=node,lat=y,lon=x"),
+        ("", "'' is not a mapping; give e.g. id=node,lat=y,lon=x"),
         ("node", "'node' is not a mapping"),
         ("id=", "'id=' is not a mapping"),
         ("nme=zone", "'nme=zone' is not a mapping; did you mean 'name'?"),
@@ -139,10 +139,10 @@ def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("id,lat,lon\n", "0 places; at least one is needed"),
+        ("id,lat,lon\n", "0 locations; at least one is needed"),
         ("id,lat,lon\na,40,-74\na,41,-74\n", "1 location id given twice: a"),
         ("id,lat,lon\na,40,-74\n,41,-74\n", "1 row without an id: row 2"),
-        ("id,lat,lon\na,-74,40\nb,-174,40\n", "1 location with lat beyond ±90°: b -174.0; are"),
+        ("id,lat,lon\na,-74,40\nb,-174,40\n", "1 location with lat beyond ±90°: b -174.0; check"),
         ("id,lat,lon\na,north,-74\n", "column 'lat': 1 value not a number: row 1"),
         ("id,lat,lon\ntime,40,-74\n", "location id time: reserved"),
     ],
@@ -207,7 +207,7 @@ def test_a_geojson_is_mapped_by_its_properties(tmp_path: Path) -> None:
         ("4", "Alphabet City", 40.7, -74.0),
         ("13", "Battery Park", 40.8, -73.9),
     ]
-    with pytest.raises(DataError, match="ids are null; text or whole numbers are needed"):
+    with pytest.raises(DataError, match="ids are null; give text or integers"):
         read_candidates(path)
 
 

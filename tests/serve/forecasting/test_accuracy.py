@@ -58,19 +58,19 @@ def test_without_forecasts_there_are_no_figures(model: ServedModel, panel: Panel
 
 
 def test_a_ledger_keeps_the_first_word_and_not_too_many(model: ServedModel) -> None:
-    ledger = PastForecasts(limit=23)
+    past_forecasts = PastForecasts(limit=23)
     for origin in range(3 * 23):
-        ledger._keep((model.digest, origin), record(1.0, 0.0, 2.0))
-        ledger._keep((model.digest, origin), record(9.0, 0.0, 2.0))
-    found = ledger.recent(model, 3 * 23, 10)
+        past_forecasts._keep((model.digest, origin), record(1.0, 0.0, 2.0))
+        past_forecasts._keep((model.digest, origin), record(9.0, 0.0, 2.0))
+    found = past_forecasts.recent(model, 3 * 23, 10)
     assert sorted(found) == list(range(3 * 23 - 10, 3 * 23))
     assert found[3 * 23 - 1].y_hat[0, 0] == 1.0
-    assert len(ledger._forecasts) == 2 * 23
+    assert len(past_forecasts._forecasts) == 2 * 23
 
 
 def test_a_ledger_knows_what_it_lacks(model: ServedModel) -> None:
-    ledger = PastForecasts(limit=23)
-    ledger.skip(model, 7)
-    ledger._keep((model.digest, 8), record(1.0, 0.0, 2.0))
-    assert ledger.missing_origins(model, 10, 5) == [5, 6, 9]
-    assert ledger.recent(model, 10, 5).keys() == {8}
+    past_forecasts = PastForecasts(limit=23)
+    past_forecasts.skip(model, 7)
+    past_forecasts._keep((model.digest, 8), record(1.0, 0.0, 2.0))
+    assert past_forecasts.missing_origins(model, 10, 5) == [5, 6, 9]
+    assert past_forecasts.recent(model, 10, 5).keys() == {8}

@@ -154,7 +154,7 @@ def test_V13_whatever_a_run_raises_is_counted_and_one_is_loaded_at_a_time(engine
         assert len(loading) == 1
         time.sleep(0.01)
         loading.pop()
-        raise RuntimeError("not one of ours")
+        raise RuntimeError("invalid name, size or hash")
 
     async def reload_often() -> None:
         await asyncio.gather(*(engine.loader.reload() for _ in range(3)))

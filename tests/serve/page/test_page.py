@@ -80,7 +80,7 @@ def test_W6_5464_locations_are_drawn_without_outside_hosts(
     tab: Callable[..., Any], stub: Stub
 ) -> None:
     stub.show(make_town(5_464))
-    page = tab(viewport=WIDE)  # fails at a question to outside
+    page = tab(viewport=WIDE)  # fails on a request to another host
     page.fill("#query", "L5464")
     page.locator("#rows li").first.click()
     page.wait_for_selector("rect.observed")

@@ -10,6 +10,6 @@ from forecaster.training.checkpoint import CheckpointStore
 from tests.training.test_checkpoint import checkpoint
 
 if __name__ == "__main__":
-    shelf = CheckpointStore(Path(__file__).parent / "format_1", lambda _: None)
+    store = CheckpointStore(Path(__file__).parent / "format_1", lambda _: None)
     for step in (7, 14):
-        shelf.save(checkpoint(step))
+        store.save(checkpoint(step))

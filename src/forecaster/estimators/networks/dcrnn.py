@@ -19,14 +19,14 @@ from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
-from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_poor
+from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_incomplete
 
 log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
 
 
 class DCRNN(NetworkEstimator):
-    """A recurrent network over the distances of locations, configured by `dcrnn` of the recipe.
+    """The diffusion convolutional recurrent network (baseline); settings: `[dcrnn]` of the recipe.
 
     Differs: it is trained like every network here (Eq. 7, AdamW, one cycle). Its authors minimise
     the mean absolute error by Adam, with a learning rate that falls in steps.
@@ -95,7 +95,7 @@ class DCRNN(NetworkEstimator):
             origins = getattr(windows, name)
             history = history_steps(panel, self.lags, origins)
             held_out = (split[history] > number).any(axis=1)
-            usable[name] = origins[~held_out & ~is_poor(panel, history, origins)]
+            usable[name] = origins[~held_out & ~is_incomplete(panel, history, origins)]
         return replace(windows, **usable)
 
     def _proximity_graph(self, data: TrainingData) -> DependencyGraph:

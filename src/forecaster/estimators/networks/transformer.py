@@ -13,7 +13,7 @@ from forecaster.models.transformer import build_dense_transformer
 
 
 class Transformer(NetworkEstimator):
-    """The same network without a graph, of the width `model.width` of the recipe."""
+    """The dense Transformer: the paper's network without a graph, of width `model.width`."""
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the seasonal profile."""

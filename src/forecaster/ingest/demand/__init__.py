@@ -1,1 +1,1 @@
-"""Raw trips to hourly demand: file schemas, the two-pass plan, the engines that run it."""
+"""Raw trips to hourly demand: file schemas, the two-pass plan, and the engines that run it."""

@@ -21,7 +21,7 @@ MAX_LINE_BYTES = 1_000_000
 
 @dataclass(frozen=True)
 class MalformedRows:
-    """Rows that could not even be split into columns."""
+    """Rows that could not be split into columns."""
 
     rows: int = 0
     examples: tuple[str, ...] = ()
@@ -53,7 +53,7 @@ class DuckScan:
         """Run one query; a DuckDB failure is raised as an error of the file."""
         try:
             return expression.to_pyarrow()
-        except Exception as error:  # every engine has errors of its own
+        except Exception as error:  # each engine has its own error types
             raise _explain(self.path, error) from error
 
     def malformed(self) -> MalformedRows:
@@ -81,7 +81,7 @@ class DuckDb:
 
     @contextmanager
     def scan(self, item: InputFile) -> Iterator[DuckScan]:
-        """Open a file in a connection of its own, so that nothing of it stays."""
+        """Open a file in a new connection, which is closed afterwards."""
         settings = {"threads": self._threads} if self._threads else {}
         connection = self._ibis.duckdb.connect(**settings)
         try:
@@ -102,7 +102,7 @@ class DuckDb:
             )  # fmt: skip
         except DataError:
             raise
-        except Exception as error:  # every engine has errors of its own
+        except Exception as error:  # each engine has its own error types
             raise _explain(item.path, error) from error
 
 
@@ -117,17 +117,17 @@ class SparkScan:
         """Run one query."""
         try:
             return expression.to_pyarrow()
-        except Exception as error:  # every engine has errors of its own
+        except Exception as error:  # each engine has its own error types
             message = f"{self.path}: cannot be read by Spark ({_first_line(error)})"
             raise DataError(f"{message}; malformed CSV needs the engine duckdb") from error
 
     def malformed(self) -> MalformedRows:
-        """Return none: Spark is told to fail on a malformed row."""
+        """Return no rows: Spark is configured to fail on a malformed row."""
         return MalformedRows()
 
 
 class Spark:
-    """Spark: the session that is there, or a local one."""
+    """Spark: the active session, or a new local one."""
 
     def __init__(self, threads: int | None) -> None:
         ibis = need_extra("ibis", extra="ingest")
@@ -160,7 +160,7 @@ def open_engine(name: EngineName, threads: int | None = None) -> Engine:
         return DuckDb(threads)
     if name == "spark":
         return Spark(threads)
-    raise ConfigError(f"engine {name!r}; duckdb or spark is needed")
+    raise ConfigError(f"unknown engine {name!r}; choose duckdb or spark")
 
 
 def _local_session(sql: Any, threads: int | None) -> Any:
@@ -175,17 +175,17 @@ def _local_session(sql: Any, threads: int | None) -> Any:
 
 
 def _header(path: Path) -> list[str]:
-    """Return the column names of a CSV file, so that the engine has nothing to guess."""
+    """Return the column names of a CSV file, so that the engine does not infer them."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
         line = file.readline(MAX_LINE_BYTES)
     names = next(csv.reader([line.decode("utf-8-sig", errors="replace").rstrip("\r\n")]), [])
     if not names or len(set(names)) != len(names):
-        raise DataError(f"{path}: its first line names no columns, or one of them twice")
+        raise DataError(f"{path}: the header has an empty or repeated column name")
     return names
 
 
 def _strip(table: Any) -> Any:
-    """Return the table with the spaces around its column names taken away."""
+    """Return the table with column names stripped of spaces."""
     spaced = {name.strip(): name for name in table.columns if name != name.strip()}
     return table.rename(spaced) if spaced else table
 

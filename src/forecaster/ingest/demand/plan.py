@@ -3,7 +3,7 @@
 1. Round each pickup to the nearest 1e-4° (about 7 m at New York) and count rides per cell.
 2. Join trips with the cells' locations and count rides per location and hour.
 
-No function of ours runs inside an engine, and both passes use the same classification.
+The engines run no Python functions, and both passes use the same classification.
 """
 
 from dataclasses import dataclass
@@ -39,7 +39,7 @@ class BoundingBox:
 
 @dataclass(frozen=True)
 class HourGrid:
-    """Hours of the panel's axis, counted from 1970; in zones such as India's they begin at :30."""
+    """Hours of the panel's axis since 1970; in time zones such as India's they begin at :30."""
 
     zone: str
     phase: int  # seconds after the full hour of UTC
@@ -61,14 +61,14 @@ class HourGrid:
         return (hours * HOUR + self.phase).astype("datetime64[s]")
 
     def span(self, covered: TimeSpan) -> tuple[int, int]:
-        """Return the first hour of a span of local time, and the hour at which it is over."""
+        """Return the first hour of a span of local time, and its end (exclusive)."""
         ends = self.hours(to_utc(self.zone, np.array([covered.first, covered.end])).first)
         return int(ends[0]), int(ends[1])
 
 
 @dataclass(frozen=True)
 class HourRules:
-    """What the hours of one file mean."""
+    """Interpretation of the hours of one file."""
 
     grid: HourGrid
     covered: TimeSpan
@@ -77,18 +77,18 @@ class HourRules:
     keep_nonexistent: bool
 
     def bounds(self, span: TimeSpan, aware: bool) -> tuple[int, int]:
-        """Return the first hour of a span and the hour at which it is over, of UTC or local."""
+        """Return the first hour of a span and its end (exclusive), in UTC or local time."""
         if aware:
             return self.grid.span(span)
         ends = np.array([span.first, span.end]).astype("datetime64[s]").astype(np.int64) // HOUR
         return int(ends[0]), int(ends[1])
 
     def odd(self) -> tuple[list[int], list[int]]:
-        """Return the covered local hours that the clock shows twice, and those it never shows."""
+        """Return the covered local hours that occur twice, and those that do not occur."""
         first, end = self.bounds(self.covered, aware=False)
         hours = np.arange(first, end)
-        meant = to_utc(self.grid.zone, (hours * HOUR).astype("datetime64[s]"))
-        return hours[meant.ambiguous].tolist(), hours[meant.nonexistent].tolist()
+        instants = to_utc(self.grid.zone, (hours * HOUR).astype("datetime64[s]"))
+        return hours[instants.ambiguous].tolist(), hours[instants.nonexistent].tolist()
 
 
 def classify(
@@ -98,9 +98,11 @@ def classify(
     area: BoundingBox | None,
     hours: HourRules,
 ) -> Any:
-    """Return one row per trip: `code` (0 or why it is rejected), `a` and `b` (its cell or zone),
-    `hour`, `aware`, `chosen` (within the demand hours) and `text` (of rejected rows).
-    """  # noqa: D205 (one sentence does not fit a line)
+    """Return one row per trip.
+
+    Columns: `code` (0 or the reason of rejection), `a` and `b` (its cell or zone), `hour`,
+    `aware`, `chosen` (within the demand hours) and `text` (of rejected rows).
+    """
     import ibis  # noqa: PLC0415 (an extra)
 
     stored = types[schema.time] if types else None
@@ -143,12 +145,12 @@ def count_hours(rows: Any, lookup: pa.Table) -> Any:
 
 
 def reason_of(code: int) -> str:
-    """Return the word for a code."""
+    """Return the name of a code."""
     return REASONS[code - 1]
 
 
 def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
-    """Add the code of each row: the first reason that holds, in the order of checking."""
+    """Add the code of each row: the first reason that applies, in order."""
     twice, never = hours.odd()
     naive = ~flat.aware
 
@@ -188,14 +190,16 @@ def _judge(ibis: Any, flat: Any, hours: HourRules) -> Any:
 
 
 def _hour(ibis: Any, column: Any, stored: pa.DataType | None, phase: int) -> tuple[Any, Any]:
-    """Return the hour of each pickup since 1970, and whether it is of UTC or of the wall."""
+    """Return the hour of each pickup since 1970, and whether it is in UTC or local time."""
     if stored is not None and pa.types.is_timestamp(stored):
         shift = phase if stored.tz is not None else 0
         seconds = column.epoch_seconds().cast("int64") - shift
         return (seconds // HOUR).cast("int64"), ibis.literal(stored.tz is not None)
     if stored is not None and not (pa.types.is_string(stored) or pa.types.is_large_string(stored)):
-        raise DataError(f"the time column holds {stored}; times or text such as 2014-01-01 08:00")
-    plain = column.re_search(_PLAIN)  # nearly every row; the others cost ten patterns each
+        raise DataError(
+            f"the time column is {stored}; give times or text such as 2014-01-01 08:00"
+        )
+    plain = column.re_search(_PLAIN)  # nearly every row; other formats need ten patterns each
     fast = column.replace("T", " ").try_cast("timestamp").epoch_seconds().cast("int64")
     slow, zoned = _parse_slowly(ibis, column, phase)
     seconds = ibis.ifelse(plain, fast, slow)
@@ -204,7 +208,7 @@ def _hour(ibis: Any, column: Any, stored: pa.DataType | None, phase: int) -> tup
 
 
 def _parse_slowly(ibis: Any, column: Any, phase: int) -> tuple[Any, Any]:
-    """Return the seconds of ISO times with fractions or offsets and of American ones."""
+    """Return the seconds of ISO times with fractions or offsets and of US times."""
     iso = column.re_search(_ISO)
     clock = column.re_extract(r"^(\d{4}-\d{2}-\d{2})", 1)
     clock = clock.concat(" ", column.re_extract(r"[ T](\d{2}:\d{2}(:\d{2})?)", 1))
@@ -241,7 +245,7 @@ def _inside(ibis: Any, area: BoundingBox | None, lat: Any, lon: Any) -> Any:
 
 
 def _joined(ibis: Any, columns: list[Any]) -> Any:
-    """Return a row's values as one text, to show where it was rejected."""
+    """Return a row's values as one text, an example in the report of rejected rows."""
     texts = [column.cast("string").fill_null("null") for column in columns]
     joined = texts[0]
     for text in texts[1:]:

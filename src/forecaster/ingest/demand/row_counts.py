@@ -16,12 +16,12 @@ REASONS = (
     "ambiguous_local_time",
     "nonexistent_local_time",
 )
-FAULTY = ("malformed", "bad_timestamp", "non_finite")  # what --max-reject limits
+FAULTY = ("malformed", "bad_timestamp", "non_finite")  # limited by --max-reject
 
 
 @dataclass
 class RowCounts:
-    """Counts of rows, with a few examples of what was rejected."""
+    """Counts of rows, with a few examples of rejected ones."""
 
     rows_in: int = 0
     counted: int = 0
@@ -35,14 +35,14 @@ class RowCounts:
         self.examples[reason] = {*ordered[:1], *ordered[-1:]}
 
     def check_balance(self) -> None:
-        """Refuse to go on if rows are lost."""
-        lost = self.rows_in - self.counted - sum(self.rejected.values())
-        if lost:
-            message = f"{lost:,} of {self.rows_in:,} rows are unaccounted for"
-            raise RunError(f"{message}; nothing is written. Did a file change meanwhile?")
+        """Raise an error if rows are unaccounted for."""
+        unaccounted = self.rows_in - self.counted - sum(self.rejected.values())
+        if unaccounted:
+            message = f"{unaccounted:,} of {self.rows_in:,} rows are unaccounted for"
+            raise RunError(f"{message}; nothing is written. A file may have changed")
 
     def check_faulty(self, max_reject: float) -> None:
-        """Refuse to go on if too many rows are faulty."""
+        """Raise an error if too many rows are faulty."""
         faulty = sum(self.rejected[reason] for reason in FAULTY)
         if faulty > max_reject * self.rows_in:
             share = 100 * faulty / self.rows_in

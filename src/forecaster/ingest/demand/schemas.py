@@ -1,4 +1,4 @@
-"""Which columns of a trip file hold the time and the place, known by name or mapped by hand."""
+"""Schemas of trip files: the columns of time and position, known by name or mapped."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ FIELDS = ("time", "lat", "lon", "zone")
 
 @dataclass(frozen=True)
 class Schema:
-    """Where a file keeps the time and the place of a pickup."""
+    """The columns of a file that hold the time and position of a pickup."""
 
     name: str
     time: str
@@ -26,7 +26,7 @@ class Schema:
 
     @property
     def has_coordinates(self) -> bool:
-        """Whether places are coordinates; else they are zone ids."""
+        """Whether positions are coordinates; else they are zone ids."""
         return self.lat is not None
 
 
@@ -44,13 +44,13 @@ def parse_columns(text: str) -> Schema:
     faults = Faults(f"columns {text!r}")
     columns = parse_pairs(text, FIELDS, "time=pickup,lat=y,lon=x", faults)
     if set(columns) not in ({"time", "lat", "lon"}, {"time", "zone"}):
-        faults.add("time is needed, and either lat and lon, or zone")
+        faults.add("give time, and either lat and lon, or zone")
     faults.raise_any(ConfigError)
     return Schema("given", **columns)
 
 
 def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | None) -> Schema:
-    """Return the schema of a file by its columns; an unknown one is refused, never guessed."""
+    """Return the schema of a file by its columns; an unknown one is refused."""
     candidates = (
         [mapped] if mapped is not None else [s for s in KNOWN if s.has_coordinates != zones]
     )
@@ -60,9 +60,9 @@ def recognise(file: str, columns: Sequence[str], zones: bool, mapped: Schema | N
             return schema
     unknown = f"{file}: unknown schema: columns [{name_some(columns, 30)}]"
     if mapped is not None:
-        lacking = [c for c in mapped.columns if c not in stripped]
-        hint = nearest_name(lacking[0], sorted(stripped))
-        raise DataError(f"{unknown}; the mapping needs {name_some(lacking)}{hint}")
+        missing = [c for c in mapped.columns if c not in stripped]
+        hint = nearest_name(missing[0], sorted(stripped))
+        raise DataError(f"{unknown}; the mapping needs {name_some(missing)}{hint}")
     if not zones and any(stripped.issuperset(s.columns) for s in KNOWN if not s.has_coordinates):
         message = "zone ids, no coordinates (TLC's Parquet files lost them from 2011 on)"
         raise DataError(f"{unknown}; {message}: use --zones")

@@ -1,4 +1,4 @@
-"""Raw trips to hourly demand at the locations with enough of it (section 3.1.1)."""
+"""Raw trips to hourly demand at the locations with high demand (section 3.1.1)."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -39,26 +39,26 @@ class TripIngest:
     """Input files, candidates, rules and engine of one ingestion."""
 
     inputs: Sequence[InputFile]
-    candidates: Locations | None  # None: the centres of where trips begin
+    candidates: Locations | None  # None: derived from the pickups
     panel: PanelConfig
     rules: TripsConfig
     engine: Engine
 
     @property
     def mapped_schema(self) -> Schema | None:
-        """The schema that a user mapped by hand."""
+        """The schema mapped by the user, if any."""
         return parse_columns(self.rules.columns) if self.rules.columns else None
 
     @property
     def zones(self) -> bool:
-        """Whether places are zone ids: asked for, or mapped."""
+        """Whether positions are zone ids, by the option or the mapping."""
         return self.rules.zones or (
             self.mapped_schema is not None and not self.mapped_schema.has_coordinates
         )
 
     @property
     def grid(self) -> HourGrid:
-        """The hours of the panel to be."""
+        """The hours of the panel."""
         return HourGrid.of(self.panel.timezone, min(item.covered.first for item in self.inputs))
 
 
@@ -67,8 +67,8 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     if trips.panel.step_minutes * 60 != HOUR:
         raise ConfigError("trips are counted by the hour; step_minutes must be 60")
     if trips.candidates is not None and not trips.zones and not trips.candidates.placed.all():
-        bare = np.array(trips.candidates.ids)[~trips.candidates.placed]
-        raise DataError(f"candidates without coordinates: {name_some(bare)}; give lat and lon")
+        unplaced = np.array(trips.candidates.ids)[~trips.candidates.placed]
+        raise DataError(f"candidates without coordinates: {name_some(unplaced)}; give lat and lon")
     row_counts = RowCounts()
     cells = _count_all_cells(trips, row_counts, say)
     places, lookup = _choose(trips, cells, row_counts)
@@ -94,7 +94,7 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
 
 
 def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict[str, np.ndarray]:
-    """Return a, b, rows and rides of every occupied cell, and enter rejected rows."""
+    """Return a, b, rows and rides of every occupied cell, and count rejected rows."""
     parts = []
     for number, item in enumerate(trips.inputs, start=1):
         say(f"pass 1 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
@@ -102,7 +102,7 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
             counts = scan.run(count_cells(_rows(trips, item, scan.table)))
             malformed = scan.malformed()
         read = sum(counts["rows"].to_pylist())
-        # A stray quote swallows the lines up to the next: what was not read is malformed too.
+        # A stray quote swallows lines up to the next one: lines that were not read are malformed.
         unread = max(malformed.rows, (item.lines or 0) - read)
         row_counts.rows_in += unread + read
         row_counts.reject("malformed", unread, malformed.examples)
@@ -112,19 +112,19 @@ def _count_all_cells(trips: TripIngest, row_counts: RowCounts, say: Say) -> dict
         parts.append(counts.filter(pa.compute.field("code") == 0))
     if trips.panel.nonexistent == "refuse" and row_counts.rejected["nonexistent_local_time"]:
         count = count_of(row_counts.rejected["nonexistent_local_time"], "trip")
-        message = f"{count} at local times that no clock in {trips.panel.timezone} showed"
+        message = f"{count} at local times that do not occur in {trips.panel.timezone}"
         shown = "; ".join(sorted(row_counts.examples["nonexistent_local_time"]))
-        raise DataError(f'{message} ({shown}); say nonexistent = "null" or "next"')
-    row_counts.check_faulty(trips.rules.max_reject)  # before the second pass, not after
-    whole = (
+        raise DataError(f'{message} ({shown}); set nonexistent = "null" or "next"')
+    row_counts.check_faulty(trips.rules.max_reject)  # before the second pass
+    cells = (
         pa.concat_tables(parts).group_by(["a", "b"]).aggregate([("rows", "sum"), ("rides", "sum")])
     )
     columns = {"a": "a", "b": "b", "rows": "rows_sum", "rides": "rides_sum"}
-    return {k: whole[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
+    return {k: cells[v].cast(pa.int64()).to_numpy() for k, v in columns.items()}
 
 
 def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
-    """Return the classified rows of one file, alike in both passes."""
+    """Return the classified rows of one file, the same in both passes."""
     rules = trips.rules
     types = stored_columns(item)
     schema: Schema = recognise(str(item.path), table.columns, trips.zones, trips.mapped_schema)  # type: ignore[attr-defined]
@@ -141,14 +141,14 @@ def _rows(trips: TripIngest, item: InputFile, table: object) -> object:
 
 
 def _area(trips: TripIngest) -> BoundingBox:
-    """Return the box that pickups must lie in: as given, or around the candidates."""
+    """Return the box of valid pickups: from the settings, or around the candidates."""
     if trips.rules.bbox is not None:
         south, west, north, east = trips.rules.bbox
         if not (south < north and west < east):
-            raise ConfigError(f"bbox {trips.rules.bbox}: south, west, north, east are needed")
+            raise ConfigError(f"bbox {trips.rules.bbox}: give south, west, north, east")
         return BoundingBox(south, west, north, east)
     if trips.candidates is None:
-        message = "candidates from trips need a bbox: many files hold places such as 0, 0"
+        message = "candidates from trips need a bbox, since many files contain points such as 0, 0"
         raise ConfigError(f"{message}; give --bbox south,west,north,east")
     lat, lon = trips.candidates.lat, trips.candidates.lon
     margin = trips.rules.max_distance_m / METRES_PER_DEGREE + 1 / CELLS_PER_DEGREE
@@ -172,8 +172,8 @@ def _choose(
     else:
         occupied = Cells(lat=cells["a"], lon=cells["b"], rides=cells["rides"])
         candidates = trips.candidates or candidates_from_cells(occupied)
-        least = trips.rules.min_demand * hours
-        selection = select_hot(occupied, candidates, least, trips.rules.max_distance_m)
+        min_rides = trips.rules.min_demand * hours
+        selection = select_hot(occupied, candidates, min_rides, trips.rules.max_distance_m)
         places, location = candidates.take(selection.chosen.tolist()), selection.location_of_cell
     outside = location < 0
     reason = "out_of_area" if trips.zones else "too_far"
@@ -189,18 +189,18 @@ def _busiest(
     if not outside.any():
         return ()
     where = np.flatnonzero(outside)
-    most = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
-    rides = count_of(int(cells["rows"][most]), "ride")
+    busiest = where[np.lexsort((cells["b"][where], cells["a"][where], -cells["rows"][where]))[0]]
+    rides = count_of(int(cells["rows"][busiest]), "ride")
     if trips.zones:
-        return (f"zone {cells['a'][most]}: {rides}",)
-    lat, lon = (cells[name][most] / CELLS_PER_DEGREE for name in "ab")
+        return (f"zone {cells['a'][busiest]}: {rides}",)
+    lat, lon = (cells[name][busiest] / CELLS_PER_DEGREE for name in "ab")
     return (f"{lat:.4f}, {lon:.4f}: {rides}",)
 
 
 def _choose_zones(
     trips: TripIngest, cells: dict[str, np.ndarray], hours: int
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
-    """Return the zones with enough demand; a trip elsewhere is out of the area."""
+    """Return the zones with enough demand; other trips are out of the area."""
     enough = cells["rides"] >= trips.rules.min_demand * hours
     candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
@@ -212,9 +212,9 @@ def _choose_zones(
             f"{message} {name_some(candidates.ids)}; map their id with --candidate-columns"
         )
     if not enough.any():
-        most = cells["rides"].max(initial=0) / max(hours, 1)
+        largest = cells["rides"].max(initial=0) / max(hours, 1)
         raise DataError(
-            f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {most:g}"
+            f"no zone has {trips.rules.min_demand:g} rides per hour; the most is {largest:g}"
         )
     order = np.argsort(np.where(enough, cells["a"], np.iinfo(np.int64).max), kind="stable")
     selected = order[: int(enough.sum())]
@@ -247,15 +247,15 @@ def _count_all_hours(trips: TripIngest, lookup: pa.Table, say: Say) -> dict[str,
         say(f"pass 2 of 2, file {number} of {len(trips.inputs)}: {item.path.name}")
         with trips.engine.scan(item) as scan:
             parts.append(scan.run(count_hours(_rows(trips, item, scan.table), lookup)))
-    whole = pa.concat_tables(parts)
+    table = pa.concat_tables(parts)
     types = {"location": pa.int64(), "hour": pa.int64(), "aware": pa.bool_(), "rides": pa.int64()}
-    return {k: whole[k].cast(v).to_numpy() for k, v in types.items()}
+    return {k: table[k].cast(v).to_numpy() for k, v in types.items()}
 
 
 def _place(
     trips: TripIngest, rides: dict[str, np.ndarray], places: int
 ) -> tuple[np.datetime64, Float32[np.ndarray, "M N"]]:
-    """Return demand on the UTC axis: zero where a file covers the hour, else missing."""
+    """Return demand on the UTC axis: zero in covered hours without rides, else missing."""
     covered = _covered_hours(trips)
     first, steps = int(covered[0]), int(covered[-1] - covered[0]) + 1
     counts = np.zeros((steps, places), dtype=np.int64)
@@ -274,7 +274,7 @@ def _place(
 def _instants(
     trips: TripIngest, rides: dict[str, np.ndarray]
 ) -> tuple[Int64[np.ndarray, " R"], Int64[np.ndarray, " R"], np.ndarray]:
-    """Return the UTC hour of each count, the second one behind a doubled local hour, and where."""
+    """Return the UTC hour of each count, the second one of a repeated local hour, and a mask."""
     local = (rides["hour"] * HOUR).astype("datetime64[s]")
     meant = to_utc(trips.panel.timezone, local)
     first, second = (trips.grid.hours(instants) for instants in (meant.first, meant.second))
@@ -284,13 +284,13 @@ def _instants(
 
 
 def _covered_hours(trips: TripIngest) -> Int64[np.ndarray, " H"]:
-    """Return every UTC hour that some file covers, once."""
+    """Return the distinct UTC hours that the files cover."""
     spans = {trips.grid.span(item.covered) for item in trips.inputs}
     return np.unique(np.concatenate([np.arange(first, end) for first, end in spans]))
 
 
 def _doubled_hours(trips: TripIngest, covered: Int64[np.ndarray, " H"]) -> Int64[np.ndarray, " K"]:
-    """Return the covered UTC hours whose local time the clock shows twice."""
+    """Return the covered UTC hours whose local time occurs twice."""
     zone = trips.panel.timezone
     doubled = to_utc(zone, to_local(zone, trips.grid.instants(covered))).ambiguous
     return np.asarray(covered[doubled])

@@ -1,8 +1,7 @@
 """Downloads of monthly trip files that resume after an interruption.
 
-A file is `NAME.partial` until it has its length and its Parquet footer can be read; only then it
-gets its name. A download that was interrupted goes on where it ended, if the server still has the
-same version of the file.
+A file is `NAME.partial` until it is complete and its Parquet footer can be read; then it is
+renamed. An interrupted download continues if the server still has the same version of the file.
 """
 
 import contextlib
@@ -38,12 +37,12 @@ NYC_TAXI = FileServer(
 MAX_FILE_BYTES = 2 << 30
 BACK_OFF_SECONDS = (1.0, 2.0, 4.0)  # before each retry
 PARQUET_MAGIC = b"PAR1"  # at both ends of a file
-NOT_PUBLISHED = {403, 404, 410}  # a store that hides its list says 403 for what it lacks
+NOT_PUBLISHED = {403, 404, 410}  # 403: missing, where listing is not allowed
 
 _MONTH = re.compile(r"([0-9]{4})-(0[1-9]|1[0-2])")
 _MONTHS = re.compile(rf"{_MONTH.pattern}(?::{_MONTH.pattern})?")
 _LENGTH = re.compile(r"[0-9]{1,18}")
-_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')  # a weak one cannot guard a range
+_STRONG_ETAG = re.compile(r'"[\x21\x23-\x7e]{1,200}"')  # weak ETags cannot be used for ranges
 
 Say = Callable[[str], None]
 Sleep = Callable[[float], None]
@@ -53,11 +52,11 @@ def parse_months(text: str) -> list[str]:
     """Return every month of `2009-01:2016-06`, both ends included, or the one of `2009-01`."""
     match = _MONTHS.fullmatch(text)
     if match is None:
-        raise ConfigError(f"--months {text!r} is not a range of months; write 2009-01:2016-06")
+        raise ConfigError(f"--months {text!r} is not a range of months; give 2009-01:2016-06")
     first = 12 * int(match[1]) + int(match[2]) - 1
     last = 12 * int(match[3]) + int(match[4]) - 1 if match[3] else first
     if last < first:
-        raise ConfigError(f"--months {text!r} ends before it begins; write the earlier one first")
+        raise ConfigError(f"--months {text!r} ends before it begins; give the earlier month first")
     return [f"{n // 12:04d}-{n % 12 + 1:02d}" for n in range(first, last + 1)]
 
 
@@ -70,7 +69,7 @@ def download_months(
     say: Say | None = None,
     sleep: Sleep = time.sleep,
 ) -> list[Path]:
-    """Fetch each month's file into a folder, in order, and return where they lie."""
+    """Fetch each month's file into a folder, in order, and return their paths."""
     return [
         download_file(source, month, folder, progress=progress, say=say, sleep=sleep)
         for month in months
@@ -86,18 +85,18 @@ def download_file(
     say: Say | None = None,
     sleep: Sleep = time.sleep,
 ) -> Path:
-    """Fetch one month's file unless it is there whole, and return where it lies.
+    """Fetch one month's file unless it is complete already, and return its path.
 
     Args:
         source: the server.
         month: as 2009-01.
-        folder: where the file goes; made if need be.
+        folder: destination, created if needed.
         progress: called with the number of bytes just received.
-        say: called with a line for the user.
+        say: called with messages for the user.
         sleep: waits before a retry.
     """
     if not _MONTH.fullmatch(month):
-        raise ConfigError(f"{month!r} is not a month; write 2009-01")
+        raise ConfigError(f"{month!r} is not a month; give e.g. 2009-01")
     download = _Download(source, month, folder, progress or _ignore, say or _ignore)
     pauses = iter(BACK_OFF_SECONDS)
     while True:
@@ -143,7 +142,7 @@ class _Version:
     """Size and ETag of the file that the server has now."""
 
     size: int
-    etag: str | None  # None: an interrupted download of it cannot go on
+    etag: str | None  # None: an interrupted download cannot be resumed
 
 
 def _fetch(download: _Download) -> Path:
@@ -153,7 +152,7 @@ def _fetch(download: _Download) -> Path:
         version = _version_of(download, response)
     with _disk(download):
         if _is_there(download.target, version.size):
-            download.say(f"{download.name}: already there")
+            download.say(f"{download.name}: already downloaded")
             return download.target
         with open_partial(download.target) as partial:
             _complete(download, partial, version)
@@ -166,24 +165,24 @@ def _fetch(download: _Download) -> Path:
 
 
 def _refuse_status(download: _Download, status: int) -> None:
-    """Refuse an answer that is not the file."""
+    """Raise an error for a response other than the file."""
     if status == HTTPStatus.OK:
         return
     if status >= HTTPStatus.INTERNAL_SERVER_ERROR:
         failure = f"{download.url}: the server failed (status {status})"
-        raise TransientError(RunError, failure, "run the same again later")
+        raise TransientError(RunError, failure, "run the same command later")
     if status in NOT_PUBLISHED:
-        failure = f"{download.url}: not there (status {status})"
+        failure = f"{download.url}: not found (status {status})"
         raise DataError(f"{failure}; {download.month} may not be published: check --months")
-    raise DataError(f"{download.url}: answered with status {status}, need 200; check --host")
+    raise DataError(f"{download.url}: status {status} instead of 200; check --host")
 
 
 def _version_of(download: _Download, response: HTTPResponse) -> _Version:
-    """Return size and ETag of the file that an answer is about."""
+    """Return size and ETag of the file from the response headers."""
     length, etag = response.getheader("Content-Length", ""), response.getheader("ETag", "")
     if not _LENGTH.fullmatch(length):
-        message = f"{download.url}: its length is not given (Content-Length {length!r})"
-        raise DataError(f"{message}, and it cannot be checked without; name another --host")
+        message = f"{download.url}: no valid length (Content-Length {length!r})"
+        raise DataError(f"{message}, which is needed to verify the file; give another --host")
     if int(length) > MAX_FILE_BYTES:
         message = f"{download.url}: too large ({int(length):,} bytes, limit {MAX_FILE_BYTES:,})"
         raise DataError(f"{message}; check --host")
@@ -195,11 +194,11 @@ def _is_there(path: Path, size: int) -> bool:
 
 
 def _complete(download: _Download, partial: PartialFile, version: _Version) -> None:
-    """Get what the partial file lacks: the rest if it is of the same version, else all."""
+    """Complete the partial file: fetch the rest if it is the same version, else all."""
     have, etag = partial.size, version.etag
     if etag is None or etag != partial.etag or not 0 < have <= version.size:
         _get_all(download, partial)
-    elif have < version.size:  # else it was interrupted between the last byte and the rename
+    elif have < version.size:  # otherwise interrupted between the last byte and the rename
         _get_rest(download, partial, etag, version.size)
 
 
@@ -209,28 +208,29 @@ def _get_all(download: _Download, partial: PartialFile) -> None:
 
 
 def _get_rest(download: _Download, partial: PartialFile, etag: str, size: int) -> None:
-    """Ask for the missing bytes of this version only; any other answer means to begin afresh."""
+    """Request the missing bytes of this version; after any other response fetch all."""
     have = partial.size
     headers = {"Range": f"bytes={have}-", "If-Range": etag}
     with send_request(download.source, "GET", download.url, headers) as response:
         expected = (HTTPStatus.PARTIAL_CONTENT, f"bytes {have}-{size - 1}/{size}", etag)
         received = (response.status, *map(response.getheader, ("Content-Range", "ETag")))
         if received == expected:
-            download.say(f"{download.name}: {_megabytes(size)}, going on after {_megabytes(have)}")
+            download.say(f"{download.name}: {_megabytes(size)}, resuming after {_megabytes(have)}")
             _receive(download, partial, response, size)
         elif response.status in {206, 416}:
             partial.begin(None)
             failure = (
                 f"{download.url}: asked for the bytes after {have:,} of {size:,}, received others"
             )
-            raise TransientError(DataError, failure, "run the same again, or name another --host")
+            remedy = "run the same command again, or give another --host"
+            raise TransientError(DataError, failure, remedy)
         else:
             _take_all(download, partial, response)
 
 
 def _take_all(download: _Download, partial: PartialFile, response: HTTPResponse) -> None:
     _refuse_status(download, response.status)
-    version = _version_of(download, response)  # may be newer than the one that was asked about
+    version = _version_of(download, response)  # may be newer than the version of the HEAD request
     partial.begin(version.etag)
     download.say(f"{download.name}: {_megabytes(version.size)}")
     _receive(download, partial, response, version.size)
@@ -243,9 +243,9 @@ def _receive(download: _Download, partial: PartialFile, response: HTTPResponse, 
             chunk = response.read1(min(CHUNK_BYTES, size - have))
         if not chunk:
             failure = f"file {download.name}: truncated (have {have:,}, expected {size:,} bytes)"
-            raise TransientError(DataError, failure, "run the same again to get the rest")
+            raise TransientError(DataError, failure, "run the same command again to get the rest")
         if have == 0 and not chunk.startswith(PARQUET_MAGIC[: len(chunk)]):
-            _reject(download, partial, _other_format(chunk))  # before all of it is fetched
+            _reject(download, partial, _other_format(chunk))  # before fetching the rest
         partial.append(chunk)
         download.progress(len(chunk))
 
@@ -253,11 +253,11 @@ def _receive(download: _Download, partial: PartialFile, response: HTTPResponse, 
 def _reject(download: _Download, partial: PartialFile, fault: str) -> NoReturn:
     partial.discard()
     message = f"file {download.name}: {fault}; need the Parquet file of {download.month}"
-    raise DataError(f"{message}. Run the same again later, or name another --host")
+    raise DataError(f"{message}. Run the same command later, or give another --host")
 
 
 def _fault_of(path: Path) -> str | None:
-    """Return why a file is not a complete Parquet file, or None."""
+    """Return the reason why a file is not a complete Parquet file, or None."""
     size = path.stat().st_size
     with path.open("rb") as file:
         start = file.read(64)
@@ -266,7 +266,7 @@ def _fault_of(path: Path) -> str | None:
     if not start.startswith(PARQUET_MAGIC):
         return _other_format(start)
     if end != PARQUET_MAGIC:
-        return f"truncated (have {size:,} bytes, which do not end as Parquet does)"
+        return f"truncated (have {size:,} bytes, without the Parquet footer)"
     try:
         pq.read_metadata(path)
     except (pa.ArrowException, OSError) as error:
@@ -291,5 +291,5 @@ def _disk(download: _Download) -> Iterator[None]:
     except OSError as error:
         message = f"{download.target}: cannot be written ({error.strerror or error})"
         raise RunError(
-            f"{message}; check space and permissions, then run the same again"
+            f"{message}; check space and permissions, then run the same command again"
         ) from error

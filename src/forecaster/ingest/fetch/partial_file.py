@@ -1,4 +1,4 @@
-"""A file that is still being fetched: its bytes so far, and the version that they belong to."""
+"""A partially downloaded file, with the ETag of its version."""
 
 import contextlib
 import fcntl
@@ -14,24 +14,24 @@ from forecaster.publish.writing import bytes_writer, replace_file, sync_folder
 
 @dataclass(frozen=True)
 class PartialFile:
-    """`NAME.partial` beside the file it is to become, with its ETag in `NAME.partial.etag`."""
+    """The download `NAME.partial` of a file `NAME`, with its ETag in `NAME.partial.etag`."""
 
     target: Path
     sink: BufferedWriter  # appends
 
     @property
     def path(self) -> Path:
-        """Where the bytes lie so far."""
+        """The path of the partial file."""
         return _partial_path(self.target)
 
     @property
     def size(self) -> int:
-        """The number of bytes so far."""
+        """The number of bytes received."""
         return self.sink.tell()
 
     @property
     def etag(self) -> str | None:
-        """The version that the bytes belong to, if it is known."""
+        """The ETag of the received bytes, if known."""
         with contextlib.suppress(FileNotFoundError, UnicodeDecodeError):
             return self._note.read_text(encoding="ascii")
         return None
@@ -41,10 +41,10 @@ class PartialFile:
         return self.target.with_name(f"{self.target.name}.partial.etag")
 
     def begin(self, etag: str | None) -> None:
-        """Drop all bytes, and note which version is to come."""
+        """Remove all bytes, and record the ETag of the version to fetch."""
         self.sink.seek(0)
         self.sink.truncate()
-        os.fsync(self.sink.fileno())  # a crash must not leave old bytes beside the new ETag
+        os.fsync(self.sink.fileno())  # a crash must not leave old bytes with the new ETag
         self._note.unlink(missing_ok=True)
         if etag is not None:
             replace_file(self._note, bytes_writer(etag.encode("ascii")))
@@ -54,7 +54,7 @@ class PartialFile:
         self.sink.write(chunk)
 
     def flush(self) -> None:
-        """Let readers of the file see every byte."""
+        """Make all bytes visible to readers of the file."""
         self.sink.flush()
 
     def discard(self) -> None:
@@ -63,7 +63,7 @@ class PartialFile:
         self._note.unlink(missing_ok=True)
 
     def adopt(self) -> None:
-        """Give the file its name: it is there whole, or not at all, even after a crash."""
+        """Rename the partial file to its final name, atomically and durably."""
         self.flush()
         os.fsync(self.sink.fileno())
         self.path.replace(self.target)
@@ -73,7 +73,7 @@ class PartialFile:
 
 @contextlib.contextmanager
 def open_partial(target: Path) -> Iterator[PartialFile]:
-    """Yield the partial file to its only writer; its bytes are kept whatever ends the writing."""
+    """Open the partial file for one writer; its bytes stay if the writer fails."""
     path = _partial_path(target)
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.open("ab") as sink:
@@ -92,13 +92,13 @@ def _partial_path(target: Path) -> Path:
 
 
 def _lock(path: Path, sink: BufferedWriter) -> None:
-    """Hold the partial file; the lock dies with its process."""
+    """Lock the partial file; the lock ends with the process."""
     try:
         fcntl.flock(sink, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Whoever had it may have renamed it meanwhile: writing on would harm the finished file.
+        # The previous writer may have renamed it: appending would damage the finished file.
         ours = os.path.samestat(os.fstat(sink.fileno()), path.stat())
     except (BlockingIOError, FileNotFoundError):
         ours = False
     if not ours:
-        message = f"{path}: another download is writing it"
+        message = f"{path}: another download is writing to it"
         raise RunError(f"{message}; wait until it ends, or choose another folder")

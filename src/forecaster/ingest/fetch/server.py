@@ -1,9 +1,8 @@
 """A server of monthly files: the only code that opens network connections.
 
-Each address, first or redirected to, is checked before a connection is opened: its scheme, its
-host against the server's list, and the addresses that the name resolves to. Proxies are not used.
-Written by hand since neither pooch nor httpx resumes a file by its ETag or checks the resolved
-address before it connects.
+Each URL, also of a redirect, is checked before a connection is opened: its scheme, its host
+against the allowed hosts, and the resolved addresses. Proxies are not used. Neither pooch nor
+httpx resumes a file by its ETag or checks the resolved address before it connects.
 """
 
 import contextlib
@@ -31,7 +30,7 @@ class FileServer:
     """The server of monthly files, and the hosts that may be connected to."""
 
     url: str  # {month} stands for 2009-01
-    hosts: frozenset[str]  # `name`, or `name:port` for a port that is not the scheme's own
+    hosts: frozenset[str]  # `name`, or `name:port` for a port other than the scheme's default
     schemes: frozenset[str] = frozenset({"https"})
     timeout_seconds: float = 30.0  # to connect, and for each read
 
@@ -39,7 +38,7 @@ class FileServer:
         """Return the server of these files on another host, the only one then allowed."""
         name = host.lower()
         if not _HOST.fullmatch(name):
-            message = f"--host {host!r} is not a host; need a name such as mirror.example.org"
+            message = f"--host {host!r} is not a host; give a name such as mirror.example.org"
             raise ConfigError(f"{message}, without https:// and without a path")
         parts = urlsplit(self.url)
         name = name.removesuffix(f":{PORTS[parts.scheme]}")
@@ -47,7 +46,7 @@ class FileServer:
 
 
 class TransientError(Exception):
-    """A failure that a retry may overcome; `final` is raised when no retry is left."""
+    """A failure that a retry may resolve; `final` is raised after the last retry."""
 
     def __init__(self, kind: type[ForecasterError], message: str, remedy: str) -> None:
         super().__init__(message)
@@ -58,8 +57,8 @@ class TransientError(Exception):
 def send_request(
     source: FileServer, method: str, url: str, headers: Mapping[str, str]
 ) -> Iterator[HTTPResponse]:
-    """Yield the response, after redirects that are checked like the first address."""
-    refusal: type[ForecasterError] = ConfigError  # the first address is the caller's own
+    """Yield the response, after redirects that are checked like the first URL."""
+    refusal: type[ForecasterError] = ConfigError  # the first URL comes from the caller
     target = url
     for _ in range(MAX_REDIRECTS + 1):
         with contextlib.closing(_connect(source, target, refusal)) as connection:
@@ -72,8 +71,8 @@ def send_request(
                     yield response
                     return
         target, refusal = _join(target, location), DataError
-    message = f"{url}: more than {MAX_REDIRECTS} redirects, need the file itself"
-    raise DataError(f"{message}; try later, or name another --host")
+    message = f"{url}: more than {MAX_REDIRECTS} redirects"
+    raise DataError(f"{message}; try later, or give another --host")
 
 
 @contextlib.contextmanager
@@ -86,13 +85,13 @@ def connection_errors(source: FileServer, url: str) -> Iterator[None]:
         failure = f"{url}: no bytes received for {source.timeout_seconds:g} s"
         raise TransientError(RunError, failure, remedy) from error
     except (OSError, HTTPException) as error:
-        reason = ascii(str(error) or type(error).__name__)[1:-1]  # may hold the server's text
+        reason = ascii(str(error) or type(error).__name__)[1:-1]  # may be the server's text
         failure = f"{url}: the connection failed ({reason})"
         raise TransientError(RunError, failure, remedy) from error
 
 
 def _connect(source: FileServer, url: str, refusal: type[ForecasterError]) -> HTTPConnection:
-    """Return a connection to an address that was checked, and to no other."""
+    """Return a connection to an address that was checked."""
     parts = _split_allowed(source, url, refusal)
     host, port = str(parts.hostname), _port_of(parts)
     addresses = _addresses(source, url, refusal)
@@ -105,12 +104,12 @@ def _connect(source: FileServer, url: str, refusal: type[ForecasterError]) -> HT
         else:
             connection = HTTPConnection(host, port)
             connection.sock = plain
-    connection.auto_open = 0  # it would look the name up again, and perhaps find another address
+    connection.auto_open = 0  # reconnecting would resolve the name again, without the check
     return connection
 
 
 def _open_first(addresses: list[str], port: int, wait: float) -> socket.socket:
-    """Return a socket to the first address that answers."""
+    """Return a socket to the first address that accepts a connection."""
     for address in addresses[:-1]:
         with contextlib.suppress(OSError):
             return socket.create_connection((address, port), timeout=wait)
@@ -118,7 +117,7 @@ def _open_first(addresses: list[str], port: int, wait: float) -> socket.socket:
 
 
 def _split_allowed(source: FileServer, url: str, refusal: type[ForecasterError]) -> SplitResult:
-    """Return the parts of an address that the source allows; refuse any other."""
+    """Return the parts of a URL that the source allows; refuse any other."""
     try:
         parts = urlsplit(url)
         port = _port_of(parts)
@@ -127,16 +126,16 @@ def _split_allowed(source: FileServer, url: str, refusal: type[ForecasterError])
     is_default_port = port == PORTS.get(parts.scheme)
     name = str(parts.hostname) if is_default_port else f"{parts.hostname}:{port}"
     if "@" in parts.netloc:
-        fault = "the address carries credentials"  # which a message must not show
+        fault = "the URL contains credentials"  # not shown in the message
     elif parts.scheme not in source.schemes:
-        fault = f"asked for by {parts.scheme!r}, need {' or '.join(sorted(source.schemes))}"
+        fault = f"scheme {parts.scheme!r}, need {' or '.join(sorted(source.schemes))}"
     elif name not in source.hosts:
         fault = f"need {' or '.join(sorted(source.hosts))}"
     elif not url.isascii() or not url.isprintable() or " " in url:
-        fault = f"{url!r} has characters that no address has"
+        fault = f"{url!r} has characters that are not allowed in a URL"
     else:
         return parts
-    remedy = "it was not connected to. Name a host that you trust with --host"
+    remedy = "no connection was made. Give a host that you trust with --host"
     raise refusal(f"refused host {name!r}: {fault}; {remedy}")
 
 
@@ -145,15 +144,15 @@ def _port_of(parts: SplitResult) -> int:
 
 
 def _addresses(source: FileServer, url: str, refusal: type[ForecasterError]) -> list[str]:
-    """Resolve a host name; names that lead into a private network are refused."""
+    """Resolve a host name; names that resolve to a private network are refused."""
     parts = urlsplit(url)
     with connection_errors(source, url):
         entries = socket.getaddrinfo(parts.hostname, _port_of(parts), type=socket.SOCK_STREAM)
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in entries))
     private = [address for address in addresses if not _is_public(address)]
-    if private and parts.hostname not in addresses:  # a number in the source's list is meant
-        message = f"refused host {parts.hostname!r}: it leads to the private {private[0]}"
-        raise refusal(f"{message}, which was not connected to; need a public address")
+    if private and parts.hostname not in addresses:  # allowed as an address
+        message = f"refused host {parts.hostname!r}: it resolves to the private {private[0]}"
+        raise refusal(f"{message}; no connection was made; give a host with a public address")
     return addresses
 
 
@@ -172,5 +171,5 @@ def _join(url: str, location: str) -> str:
     try:
         return urljoin(url, location)
     except ValueError as error:
-        message = f"{url}: redirected to {location!r}, which is not an address"
-        raise DataError(f"{message}; try later, or name another --host") from error
+        message = f"{url}: redirected to {location!r}, which is not a URL"
+        raise DataError(f"{message}; try later, or give another --host") from error

@@ -1,4 +1,4 @@
-"""Candidate places for demand: road-map points or zones, from CSV, Parquet or GeoJSON."""
+"""Candidate locations: points of a road map or zones, from CSV, Parquet or GeoJSON."""
 
 import json
 from pathlib import Path
@@ -17,7 +17,7 @@ FIELDS = ("id", "name", "lat", "lon")
 
 
 def read_candidates(path: Path, columns: str | None = None) -> Locations:
-    """Return the places of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
+    """Return the locations of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
     table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path)[0]
     need_columns(table, (), str(path))  # refuses columns given twice
     named = {field: field for field in FIELDS if field in table.column_names} | _given(columns)
@@ -29,7 +29,7 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
             )
             raise DataError(f"{path}: no column {column!r} for {field}{hint}; {remedy}")
     if not table.num_rows:
-        raise DataError(f"{path}: 0 places; at least one is needed")
+        raise DataError(f"{path}: 0 locations; at least one is needed")
     return read_locations(table.select(list(named.values())).rename_columns(list(named)))
 
 
@@ -43,7 +43,7 @@ def _given(columns: str | None) -> dict[str, str]:
 
 
 def _read_geojson(path: Path) -> pa.Table:
-    """Return the points of a FeatureCollection; a polygon stands for the mean of its corners."""
+    """Return the points of a FeatureCollection; of a polygon, the mean of its corners."""
     try:
         features = json.loads(path.read_text(encoding="utf-8"))["features"]
         rows = [_row(feature) for feature in features]
@@ -73,7 +73,7 @@ def _row(feature: dict[str, Any]) -> dict[str, Any]:
 
 
 def _column(values: list[Any]) -> pa.Array:
-    """Return numbers as they are and all else as text: properties may be of any kind."""
+    """Return numbers unchanged and all else as text, since properties may have any type."""
     if all(value is None or type(value) in (int, float) for value in values):
         return pa.array(values)
     return pa.array([None if value is None else str(value) for value in values])
@@ -84,6 +84,6 @@ def _positions(coordinates: Any) -> Any:
         yield coordinates[:2]
         return
     if len(coordinates) > 1 and coordinates[0] == coordinates[-1]:
-        coordinates = coordinates[:-1]  # a ring ends where it began: one corner, not two
+        coordinates = coordinates[:-1]  # the last corner of a ring repeats the first
     for part in coordinates:
         yield from _positions(part)

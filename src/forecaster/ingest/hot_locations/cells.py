@@ -1,6 +1,6 @@
 """Cells of 1e-4°, each assigned to the nearest location of a growing pool.
 
-Cells lie in blocks of neighbours, so a new location is compared only with blocks it may reach.
+Cells are grouped in blocks of neighbours: a new location is compared only with nearby blocks.
 """
 
 import math
@@ -14,9 +14,9 @@ from forecaster.panel.parts import Locations
 from forecaster.panel.tables import sort_ids
 
 CELLS_PER_DEGREE = 10_000
-UNITS_PER_CELL = 1_000  # of 1e-7°, about 1 cm: whole numbers, so that equal distances are equal
+UNITS_PER_CELL = 1_000  # of 1e-7°, about 1 cm: integers, so that ties are exact
 UNITS_PER_DEGREE = CELLS_PER_DEGREE * UNITS_PER_CELL
-BLOCK = 128  # cells that share one bound: with fewer, fewer are touched and more bounds computed
+BLOCK = 128  # cells per bound: smaller blocks compare fewer cells and compute more bounds
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,7 +24,7 @@ class Cells:
     """Squares of 1e-4° with their rides; their order changes no result."""
 
     lat: Int64[np.ndarray, " C"]  # of the centre, degrees × 10⁴
-    lon: Int64[np.ndarray, " C"]  # nothing wraps around: the date line is a border
+    lon: Int64[np.ndarray, " C"]  # no wrap-around at the date line
     rides: Int64[np.ndarray, " C"]  # within the demand hours; may be zero
 
 
@@ -32,13 +32,13 @@ class Cells:
 class CandidatePoints:
     """Candidates in the order of their ids (their rank), in whole units of 1e-7°."""
 
-    index: Int64[np.ndarray, " M"]  # where the candidate stood when it was given
+    index: Int64[np.ndarray, " M"]  # position of the candidate in the input
     y: Float64[np.ndarray, " M"]
     x: Float64[np.ndarray, " M"]
 
     @staticmethod
     def of(candidates: Locations) -> "CandidatePoints":
-        """Return the candidates; refuse those that have no place or not their own."""
+        """Return the candidates; those without coordinates or with equal ones are refused."""
         faults = Faults("candidates")
         if not len(candidates):
             faults.add("0 locations; at least one is needed")
@@ -65,9 +65,11 @@ class Claim:
 
     rank: int
     place: tuple[float, float]
-    whole: Int64[np.ndarray, " whole"]  # blocks it takes from one owner without a look inside
-    parts: Int64[np.ndarray, " parts"]  # blocks that were looked into
-    where: tuple[Int64[np.ndarray, " won"], Int64[np.ndarray, " won"]]  # of them: block, cell
+    whole: Int64[np.ndarray, " whole"]  # blocks taken entirely from one owner
+    parts: Int64[np.ndarray, " parts"]  # blocks compared cell by cell
+    where: tuple[
+        Int64[np.ndarray, " won"], Int64[np.ndarray, " won"]
+    ]  # block and cell within `parts`
     squares: Float64[np.ndarray, " won"]
     losers: Int64[np.ndarray, " lost"]  # owners of the whole blocks, then of the cells
     rides: Int64[np.ndarray, " lost"]
@@ -77,18 +79,18 @@ class Claim:
 class CellAssignment:
     """Cells in blocks of neighbours, each with its owner: the nearest of the pool so far."""
 
-    cell: Int64[np.ndarray, "blocks size"]  # its place among all cells; −1 fills the last block
+    cell: Int64[np.ndarray, "blocks size"]  # index among all cells; −1 pads the last block
     y: Float64[np.ndarray, "blocks size"]
     x: Float64[np.ndarray, "blocks size"]
     weight: Float64[np.ndarray, "blocks size"]  # cos² of the latitude
     rides: Int64[np.ndarray, "blocks size"]
-    square: Float64[np.ndarray, "blocks size"]  # of the distance to the owner; −1 for fillers
-    owner: Int64[np.ndarray, "blocks size"]  # rank of a candidate; −1: nobody yet
+    square: Float64[np.ndarray, "blocks size"]  # of the distance to the owner; −1 for padding
+    owner: Int64[np.ndarray, "blocks size"]  # rank of a candidate; −1: none
     box: Float64[np.ndarray, "6 blocks"] = field(init=False)  # ends of y, x and weight
     total: Int64[np.ndarray, " blocks"] = field(init=False)  # of `rides`
-    best: Float64[np.ndarray, " blocks"] = field(init=False)  # least of `square`
+    best: Float64[np.ndarray, " blocks"] = field(init=False)  # smallest `square`
     worst: Float64[np.ndarray, " blocks"] = field(init=False)
-    alike: Bool[np.ndarray, " blocks"] = field(init=False)  # one owner has all cells
+    alike: Bool[np.ndarray, " blocks"] = field(init=False)  # all cells have the same owner
     touched: int = 0
 
     def __post_init__(self) -> None:
@@ -100,9 +102,9 @@ class CellAssignment:
 
     @staticmethod
     def of(cells: Cells, below: float) -> "CellAssignment":
-        """Return strips from south to north, each cut from west to east, that nobody owns.
+        """Return cells without owner, in strips from south to north, each cut from west to east.
 
-        Only someone whose squared distance is less than `below` can get a cell.
+        Only a location with a squared distance less than `below` can become the owner of a cell.
         """
         C = len(cells.lat)
         height = BLOCK * max(math.isqrt(C // BLOCK), 1)
@@ -123,7 +125,7 @@ class CellAssignment:
         south, north, west, east, least, _ = self.box
         dy = np.maximum(np.maximum(south - y, y - north), 0.0)
         dx = np.maximum(np.maximum(west - x, x - east), 0.0)
-        # rounding is monotone, so both bounds hold to the last bit for every cell of a block
+        # rounding is monotone, so both bounds are exact for every cell of a block
         reach = np.flatnonzero(dy * dy + dx * dx * least <= self.worst)
         south, north, west, east, _, most = self.box[:, reach]
         dy, dx = np.maximum(y - south, north - y), np.maximum(x - west, east - x)
@@ -150,7 +152,7 @@ class CellAssignment:
         self.alike[blocks] = (owner == owner[:, :1]).all(axis=1)
 
     def owners(self) -> Int64[np.ndarray, " C"]:
-        """Return the owner of every cell, in the order in which the cells were given."""
+        """Return the owner of every cell, in the order of the input."""
         real = self.cell >= 0
         owners = np.empty(np.count_nonzero(real), dtype=np.int64)
         owners[self.cell[real]] = self.owner[real]
@@ -172,7 +174,7 @@ def id_order(ids: tuple[str, ...]) -> list[int]:
 
 def _weights(lat: Int64[np.ndarray, " C"]) -> Float64[np.ndarray, " C"]:
     rows, row = np.unique(lat, return_inverse=True)
-    # one by one: the last bit of numpy's vector code may depend on a number's place in the array
+    # one by one: the last bit of numpy's vector code may depend on the index in the array
     cosines = [math.cos(math.radians(y / CELLS_PER_DEGREE)) for y in rows.tolist()]
     return np.asarray(np.square(cosines)[row])
 

@@ -1,10 +1,10 @@
-"""Hot locations: the candidates that keep enough rides when every ride goes to the nearest one.
+"""Hot locations: candidates with enough rides when each ride counts at the nearest one.
 
 Distances are metres on an equirectangular projection at the latitude of the cell, so they do not
 depend on the other candidates. Every cell has a fixed order of candidates, nearest first and ties
-by id; it changes its owner only for a newcomer, so a larger pool never gives a member more rides.
-Hence a rejected candidate stays infeasible: whoever had too few rides then, itself or the member
-it starved, has no more of them later. One pass over the candidates suffices.
+by id; it changes its owner only for a new member, so a larger pool never gives a member more
+rides. Hence a rejected candidate stays infeasible: it, or the member that it left with too few
+rides, cannot gain rides later. One pass over the candidates suffices.
 """
 
 import math
@@ -31,12 +31,12 @@ _COARSE = 10  # cells along a side of a 0.001° square
 
 @dataclass(frozen=True, eq=False)
 class Selection:
-    """The hot locations in the order of their ids, and where the rides of a cell are counted."""
+    """The hot locations in the order of their ids, and the location of each cell."""
 
     chosen: Int64[np.ndarray, " K"]  # indices of the candidates
     location_of_cell: Int64[np.ndarray, " C"]  # index of `chosen`; −1: far from every candidate
     rides: Int64[np.ndarray, " K"]
-    touched: int  # how often a cell was compared with a newcomer
+    touched: int  # number of comparisons of a cell with a new location
 
 
 def select_hot(
@@ -45,23 +45,23 @@ def select_hot(
     min_rides: float,
     max_distance_m: float,
 ) -> Selection:
-    """Return the candidates that stay, tried from high to low initial demand (section 3.1).
+    """Select candidates, tried in descending order of initial demand (section 3.1).
 
-    Rides farther than the distance from every candidate are left out first; all others count at
-    the nearest selected location, however far. Differs: one pass, as a second changes nothing.
+    Rides beyond the maximum distance from every candidate are left out first; all others count at
+    the nearest selected location. Differs: one pass, since a second changes nothing.
     """
     places = CandidatePoints.of(candidates)
     nearest = _nearest(cells, places, max_distance_m)
     near = np.flatnonzero(nearest >= 0)
     initial = np.zeros(len(places), dtype=np.int64)
     np.add.at(initial, nearest[near], cells.rides[near])
-    if initial.sum() < min_rides:  # else whoever is first has enough, being alone
+    if initial.sum() < min_rides:  # otherwise the first candidate has enough
         raise DataError(_no_location(initial, min_rides, max_distance_m))
 
     ground = CellAssignment.of(
         Cells(cells.lat[near], cells.lon[near], cells.rides[near]), math.inf
     )
-    demand = np.zeros(len(places), dtype=np.int64)  # of the pool's members
+    demand = np.zeros(len(places), dtype=np.int64)  # of the members of the pool
     pool: list[int] = []
     for rank in np.lexsort((np.arange(len(places)), -initial)).tolist():
         claim = ground.claim(rank, places)
@@ -83,7 +83,7 @@ def candidates_from_cells(cells: Cells) -> Locations:
     """
     used = cells.rides > 0
     if not used.any():
-        raise DataError("cells: no rides in the demand hours; candidates from trips need some")
+        raise DataError("cells: no rides in the demand hours; candidates from trips need rides")
     lat, lon, rides = cells.lat[used], cells.lon[used], cells.rides[used]
     rows, columns = lat // _COARSE, lon // _COARSE
     west, width = columns.min(), np.ptp(columns) + 1
@@ -93,7 +93,9 @@ def candidates_from_cells(cells: Cells) -> Locations:
     def centre(
         corner: Int64[np.ndarray, " N"], fine: Int64[np.ndarray, " used"]
     ) -> Float64[np.ndarray, " N"]:
-        moment, weight = np.zeros((2, len(squares)), dtype=np.int64)  # whole: sums have no order
+        moment, weight = np.zeros(
+            (2, len(squares)), dtype=np.int64
+        )  # integers: the order of summation does not matter
         np.add.at(moment, square, rides * (fine % _COARSE))
         np.add.at(weight, square, rides)
         return np.asarray(np.round((corner * _COARSE + moment / weight) / CELLS_PER_DEGREE, 7))
@@ -111,10 +113,10 @@ def _nearest(
 
     Of candidates at the same distance the one with the lowest id is taken.
     """
-    units = max_distance_m / METRES_PER_UNIT * (1.0 + 1e-9) + 1.0  # surely enough; exact below
+    units = max_distance_m / METRES_PER_UNIT * (1.0 + 1e-9) + 1.0  # an upper bound; exact below
     ground = CellAssignment.of(cells, units * units)
     golden = (math.sqrt(5.0) - 1.0) / 2.0
-    # neighbours in id are often neighbours in space: spread them, so that distances shrink soon
+    # neighbours in id are often neighbours in space: spread them, so that distances shrink early
     for rank in np.argsort(np.arange(len(places)) * golden % 1.0, kind="stable").tolist():
         ground.grant(ground.claim(rank, places))
     too_far = np.sqrt(np.maximum(ground.square, 0.0)) * METRES_PER_UNIT > max_distance_m
@@ -123,7 +125,7 @@ def _nearest(
 
 
 def _remap(demand: Int64[np.ndarray, " M"], claim: Claim, min_rides: float) -> bool:
-    """Take the claimed rides from their owners if they, and the newcomer, have enough then."""
+    """Move the claimed rides to the new location if it and all owners then have enough."""
     if claim.rides.sum() < min_rides:
         return False
     np.subtract.at(demand, claim.losers, claim.rides)

@@ -1,1 +1,1 @@
-"""The checkup of a panel: what to know before it is used."""
+"""The checkup of a panel: its checks, figures and page."""

@@ -127,10 +127,10 @@ def _clock_changes(panel: Panel, anomalies: Anomalies) -> Finding:
         first = np.datetime64(stamp) - np.timedelta64(max(-gained, 0), "s")
         last = np.datetime64(stamp) + np.timedelta64(max(abs(gained), 3600), "s")
         rows = np.flatnonzero((panel.times >= first) & (panel.times < last))
-        state, wrong = _state(panel, anomalies, rows)
-        suspicious += wrong
-        way = f"{'forward' if gained > 0 else 'back'} {abs(gained) // 60} min"
-        details.append(f"{stamp[:10]}, clocks {way}: {state}")
+        state, implausible = _state(panel, anomalies, rows)
+        suspicious += implausible
+        direction = f"{'forward' if gained > 0 else 'back'} {abs(gained) // 60} min"
+        details.append(f"{stamp[:10]}, clocks {direction}: {state}")
     text = f"{count_of(len(changes), 'change')}; lags and calendar follow the wall clock"
     if suspicious:
         text += f"; {count_of(suspicious, 'change')} with implausible values"
@@ -163,9 +163,9 @@ def _zeros(panel: Panel, anomalies: Anomalies) -> Finding:
             f"{count_of(len(anomalies.stuck), 'run')} of one value, {STUCK_STEPS} steps or longer"
         )
         return Finding("stuck values", "warning", text, _largest(anomalies.stuck))
-    seen = np.isfinite(panel.values)
-    share = float((panel.values == 0).sum() / max(seen.sum(), 1))
-    silent = ((panel.values == 0) | ~seen).all(axis=1) & seen.any(axis=1)
+    observed = np.isfinite(panel.values)
+    share = float((panel.values == 0).sum() / max(observed.sum(), 1))
+    silent = ((panel.values == 0) | ~observed).all(axis=1) & observed.any(axis=1)
     silent &= anomalies.usual_total > UNLIKELY_ZEROS
     text = f"{100 * share:.2f} % of values are zero"
     if not anomalies.zeros and not silent.any():
@@ -184,22 +184,24 @@ def _zeros(panel: Panel, anomalies: Anomalies) -> Finding:
 def _places(panel: Panel) -> Finding:
     groups: dict[str, list[str]] = {"never observed": [], "always zero": [], "constant": []}
     for n, column in enumerate(panel.values.T):
-        seen = column[np.isfinite(column)]
-        if not len(seen):
+        values = column[np.isfinite(column)]
+        if not len(values):
             groups["never observed"].append(location_label(panel, n))
-        elif seen.min() == seen.max():
-            groups["always zero" if seen[0] == 0 else "constant"].append(location_label(panel, n))
-    bare = int((~panel.locations.placed).sum())
+        elif values.min() == values.max():
+            groups["always zero" if values[0] == 0 else "constant"].append(
+                location_label(panel, n)
+            )
+    unplaced = int((~panel.locations.placed).sum())
     details = [f"{state}: {name_some(names, 8)}" for state, names in groups.items() if names]
-    if bare:
-        details.append(f"{count_of(bare, 'location')} without coordinates are not on the map")
+    if unplaced:
+        details.append(f"{count_of(unplaced, 'location')} without coordinates are not on the map")
     useless = sum(map(len, groups.values()))
     if useless:
         count = f"{count_of(useless, 'location')} of {len(panel.locations)}"
         text = f"{count} are constant or empty; remove them"
         return Finding("locations", "warning", text, tuple(details))
     text = f"all {len(panel.locations)} vary"
-    return Finding("locations", "note" if bare else "good", text, tuple(details))
+    return Finding("locations", "note" if unplaced else "good", text, tuple(details))
 
 
 def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
@@ -217,8 +219,8 @@ def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
 
 
 def _targets(panel: Panel, cut: float) -> Finding:
-    seen = np.isfinite(panel.values)
-    share = float((panel.values >= cut).sum() / max(seen.sum(), 1))
+    observed = np.isfinite(panel.values)
+    share = float((panel.values >= cut).sum() / max(observed.sum(), 1))
     text = f"{100 * share:.1f} % of values are ≥ {cut:g} and count for MAPE"
     if share < FEW_TARGETS:
         remedy = "lower metrics.mape_cut or choose busier locations"

@@ -64,9 +64,9 @@ def _draw_total(axes: Any, panel: Panel) -> None:
     M, day = len(panel.values), max(24 * 60 // panel.clock.step_minutes, 1)
     width = 1 if M <= MAX_COLUMNS else day * -(-M // (MAX_COLUMNS * day))
     bins = np.arange(0, M, width)
-    seen = np.isfinite(panel.values)
-    total = np.where(seen, panel.values, 0).sum(axis=1, dtype=np.float64)
-    observed = np.add.reduceat(seen.mean(axis=1), bins) / _sizes(bins, M)
+    observed_values = np.isfinite(panel.values)
+    total = np.where(observed_values, panel.values, 0).sum(axis=1, dtype=np.float64)
+    observed = np.add.reduceat(observed_values.mean(axis=1), bins) / _sizes(bins, M)
     level = np.add.reduceat(total, bins) / _sizes(bins, M) / np.maximum(observed, 1e-9)
     level[observed < MOSTLY] = np.nan  # a gap in the line
     first, last = _days(panel)

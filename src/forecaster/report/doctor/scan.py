@@ -82,9 +82,9 @@ def _slot_medians(
 def _median(values: Block) -> Float32[np.ndarray, " K"]:
     """Return the median of the observed values of each row, NaN without any."""
     ordered = np.sort(values, axis=1)  # NaN goes last
-    seen = np.isfinite(values).sum(axis=1)
+    counts = np.isfinite(values).sum(axis=1)
     row = np.arange(len(values))
-    low, high = ordered[row, np.maximum(seen - 1, 0) // 2], ordered[row, seen // 2]
+    low, high = ordered[row, np.maximum(counts - 1, 0) // 2], ordered[row, counts // 2]
     return (low + (high - low) / 2).astype(np.float32) if values.shape[1] > 1 else ordered[:, 0]
 
 
@@ -93,9 +93,11 @@ def _level(block: Block, usual: Block, week: int) -> Block:
 
     Demand grows, and it collapsed in 2020: the median of all years does not fit every month.
     """
-    seen = np.isfinite(block) & np.isfinite(usual)
+    observed = np.isfinite(block) & np.isfinite(usual)
     sums = [
-        np.cumsum(np.pad(np.where(seen, values, 0), ((0, 0), (1, 0))), axis=1, dtype=np.float64)
+        np.cumsum(
+            np.pad(np.where(observed, values, 0), ((0, 0), (1, 0))), axis=1, dtype=np.float64
+        )
         for values in (block, usual)
     ]
     steps = np.arange(block.shape[1])
@@ -137,11 +139,11 @@ def _find_zeros(
         )
         for first, end in true_runs(zero):
             total = running if end - first < week else running_overall
-            lost = total[end] - total[first]
-            if lost >= UNLIKELY_ZEROS:
+            expected = total[end] - total[first]
+            if expected >= UNLIKELY_ZEROS:
                 when = f"{local_time_text(panel, first)}, {count_of(end - first, 'step')}"
-                words = f"{location_label(panel, start + row)}: {when}, {lost:,.0f} expected"
-                anomalies.zeros.append((float(lost), words))
+                words = f"{location_label(panel, start + row)}: {when}, {expected:,.0f} expected"
+                anomalies.zeros.append((float(expected), words))
 
 
 def _find_stuck(panel: Panel, anomalies: Anomalies, start: int, block: Block) -> None:

@@ -1,1 +1,1 @@
-"""What all figures share: canvas, charts, maps and their form inside a page."""
+"""Drawing of figures: canvas, charts, maps, and SVG inside a page."""

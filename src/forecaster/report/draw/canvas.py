@@ -78,6 +78,6 @@ def _save(figure: Any, form: str, metadata: Mapping[str, None], dpi: int) -> byt
     with warnings.catch_warnings():
         warnings.filterwarnings(
             "ignore", "Glyph"
-        )  # scripts that the font lacks are drawn as boxes
+        )  # characters missing in the font are drawn as boxes
         figure.savefig(buffer, format=form, metadata=metadata, dpi=dpi)
     return buffer.getvalue()

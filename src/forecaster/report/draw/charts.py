@@ -1,4 +1,4 @@
-"""Line and bar charts, and how models are told apart in them."""
+"""Line and bar charts, and the line styles of models."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -30,8 +30,8 @@ NAIVE_STYLE = LineStyle(FAINT, "D", "--")
 
 def line_styles(models: Sequence[str]) -> dict[str, LineStyle]:
     """Return the styles of up to four models, by name; SeasonalNaive is faint."""
-    others = [model for model in models if model != NAIVE]
-    styles = dict(zip(others, LINE_STYLES, strict=False))
+    compared = [model for model in models if model != NAIVE]
+    styles = dict(zip(compared, LINE_STYLES, strict=False))
     return styles | ({NAIVE: NAIVE_STYLE} if NAIVE in models else {})
 
 

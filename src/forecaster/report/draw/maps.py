@@ -31,9 +31,9 @@ def map_locations(panel: Panel) -> Any | None:
 
 def location_means(panel: Panel) -> Float64[np.ndarray, " N"]:
     """Return the mean of the observed values of each location, 0 without any."""
-    seen = np.isfinite(panel.values)
-    total = np.where(seen, panel.values, 0).sum(axis=0, dtype=np.float64)
-    return np.asarray(total / np.maximum(seen.sum(axis=0), 1))
+    observed = np.isfinite(panel.values)
+    total = np.where(observed, panel.values, 0).sum(axis=0, dtype=np.float64)
+    return np.asarray(total / np.maximum(observed.sum(axis=0), 1))
 
 
 def map_values(

@@ -30,7 +30,7 @@ GAP = 1.5  # width in bars between steps that are days apart
 
 @dataclass(frozen=True)
 class ExplainedForecast:
-    """A forecast to explain: its origin and location, and the title that says why this one."""
+    """A forecast to explain: its origin, its location and a title with the reason."""
 
     name: str
     title: str

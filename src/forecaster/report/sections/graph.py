@@ -51,13 +51,13 @@ def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
 def describe_graph(graph: DependencyGraph) -> dict[str, str]:
     """Return a caption for each figure of a graph, by name."""
     size = f"{count_of(len(graph.locations), 'location')}, {_dependencies(graph)}"
-    whole = f"{size}, average degree {graph.average_degree:.2f}"
+    summary = f"{size}, average degree {graph.average_degree:.2f}"
     hubs = "; ".join(f"{name} ({degree})" for name, degree in graph.hubs(2))
     top = f"; the {TOP} strongest are drawn" if _placed(graph) > TOP else ""
     words = {
-        "structure": f"{whole}; {_rule(graph)}",
-        "degrees": whole + (f"; most: {hubs}" if hubs else ""),
-        "map": whole + top,
+        "structure": f"{summary}; {_rule(graph)}",
+        "degrees": summary + (f"; most: {hubs}" if hubs else ""),
+        "map": summary + top,
     }
     if graph.locations.placed.sum() > 1:
         words["distances"] = distance_sentence(graph)
@@ -171,13 +171,13 @@ def describe_selection(about: About) -> dict[str, str]:
     """Return how a graph was selected, by topic."""
     lines = {"kind": about.kind}
     if about.steps is not None:
-        way = (
+        values = (
             "hour-of-week mean subtracted" if about.subtracted == "hour_of_week" else "raw values"
         )
         changes = (
             f"{about.dropped_steps:,} dropped, {count_of(about.filled_values, 'value')} filled"
         )
-        lines["learned from"] = f"{count_of(about.steps, 'training step')}, {way}; {changes}"
+        lines["learned from"] = f"{count_of(about.steps, 'training step')}, {values}; {changes}"
     if about.penalty is not None:
         tried = f", {len(about.path)} tried" if about.path else ""
         lines["penalty λ"] = f"{about.penalty:.4g} ({about.chosen_by}{tried})"

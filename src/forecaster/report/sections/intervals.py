@@ -285,9 +285,9 @@ def _widths(data: ReportData, best: ModelResult) -> Picture:
 
 def _describe_widths(widths: Breakdown, best: ModelResult) -> str:
     low, high = int(np.argmin(widths.first)), int(np.argmax(widths.first))
-    least, most = (f"({number(widths.first[n])}) at {widths.labels[n]}" for n in (low, high))
+    narrowest, widest = (f"({number(widths.first[n])}) at {widths.labels[n]}" for n in (low, high))
     return (
-        f"The interval of {best.name} is narrowest {least} and widest {most}: mean width, "
+        f"The interval of {best.name} is narrowest {narrowest} and widest {widest}: mean width, "
         "online. At the same coverage a narrower interval is better."
     )
 
@@ -302,8 +302,8 @@ def _describe_extremes(coverage: Coverage) -> str:
     """Name the groups with the lowest and the highest coverage."""
     shares = coverage.shares["online"]
     low, high = int(np.argmin(shares)), int(np.argmax(shares))
-    least, most = (f"{tenth_percent(shares[n])} at {coverage.labels[n]}" for n in (low, high))
-    return f"Online coverage is lowest with {least} and highest with {most}."
+    lowest, highest = (f"{tenth_percent(shares[n])} at {coverage.labels[n]}" for n in (low, high))
+    return f"Online coverage is lowest with {lowest} and highest with {highest}."
 
 
 def _describe_weather(coverages: dict[str, Coverage]) -> str:

@@ -93,12 +93,12 @@ def _against_naive(data: ReportData, best: ModelResult) -> Iterator[Finding]:
 def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     """Compare the recommended model with the best of the others."""
     comparison = data.comparison
-    others = [row for row in comparison.tested if row.of is None and row is not best]
-    others = sorted(others, key=lambda row: mean_rmse(row, comparison))
-    difference = comparison.compare(best, others[0]).rmse if others else None
-    if difference is None or others[0] is data.naive:
+    runners_up = [row for row in comparison.tested if row.of is None and row is not best]
+    runners_up = sorted(runners_up, key=lambda row: mean_rmse(row, comparison))
+    difference = comparison.compare(best, runners_up[0]).rmse if runners_up else None
+    if difference is None or runners_up[0] is data.naive:
         return
-    text = f"its RMSE is {less_or_more(difference)} than that of {others[0].name}"
+    text = f"its RMSE is {less_or_more(difference)} than that of {runners_up[0].name}"
     if not difference.is_clear:
         yield Finding("Next best model", "note", f"{text}: not significant")
     elif difference.value > 0:
@@ -182,15 +182,15 @@ def _weather(data: ReportData, best: ModelResult) -> Finding:
         text = f"forecasts did not use the future weather ({weathers[0]})"
         return Finding(topic, "good", text)
     text = f"forecasts used the observed future weather ({name_some(names, 4)})"
-    others = [weather for weather in weathers if weather != "observed"]
-    if not others:
+    substitutes = [weather for weather in weathers if weather != "observed"]
+    if not substitutes:
         return Finding(topic, "note", f"{text}; with forecast weather errors will be larger")
     with_weather, without = (
-        best.seed_means("rmse", weather)[0].mean for weather in ("observed", others[0])
+        best.seed_means("rmse", weather)[0].mean for weather in ("observed", substitutes[0])
     )
     increase = (without or 0.0) / max(with_weather or 0.0, 1e-9) - 1
     level: Severity = "warning" if increase > WIDE else "note"
-    change = with_minus(f"without it ({others[0]}) RMSE changes by {100 * increase:+.1f} %")
+    change = with_minus(f"without it ({substitutes[0]}) RMSE changes by {100 * increase:+.1f} %")
     return Finding(topic, level, f"{text}; {change}")
 
 

@@ -27,7 +27,7 @@ from forecaster.serve.problems import Problem
 from forecaster.splits import least_observed, worst_locations
 
 Now = Callable[[], float]  # seconds since 1970, UTC
-AHEAD_SECONDS = 300  # by which a client's clock may be ahead of ours
+AHEAD_SECONDS = 300  # by which a client's clock may be ahead
 MAX_WRITES = 32  # that may wait for the disk
 STALE_STEPS = 2  # without a forecast origin: forecasts are marked as stale
 DEAD_STEPS = 24  # without a forecast origin: there is no forecast of now
@@ -41,11 +41,11 @@ class Freshness:
     newest: int | None  # the last step from which a forecast may be made
     age_seconds: int | None  # since that step was over
     stale: bool
-    fault: str | None  # why there is no forecast of now
+    fault: str | None  # reason why there is no current forecast
 
 
 class LiveData:
-    """The data of now; `snapshot` is replaced as a whole after every write.
+    """The current data; `snapshot` is replaced after every write.
 
     One thread writes to the store.
     """
@@ -59,7 +59,7 @@ class LiveData:
             now: the time, real or replayed.
         """
         self.now = now
-        self.broken: str | None = None  # why nothing can be written any more
+        self.broken: str | None = None  # reason why nothing can be written any more
         self._store = store
         self._columns: dict[Table, dict[str, int]] = {
             "observations": {name: n for n, name in enumerate(base.locations.ids)},
@@ -73,16 +73,16 @@ class LiveData:
         self._newest: tuple[Snapshot, int, int | None] = (self.snapshot, -1, None)
 
     def closed_steps(self) -> int:
-        """Return how many steps are over."""
+        """Return the number of steps that are over."""
         snapshot = self.snapshot
         return math.floor((self.now() - snapshot.start_seconds) / snapshot.step_seconds)
 
     def count_steps(self, hours: int) -> int:
-        """Return how many steps some hours have, at least one."""
+        """Return the number of steps in some hours, at least one."""
         return max(hours * 60 // self.snapshot.base.clock.step_minutes, 1)
 
     def freshness(self, snapshot: Snapshot | None = None) -> Freshness:
-        """Return how old a snapshot is, by default the current one."""
+        """Return the age of a snapshot, by default the current one."""
         snapshot = snapshot or self.snapshot
         newest = self._newest_origin(snapshot)
         if newest is None:
@@ -121,7 +121,7 @@ class LiveData:
         try:
             loop = asyncio.get_running_loop()
             job = loop.run_in_executor(self._writer, self._write, table, entries, received, key)
-            return await asyncio.shield(job)  # a client that leaves does not cancel it
+            return await asyncio.shield(job)  # a disconnected client does not cancel it
         finally:
             self._waiting -= 1
 
@@ -131,7 +131,7 @@ class LiveData:
         self._store.close()
 
     def _newest_origin(self, snapshot: Snapshot) -> int | None:
-        """Return the newest forecast origin; the search is repeated only where it may differ."""
+        """Return the newest forecast origin; it is searched again only if it may have changed."""
         end = self.closed_steps()
         known_snapshot, known_end, newest = self._newest
         if known_snapshot is not snapshot or known_end != end:
@@ -190,6 +190,6 @@ class LiveData:
 
 
 def panel_digest(panel: Panel) -> str:
-    """Return a hash of the panel's meaning: observations of another one must not be mixed in."""
+    """Return a hash of the panel's identity, by which a store of another panel is refused."""
     parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *panel.locations.ids)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()

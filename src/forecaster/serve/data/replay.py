@@ -1,4 +1,4 @@
-"""A past replayed as if it were now: a fast clock, and the observations of each step in time."""
+"""Replay of past data: an accelerated clock, and the observations of each step in time."""
 
 import asyncio
 import time
@@ -17,12 +17,12 @@ class Replay:
     """The last steps of a panel, observed one after another."""
 
     def __init__(self, panel: Panel, shown: int, step_seconds: float) -> None:
-        """Begin now.
+        """Start the clock.
 
         Args:
-            panel: the whole past.
-            shown: how many steps are known at the beginning.
-            step_seconds: how many seconds a step takes.
+            panel: the past data.
+            shown: number of steps observed at the start.
+            step_seconds: duration of a step.
         """
         self._panel, self._sent, self.step_seconds = panel, shown, step_seconds
         self.base = panel.steps(0, shown)
@@ -46,7 +46,7 @@ class Replay:
             try:
                 await data.write("observations", entries, int(self.now()), None)
                 self._sent += 1
-            except Problem:  # already logged, and may pass
+            except Problem:  # already logged, and may be temporary
                 await asyncio.sleep(RETRY_SECONDS)
 
 

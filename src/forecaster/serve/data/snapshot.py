@@ -8,13 +8,13 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole
+from forecaster.splits import is_well_observed
 
 RowsByStep = Mapping[int, np.ndarray]
 CellUpdate = tuple[int, int, float | None]  # step, column, value; None: known to be missing
 WEEK_DAYS = 7
-MAX_CHANGES = 1_000  # that are remembered
-NEVER = 2**62  # a step that never comes
+MAX_CHANGES = 1_000  # that are recorded
+NEVER = 2**62  # after all steps
 
 
 class Change(NamedTuple):
@@ -98,10 +98,13 @@ class Snapshot:
         before their step was over do not count.
         """
         for step in sorted((step for step in self.observed if step < end), reverse=True):
-            if step >= len(self.base.values) and is_whole(self.final_values(step, step + 1))[0]:
+            if (
+                step >= len(self.base.values)
+                and is_well_observed(self.final_values(step, step + 1))[0]
+            ):
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if is_whole(self.final_values(step, step + 1))[0]:
+            if is_well_observed(self.final_values(step, step + 1))[0]:
                 return step
         return None
 
@@ -179,7 +182,7 @@ def _first_step(cells: Sequence[CellUpdate]) -> int:
 def _replace_cells(
     rows: RowsByStep, cells: Sequence[CellUpdate], read_row: Callable[[int], np.ndarray]
 ) -> dict[int, np.ndarray]:
-    """Return the rows with some cells replaced; the rows passed in stay as they are."""
+    """Return the rows with some cells replaced; the input is not changed."""
     replaced = dict(rows)
     copied = set[int]()
     for step, column, value in cells:

@@ -1,7 +1,7 @@
 """The SQLite file of live observations and covariates, with one writer.
 
-A write is acknowledged after its commit, which is written ahead and synchronised: neither a kill
-nor a power loss takes it back. One service at a time holds the file.
+A write is acknowledged after its commit to a synchronised write-ahead log, so it survives a kill
+or a power loss. Only one service at a time can open the file.
 """
 
 import json
@@ -219,7 +219,7 @@ class Store:
 
 
 def _to_error(path: str, error: sqlite3.DatabaseError) -> Exception:
-    """Return an error that says what to do; nothing is ever deleted."""
+    """Return an error with a remedy; nothing is deleted."""
     if "locked" in str(error):
         return RunError(f"{path}: another service uses it; stop it, or give another --store")
     if isinstance(error, sqlite3.OperationalError):

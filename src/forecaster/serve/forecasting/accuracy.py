@@ -32,7 +32,7 @@ class PastForecasts:
         """Begin empty.
 
         Args:
-            limit: how many origins of a model are kept.
+            limit: number of origins that are kept per model.
         """
         self._limit = limit
         self._forecasts: OrderedDict[tuple[str, int], PastForecast | None] = OrderedDict()
@@ -51,7 +51,7 @@ class PastForecasts:
         return [origin for origin in origins if (model.digest, origin) not in self._forecasts]
 
     def skip(self, model: ServedModel, origin: int) -> None:
-        """Note that there can be no forecast from an origin."""
+        """Record that there is no forecast from an origin."""
         self._keep((model.digest, origin), None)
 
     def recent(self, model: ServedModel, newest: int, steps: int) -> dict[int, PastForecast]:
@@ -72,13 +72,13 @@ class PastForecasts:
 def measure_accuracy(
     model: ServedModel, snapshot: Snapshot, forecasts: dict[int, PastForecast], closed: int
 ) -> dict[str, Any]:
-    """Return the errors of past forecasts, and those of the value a week before.
+    """Return the errors of past forecasts and of the value a week before.
 
     Args:
-        model: which made them.
-        snapshot: what was observed.
+        model: the model of the forecasts.
+        snapshot: the observations.
         forecasts: by origin.
-        closed: how many steps are over; values of later ones are not final.
+        closed: number of steps that are over; values of later ones are not final.
     """
     K, N = model.horizon, len(snapshot.base.locations)
     mape_cut, levels = model.estimator.recipe.metrics.mape_cut, model.quantile_levels

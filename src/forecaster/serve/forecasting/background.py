@@ -10,9 +10,9 @@ from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import ForecastKey, ServedModel
 from forecaster.serve.problems import Problem
 
-POLL_SECONDS = 0.2  # between two looks for the end of a step
+POLL_SECONDS = 0.2  # between two checks for the end of a step
 QUIET_SECONDS = 2.0  # without a request before past origins are forecast
-MAX_RETRY_SECONDS = 10.0  # between two attempts after failures; at first much less
+MAX_RETRY_SECONDS = 10.0  # longest pause between attempts after failures
 
 
 class BackgroundForecasts:
@@ -37,7 +37,7 @@ class BackgroundForecasts:
             await self._pause(key)
 
     def _newest_key(self) -> ForecastKey | None:
-        """Return the key of a forecast of now, if there can be one."""
+        """Return the key of the current forecast, if there can be one."""
         model, snapshot = self._engine.loader.model, self._engine.data.snapshot
         newest = self._engine.data.freshness(snapshot).newest
         if model is None or newest is None:
@@ -45,7 +45,7 @@ class BackgroundForecasts:
         return ForecastKey(model.digest, snapshot.version, newest)
 
     async def _update(self, key: ForecastKey | None) -> None:
-        """Forecast from the newest origin or, where that is done, from past ones."""
+        """Forecast from the newest origin or, if that is done, from past ones."""
         engine = self._engine
         if key is None:
             return
@@ -56,7 +56,7 @@ class BackgroundForecasts:
         try:
             forecast, _ = await engine.forecast()
         except Problem as problem:
-            if problem.code != "busy":  # other requests are being answered: nothing is wrong
+            if problem.code != "busy":  # other requests are being processed: not a failure
                 engine.failure = str(problem.detail)
             raise
         engine.failure = None

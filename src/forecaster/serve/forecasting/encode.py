@@ -1,4 +1,4 @@
-"""A forecast as JSON, CSV and GeoJSON, as the service sends it."""
+"""A forecast as JSON, CSV and GeoJSON."""
 
 import csv
 import io
@@ -50,10 +50,10 @@ def to_numbers(values: Float[np.ndarray, "*shape"]) -> Any:
 
 
 def to_json(forecast: Forecast, columns: Sequence[int] | None = None) -> bytes:
-    """Return `steps` and `forecasts` as the inside of a JSON object.
+    """Return `steps` and `forecasts` as the content of a JSON object without its braces.
 
     Args:
-        forecast: what is encoded.
+        forecast: the forecast.
         columns: of the locations; None: all.
     """
     content = _content(forecast, columns)
@@ -69,8 +69,8 @@ def to_csv(
     times and the basis of the forecast in every row; programs read both.
 
     Args:
-        forecast: what is encoded.
-        basis: what the forecast rests on; BASIS_COLUMNS of it are in every row.
+        forecast: the forecast.
+        basis: model, data and origin; its BASIS_COLUMNS are in every row.
         columns: of the locations; None: all.
     """
     out = io.StringIO()

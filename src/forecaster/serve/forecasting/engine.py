@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 
 
 class Engine:
-    """Forecasts of one model on the data of now."""
+    """Forecasts of one model on the current data."""
 
     def __init__(self, load: LoadModel, data: LiveData, feed: Feed | None = None) -> None:
         """Load the model.
@@ -42,7 +42,7 @@ class Engine:
         Args:
             load: returns the model; called again at every reload.
             data: the live data.
-            feed: writes observations for as long as the service runs, beside those of clients.
+            feed: writes observations while the service runs, in addition to those of clients.
         """
         self.data, self.feed = data, feed
         self.loader = ModelLoader(load, data)
@@ -53,7 +53,7 @@ class Engine:
         self.computed = self.reused = 0
         self.last_request = time.monotonic()  # for a forecast that had to be computed
         self.draining = False
-        self.failure: str | None = None  # why there is no forecast of now
+        self.failure: str | None = None  # reason why there is no current forecast
         self.replay_step_seconds: float | None = None  # None: no replay
         self._cache: OrderedDict[ForecastKey, Forecast] = OrderedDict()
         self._pending: dict[ForecastKey, asyncio.Task[Forecast]] = {}
@@ -61,13 +61,13 @@ class Engine:
 
     @property
     def model(self) -> ServedModel:
-        """The served model; a Problem where none is loaded."""
+        """The served model; a Problem if none is loaded."""
         if self.loader.model is None:
             raise Problem(503, "no_model", NO_MODEL)
         return self.loader.model
 
     def why_not_ready(self) -> str | None:
-        """Return why there is no forecast of now, or None."""
+        """Return the reason why there is no current forecast, or None."""
         if self.draining:
             return "the service is stopping"
         if self.loader.model is None:
@@ -150,7 +150,7 @@ class Engine:
         """Move a finished forecast into the cache."""
         del self._pending[key]
         if task.cancelled() or task.exception() is not None:
-            return  # reading the exception marks it as seen, also where nobody waits any more
+            return  # reading the exception marks it as retrieved, also without a waiting request
         forecast = task.result()
         if not forecast.provisional:  # else the next request may get the final one
             self.computed += 1
@@ -159,13 +159,13 @@ class Engine:
             self._cache.popitem(last=False)
 
     async def _compute(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
-        """Return the final forecast, or a provisional one where that takes too long."""
+        """Return the final forecast, or a provisional one if that takes too long."""
         began = time.monotonic()
         deadline = began + self.worker.seconds  # of both together
         final = partial(_final, self.predictor, model, snapshot, origin)
         provisional = partial(_provisional, self.predictor, model, snapshot, origin)
         while (forecast := await self.worker.run(final, deadline)) is None:
-            # Two snapshots in turn would discard each other's online quantiles.
+            # Alternating snapshots would discard each other's online quantiles.
             outdated = snapshot is not self.data.snapshot
             if outdated or time.monotonic() > began + PREPARE_SECONDS:
                 return await self.worker.run(provisional, deadline)
@@ -175,7 +175,7 @@ class Engine:
 def _final(
     predictor: SnapshotPredictor, model: ServedModel, snapshot: Snapshot, origin: int
 ) -> Forecast | None:
-    """Return the forecast, encoded here so that the event loop need not."""
+    """Return the forecast, encoded here to relieve the event loop."""
     forecast = predictor.predict(model, snapshot, origin)
     return None if forecast is None else replace(forecast, json=to_json(forecast))
 

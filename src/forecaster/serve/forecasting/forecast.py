@@ -13,19 +13,19 @@ from forecaster.panel.parts import Locations
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A saved run, loaded."""
+    """A loaded run."""
 
     estimator: Estimator
     digest: str  # 12 hex digits of the run's hash
 
     @property
     def horizon(self) -> int:
-        """How many steps ahead it forecasts: K."""
+        """The horizon: K."""
         return self.estimator.recipe.lags.horizon
 
     @property
     def quantile_levels(self) -> tuple[float, ...]:
-        """The levels of its quantiles; none where it has no intervals."""
+        """The levels of its quantiles; empty without intervals."""
         return self.estimator.quantile_levels
 
 
@@ -43,7 +43,7 @@ class Forecast:
     """The numbers of one forecast, by location in the panel's order."""
 
     key: ForecastKey
-    panel: Panel  # whose clock and locations these are
+    panel: Panel  # its clock and locations
     origin: np.datetime64  # UTC
     quantile_levels: tuple[float, ...]
     y_hat: Float32[np.ndarray, "K N"]
@@ -51,8 +51,8 @@ class Forecast:
     last: Float32[np.ndarray, " N"]  # the value at the origin
     usual: Float32[np.ndarray, "K N"]  # the value a week before each step
     degraded: str | None
-    provisional: bool = False  # its intervals are not adjusted yet; a later request may get those
-    json: bytes = b""  # all of it encoded, made where it was computed
+    provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
+    json: bytes = b""  # the encoded forecast
 
     @cached_property
     def times(self) -> Shaped[np.ndarray, " K"]:

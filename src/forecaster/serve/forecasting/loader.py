@@ -1,4 +1,4 @@
-"""The served run: loaded at the start and on SIGHUP, and kept where a new one cannot be used."""
+"""Loading of the served run at the start and on SIGHUP; an unusable new run is not taken."""
 
 import asyncio
 import logging
@@ -21,14 +21,14 @@ class IncompatibleRunError(ArtifactError):
 
 
 class ModelLoader:
-    """Holds the served model, and loads it again."""
+    """Holds the served model, and reloads it."""
 
     def __init__(self, load: LoadModel, data: LiveData) -> None:
-        """Load the run; without a readable one the service starts, an incompatible one is refused.
+        """Load the run; an unreadable run is logged, an incompatible one is refused.
 
         Args:
             load: returns the model; called again at every reload.
-            data: from which it must be able to forecast.
+            data: the data to forecast from.
         """
         self.load, self._data = load, data
         self.model: ServedModel | None = None
@@ -42,7 +42,7 @@ class ModelLoader:
             log.error("no run is loaded: %s; repair it and send SIGHUP", error)
 
     async def reload(self) -> None:
-        """Load the run again; the old model stays where the new one cannot be used."""
+        """Reload the run; the old model stays if the new one cannot be used."""
         async with self._lock:
             try:
                 self.model = await asyncio.to_thread(self._load_checked)
@@ -76,7 +76,7 @@ def _refuse_incompatible(model: ServedModel, snapshot: Snapshot) -> None:
 
 
 def _find_fault(model: ServedModel, snapshot: Snapshot, origin: int) -> DataError | None:
-    """Return why the data does not allow a forecast, such as a short history."""
+    """Return the reason why the data does not allow a forecast, such as a short history."""
     try:
         SnapshotPredictor().predict_provisional(model, snapshot, origin)
     except DataError as error:

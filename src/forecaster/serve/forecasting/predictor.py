@@ -20,8 +20,8 @@ from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 
 KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
-SPARE_DAYS = 2  # beyond the oldest lag, which clock changes and short seasons may need
-# Earlier origins that are forecast in one call, before other requests have their turn.
+SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
+# Earlier origins that are forecast in one call, before other requests are served.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
 UNADJUSTED = "intervals: not yet corrected by the latest observations"
 PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
@@ -40,9 +40,9 @@ class OriginView:
 
 
 class SnapshotPredictor:
-    """Forecasts from snapshots; every thread keeps online quantiles of its own.
+    """Forecasts from snapshots, with separate online quantiles for every thread.
 
-    So a thread that hangs and is replaced cannot spoil those of its successor.
+    So a thread that hangs and is replaced cannot change those of its successor.
     """
 
     def __init__(self) -> None:
@@ -51,8 +51,8 @@ class SnapshotPredictor:
     def predict(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
         """Return the forecast from an origin; a history with too many gaps is a DataError.
 
-        None: call again. The earlier origins, on whose outcomes the quantiles rest, are forecast
-        in several calls, so that other requests have their turn between them.
+        None: call again. The earlier origins, whose outcomes adjust the quantiles, are forecast in
+        several calls, so that other requests are served in between.
         """
         view = view_origin(model, snapshot, origin)
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
@@ -67,7 +67,7 @@ class SnapshotPredictor:
         return None if numbers is None else _to_forecast(view, numbers)
 
     def predict_provisional(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast:
-        """Return the forecast at once, with quantiles as they were calibrated in training."""
+        """Return the forecast at once, with the quantiles calibrated in training."""
         view = view_origin(model, snapshot, origin)
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = _static_numbers(view, weather)
@@ -106,7 +106,7 @@ class OnlinePredictor:
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
         """Return ŷ and its quantiles by the panel's locations; None: call again.
 
-        They are the numbers that the estimator gives for the snapshot's whole panel.
+        They equal the estimator's results for the snapshot's whole panel.
         """
         self._forget_changed(snapshot)
         online = self._online
@@ -125,7 +125,7 @@ class OnlinePredictor:
         return base.forecast, online.calibration.correct(base, online.corrections(origin))
 
     def _forget_changed(self, snapshot: Snapshot) -> None:
-        """Forget forecasts that saw other data; an earlier snapshot may follow a later one."""
+        """Drop forecasts from changed data; an earlier snapshot may follow a later one."""
         earlier, later = sorted((self._last, snapshot), key=lambda state: state.version)
         self._last = snapshot
         if earlier.version != later.version:
@@ -133,7 +133,7 @@ class OnlinePredictor:
             self._online.forget_from(first)
 
     def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
-        """Return the model on the part of the data that some steps see, and the steps in it."""
+        """Return a predictor on the data that some steps may see, and the steps in it."""
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
         predictor = self._model.estimator.predictor(panel, self._weather)
         return predictor, np.array(steps) - steps[-1] + last
@@ -153,9 +153,9 @@ def cut_panel(
     """Return the part of the data that a forecast may see, and the origin's step in it.
 
     Args:
-        model: whose lags decide how far back the part reaches.
+        model: its lags determine the length of the history.
         snapshot: the data.
-        origin: the last step that is seen.
+        origin: the last visible step.
         oldest: an earlier origin, whose forecast needs its history too.
     """
     clock, lags = snapshot.base.clock, model.estimator.recipe.lags
@@ -191,7 +191,7 @@ def explain_location(
 
 
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
-    """Return ŷ and its quantiles as they were calibrated in training."""
+    """Return ŷ and its quantiles as calibrated in training."""
     predictor = view.model.estimator.predictor(view.panel, weather)
     order, calibration = (
         location_order(predictor.panel.locations.ids, view.panel),
@@ -223,7 +223,7 @@ def _to_forecast(
 
 
 def missing_at_origin(snapshot: Snapshot, origin: int) -> str | None:
-    """Return how many locations have no final value at the origin, in words."""
+    """Return a text with the number of locations without a final value at the origin."""
     row = snapshot.final_values(origin, origin + 1)[0]
     missing = int(np.isnan(row).sum())
     if not missing:

@@ -13,7 +13,7 @@ from forecaster.serve.problems import Problem
 T = TypeVar("T")
 Job = tuple["Future[Any]", Callable[[], Any]]
 CLOSE_SECONDS = 2.0  # for the running job when the service stops
-MAX_STUCK = 8  # threads that hang at once; beyond that none is replaced
+MAX_STUCK = 8  # hung threads at the same time; beyond that none is replaced
 STUCK_SHARE = 0.5  # of its deadline that a job must have run, not waited, to count as hung
 
 
@@ -42,11 +42,11 @@ class Worker:
         return self.pending >= self.limit
 
     async def run(self, job: Callable[[], T], deadline: float | None = None) -> T:
-        """Return the result of a job; 503 or 504 where it cannot be had in time.
+        """Return the result of a job; 503 or 504 if it is not available in time.
 
         Args:
             job: is called in the thread.
-            deadline: by time.monotonic(), where several jobs share it; None: the worker's own.
+            deadline: by time.monotonic(), if several jobs share it. Default: the worker's.
         """
         if self._closed:
             raise _stopping()
@@ -61,9 +61,9 @@ class Worker:
             async with asyncio.timeout(remaining):
                 return await asyncio.wrap_future(future)
         except TimeoutError:
-            # Soon: other jobs that expire now must not be begun by the new thread.
+            # Deferred: the new thread must not start other jobs that expire now.
             asyncio.get_running_loop().call_soon(self._replace_stuck)
-            if not future.running():  # it never began
+            if not future.running():  # it was not started
                 raise Problem(503, "busy", "the request waited too long; try again") from None
             raise Problem(504, "too_slow", "the computation took too long; try later") from None
         finally:

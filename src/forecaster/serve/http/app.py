@@ -26,7 +26,7 @@ from forecaster.serve.problems import Problem, internal_error, to_response
 
 log = logging.getLogger(__name__)
 CODES = {404: "not_found", 405: "wrong_method"}
-mimetypes.add_type("text/javascript", ".js")  # older tables have another, or none
+mimetypes.add_type("text/javascript", ".js")  # some systems' tables have another type, or none
 
 
 def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
@@ -34,7 +34,7 @@ def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
 
     Args:
         engine: makes the forecasts.
-        token: allows writing; None: nobody may write.
+        token: allows writing; None: no writes.
     """
     app = FastAPI(
         title="forecaster", version=__version__, docs_url=None, redoc_url=None,
@@ -55,7 +55,7 @@ def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
 
 
 def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
-    """Add schemas to the OpenAPI document to which only responses written by hand refer."""
+    """Add schemas to the OpenAPI document that only manually written responses refer to."""
     schemas = document["components"]["schemas"]
     for model in models:
         schema = model.model_json_schema(ref_template="#/components/schemas/{model}")
@@ -65,7 +65,7 @@ def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str
 
 @asynccontextmanager
 async def _lifespan(app: FastAPI) -> AsyncIterator[None]:
-    """Run the background tasks for as long as the application runs."""
+    """Run the background tasks while the application runs."""
     engine: Engine = app.state.engine
     jobs = [BackgroundForecasts(engine).run()]
     if engine.feed is not None:
@@ -127,7 +127,7 @@ async def _on_http_error(request: Request, error: Exception) -> Response:
 
 
 async def _on_invalid(request: Request, error: Exception) -> Response:
-    """Return where and why a request does not fit the schema, never its content."""
+    """Return the location and reason of each schema fault, without the request's content."""
     faults: list[dict[str, Any]] = []
     if isinstance(error, RequestValidationError):
         faults = list(error.errors())

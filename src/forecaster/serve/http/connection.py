@@ -1,4 +1,4 @@
-"""Connections with deadlines and limits; uvicorn has none for clients that send slowly."""
+"""Connections with deadlines and limits, which uvicorn lacks for slow clients."""
 
 import asyncio
 import math
@@ -23,7 +23,7 @@ class Connection(H11Protocol):
 
     limit: ClassVar[int] = MAX_COSTLY
     metrics: ClassVar[Metrics]
-    room: ClassVar[int]  # how many connections may be open
+    room: ClassVar[int]  # largest number of open connections
     admitted: ClassVar[set["Connection"]]  # those with a costly request
     waiting: ClassVar[dict["Connection", None]]  # those without a complete request, oldest first
 
@@ -38,7 +38,7 @@ class Connection(H11Protocol):
         return len(cls.admitted) >= cls.limit
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Accept a connection; where there are too many, the oldest silent one is closed."""
+        """Accept a connection; if there are too many, the oldest idle one is closed."""
         super().connection_made(transport)
         self.metrics.connections += 1
         self._set_deadline(RECEIVE_SECONDS)
@@ -47,7 +47,7 @@ class Connection(H11Protocol):
             next(iter(self.waiting), self).transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget a connection."""
+        """Remove a connection."""
         self.metrics.connections -= 1
         self._set_deadline(None)
         self.waiting.pop(self, None)
@@ -58,7 +58,7 @@ class Connection(H11Protocol):
         """Parse bytes of a request, which must be complete within its deadline."""
         idle = not self._is_answering
         costly = idle and self._is_between and _is_costly(data)
-        if costly and self.is_full():  # here, before it is parsed: that alone would cost too much
+        if costly and self.is_full():  # before parsing, which would cost too much
             self._refuse()
             return
         if costly:
@@ -103,10 +103,10 @@ class Connection(H11Protocol):
         """Close a connection after its deadline."""
         self._deadline = None
         self._close_with(_encode_problem(408, "Request Timeout", "too_slow", close=True))
-        self.loop.call_later(1.0, self.transport.abort)  # where the client does not read it
+        self.loop.call_later(1.0, self.transport.abort)  # if the client does not read it
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 (uvicorn's, in plain text)
-        """Refuse bytes that are no request, with a problem."""
+        """Refuse bytes that are not a request, with a problem."""
         self._close_with(_encode_problem(400, "Bad Request", "bad_request", close=True))
 
     def _close_with(self, response: bytes) -> None:
@@ -143,7 +143,7 @@ def bind_connection(metrics: Metrics, room: int) -> type[Connection]:
 
     Args:
         metrics: count connections and refused requests.
-        room: how many connections may be open.
+        room: largest number of open connections.
     """
     shared = {"metrics": metrics, "room": room, "waiting": {}, "admitted": set()}
     return type("BoundConnection", (Connection,), shared)
@@ -157,7 +157,7 @@ def _is_costly(data: bytes) -> bool:
         and b"at=" in line
         and data.endswith(b"\r\n\r\n")
         and data.count(b"\r\n\r\n") == 1
-        and data.count(b"\n") == data.count(b"\r\n")  # a bare one ends a line too, for h11
+        and data.count(b"\n") == data.count(b"\r\n")  # h11 also accepts a bare LF
         and not BODY.search(data)
     )
 

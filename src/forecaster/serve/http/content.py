@@ -1,4 +1,4 @@
-"""The content of the JSON answers, as plain data."""
+"""The content of the JSON responses, as plain data."""
 
 from functools import lru_cache
 from typing import Any
@@ -13,7 +13,7 @@ from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 
 
 def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
-    """Return the fields that every forecast carries: model, data and origin."""
+    """Return the fields common to all forecasts: model, data and origin."""
     reasons = [forecast.degraded] if forecast.degraded else []
     age_seconds = freshness.age_seconds or 0
     if freshness.stale:
@@ -52,7 +52,7 @@ def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
 
 
 def dependency_graph(model: ServedModel) -> dict[str, Any]:
-    """Return the dependencies that the run has learned; none where it has no graph."""
+    """Return the dependencies that the run has learned; none without a graph."""
     run = model.estimator.run
     if run is None or "graph.pairs" not in run.arrays:
         return {"edges": []}

@@ -27,13 +27,13 @@ log = logging.getLogger(__name__)
 
 
 class RequestLimits:
-    """ASGI middleware: refuses what is too large, adds headers and an id, counts requests."""
+    """ASGI middleware: refuses large requests, adds headers and an id, counts requests."""
 
     def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
         self.app, self.metrics = app, metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one request, or run the app's lifespan."""
+        """Process one request, or run the app's lifespan."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
@@ -58,14 +58,14 @@ class _Exchange:
         self.id = scope["state"]["id"] = new_id()
 
     async def run(self, app: ASGIApp) -> None:
-        """Let the app answer; of an internal error the client gets the id alone."""
+        """Let the app respond; of an internal error the client gets only the id."""
         try:
             self._check_limits()
             await app(self._scope, self.receive, self.send)
         except Problem as problem:
             await to_response(problem, self.id)(self._scope, self.receive, self.send)
         except Exception:
-            if not self.status:  # else the app has logged and answered it
+            if not self.status:  # otherwise the app has logged it and responded
                 log.exception("request %s failed", self.id)
                 await to_response(internal_error(), self.id)(self._scope, self.receive, self.send)
 

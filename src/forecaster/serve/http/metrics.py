@@ -22,7 +22,7 @@ class Metrics:
 
     def count(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count one request."""
-        label = method if method in METHODS else "other"  # a client may send any word
+        label = method if method in METHODS else "other"  # a client may send any method
         self.requests[("method", label), ("route", route), ("status", str(status))] += 1
         self._buckets[min((b for b in BUCKETS if seconds <= b), default=float("inf"))] += 1
         self._seconds += seconds

@@ -32,7 +32,7 @@ StepTime = Annotated[
 ]
 MAX_HISTORY_HOURS = 24 * 7 * 12
 MAX_HISTORY_STEPS = 10_000
-MAX_POLL_SECONDS = 15  # until a page asks again
+MAX_POLL_SECONDS = 15  # until a page polls again
 JSON = "application/json"
 FORECAST_CONTENT = {
     JSON: {"schema": {"$ref": f"#/components/schemas/{schemas.ForecastResponse.__name__}"}},
@@ -70,13 +70,13 @@ async def forecast(
     origin = None if at is None else find_origin(engine, at)
     result, freshness = await engine.forecast(origin)
     basis = content.forecast_basis(result, freshness)
-    age_minutes = basis["data_age_seconds"] // 60  # by seconds, no two answers would be equal
+    age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
     etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, format)).encode())
     headers = {"ETag": etag, "Cache-Control": cache_control(engine)}
     if has_etag(request, etag):
         return Response(status_code=304, headers=headers)
     job = partial(encode_forecast, result, basis, columns, format)
-    # The JSON of all locations is made already; what takes longer must not block the event loop.
+    # The JSON of all locations exists already; slow encodings must not block the event loop.
     body, media_type = job() if format == "json" else await engine.worker.run(job, deadline)
     return Response(body, media_type=media_type, headers=headers | basis_headers(basis))
 
@@ -181,7 +181,7 @@ def to_json(value: dict[str, Any]) -> bytes:
 
 
 def with_etag(request: Request, body: bytes) -> Response:
-    """Return JSON with its ETag, or 304 where the client has it already."""
+    """Return JSON with its ETag, or 304 if the client has it already."""
     etag = make_etag(body)
     if has_etag(request, etag):
         return Response(status_code=304, headers={"ETag": etag})
@@ -194,6 +194,6 @@ def make_etag(body: bytes) -> str:
 
 
 def has_etag(request: Request, etag: str) -> bool:
-    """Whether the client says that it has this already."""
+    """Whether the client already has the response of this ETag."""
     tags = request.headers.get("if-none-match", "").split(",")
     return etag in (tag.strip().removeprefix("W/") for tag in tags)

@@ -35,7 +35,7 @@ class StrictRoute(APIRoute):
     """
 
     def get_route_handler(self) -> Handler:
-        """Return the function that answers a request."""
+        """Return the handler of a request."""
         handle = super().get_route_handler()
         allowed = {field.alias for field in self.dependant.query_params}
 
@@ -55,7 +55,7 @@ class WriteRoute(StrictRoute):
     """A route that checks the token before it reads a body."""
 
     def get_route_handler(self) -> Handler:
-        """Return the function that answers a request."""
+        """Return the handler of a request."""
         handle = super().get_route_handler()
 
         async def handle_authorized(request: Request) -> Response:
@@ -66,7 +66,7 @@ class WriteRoute(StrictRoute):
 
 
 def check_token(token: str | None, authorization: str) -> None:
-    """Refuse a request without the token; where none is set, every request."""
+    """Refuse a request without the token; if none is set, every request."""
     if token is None:
         raise Problem(403, "writes_off", "writing is off: the service was started without a token")
     scheme, _, credentials = authorization.partition(" ")

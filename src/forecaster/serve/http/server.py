@@ -23,10 +23,10 @@ NOTICE_SECONDS = 1.0  # between "not ready" and closing the socket
 DRAIN_SECONDS = 7  # for open requests; at most 10 with the notice and the workers
 KEEP_ALIVE_SECONDS = 5
 MAX_HEADER_BYTES = 32 << 10
-BACKLOG = 128  # connections that the system accepts before we do
+BACKLOG = 128  # connections queued by the system
 MAX_CONNECTIONS = 10_000
-# File descriptors kept free: for our own files, and for connections accepted while others are
-# being closed; asyncio accepts a backlog at once, and closing takes some rounds of the loop.
+# File descriptors kept free: for files, and for connections accepted while others are being
+# closed; asyncio accepts a whole backlog at once, and closing takes some rounds of the loop.
 SPARE_FILES = 100 + 4 * BACKLOG
 SWITCH_SECONDS = 5e-5  # the event loop must not wait long for the computing thread
 PAUSE_SECONDS = 2e-3  # between two polls of the sockets while requests would be refused
@@ -101,7 +101,7 @@ def make_server(engine: Engine, address: Address, token: str | None) -> Server:
 
 
 def allow_connections() -> int:
-    """Raise the limit of open files, and return how many connections may be open."""
+    """Raise the limit of open files, and return the largest number of open connections."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = MAX_CONNECTIONS + SPARE_FILES
     if soft != resource.RLIM_INFINITY and soft < wanted:
@@ -120,8 +120,8 @@ def serve(
 
     Args:
         engine: makes the forecasts.
-        address: where to listen.
-        token: allows writing; None: nobody may write.
+        address: the address to listen on.
+        token: allows writing; None: no writes.
         on_start: called with the URL once the service listens.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
@@ -130,9 +130,11 @@ def serve(
     try:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:
             runner.run(_serve(server, engine, on_start))
-    except SystemExit as error:  # uvicorn exits where it cannot listen
+    except SystemExit as error:  # uvicorn exits if it cannot listen
         message = f"cannot listen on {address.host}:{address.port}"
-        raise RunError(f"{message}; is another service running? --port gives another") from error
+        raise RunError(
+            f"{message}; another service may be using the port; --port sets another"
+        ) from error
 
 
 async def _serve(server: Server, engine: Engine, on_start: Callable[[str], None]) -> None:
@@ -148,7 +150,7 @@ async def _serve(server: Server, engine: Engine, on_start: Callable[[str], None]
         while not server.started:
             await asyncio.sleep(0.01)
         gc.collect()
-        gc.freeze()  # the loaded modules and model stay: each collection through them takes 0.1 s
+        gc.freeze()  # collections skip the loaded modules and model: they take 0.1 s
         on_start(server.url)
 
     loop.add_signal_handler(signal.SIGHUP, reload)

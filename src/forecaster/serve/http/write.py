@@ -36,7 +36,7 @@ KeyHeader = Annotated[
         description="the same key, the same answer: a retry writes nothing twice",
     ),
 ]
-bearer = HTTPBearer(auto_error=False)  # for the document; WriteRoute checks before it reads a body
+bearer = HTTPBearer(auto_error=False)  # for the OpenAPI document; WriteRoute checks the token
 
 router = APIRouter(
     prefix="/v1",
@@ -77,7 +77,7 @@ async def _write(
 def observation_entries(
     batch: Sequence[Observation], snapshot: Snapshot, now: float
 ) -> list[Entry]:
-    """Return the entries of a batch; everything that is wrong is named in one Problem."""
+    """Return the entries of a batch; one Problem lists all faults."""
     ids, counts = set(snapshot.base.locations.ids), snapshot.base.kind == "count"
     entries: list[Entry] = []
     faults = _BatchFaults()
@@ -96,7 +96,7 @@ def observation_entries(
 
 
 def covariate_entries(batch: Sequence[Covariate], snapshot: Snapshot, now: float) -> list[Entry]:
-    """Return the entries of a batch; everything that is wrong is named in one Problem."""
+    """Return the entries of a batch; one Problem lists all faults."""
     names = set(snapshot.base.covariates.names)
     entries: list[Entry] = []
     faults = _BatchFaults()
