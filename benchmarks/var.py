@@ -15,7 +15,7 @@ from statsmodels.tsa import api as statsmodels  # noqa: E402
 
 from forecaster.clock.clock import CALENDAR_COLUMNS  # noqa: E402
 from forecaster.config import LagConfig  # noqa: E402
-from forecaster.estimators.baselines.least_squares import eliminate, measure  # noqa: E402
+from forecaster.estimators.baselines.least_squares import factorize, moment_matrix  # noqa: E402
 from forecaster.estimators.baselines.var import VAR  # noqa: E402
 from forecaster.recipe import Recipe  # noqa: E402
 from forecaster.splits import Splits, cut_windows  # noqa: E402
@@ -56,7 +56,7 @@ def _compare() -> tuple[str, Result]:
 
     def ours() -> None:
         a = np.concatenate([constant, exogenous], axis=1)[steps]
-        factor = eliminate(measure(values, a, steps, ORDER))
+        factor = factorize(moment_matrix(values, a, steps, ORDER))
         weights["ours"] = factor.solve(len(factor.length))
 
     def theirs() -> None:

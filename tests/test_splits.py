@@ -20,9 +20,8 @@ from forecaster.splits import (
     Windows,
     cut_windows,
     history_steps,
-    is_poor,
-    is_whole,
-    least_observed,
+    is_incomplete,
+    is_well_observed,
 )
 from tests.panel.panels import numbers, panel_of, zone_of
 
@@ -479,15 +478,15 @@ def test_exactly_a_tenth_of_the_history_may_be_missing_and_no_more() -> None:
     values = np.ones((127, N))
     for lag, holes in ((72, 9), (1, 2)):
         values[origin - lag, :holes] = NAN
-    assert not is_poor(panel_of(values), *history_of(panel_of(values), origin)).any()
+    assert not is_incomplete(panel_of(values), *history_of(panel_of(values), origin)).any()
     values[origin - 23, 7] = NAN
-    assert is_poor(panel_of(values), *history_of(panel_of(values), origin)).all()
+    assert is_incomplete(panel_of(values), *history_of(panel_of(values), origin)).all()
 
 
 def test_missing_values_between_the_lags_do_not_count() -> None:
     values = np.full((127, 7), NAN)
     values[[100 - lag for lag in LAG_HOURS]] = 1.0
-    assert not is_poor(panel_of(values), *history_of(panel_of(values), 100)).any()
+    assert not is_incomplete(panel_of(values), *history_of(panel_of(values), 100)).any()
 
 
 @pytest.mark.parametrize(("holes", "poor"), [(3, False), (4, True)])
@@ -495,8 +494,8 @@ def test_exactly_a_tenth_of_the_origin_may_be_missing_and_no_more(holes: int, po
     values = np.ones((127, 30))
     values[100, :holes] = NAN
     panel = panel_of(values)
-    assert is_poor(panel, *history_of(panel, 100)).tolist() == [poor]
-    assert is_poor(panel, *history_of(panel, 101)).tolist() == [False]
+    assert is_incomplete(panel, *history_of(panel, 100)).tolist() == [poor]
+    assert is_incomplete(panel, *history_of(panel, 101)).tolist() == [False]
 
 
 @given(st.integers(1, 13), st.integers(0, 2**32 - 1), st.integers(-1, 1))
@@ -508,7 +507,7 @@ def test_the_tenth_is_counted_and_not_rounded(tens: int, seed: int, beyond: int)
     places = np.random.default_rng(seed).permutation(cells[:-1].size)[:holes]
     cells.ravel()[places] = NAN  # the last step, the origin, is observed
     history = np.arange(steps)[None, :]
-    poor = is_poor(panel_of(cells), history, np.array([steps - 1]))
+    poor = is_incomplete(panel_of(cells), history, np.array([steps - 1]))
     assert poor.tolist() == [beyond > 0]
 
 
@@ -541,18 +540,17 @@ def test_of_a_few_locations_one_may_be_missing_at_the_origin(
     values = np.ones((127, N))
     values[100, :holes] = NAN
     panel = panel_of(values)
-    assert is_poor(panel, *history_of(panel, 100)).tolist() == [poor]
-    assert is_whole(panel.values)[[99, 100]].tolist() == [True, not poor]
-    assert (N - holes >= least_observed(N)) == (not poor)
+    assert is_incomplete(panel, *history_of(panel, 100)).tolist() == [poor]
+    assert is_well_observed(panel.values)[[99, 100]].tolist() == [True, not poor]
 
 
 @pytest.mark.parametrize("N", [2, 3, 5, 9])
 def test_an_outage_of_all_of_a_few_locations_is_not_spared(N: int) -> None:
     values = np.ones((127, N))
     values[100 - 1] = NAN  # 1 of 11 lags is less than a tenth
-    assert not is_poor(panel_of(values), *history_of(panel_of(values), 100)).any()
+    assert not is_incomplete(panel_of(values), *history_of(panel_of(values), 100)).any()
     values[100 - 72] = NAN  # and 2 are more
-    assert is_poor(panel_of(values), *history_of(panel_of(values), 100)).all()
+    assert is_incomplete(panel_of(values), *history_of(panel_of(values), 100)).all()
 
 
 def test_locations_that_leave_no_window_are_named_with_a_remedy() -> None:

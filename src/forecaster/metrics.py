@@ -18,7 +18,7 @@ class Metric:
         return "n/a (0 terms)" if self.value is None else f"{self.value:.4f}"
 
     def show(self, percent: bool = False) -> str:
-        """Return the value with two decimals, as per cent on request."""
+        """The value with two decimals, optionally as a percentage."""
         return str(self) if self.value is None else f"{(100 if percent else 1) * self.value:.2f}"
 
 
@@ -52,11 +52,11 @@ class ErrorSums:
     terms: Int64[np.ndarray, "*windows"]  # number of x ≥ the cut
 
     def step(self, k: int) -> "ErrorSums":
-        """Return the sums of one step ahead."""
+        """The sums of one step ahead."""
         return ErrorSums(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
 
     def scores(self) -> Scores:
-        """Return the scores over all windows and steps.
+        """The scores over all windows and steps.
 
         RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
         WAPE = Σ |x̂ − x| / Σ |x|.
@@ -72,7 +72,7 @@ class ErrorSums:
         )
 
     def report(self) -> ScoresByStep:
-        """Return the scores over all steps ahead (the last axis) and of each step."""
+        """The scores over all steps ahead (the last axis) and of each step."""
         steps = range(self.squares.shape[-1])
         return ScoresByStep(self.scores(), tuple(self.step(k).scores() for k in steps))
 
@@ -94,7 +94,7 @@ def sum_errors(
     counted = observed & (truth >= cut)
     share = np.divide(error, x, out=np.zeros_like(error), where=counted)
     sums = (np.square(error), error, share, np.abs(x), observed, counted)
-    return ErrorSums(*(np.asarray(part.sum(axis=-1)) for part in sums))
+    return ErrorSums(*(np.asarray(terms.sum(axis=-1)) for terms in sums))
 
 
 @dataclass(frozen=True)
@@ -113,17 +113,15 @@ class IntervalSums:
     pinballs: Float64[np.ndarray, "*windows"]  # Σ of the mean over levels α of ρ_α(x − q_α)
     widths: Float64[np.ndarray, "*windows"]  # Σ (q_last − q_first)
     inside: Int64[np.ndarray, "*windows"]  # number of x within q_first … q_last
-    spans: Int64[
-        np.ndarray, "*windows"
-    ]  # number of x with an interval: none if there is one level
+    spans: Int64[np.ndarray, "*windows"]  # number of x with an interval: 0 with a single level
     values: Int64[np.ndarray, "*windows"]  # number of x
 
     def step(self, k: int) -> "IntervalSums":
-        """Return the sums of one step ahead."""
+        """The sums of one step ahead."""
         return IntervalSums(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
 
     def scores(self) -> IntervalScores:
-        """Return the scores over all windows and steps."""
+        """The scores over all windows and steps."""
         pinballs, widths, inside, spans, values = (
             sums.sum().item() for sums in vars(self).values()
         )
@@ -134,7 +132,7 @@ class IntervalSums:
         )
 
     def report(self) -> list[IntervalScores]:
-        """Return the scores over all steps ahead (the last axis) and of each step."""
+        """The scores over all steps ahead (the last axis) and of each step."""
         steps = range(self.values.shape[-1])
         return [self.scores(), *(self.step(k).scores() for k in steps)]
 
@@ -163,15 +161,15 @@ def sum_intervals(
     inside = observed & (low <= x) & (x <= high)
     spans = observed & (len(levels) > 1)
     sums = (pinball, high - low, inside & spans, spans, observed)
-    return IntervalSums(*(np.asarray(part.sum(axis=-1)) for part in sums))
+    return IntervalSums(*(np.asarray(terms.sum(axis=-1)) for terms in sums))
 
 
 def score(
     truth: Float[np.ndarray, "*shape"], forecast: Float[np.ndarray, "*shape"], mape_cut: float
 ) -> Scores:
-    """Return the scores over every observed value."""
+    """The scores over every observed value."""
     return sum_errors(truth, forecast, mape_cut).scores()
 
 
-def _ratio(above: float | int, below: float | int, terms: int) -> Metric:
-    return Metric(above / below, terms) if below > 0 else Metric(None, 0)
+def _ratio(numerator: float | int, denominator: float | int, terms: int) -> Metric:
+    return Metric(numerator / denominator, terms) if denominator > 0 else Metric(None, 0)

@@ -1,9 +1,9 @@
 """Training, validation and test steps, and the windows of each split.
 
 A window belongs to the split that contains all its target steps. Its history may reach into any
-earlier steps, except that a training window with validation or test steps in its history, or a
-validation window with test steps, is dropped. Windows with too little observed history are dropped
-in every split; all dropped windows are counted.
+earlier steps, except that a training window whose history touches validation or test steps, or
+a validation window whose history touches test steps, is dropped. Windows with too little observed
+history are dropped from every split. All dropped windows are counted.
 """
 
 from collections.abc import Sequence
@@ -24,7 +24,7 @@ from forecaster.panel.panel import Panel
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
-_NAMED = 5  # locations listed in an error
+_NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
 
 
@@ -68,7 +68,7 @@ class Splits:
 
     @staticmethod
     def from_config(panel: Panel, config: SplitsConfig) -> "Splits":
-        """Return the ranges of a recipe, or parts of the span by share if it has none."""
+        """The ranges of a recipe, or `by_share` if it has none."""
         if not config.train:
             return Splits.by_share(panel)
         return Splits(config.train, config.validation, config.test)
@@ -83,7 +83,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Windows:
-    """The origins of each split, as steps of the panel, and the dropped windows by reason."""
+    """The origins of each split, as steps of the panel, and the number dropped by reason."""
 
     train: Int64[np.ndarray, " B1"]
     validation: Int64[np.ndarray, " B2"]
@@ -91,15 +91,15 @@ class Windows:
     dropped: dict[str, int]
 
     def __str__(self) -> str:
-        kept = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
-        lost = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
-        return f"windows: {kept}" + (f"; dropped: {lost}" if lost else "")
+        counts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
+        drops = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
+        return f"windows: {counts}" + (f"; dropped: {drops}" if drops else "")
 
 
 def cut_windows(
     panel: Panel, splits: Splits, lags: LagConfig, needed: Sequence[Split] = SPLITS
 ) -> Windows:
-    """Return the windows of each split by the rule above.
+    """The windows of each split, by the rule above.
 
     A step in two splits is refused, and so is a needed split without any window.
     """
@@ -109,51 +109,53 @@ def cut_windows(
     target = split_of_step[ahead]  # [B, K]
     split = target[:, 0]
     within = (target == split[:, None]).all(axis=1) & (split >= 0)
-    seen = split_of_step[history]  # [B, L]
-    held_out, tested = seen > SPLITS.index("train"), seen == SPLITS.index("test")
-    unseen = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
+    history_split = split_of_step[history]  # [B, L]
+    held_out = history_split > SPLITS.index("train")
+    in_test = history_split == SPLITS.index("test")
+    unobserved = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
     reasons = {
         "targets across a border": ~within & (target >= 0).any(axis=1),
-        "no target observed": within & unseen,
+        "no target observed": within & unobserved,
         "covariates ahead missing": within & _lacks_covariates(panel)[ahead].any(axis=1),
-        "too little history observed": within & is_poor(panel, history, origins),
+        "too little history observed": within & is_incomplete(panel, history, origins),
         "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
-        "validation history in test steps": within & (split == 1) & tested.any(axis=1),
+        "validation history in test steps": within & (split == 1) & in_test.any(axis=1),
     }
-    lost = np.zeros(len(origins), dtype=bool)
+    is_dropped = np.zeros(len(origins), dtype=bool)
     dropped = {}
-    for reason, rows in reasons.items():  # the first reason that applies is counted
-        dropped[reason] = int((rows & ~lost).sum())
-        lost |= rows
-    kept = [origins[within & ~lost & (split == number)] for number in range(len(SPLITS))]
-    windows = Windows(kept[0], kept[1], kept[2], dropped)
+    for reason, rows in reasons.items():  # a window counts for the first reason that applies
+        dropped[reason] = int((rows & ~is_dropped).sum())
+        is_dropped |= rows
+    usable = within & ~is_dropped
+    train, validation, test = (origins[usable & (split == n)] for n in range(len(SPLITS)))
+    windows = Windows(train, validation, test, dropped)
     empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
-        poor = dropped["too little history observed"] > 0
-        worst = name_worst(panel, split_of_step >= 0) if poor else ""
-        raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){worst}")
+        gaps = dropped["too little history observed"] > 0
+        hint = name_most_missing(panel, split_of_step >= 0) if gaps else ""
+        raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){hint}")
     return windows
 
 
 def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:
-    """Return the steps in the history of each origin, as `Clock.lag_steps`: Int64[B L]."""
+    """The past steps of each origin's window, ordered as in `Clock.lag_steps`: Int64[B L]."""
     steps = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     if steps.size and steps.min() < 0:
         lacking = int(-steps.min())
         origin = int(origins[np.argmin(steps.min(axis=1))])
-        need = origin + 1 + lacking
-        message = f"need ≥ {need} steps of history up to {panel.times[origin]}Z"
-        remedy = "use a later origin, add earlier steps, or use shorter lags"
-        raise DataError(f"{message}, have {need - lacking}; {remedy}")
+        needed = origin + 1 + lacking
+        message = f"need ≥ {needed} steps of history up to {panel.times[origin]}Z"
+        remedy = "take a later step, add earlier data, or use shorter lags"
+        raise DataError(f"{message}, have {needed - lacking}; {remedy}")
     return np.asarray(steps)
 
 
-def is_poor(
+def is_incomplete(
     panel: Panel, history: Int64[np.ndarray, "B L"], origins: Int64[np.ndarray, " B"]
 ) -> Bool[np.ndarray, " B"]:
-    """A mask of the windows with more than a tenth of their history, or of their origin, missing.
+    """Which windows lack more than a tenth of the values of their history, or of their origin.
 
-    Of two to nine locations, one missing value per step is not counted.
+    With two to nine locations, one missing value per step is tolerated.
     """
     missing, N = _missing(panel.values)
     L = history.shape[1]
@@ -162,65 +164,65 @@ def is_poor(
     )
 
 
-def is_whole(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
-    """A mask of the steps that are sufficiently observed for an origin, by the same rule."""
+def is_well_observed(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
+    """Which steps have enough values to be an origin, by the same rule."""
     missing, N = _missing(values)
     return np.asarray(missing <= MAX_FILLED * N)
 
 
 def least_observed(N: int) -> int:
     """The number of N locations that must be observed at an origin, by the same rule."""
-    counted = N - _spared(N)
+    counted = N - _tolerated(N)
     return counted - int(MAX_FILLED * counted)
 
 
-def _spared(N: int) -> int:
+def _tolerated(N: int) -> int:
     """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
 
-    A tenth of a few locations is none, and one dead sensor would silence the others.
+    A tenth of fewer than ten locations is none: one dead sensor would stop all forecasts.
     """
     return int(1 < N < 1 / MAX_FILLED)
 
 
 def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
-    """Return the number of missing values of each step, and of all; uncounted ones excluded."""
+    """The number of missing values of each step, and of values; a tolerated one is in neither."""
     N = values.shape[1]
-    spared = _spared(N)
-    missing = np.isnan(values).sum(axis=1)  # integers: a tenth is exact
-    return np.maximum(missing - spared, 0), N - spared
+    tolerated = _tolerated(N)
+    missing = np.isnan(values).sum(axis=1)  # integers, so that exactly a tenth is allowed
+    return np.maximum(missing - tolerated, 0), N - tolerated
 
 
-def name_worst(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
-    """Return a hint that lists the locations with most steps missing, or an empty text."""
+def name_most_missing(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
+    """A hint that names the locations with most missing values; empty if none has any."""
     names = worst_locations(panel.locations.ids, panel.values[steps])
     return f". Missing most: {names}; leave those out" if names else ""
 
 
 def worst_locations(ids: Sequence[str], values: Float32[np.ndarray, "T N"]) -> str:
     """The locations with most missing values and their shares of them: `L0007 100 %`."""
-    absent = np.isnan(values).mean(axis=0)
-    worst = [n for n in np.argsort(-absent, kind="stable")[:_NAMED].tolist() if absent[n] > 0]
-    return name_some(f"{ids[n]} {100 * absent[n]:.0f} %" for n in worst)
+    missing = np.isnan(values).mean(axis=0)
+    worst = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
+    return name_some(f"{ids[n]} {100 * missing[n]:.0f} %" for n in worst)
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """A mask of the steps with a missing covariate."""
+    """Which steps lack a covariate."""
     missing = np.isnan(panel.covariates.values).any(axis=1)
     missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
     return np.asarray(missing)
 
 
 def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
-    """Return the index of each step's split, −1 for none; a step in two splits is refused."""
+    """The number of each step's split, −1 for none; a step in two splits is refused."""
     number = np.full(len(panel.values), -1, dtype=np.int64)
     faults = Faults("splits")
     for index, name in enumerate(SPLITS):
         inside = splits.mask(name, panel.clock, panel.times)
         taken = inside & (number >= 0)
         if taken.any():
-            other, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
-            what = f"{count_of(int(taken.sum()), 'step')} in both {other} and {name}"
-            faults.add(f"{what}, the first at {first}Z; each step may be in one split")
+            earlier, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
+            steps = f"{count_of(int(taken.sum()), 'step')} in both {earlier} and {name}"
+            faults.add(f"{steps}, the first at {first}Z; each step may be in one")
         if not inside.any():
             span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
             faults.add(
@@ -237,36 +239,38 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
 def _all_windows(
     panel: Panel, lags: LagConfig
 ) -> tuple[Int64[np.ndarray, " B"], Int64[np.ndarray, "B L"]]:
-    """Return the origins with history and horizon inside the panel, and their history."""
+    """Every origin with its whole history and horizon inside the panel, and the history."""
     steps = np.arange(len(panel.values))
     back = panel.clock.lag_steps(lags, panel.times)
     fits = (steps >= back.max(axis=1)) & (steps < len(steps) - lags.horizon)
     if not fits.any():
-        need = panel.clock.needed_steps(lags, panel.times) + lags.horizon
-        raise DataError(f"need ≥ {need} steps for one window, have {len(steps)}; add more history")
+        needed = panel.clock.needed_steps(lags, panel.times) + lags.horizon
+        raise DataError(
+            f"need ≥ {needed} steps for one window, have {len(steps)}; add earlier data"
+        )
     return steps[fits], steps[fits][:, None] - back[fits]
 
 
 def _begin(text: str, clock: Clock) -> np.datetime64:
-    """Return the instant at which a range begins."""
-    return _showings(text, clock)[0]
+    """The instant at which a range begins."""
+    return _instants(text, clock)[0]
 
 
 def _end(text: str, clock: Clock) -> np.datetime64:
-    """Return the exclusive end of a range: after its last day or time."""
+    """The instant at which a range has ended: after its last day, or past its last time."""
     if _is_date(text):
-        return _showings(text, clock, days=1)[0]
-    return _showings(text, clock)[1] + SECOND
+        return _instants(text, clock, days=1)[0]
+    return _instants(text, clock)[1] + SECOND
 
 
-def _showings(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np.datetime64]:
-    """Return the first and last instant of a time; only local times have two."""
+def _instants(text: str, clock: Clock, days: int = 0) -> tuple[np.datetime64, np.datetime64]:
+    """The first and last instant of a time; they differ only for repeated local times."""
     moment = datetime.fromisoformat(text)
     if moment.tzinfo is not None:
         instant = np.datetime64(int(moment.timestamp()), "s")
         return instant, instant
-    meant = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
-    return np.datetime64(meant.first[0]), np.datetime64(meant.second[0])
+    utc = to_utc(clock.zone, np.array([moment], dtype="datetime64[s]") + days * _DAY)
+    return np.datetime64(utc.first[0]), np.datetime64(utc.second[0])
 
 
 def _is_date(text: str) -> bool:

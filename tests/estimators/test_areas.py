@@ -172,7 +172,7 @@ def test_a_run_from_before_intervals_has_to_be_trained_again(panel: Panel, fitte
     assert run is not None
     kept = {n: a for n, a in run.arrays.items() if not n.startswith("intervals.")}
     old = Ridge.from_run(replace(run, arrays=kept))
-    with pytest.raises(ConfigError, match=r"keeps no validation residuals .* train it again"):
+    with pytest.raises(ConfigError, match=r"stores no validation residuals .* train it again"):
         predict_areas(old, panel, ORIGINS, areas_of(x=[0]))
 
 

@@ -1,12 +1,12 @@
-"""Areas: sums of the forecasts of some locations, with intervals of their own.
+"""Areas: sums of the forecasts of some locations, with their own intervals.
 
-Quantiles do not add up: the sum of upper ones is reached only when every location is high at
+Quantiles do not add up: the sum of upper quantiles is reached only when every location is high at
 once. An area is therefore treated as one more location. Its validation residuals are the sums of
-its locations', and go through the same calibration, static and online, as those of a location.
+its locations' residuals, calibrated, static and online, like those of a location.
 
-Where a few residuals of its locations are missing, the others stand for them; with more than the
-share that a history may miss, the area's is missing. Values of a location are no guide to those
-of another: online, a step at which any is missing does not count.
+Where a few residuals of its locations are missing, the sum is scaled up from the others; where
+more are missing than a history may miss, so is the area's. Values are not scaled up: online, a
+step at which any value is missing does not count.
 """
 
 from collections.abc import Iterator
@@ -56,7 +56,7 @@ class Areas:
 
 
 def read_areas(source: Table, locations: Locations) -> Areas:
-    """Return the areas of a table of `area` and `id`, a row for each location of each area."""
+    """Read areas from a table of `area` and `id`, with a row for each location of each area."""
     table, name = load(source, texts=("area",))
     if "id" not in table.column_names and "unique_id" in table.column_names:
         table = table.rename_columns({"unique_id": "id"})
@@ -72,15 +72,15 @@ def read_areas(source: Table, locations: Locations) -> Areas:
         count = f"{count_of(len(like_locations), 'area')} named like a location"
         faults.add(f"{count}: {name_some(like_locations)}; give it another name")
     _refuse_doubled(areas, rows, table, faults)
-    place = {identity: n for n, identity in enumerate(locations.ids)}
-    unknown = [identity for identity in ids if identity not in place]
+    position = {identity: n for n, identity in enumerate(locations.ids)}
+    unknown = [identity for identity in ids if identity not in position]
     if unknown:
         count = f"{count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
         hint = nearest_name(unknown[0], locations.ids) or f"; known: {name_some(locations.ids)}"
         faults.add(f"{count}{hint}")
     faults.raise_any(DataError)
     members = np.zeros((len(names), len(locations)), dtype=bool)
-    members[areas, np.array([place[identity] for identity in ids])[rows]] = True
+    members[areas, np.array([position[identity] for identity in ids])[rows]] = True
     return Areas(tuple(names), members)
 
 
@@ -92,11 +92,11 @@ def add_areas(
     weather: Weather = "observed",
     what_if: WhatIf | None = None,
 ) -> pd.DataFrame:
-    """Return a forecast's table with a row for each area and coming step below its own.
+    """Append a row for each area and coming step to a forecast's table.
 
     Args:
-        table: what `estimator.forecast` gave for the panel.
-        areas: what to sum, by the panel's locations.
+        table: as `estimator.forecast` returns it for the panel.
+        areas: by the panel's locations.
         estimator: for the intervals of the sums.
         panel: as for the forecast.
         weather: as for the forecast.
@@ -109,10 +109,10 @@ def add_areas(
     if what_if is not None:
         changes = read_changes(what_if, predictor.panel, int(origin[0]), horizon)
     summed = [name for name in SUMMED if name in table.columns]
-    place = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
+    location = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
     rows = [table]
     for number, area in enumerate(area_predictors(estimator, predictor, panel, areas)):
-        members = table[areas.members[number][place.to_numpy()]]
+        members = table[areas.members[number][location.to_numpy()]]
         first = members[members["unique_id"] == members["unique_id"].iloc[0]].reset_index(
             drop=True
         )
@@ -130,13 +130,13 @@ def area_predictors(
     Args:
         estimator: fitted.
         predictor: of the panel's locations.
-        panel: whose locations the areas are made of.
-        areas: what to sum.
+        panel: with the locations of the areas.
+        areas: by the panel's locations.
     """
     run = estimator.run
     if run is None or RESIDUALS not in run.arrays:
         raise ConfigError(
-            "the run keeps no validation residuals to calibrate sums; train it again"
+            "the run stores no validation residuals to calibrate sums; train it again"
         )
     members = areas.members[:, location_order(panel.locations.ids, predictor.panel)]
     cache = _ForecastCache(predictor.forecast_origins)
@@ -152,8 +152,8 @@ def area_predictors(
 def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Calibration:
     """The calibration of the sum of some locations, from their validation residuals."""
     arrays, levels = run.arrays, tuple(run.arrays[LEVELS].tolist())
-    seen, residuals = (arrays[part][..., members] for part in (OBSERVED, RESIDUALS))
-    sums = sum_observed(np.where(seen, residuals, np.float32(np.nan)))[..., None]  # [V, K, 1]
+    observed, residuals = (arrays[name][..., members] for name in (OBSERVED, RESIDUALS))
+    sums = sum_observed(np.where(observed, residuals, np.float32(np.nan)))[..., None]  # [V, K, 1]
     least, needed = int(np.isfinite(sums).sum(axis=0).min()), 2 * count_needed(levels)
     if least < needed:
         message = f"area {name!r}: {count_of(least, 'validation window')} with enough values"
@@ -166,17 +166,18 @@ def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Cali
 
 
 def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, "*B"]:
-    """Return sums over the locations of an area, NaN where too few of them were observed."""
-    seen = np.isfinite(residuals)
-    share = seen.mean(axis=-1)
-    total = np.where(seen, residuals, 0).sum(axis=-1, dtype=np.float64) / np.maximum(share, 1e-9)
-    return np.where(share >= 1 - MAX_FILLED, total, np.nan).astype(np.float32)
+    """Sums over the locations of an area, scaled up for missing ones; NaN: too few observed."""
+    observed = np.isfinite(residuals)
+    share = observed.mean(axis=-1)
+    total = np.where(observed, residuals, 0).sum(axis=-1, dtype=np.float64)
+    scaled = total / np.maximum(share, 1e-9)
+    return np.where(share >= 1 - MAX_FILLED, scaled, np.nan).astype(np.float32)
 
 
 def _quantile_columns(
     area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None
 ) -> dict[str, Float32[np.ndarray, " K"]]:
-    """Return the quantiles of an area by the names of their columns."""
+    """The quantiles of an area by the names of their columns."""
     prediction = area.predict(origin)
     predictions = {"": prediction}
     if changes is not None:
@@ -220,7 +221,7 @@ class _ForecastCache:
 
 
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
-    """Return an area as a panel of one location."""
+    """An area as a panel of one location."""
     steps = len(panel.covariates.values)
     return replace(
         panel,
@@ -234,7 +235,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
 def _refuse_doubled(
     areas: Int64[np.ndarray, " R"], rows: Int64[np.ndarray, " R"], table: pa.Table, faults: Faults
 ) -> None:
-    """Add a fault for locations that an area has twice: they would count twice."""
+    """Add a fault for locations listed twice in an area, which would count twice."""
     pairs = np.column_stack([areas, rows])
     _, first = np.unique(pairs, axis=0, return_index=True)
     doubled = np.setdiff1d(np.arange(len(pairs)), first).tolist()

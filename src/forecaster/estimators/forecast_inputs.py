@@ -16,7 +16,7 @@ from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.splits import MAX_FILLED, history_steps, is_poor
+from forecaster.splits import MAX_FILLED, history_steps, is_incomplete
 
 MONTH_HOURS = 12 * 24
 DAY_MINUTES = 24 * 60
@@ -129,7 +129,7 @@ def look_back(
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     """Refuse an origin with too many missing values in its history; the error names the steps."""
     steps = history_steps(panel, lags, np.array([origin]))[0]
-    if not is_poor(panel, steps[None], np.array([origin]))[0]:
+    if not is_incomplete(panel, steps[None], np.array([origin]))[0]:
         return
     missing = np.isnan(panel.values).mean(axis=1)
     share = float(missing[steps].mean())

@@ -14,7 +14,7 @@ from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole, name_worst
+from forecaster.splits import is_well_observed, name_most_missing
 
 ROUNDING = 1e-6  # a deviation below this share of the level is float32 rounding
 COLLINEAR = 1.0 - 1e-9  # correlation from which two locations count as collinear
@@ -74,7 +74,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
 
     The mean of each hour of the week is subtracted only with two weeks or more.
     """
-    steps = np.flatnonzero(train & is_whole(panel.values))
+    steps = np.flatnonzero(train & is_well_observed(panel.values))
     if len(steps) <= 1:
         raise DataError(_too_few(panel, train, len(steps)))
     slots = panel.clock.slot_of_week(panel.times)
@@ -151,4 +151,4 @@ def _blocks(
 def _too_few(panel: Panel, train: Bool[np.ndarray, " M"], count: int) -> str:
     message = f"{count_of(count, 'training step')} observed at nine locations in ten, of "
     message += f"{count_of(int(train.sum()), 'training step')}; two are needed"
-    return message + name_worst(panel, train)
+    return message + name_most_missing(panel, train)

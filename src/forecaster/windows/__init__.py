@@ -1,1 +1,1 @@
-"""Scaling and batches: what models consume, cut from a panel that lives on the device."""
+"""Windows as the inputs of models: scaling, batches and the seasonal profile."""

@@ -21,8 +21,8 @@ class Batch:
     signal: Float32[Tensor, "N C B L"]  # scaled; channel 0 the values, then their covariates
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
     next_auxiliary: Float32[Tensor, "P B K"]  # a_{t+1…t+K}, known ahead
-    next_local: Float32[Tensor, "N Q B K"]  # the same of each location
-    next_values: Float32[Tensor, "N B K"]  # scaled and filled: nothing that a forecast may see
+    next_local: Float32[Tensor, "N Q B K"]  # local covariates, known ahead
+    next_values: Float32[Tensor, "N B K"]  # scaled and filled; for training only
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
 
@@ -38,9 +38,9 @@ class Batches:
         Args:
             panel: values, covariates and clock.
             scaler: fitted on training steps.
-            fill: what stands for missing values, fitted on training steps.
-            lags: which past steps a window sees.
-            device: where the tensors live.
+            fill: substitutes for missing values, fitted on training steps.
+            lags: the past steps of a window.
+            device: of the tensors.
         """
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         filled = fill_missing(panel, fill)
@@ -74,7 +74,7 @@ class Batches:
         return torch.from_numpy(np.concatenate([past, ahead], axis=1)).to(self._device)
 
     def gather(self, steps: Int64[Tensor, "B T"]) -> Batch:
-        """The windows of the steps that `locate` gave; the device does it without the host."""
+        """The windows of the steps from `locate`, gathered on the device."""
         L = self._lags.shape[1]
         history, coming = steps[:, :L], steps[:, L:]
         signal, auxiliary = self._inputs.gather(history)

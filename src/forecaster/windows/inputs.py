@@ -1,9 +1,9 @@
 """The scaled inputs of windows: one table of steps, from which windows are gathered.
 
 Training puts every step of a panel into the table once and gathers batches from it; a forecast
-puts in the few steps it needs, with whatever covariates are assumed ahead. A step holds what each
-location knows of itself (its value, then its covariates), location by location; then what holds
-for all: weather and calendar. Gathered windows are location-major, as the models consume them.
+puts in the few steps it needs, with the covariates assumed ahead. A step holds the signal of each
+location (its value, then its local covariates), location by location, and then the auxiliary
+inputs of all: weather and calendar. Gathered windows are location-major, as models consume them.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from torch import Tensor
 
 from forecaster.windows.scaling import Scaler
 
-_PART = 512  # steps turned at a time on a CPU: about what its cache holds
+_BLOCK = 512  # steps transposed at a time on a CPU, which fit into its cache
 
 
 def scale_steps(
@@ -46,9 +46,9 @@ class StepInputs:
         """Hold the inputs; `to` puts them on another device.
 
         Args:
-            inputs: as `scale_steps` gives them.
+            inputs: from `scale_steps`.
             locations: N.
-            channels: C, a value and the covariates of each location.
+            channels: C, the value and local covariates of a location.
         """
         self._shape = locations, channels
         self._table = torch.from_numpy(inputs)
@@ -78,14 +78,14 @@ def gather_steps(
 ) -> Shaped[Tensor, "n B T"]:
     """The columns of the given steps.
 
-    A GPU reads across steps nearly as fast as along them. A CPU does not, so there a step is one
-    piece of memory, and is turned after it was read: a third of the time.
+    A GPU reads across steps nearly as fast as along them. On a CPU a step is contiguous in memory
+    and transposed after reading, which takes a third of the time.
     """
     flat = steps.reshape(-1)
     if stored.device.type != "cpu":
         return stored.index_select(1, flat).view(len(stored), *steps.shape)
-    turned = stored.new_empty(stored.shape[1], len(flat))
-    for start in range(0, len(flat), _PART):
-        part = slice(start, start + _PART)
-        turned[:, part] = stored.index_select(0, flat[part]).T
-    return turned.view(len(turned), *steps.shape)
+    columns = stored.new_empty(stored.shape[1], len(flat))
+    for start in range(0, len(flat), _BLOCK):
+        block = slice(start, start + _BLOCK)
+        columns[:, block] = stored.index_select(0, flat[block]).T
+    return columns.view(len(columns), *steps.shape)

@@ -1,4 +1,4 @@
-"""Standard scales, fitted on training steps alone."""
+"""Standard scaling, fitted on the training steps."""
 
 from dataclasses import dataclass
 
@@ -10,23 +10,23 @@ from forecaster.panel.panel import Panel
 
 @dataclass(frozen=True, eq=False)
 class Scale:
-    """A mean and a deviation per entry; what never varies keeps its size."""
+    """A mean and a deviation per entry; entries that never vary have deviation 1."""
 
     mean: Float32[np.ndarray, " n"]
     deviation: Float32[np.ndarray, " n"]
 
     def apply(self, values: Float32[np.ndarray, "*T n"]) -> Float32[np.ndarray, "*T n"]:
-        """Return values in deviations from the mean."""
+        """Values in deviations from the mean."""
         return np.asarray((values - self.mean) / self.deviation, dtype=np.float32)
 
     def undo(self, values: Float32[np.ndarray, "*T n"]) -> Float32[np.ndarray, "*T n"]:
-        """Return values in their own units."""
+        """Scaled values in their original units."""
         return np.asarray(values * self.deviation + self.mean, dtype=np.float32)
 
 
 @dataclass(frozen=True, eq=False)
 class Scaler:
-    """The scales of a panel: each location, each covariate, each covariate of locations."""
+    """The scales of a panel: of each location, each covariate and each local covariate."""
 
     values: Scale
     covariates: Scale
@@ -34,30 +34,30 @@ class Scaler:
 
 
 def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
-    """Return the scales of the training steps; covariates that are 0 or 1 stay as they are."""
+    """The scales of the training steps; covariates that are only 0 or 1 are not scaled."""
     steps = np.flatnonzero(train)
-    world = panel.covariates.values[steps]
-    own = panel.local_covariates.values[:, steps]
-    own = own.reshape(len(own), own.shape[1] * own.shape[2]).T  # one scale for all locations
+    covariates = panel.covariates.values[steps]
+    local = panel.local_covariates.values[:, steps]
+    local = local.reshape(len(local), local.shape[1] * local.shape[2]).T  # locations share a scale
     return Scaler(
         values=_fit(panel.values[steps]),
-        covariates=_unless_flags(_fit(world), world),
-        local_covariates=_unless_flags(_fit(own), own),
+        covariates=_unless_flags(_fit(covariates), covariates),
+        local_covariates=_unless_flags(_fit(local), local),
     )
 
 
 def _fit(values: Float32[np.ndarray, "T n"]) -> Scale:
-    seen = np.isfinite(values)
-    count = np.maximum(seen.sum(axis=0), 1)
-    mean = np.where(seen, values, 0).sum(axis=0, dtype=np.float64) / count
-    square = np.where(seen, np.square(values - mean), 0).sum(axis=0, dtype=np.float64) / count
+    observed = np.isfinite(values)
+    count = np.maximum(observed.sum(axis=0), 1)
+    mean = np.where(observed, values, 0).sum(axis=0, dtype=np.float64) / count
+    square = np.where(observed, np.square(values - mean), 0).sum(axis=0, dtype=np.float64) / count
     deviation = np.sqrt(square)
     varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-6)
     return Scale(mean.astype(np.float32), np.where(varies, deviation, 1.0).astype(np.float32))
 
 
 def _unless_flags(scale: Scale, values: Float32[np.ndarray, "T n"]) -> Scale:
-    """Leave columns alone that hold nothing but 0 and 1."""
+    """The scale, with mean 0 and deviation 1 for columns of only 0 and 1."""
     flag = ((values == 0) | (values == 1) | np.isnan(values)).all(axis=0)
     return Scale(
         np.where(flag, np.float32(0), scale.mean), np.where(flag, np.float32(1), scale.deviation)

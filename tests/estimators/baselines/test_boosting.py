@@ -195,7 +195,7 @@ def test_a_step_ahead_that_nobody_observed_is_refused() -> None:
 def test_all_rows_are_taken_where_they_fit() -> None:
     rows = draw_rows(np.array([11, 17, 19]), np.array([0, 1]), 6, np.random.default_rng(0))
     assert rows.origin.tolist() == [11, 11, 17, 17, 19, 19]
-    assert rows.place.tolist() == [0, 1, 0, 1, 0, 1]
+    assert rows.location.tolist() == [0, 1, 0, 1, 0, 1]
 
 
 @given(
@@ -209,7 +209,7 @@ def test_drawn_rows_are_different_ones_and_spread_evenly(
 ) -> None:
     origins = np.arange(windows) * 3 + 700
     rows = draw_rows(origins, np.arange(places), most, np.random.default_rng(seed))
-    number = (rows.origin - 700) // 3 * places + rows.place
+    number = (rows.origin - 700) // 3 * places + rows.location
     total, count = windows * places, min(most, windows * places)
     assert len(number) == count
     assert (np.diff(number) > 0).all()  # in order, and none twice
@@ -266,7 +266,7 @@ def test_a_seed_changes_the_trees_and_nothing_else(
 @pytest.mark.usefixtures("few_trees")
 def test_more_threads_give_the_same_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     alone = arrays_of(Boosting(RECIPE).fit(PANEL, SPLITS))
-    monkeypatch.setattr(module, "ALONE", 0)
+    monkeypatch.setattr(module, "MAX_SINGLE_THREAD", 0)
     together = arrays_of(Boosting(RECIPE).fit(PANEL, SPLITS))
     assert all(np.array_equal(alone[name], together[name]) for name in alone)
 

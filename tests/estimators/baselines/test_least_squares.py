@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from statsmodels.tsa import api as statsmodels
 
 from forecaster.estimators.baselines import least_squares
-from forecaster.estimators.baselines.least_squares import eliminate, measure, roll_out
+from forecaster.estimators.baselines.least_squares import factorize, moment_matrix, roll_out
 
 # N = 5 locations, A = 1 + 3 known columns, 389 steps
 STEPS, N, A = 389, 5, 4
@@ -37,7 +37,7 @@ def test_weights_and_forecasts_are_those_of_statsmodels(order: int) -> None:
     end = STEPS - 7
     oracle = statsmodels.VAR(x[:end], exog=known[:end, 1:]).fit(order, trend="c")
     steps = np.arange(order, end)
-    weights = eliminate(measure(x, known[steps], steps, order)).solve(A + order * N)
+    weights = factorize(moment_matrix(x, known[steps], steps, order)).solve(A + order * N)
     assert np.allclose(weights, oracle.params, rtol=1e-6, atol=1e-9)
     expected = oracle.forecast(x[:end], steps=7, exog_future=known[end:, 1:])
     forecast = roll_out(weights, x[end - 1 - np.arange(order)][None], known[None, end:])
@@ -51,7 +51,7 @@ def test_locations_that_nearly_say_the_same_get_the_weights_of_statsmodels() -> 
     steps = np.arange(2, STEPS)
     assert np.linalg.cond(design(x, known, steps, 2)) > 1e4
     oracle = statsmodels.VAR(x, exog=known[:, 1:]).fit(2, trend="c").params
-    factor = eliminate(measure(x, known[steps], steps, 2))
+    factor = factorize(moment_matrix(x, known[steps], steps, 2))
     assert factor.rank(A + 2 * N) == A + 2 * N
     assert np.abs(factor.solve(A + 2 * N) - oracle).max() < 1e-6 * np.abs(oracle).max()
 
@@ -66,24 +66,24 @@ def test_the_products_are_those_of_all_lagged_copies(seed: int, order: int, shar
     steps = order + np.flatnonzero(generator.random(STEPS - order) < share)  # with gaps
     Z = design(x, known, steps, order)
     expected = Z.T @ np.hstack([Z, x[steps]])
-    found = measure(x, known[steps], steps, order)
+    found = moment_matrix(x, known[steps], steps, order)
     assert np.allclose(np.triu(found), np.triu(expected), atol=1e-9)
 
 
 def test_the_size_of_blocks_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     x, known = draw(np.eye(N))
     steps = np.arange(3, STEPS)
-    whole = eliminate(measure(x, known[steps], steps, 3)).solve(A + 3 * N)
+    whole = factorize(moment_matrix(x, known[steps], steps, 3)).solve(A + 3 * N)
     monkeypatch.setattr(least_squares, "BLOCK_STEPS", 11)
     monkeypatch.setattr(least_squares, "BLOCK_COLUMNS", 3)
-    parts = eliminate(measure(x, known[steps], steps, 3)).solve(A + 3 * N)
+    parts = factorize(moment_matrix(x, known[steps], steps, 3)).solve(A + 3 * N)
     assert np.allclose(parts, whole, rtol=1e-10, atol=1e-12)
 
 
 def test_one_factor_serves_every_order() -> None:
     x, known = draw(np.eye(N))
     steps = np.arange(3, STEPS)
-    factor = eliminate(measure(x, known[steps], steps, 3))
+    factor = factorize(moment_matrix(x, known[steps], steps, 3))
     for order in range(4):
         Z = design(x, known, steps, order)
         expected = np.linalg.lstsq(Z, x[steps])[0]
@@ -93,8 +93,8 @@ def test_one_factor_serves_every_order() -> None:
 def test_single_precision_is_added_up_in_double() -> None:
     x, known = (part.astype(np.float32) for part in draw(np.eye(N)))
     steps = np.arange(2, STEPS)
-    double = measure(x.astype(np.float64), known[steps].astype(np.float64), steps, 2)
-    assert np.array_equal(measure(x, known[steps], steps, 2), double)
+    double = moment_matrix(x.astype(np.float64), known[steps].astype(np.float64), steps, 2)
+    assert np.array_equal(moment_matrix(x, known[steps], steps, 2), double)
 
 
 # ------------------------------------------------------------------------- dependent columns
@@ -108,11 +108,11 @@ def test_P9_whatever_depends_on_what_the_fit_is_the_best(
     plain = generator.integers(-1, 2, (rows, columns)).astype(np.float64)
     Z = plain * generator.choice([1e-4, 1.0, 1e4], columns)  # in any unit
     y = generator.normal(size=(rows, 2))
-    factor = eliminate(measure(y, Z, np.arange(rows), 0))
+    factor = factorize(moment_matrix(y, Z, np.arange(rows), 0))
     weights = factor.solve(columns)
     assert factor.rank(columns) == np.linalg.matrix_rank(plain)
     assert np.allclose(Z @ weights, plain @ np.linalg.pinv(plain) @ y, atol=1e-6)
-    assert not weights[np.setdiff1d(np.arange(columns), factor.kept)].any()
+    assert not weights[np.setdiff1d(np.arange(columns), factor.independent)].any()
 
 
 def test_P9_of_a_full_one_hot_the_last_column_gets_no_weight() -> None:
@@ -121,8 +121,8 @@ def test_P9_of_a_full_one_hot_the_last_column_gets_no_weight() -> None:
     never = np.zeros((STEPS, 1))
     known = np.hstack([known, week, never])
     steps = np.arange(2, STEPS)
-    factor = eliminate(measure(x, known[steps], steps, 2))
-    left_out = np.setdiff1d(np.arange(A + 8 + 2 * N), factor.kept)
+    factor = factorize(moment_matrix(x, known[steps], steps, 2))
+    left_out = np.setdiff1d(np.arange(A + 8 + 2 * N), factor.independent)
     assert left_out.tolist() == [A + 6, A + 7]
     Z = design(x, known, steps, 2)
     least = np.linalg.lstsq(Z, x[steps])[0]
@@ -133,7 +133,7 @@ def test_P9_twins_and_constant_locations_get_no_weight_of_their_own() -> None:
     x, known = draw(np.eye(N))
     x[:, 3], x[:, 4] = 2 * x[:, 1] - 7, 11.0
     steps = np.arange(2, STEPS)
-    factor = eliminate(measure(x, known[steps], steps, 2))
+    factor = factorize(moment_matrix(x, known[steps], steps, 2))
     weights = factor.solve(A + 2 * N)
     assert not weights[A:].reshape(2, N, N)[:, 3:].any()
     assert np.allclose(design(x, known, steps, 2) @ weights[:, 4], 11)
@@ -142,7 +142,7 @@ def test_P9_twins_and_constant_locations_get_no_weight_of_their_own() -> None:
 def test_P9_with_more_columns_than_steps_the_steps_are_met_exactly() -> None:
     x, known = draw(np.eye(N))
     steps = np.arange(4, 4 + 17)  # for 4 + 4 · 5 columns
-    factor = eliminate(measure(x, known[steps], steps, 4))
+    factor = factorize(moment_matrix(x, known[steps], steps, 4))
     assert [factor.rank(A + order * N) for order in range(5)] == [4, 9, 14, 17, 17]
     assert np.allclose(design(x, known, steps, 4) @ factor.solve(A + 4 * N), x[steps], atol=1e-7)
 

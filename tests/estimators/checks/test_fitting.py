@@ -51,9 +51,9 @@ class Forgetful(SeasonalNaive):
 @pytest.mark.parametrize(
     ("broken", "check", "told"),
     [
-        (Peeking, "test steps do not change what is learned", "test steps changed"),
-        (Restless, "fitting again changes nothing", "a second estimator learned"),
-        (Forgetful, "a saved estimator answers the same", "loaded estimator"),
+        (Peeking, "test steps do not change the fit", "test steps changed"),
+        (Restless, "fitting again changes nothing", "a second estimator"),
+        (Forgetful, "a saved estimator forecasts the same", "loaded estimator"),
     ],
 )
 def test_a_broken_estimator_is_found(broken: type[Estimator], check: str, told: str) -> None:

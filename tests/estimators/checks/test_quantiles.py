@@ -33,8 +33,8 @@ class Prophetic(SeasonalNaive):
 @pytest.mark.parametrize(
     ("broken", "check", "told"),
     [
-        (Crossing, "quantiles rise and hold", "quantiles cross"),
-        (Certain, "quantiles rise and hold", "% in an 80 % interval"),
+        (Crossing, "quantiles are ascending and calibrated", "quantiles cross"),
+        (Certain, "quantiles are ascending and calibrated", "% in an 80 % interval"),
         (Prophetic, "quantiles see nothing after the origin", "later outcomes"),
     ],
 )

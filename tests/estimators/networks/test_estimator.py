@@ -14,7 +14,7 @@ from hypothesis.extra.numpy import arrays
 from forecaster.artifact import Run, save_run
 from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
-from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
+from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
@@ -92,7 +92,7 @@ def test_the_answer_is_the_same_when_dropout_was_learned_with() -> None:
 
 
 @settings(max_examples=settings().max_examples // 5)
-@given(values=arrays(np.float32, (30, PLACES), elements=st.floats(0, 2.0**127, width=32)))
+@given(values=arrays(np.float32, (30, LOCATIONS), elements=st.floats(0, 2.0**127, width=32)))
 def test_P4_any_panel_gives_finite_counts_or_a_typed_error(values: np.ndarray) -> None:
     whole = PANEL.values.copy()
     whole[900 - 29 : 901] = values
@@ -143,7 +143,7 @@ def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
     origins = np.array([900, 950, 1000])
     forecast, own = estimator.forecast_origins(run, PANEL, "observed", origins)
     assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
-    assert own.shape == (3, 3, 2, PLACES)
+    assert own.shape == (3, 3, 2, LOCATIONS)
     assert (np.diff(own, axis=1) > 0).all()
 
 

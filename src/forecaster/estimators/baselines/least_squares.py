@@ -2,8 +2,8 @@
 
     x̂_t = B a_t + A_1 x_{t−1} + … + A_p x_{t−p}
 
-Columns stand as in that sum, the constant first in a, then lag by lag: what belongs to a lower
-order leads, so that one pass over the data and one factor serve all orders.
+Columns are ordered as in that sum, the constant first in a, then lag by lag. The columns of a
+lower order lead, so that one pass over the data and one factor serve all orders.
 """
 
 from dataclasses import dataclass
@@ -12,36 +12,36 @@ import numpy as np
 from jaxtyping import Float, Float64, Int64
 from scipy.linalg import solve_triangular
 
-BLOCK_STEPS = 4_096  # in double precision at a time
+BLOCK_STEPS = 4_096  # converted to double precision at a time
 BLOCK_COLUMNS = 128  # eliminated at a time
-DEPENDENT = 1e-10  # of a column's square: earlier columns that leave no more of it make it up
+DEPENDENT = 1e-10  # residual share of a column's square below which it depends on earlier columns
 
 
 @dataclass(frozen=True, eq=False)
 class Factor:
-    """R with RᵀR = ZᵀZ over the columns that no earlier ones make up, and R⁻ᵀZᵀY beside it."""
+    """R with RᵀR = ZᵀZ over the linearly independent columns, and R⁻ᵀZᵀY beside it."""
 
     rows: Float64[np.ndarray, "rank G"]  # [R, R⁻ᵀZᵀY], columns of length 1; G = F + N
-    kept: Int64[np.ndarray, " rank"]
+    independent: Int64[np.ndarray, " rank"]  # columns that do not depend on earlier ones
     length: Float64[np.ndarray, " F"]  # of each column of Z
 
     def rank(self, columns: int) -> int:
-        """Return how many of the leading columns are independent."""
-        return int(np.searchsorted(self.kept, columns))
+        """The number of independent ones among the leading columns."""
+        return int(np.searchsorted(self.independent, columns))
 
     def solve(self, columns: int) -> Float64[np.ndarray, "columns N"]:
         """Return argmin ‖Y − Zw‖ over the leading columns; dependent ones get weight 0."""
         k, F = self.rank(columns), len(self.length)
-        kept = self.kept[:k]
+        independent = self.independent[:k]
         weights = np.zeros((columns, self.rows.shape[1] - F))
-        found = solve_triangular(self.rows[:k, kept], self.rows[:k, F:])
-        weights[kept] = found / self.length[kept, None]
+        solution = solve_triangular(self.rows[:k, independent], self.rows[:k, F:])
+        weights[independent] = solution / self.length[independent, None]
         return weights
 
 
-def measure(
+def moment_matrix(
     values: Float[np.ndarray, "M N"],
-    known: Float[np.ndarray, "T A"],
+    auxiliary: Float[np.ndarray, "T A"],
     steps: Int64[np.ndarray, " T"],
     order: int,
 ) -> Float64[np.ndarray, "F G"]:
@@ -49,34 +49,34 @@ def measure(
 
     Args:
         values: x of all steps.
-        known: a of the target steps.
-        steps: the targets, in order of time; `order` steps before each are looked at too.
-        order: of the highest autoregression wanted.
+        auxiliary: a of the target steps.
+        steps: the targets, in order of time; each has `order` steps before it.
+        order: the highest order of autoregression.
     """
-    squares, products = _add_up(values, known, steps, order)
-    N, A = values.shape[1], known.shape[1]
+    squares, products = _sum_products(values, auxiliary, steps, order)
+    N, A = values.shape[1], auxiliary.shape[1]
     F = A + order * N
     moments = np.zeros((F, F + N))
     moments[:A, :A], moments[:A, F:] = squares[:A, :A], products[0, :A]
     for lag in range(1, order + 1):
-        here = slice(A + (lag - 1) * N, A + lag * N)
-        moments[:A, here], moments[here, F:] = products[lag, :A], products[lag, A:].T
-    _spread(moments[A:, A:], products[:, A:], values, steps)
+        lagged = slice(A + (lag - 1) * N, A + lag * N)
+        moments[:A, lagged], moments[lagged, F:] = products[lag, :A], products[lag, A:].T
+    _fill_lagged(moments[A:, A:], products[:, A:], values, steps)
     return moments
 
 
-def _add_up(
+def _sum_products(
     values: Float[np.ndarray, "M N"],
-    known: Float[np.ndarray, "T A"],
+    auxiliary: Float[np.ndarray, "T A"],
     steps: Int64[np.ndarray, " T"],
     order: int,
 ) -> tuple[Float64[np.ndarray, "U U"], Float64[np.ndarray, "orders U N"]]:
     """Return Σ u_t u_tᵀ and, for each lag, Σ u_t x_{t−lag}ᵀ, where u_t = (a_t, x_t)."""
-    N, A = values.shape[1], known.shape[1]
+    N, A = values.shape[1], auxiliary.shape[1]
     squares, products = np.zeros((A + N, A + N)), np.zeros((order + 1, A + N, N))
     for start in range(0, len(steps), BLOCK_STEPS):
         block = slice(start, start + BLOCK_STEPS)
-        u = np.concatenate([known[block], values[steps[block]]], axis=1).astype(np.float64)
+        u = np.concatenate([auxiliary[block], values[steps[block]]], axis=1).astype(np.float64)
         squares += u.T @ u  # symmetric: half the work
         for lag in range(1, order + 1):
             products[lag] += u.T @ values[steps[block] - lag].astype(np.float64)
@@ -84,7 +84,7 @@ def _add_up(
     return squares, products
 
 
-def _spread(
+def _fill_lagged(
     lagged: Float64[np.ndarray, "pN G"],
     products: Float64[np.ndarray, "orders N N"],
     values: Float[np.ndarray, "M N"],
@@ -92,7 +92,7 @@ def _spread(
 ) -> None:
     """Write Σ x_{t−i} x_{t−j}ᵀ for all lags i ≤ j, starting from the sums for i = 0.
 
-    One lag more on both sides is the same sum over steps that lie one earlier: each run of steps
+    One more lag on both sides gives the same sum over steps shifted by one: each run of steps
     gains the step before it and loses its last.
     """
     N, order = values.shape[1], len(products) - 1
@@ -107,59 +107,60 @@ def _spread(
             lagged[rows : rows + N, columns : columns + N] = block
 
 
-def eliminate(moments: Float64[np.ndarray, "F G"]) -> Factor:
-    """Return the factor of Zᵀ[Z, Y], a Cholesky that leaves out dependent columns; overwrites it.
+def factorize(moments: Float64[np.ndarray, "F G"]) -> Factor:
+    """The Cholesky factor of Zᵀ[Z, Y] without dependent columns; overwrites its argument.
 
-    A column is left out if what the columns before it do not explain is rounding.
+    A column is left out if the columns before it explain all of it but rounding.
     """
     F = len(moments)
     length = np.sqrt(np.diag(moments))
     length[length == 0] = 1.0
     moments /= length[:, None]
     moments[:, :F] /= length
-    kept = np.empty(0, dtype=np.int64)
+    independent = np.empty(0, dtype=np.int64)
     for start in range(0, F, BLOCK_COLUMNS):
-        here, k = slice(start, min(start + BLOCK_COLUMNS, F)), len(kept)
-        # what the rows of the factor so far leave of these columns
-        rest = moments[here, start:] - moments[:k, here].T @ moments[:k, start:]
-        few, corner = _eliminate_block(rest[:, : len(rest)])
-        # the rows of dropped columns are not needed any more, so the factor moves up
-        moments[k : k + len(few), start:] = solve_triangular(corner, rest[few], trans="T")
-        kept = np.concatenate([kept, start + few])
-    return Factor(moments[: len(kept)], kept, length)
+        block, k = slice(start, min(start + BLOCK_COLUMNS, F)), len(independent)
+        # the part of these columns that the rows of the factor so far do not explain
+        remainder = moments[block, start:] - moments[:k, block].T @ moments[:k, start:]
+        pivots, corner = _eliminate_block(remainder[:, : len(remainder)])
+        # the rows of dropped columns are no longer needed, so the factor moves up
+        rows = solve_triangular(corner, remainder[pivots], trans="T")
+        moments[k : k + len(pivots), start:] = rows
+        independent = np.concatenate([independent, start + pivots])
+    return Factor(moments[: len(independent)], independent, length)
 
 
 def _eliminate_block(
     gram: Float64[np.ndarray, "n n"],
 ) -> tuple[Int64[np.ndarray, " k"], Float64[np.ndarray, "k k"]]:
-    """Return the columns to keep and R of them, column by column; reads no lower triangle."""
-    rest, few = gram.copy(), []
-    for j in range(len(rest)):
-        if rest[j, j] > DEPENDENT:
-            rest[j, j:] /= np.sqrt(rest[j, j])
-            rest[j + 1 :, j + 1 :] -= np.outer(rest[j, j + 1 :], rest[j, j + 1 :])
-            few.append(j)
-    return np.array(few, dtype=np.int64), rest[np.ix_(few, few)]
+    """The independent columns and their R, column by column; reads no lower triangle."""
+    R, pivots = gram.copy(), []
+    for j in range(len(R)):
+        if R[j, j] > DEPENDENT:
+            R[j, j:] /= np.sqrt(R[j, j])
+            R[j + 1 :, j + 1 :] -= np.outer(R[j, j + 1 :], R[j, j + 1 :])
+            pivots.append(j)
+    return np.array(pivots, dtype=np.int64), R[np.ix_(pivots, pivots)]
 
 
 def roll_out(
     weights: Float[np.ndarray, "F N"],
     past: Float[np.ndarray, "B p N"],
-    known: Float[np.ndarray, "B K A"],
+    auxiliary: Float[np.ndarray, "B K A"],
 ) -> Float[np.ndarray, "B K N"]:
     """Return x̂_{t+1…t+K}, each step from the forecasts before it.
 
     Args:
         weights: of the columns above.
         past: x_t, x_{t−1}, …, the latest first.
-        known: a_{t+1…t+K}.
+        auxiliary: a_{t+1…t+K}.
     """
-    (B, p, N), (K, A) = past.shape, known.shape[1:]
+    (B, p, N), (K, A) = past.shape, auxiliary.shape[1:]
     state = past.reshape(B, p * N)
     forecasts = []
     for k in range(K):
         # Eq. 8: x̂_{t+1} = A_1 x_t + … + A_p x_{t−p+1} + B a_{t+1}
-        x = state @ weights[A:] + known[:, k] @ weights[:A]
+        x = state @ weights[A:] + auxiliary[:, k] @ weights[:A]
         state = np.concatenate([x, state], axis=1)[:, : p * N]
         forecasts.append(x)
     return np.stack(forecasts, axis=1)

@@ -1,4 +1,4 @@
-"""Two forecasts that any model must beat: the season before, and a mean over past seasons."""
+"""The simplest baselines: the value of the last season, and a mean over past seasons."""
 
 from itertools import product
 
@@ -14,7 +14,7 @@ from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 
-MAX_CHOOSING = 1_000  # validation windows that a choice rests on, spread evenly
+MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which counts are chosen
 
 
 class SeasonalNaive(Estimator):
@@ -28,7 +28,7 @@ class SeasonalNaive(Estimator):
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return x_{t+k−season}; without any season the last value."""
+        """x_{t+k−season}; without seasons the last value."""
         del arrays
         lags = self.recipe.lags
         days = max((season.days for season in lags.seasons), default=0)
@@ -45,12 +45,12 @@ class HistoricalMean(Estimator):
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shape of the counts: recent steps, and each season."""
+        """Shape of the counts: recent steps, and each season."""
         del sizes
         return {"counts": (1 + len(self.recipe.lags.seasons),)}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return how many steps of each kind give the lowest validation RMSE."""
+        """Choose the number of steps of each kind by the lowest validation RMSE."""
         lags = self.recipe.lags
         origins = data.windows.validation
         origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
@@ -66,20 +66,20 @@ class HistoricalMean(Estimator):
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return the mean over the chosen steps."""
+        """The mean over the chosen steps."""
         sums = _running_sums(inputs.panel, inputs.origins, self.recipe.lags)
         counts = arrays["counts"].tolist()
         if not sum(counts) or any(
             c not in range(len(s)) for c, s in zip(counts, sums, strict=True)
         ):
-            raise ArtifactError(f"means over {counts} steps, which its lags do not have")
+            raise ArtifactError(f"counts {counts} do not fit the lags of the run")
         return _mean(sums, tuple(counts))
 
 
 def _season_steps(
     panel: Panel, origins: Int64[np.ndarray, " B"], days: int, count: int, horizon: int
 ) -> Int64[np.ndarray, "B J K"]:
-    """Return the steps at the time of day of t+1…t+K, j·days before, none of them after t."""
+    """The steps at the time of day of t+1…t+K, j·days before, none of them after t."""
     ahead_days = horizon * panel.clock.step_minutes / (24 * 60)
     first = int(np.ceil(ahead_days / days)) or 1  # a horizon beyond the season goes back further
     back = np.arange(first, first + count) * days
@@ -94,7 +94,7 @@ def _season_steps(
 def _running_sums(
     panel: Panel, origins: Int64[np.ndarray, " B"], lags: LagConfig
 ) -> list[np.ndarray]:
-    """Return, for recent steps and each season, the sum of the first 0, 1, 2, …: [J B K N]."""
+    """The sums of the first 0, 1, 2, … recent steps, and of each season's: [J B K N] each."""
     recent = (origins[:, None, None] - np.arange(lags.recent)[:, None]).repeat(
         lags.horizon, axis=2
     )
@@ -115,5 +115,5 @@ def _mean(sums: list[np.ndarray], counts: tuple[int, ...]) -> Float32[np.ndarray
 
 
 def _few(most: int) -> list[int]:
-    """Return a few counts from none to all."""
+    """A few counts from none to all."""
     return sorted({0, 1, 2, most // 2, most} & set(range(most + 1)))

@@ -23,12 +23,12 @@ class Ridge(Estimator):
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scales and weights [K F N]."""
+        """Shapes of the scales and weights [K F N]."""
         inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
         return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return the weights of the best penalty, and the scales they rest on."""
+        """Solve for every penalty; the one with the lowest validation error is kept."""
         scaler = fit_scaler(data.panel, data.train)
         scaled = scaler.values.apply(data.filled.values)
         truth = scaler.values.apply(data.panel.values)
@@ -41,13 +41,13 @@ class Ridge(Estimator):
             history = history_steps(data.filled, self.recipe.lags, origins)
             targets = origins[:, None] + np.arange(1, horizon + 1)
             views.append((history, scale_ahead(inputs, scaler), targets))
-        (past, (world, own), ahead), (past_v, (world_v, own_v), ahead_v) = views
+        (past, (aux, local), ahead), (past_v, (aux_v, local_v), ahead_v) = views
         weights, errors = [], np.zeros(len(PENALTIES))
         for n in range(scaled.shape[1]):
-            known = np.concatenate([world, own[..., n]], axis=2)
-            w = _solve(scaled[past, n].astype(np.float64), known, truth[ahead, n])  # [penalty K F]
-            known_v = np.concatenate([world_v, own_v[..., n]], axis=2)
-            forecasts = _apply(scaled[past_v, n], known_v, w)  # [penalty B K]
+            a = np.concatenate([aux, local[..., n]], axis=2)
+            w = _solve(scaled[past, n].astype(np.float64), a, truth[ahead, n])  # [penalty K F]
+            a_v = np.concatenate([aux_v, local_v[..., n]], axis=2)
+            forecasts = _apply(scaled[past_v, n], a_v, w)  # [penalty B K]
             misses = (forecasts - truth[ahead_v, n]) * scaler.values.deviation[n]
             errors += np.nansum(np.square(misses), axis=(1, 2))
             weights.append(w)
@@ -59,54 +59,54 @@ class Ridge(Estimator):
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return the weighted sums in the panel's units."""
+        """The weighted sums in the panel's units."""
         scaler = scaler_of(arrays)
         history = history_steps(inputs.panel, self.recipe.lags, inputs.origins)
-        world, own = scale_ahead(inputs, scaler)
-        L, P = history.shape[1], world.shape[2]
+        auxiliary, local = scale_ahead(inputs, scaler)
+        L, P = history.shape[1], auxiliary.shape[2]
         weights, values = arrays["weights"], inputs.panel.values
         forecasts = []
         for start in range(0, len(history), BLOCK):
             rows = slice(start, start + BLOCK)
             past = scaler.values.apply(values[history[rows]])
             y = np.einsum("bln,kln->bkn", past, weights[:, :L])
-            y += np.einsum("bkp,kpn->bkn", world[rows], weights[:, L : L + P])
-            y += np.einsum("bkqn,kqn->bkn", own[rows], weights[:, L + P :])
+            y += np.einsum("bkp,kpn->bkn", auxiliary[rows], weights[:, L : L + P])
+            y += np.einsum("bkqn,kqn->bkn", local[rows], weights[:, L + P :])
             forecasts.append(scaler.values.undo(y.astype(np.float32)))
         return np.concatenate(forecasts)
 
 
 def _solve(
     past: Float64[np.ndarray, "B L"],
-    known: Float32[np.ndarray, "B K A"],
+    auxiliary: Float32[np.ndarray, "B K A"],
     truth: Float32[np.ndarray, "B K"],
 ) -> Float64[np.ndarray, "penalties K F"]:
     """Return argmin ‖y − Xw‖²/B + λ‖w‖² for every penalty and step ahead, by normal equations."""
-    B, K, A = known.shape
+    B, K, A = auxiliary.shape
     L = past.shape[1]
-    whole = past.T @ past
+    past_gram = past.T @ past
     weights = np.zeros((len(PENALTIES), K, L + A))
     for k in range(K):
-        seen = np.isfinite(truth[:, k])
-        count = int(seen.sum())
+        observed = np.isfinite(truth[:, k])
+        count = int(observed.sum())
         if not count:
             continue
-        everything = count == B
-        X = past if everything else past[seen]
-        a, y = known[seen, k].astype(np.float64), truth[seen, k].astype(np.float64)
-        across = X.T @ a
-        gram = np.block([[whole if everything else X.T @ X, across], [across.T, a.T @ a]]) / count
-        right = np.concatenate([X.T @ y, a.T @ y]) / count
+        complete = count == B
+        X = past if complete else past[observed]
+        a, y = auxiliary[observed, k].astype(np.float64), truth[observed, k].astype(np.float64)
+        cross = X.T @ a
+        gram = np.block([[past_gram if complete else X.T @ X, cross], [cross.T, a.T @ a]]) / count
+        moments = np.concatenate([X.T @ y, a.T @ y]) / count
         for number, penalty in enumerate(PENALTIES):
-            weights[number, k] = np.linalg.solve(gram + penalty * np.eye(L + A), right)
+            weights[number, k] = np.linalg.solve(gram + penalty * np.eye(L + A), moments)
     return weights
 
 
 def _apply(
     past: Float32[np.ndarray, "B L"],
-    known: Float32[np.ndarray, "B K A"],
+    auxiliary: Float32[np.ndarray, "B K A"],
     weights: Float64[np.ndarray, "penalties K F"],
 ) -> Float64[np.ndarray, "penalties B K"]:
     L = past.shape[1]
     y = np.einsum("bl,pkl->pbk", past, weights[:, :, :L], optimize=True)
-    return np.asarray(y + np.einsum("bka,pka->pbk", known, weights[:, :, L:], optimize=True))
+    return np.asarray(y + np.einsum("bka,pka->pbk", auxiliary, weights[:, :, L:], optimize=True))

@@ -1,4 +1,4 @@
-"""Boosted trees as plain arrays: all that forecasts need, and checked before it is believed."""
+"""Boosted trees as plain arrays, and the check of arrays from a file."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-WALKS = 2**16  # descents, one for each row and tree, that are made at a time
-_PARTS = {  # of Trees: type and number of axes
+WALKS = 2**16  # descents, one per row and tree, that are made at a time
+_FIELDS = {  # of Trees: type and number of axes
     "feature": ("int64", 1),
     "value": ("float64", 1),
     "children": ("int64", 2),
@@ -22,15 +22,15 @@ _Node = tuple[int, float, tuple[int, int]]
 class Trees:
     """The trees of every step ahead, one after the other, each node before its children."""
 
-    feature: Int64[np.ndarray, " M"]  # which input a node asks for; of a leaf: any
-    value: Float64[np.ndarray, " M"]  # what it is compared with; of a leaf: what that adds
-    children: Int64[np.ndarray, "M 2"]  # where to go: input > value, input ≤ value; a leaf: itself
+    feature: Int64[np.ndarray, " M"]  # the input that a node compares; of a leaf: any
+    value: Float64[np.ndarray, " M"]  # the threshold of a node; of a leaf: its output
+    children: Int64[np.ndarray, "M 2"]  # next nodes: input > value, input ≤ value; a leaf: itself
     root: Int64[np.ndarray, " T"]  # the first node of each tree
-    count: Int64[np.ndarray, " K"]  # how many trees each step ahead has
+    count: Int64[np.ndarray, " K"]  # the number of trees of each step ahead
 
     @staticmethod
     def from_dump(dump: Mapping[str, Any]) -> "Trees":
-        """Return the trees of one step ahead, given as the dump of a LightGBM model."""
+        """The trees of one step ahead, from the dump of a LightGBM model."""
         nodes: list[_Node] = []
         roots = []
         for tree in dump["tree_info"]:
@@ -47,34 +47,34 @@ class Trees:
 
     @staticmethod
     def join(steps: Sequence["Trees"]) -> "Trees":
-        """Return the trees of several steps ahead, one step after the other."""
-        before = np.cumsum([0, *(len(trees.value) for trees in steps)])
-        moved = list(zip(steps, before[:-1].tolist(), strict=True))
+        """The trees of several steps ahead, one step after the other."""
+        starts = np.cumsum([0, *(len(trees.value) for trees in steps)])
+        shifts = list(zip(steps, starts[:-1].tolist(), strict=True))
         return Trees(
             feature=np.concatenate([trees.feature for trees in steps]),
             value=np.concatenate([trees.value for trees in steps]),
-            children=np.concatenate([trees.children + nodes for trees, nodes in moved]),
-            root=np.concatenate([trees.root + nodes for trees, nodes in moved]),
+            children=np.concatenate([trees.children + shift for trees, shift in shifts]),
+            root=np.concatenate([trees.root + shift for trees, shift in shifts]),
             count=np.concatenate([trees.count for trees in steps]),
         )
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], inputs: int) -> "Trees":
-        """Return the trees that somebody wrote down, if every descent in them comes to an end.
+        """The trees of a run; arrays in which a descent might not end are refused.
 
         Args:
-            arrays: one for each field, by its name.
-            inputs: how many numbers a row has.
+            arrays: one per field, by its name.
+            inputs: the number of inputs of a row.
         """
-        _refuse_no_trees(arrays, inputs)
-        return Trees(**{name: arrays[name] for name in _PARTS})
+        _check_trees(arrays, inputs)
+        return Trees(**{name: arrays[name] for name in _FIELDS})
 
     def to_arrays(self) -> dict[str, np.ndarray]:
-        """Return the arrays by their names."""
-        return {name: getattr(self, name) for name in _PARTS}
+        """The arrays by their names."""
+        return {name: getattr(self, name) for name in _FIELDS}
 
     def predict(self, step: int, inputs: Float32[np.ndarray, "R F"]) -> Float64[np.ndarray, " R"]:
-        """Return Σ of the leaves that each row falls into, over the trees of a step ahead."""
+        """The sum of each row's leaves over the trees of a step ahead."""
         first = int(self.count[:step].sum())
         roots = self.root[first : first + int(self.count[step])]
         size = max(WALKS // len(roots), 1)
@@ -87,36 +87,36 @@ class Trees:
     def _descend(
         self, roots: Int64[np.ndarray, " n"], inputs: Float32[np.ndarray, "R F"]
     ) -> Int64[np.ndarray, "R n"]:
-        """Return the leaf of each row in each tree; whoever has arrived is asked no more."""
+        """The leaf of each row in each tree; descents that have reached theirs are dropped."""
         R, F = inputs.shape
         node = np.tile(roots, R)
         walk, row = np.arange(len(node)), np.repeat(np.arange(R) * F, len(roots))
         leaf = np.empty_like(node)
         while len(walk):
-            asked = inputs.take(row + self.feature.take(node))
-            after = self.children.take(2 * node + (asked <= self.value.take(node)))
-            leaf[walk] = after
-            moved = np.flatnonzero(after != node)
-            walk, row, node = walk[moved], row[moved], after[moved]
+            compared = inputs.take(row + self.feature.take(node))
+            child = self.children.take(2 * node + (compared <= self.value.take(node)))
+            leaf[walk] = child
+            moved = np.flatnonzero(child != node)
+            walk, row, node = walk[moved], row[moved], child[moved]
         return leaf.reshape(R, len(roots))
 
 
-def _list_nodes(tree: Mapping[str, Any], own: int) -> list[_Node]:
-    """Return a node, whose number is `own`, and all under it: first the left ones."""
+def _list_nodes(tree: Mapping[str, Any], number: int) -> list[_Node]:
+    """A node with its number and all nodes below it, the left ones first."""
     if "leaf_value" in tree:
-        return [(0, tree["leaf_value"], (own, own))]
-    left = _list_nodes(tree["left_child"], own + 1)
-    right = own + 1 + len(left)
-    node = (tree["split_feature"], tree["threshold"], (right, own + 1))
-    return [node, *left, *_list_nodes(tree["right_child"], right)]
+        return [(0, tree["leaf_value"], (number, number))]
+    left_nodes = _list_nodes(tree["left_child"], number + 1)
+    right = number + 1 + len(left_nodes)
+    node = (tree["split_feature"], tree["threshold"], (right, number + 1))
+    return [node, *left_nodes, *_list_nodes(tree["right_child"], right)]
 
 
-def _refuse_no_trees(arrays: Mapping[str, np.ndarray], inputs: int) -> None:
+def _check_trees(arrays: Mapping[str, np.ndarray], inputs: int) -> None:
     """Refuse arrays in which a descent might leave its tree, or turn back and never end."""
-    odd = [n for n, form in _PARTS.items() if (str(arrays[n].dtype), arrays[n].ndim) != form]
-    if odd:
-        raise ValueError(f"trees: {', '.join(odd)} of another type or shape")
-    feature, value, children, root, count = (arrays[name] for name in _PARTS)
+    wrong = [n for n, form in _FIELDS.items() if (str(arrays[n].dtype), arrays[n].ndim) != form]
+    if wrong:
+        raise ValueError(f"trees: {', '.join(wrong)} of another type or shape")
+    feature, value, children, root, count = (arrays[name] for name in _FIELDS)
     M, T = len(feature), len(root)
     if value.shape != (M,) or children.shape != (M, 2):
         raise ValueError(f"trees: {M} features, values {value.shape}, children {children.shape}")
@@ -127,6 +127,6 @@ def _refuse_no_trees(arrays: Mapping[str, np.ndarray], inputs: int) -> None:
         raise ValueError(f"trees: {T}, which are not those of its steps ahead")
     if ((feature < 0) | (feature >= inputs)).any():
         raise ValueError(f"trees: one asks for an input that is none of the {inputs}")
-    own, end = np.arange(M)[:, None], np.repeat(ends, ends - root)[:, None]
-    if ((children < own) | (children >= end)).any():
+    parent, end = np.arange(M)[:, None], np.repeat(ends, ends - root)[:, None]
+    if ((children < parent) | (children >= end)).any():
         raise ValueError("trees: a child lies before its parent or in another tree")

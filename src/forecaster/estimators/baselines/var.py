@@ -12,19 +12,24 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.baselines.least_squares import Factor, eliminate, measure, roll_out
+from forecaster.estimators.baselines.least_squares import (
+    Factor,
+    factorize,
+    moment_matrix,
+    roll_out,
+)
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole
+from forecaster.splits import is_well_observed
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
-MAX_CHOOSING = 1_000  # validation windows that the order rests on, spread evenly
-MAX_COLUMNS = 16_384  # of orders above 1: products of so many columns take 2 GiB
+MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which the order is chosen
+MAX_COLUMNS = 16_384  # of orders above 1: the products of so many columns take 2 GiB
 log = logging.getLogger(__name__)
 
 
@@ -40,17 +45,18 @@ class VAR(Estimator):
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Return the shapes of scales and order; the order decides that of the weights."""
+        """Shapes of the scales and the order; the order determines that of the weights."""
         return {**scale_shapes(replace(sizes, Q=0)), "order": (1,)}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return the weights of the best order, and the scales they rest on."""
+        """Solve for every order; the one with the lowest validation error is kept."""
         panel = _without_local(data.filled)
         scaler = fit_scaler(_without_local(data.panel), data.train)
         highest = _highest(panel, self.recipe.lags.recent)
         steps = _targets(data, highest)
-        known = _auxiliary(_inputs_at(panel, steps - 1, 1), scaler)[:, 0]
-        factor = eliminate(measure(scaler.values.apply(panel.values), known, steps, highest))
+        auxiliary = _auxiliary(_inputs_at(panel, steps - 1, 1), scaler)[:, 0]
+        scaled = scaler.values.apply(panel.values)
+        factor = factorize(moment_matrix(scaled, auxiliary, steps, highest))
         solutions = [
             factor.solve(len(_columns(panel, order))).astype(np.float32)
             for order in range(highest + 1)
@@ -67,13 +73,13 @@ class VAR(Estimator):
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
-        """Return the recursion's forecasts in the panel's units."""
+        """The recursive forecasts in the panel's units."""
         shared = replace(inputs, local_covariates=inputs.local_covariates[:, :, :0])
         return _forecast(arrays["weights"], int(arrays["order"][0]), shared, scaler_of(arrays))
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """Return a fitted estimator around a run whose weights are those of its order."""
+        """The fitted estimator of a run; weights that do not fit its order are refused."""
         estimator = super().from_run(run)
         order, weights = run.arrays["order"], run.arrays.get("weights", np.empty(0))
         N, most = len(run.about["ids"]), run.recipe.lags.recent
@@ -88,36 +94,38 @@ class VAR(Estimator):
 
 
 def _without_local(panel: Panel) -> Panel:
-    """Return the panel without covariates of single locations."""
+    """The panel without local covariates."""
     return panel.select_covariates(panel.covariates.names, ())
 
 
 def _columns(panel: Panel, order: int) -> list[str]:
-    """Return the names of the columns of Eq. 8, in the order of their weights."""
+    """The names of the columns of Eq. 8, in the order of their weights."""
     lags = [f"{name} lag {lag}" for lag in range(1, order + 1) for name in panel.locations.ids]
     return ["constant", *panel.covariates.names, *CALENDAR_COLUMNS, *lags]
 
 
 def _highest(panel: Panel, recent: int) -> int:
-    """Return the highest order that is tried: memory grows with the square of its columns."""
-    most = (MAX_COLUMNS - len(_columns(panel, 0))) // len(panel.locations)
-    if most < recent:
-        what = f"at most {MAX_COLUMNS:,} columns"
-        log.warning("VAR: orders up to %d of %d are tried: %s", max(most, 1), recent, what)
-    return min(recent, max(most, 1))
+    """The highest order to try: memory grows with the square of its columns."""
+    limit = max((MAX_COLUMNS - len(_columns(panel, 0))) // len(panel.locations), 1)
+    if limit < recent:
+        reason = f"at most {MAX_COLUMNS:,} columns"
+        log.warning("VAR: orders up to %d of %d are tried: %s", limit, recent, reason)
+    return min(recent, limit)
 
 
 def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
-    """Return the steps to learn, with `order` training steps before each.
+    """The target steps of training: each has `order` training steps before it.
 
-    They were observed at nine locations in ten or all but one, as the steps of the graph are.
+    Few locations are missing at a target step, by the rule of forecast origins.
     """
     inside = sliding_window_view(data.train, order + 1).all(axis=1)
-    steps = order + np.flatnonzero(inside & is_whole(data.panel.values[order:]))
+    steps = order + np.flatnonzero(inside & is_well_observed(data.panel.values[order:]))
     if not len(steps):
-        what = f"no training step, of those with {order} training steps before them"
-        remedy = "leave out the locations that miss most, or train on more steps"
-        raise DataError(f"VAR: {what}, is observed at nine locations in ten; {remedy}")
+        raise DataError(
+            f"VAR: no training step, of those with {order} training steps before them, is "
+            "observed at nine locations in ten; leave out the locations that miss most, or train "
+            "on more steps"
+        )
     return np.asarray(steps)
 
 
@@ -126,7 +134,7 @@ def _inputs_at(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> 
 
 
 def _auxiliary(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B K A"]:
-    """Return a_{t+1…t+K}, a constant first."""
+    """a_{t+1…t+K}, with a constant first."""
     auxiliary, _ = scale_ahead(inputs, scaler)
     return np.pad(auxiliary, ((0, 0), (0, 0), (1, 0)), constant_values=1)
 
@@ -142,7 +150,7 @@ def _forecast(
 def _validate(
     solutions: list[np.ndarray], data: TrainingData, scaler: Scaler, horizon: int
 ) -> list[float]:
-    """Return the validation RMSE of every order; infinite where forecasts leave all bounds."""
+    """The validation RMSE of every order; infinite where forecasts overflow."""
     origins = data.windows.validation
     origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
     inputs = _inputs_at(_without_local(data.filled), origins, horizon)
@@ -157,9 +165,9 @@ def _validate(
 
 
 def _rank(factor: Factor, columns: list[str]) -> dict[str, Any]:
-    """Return how many columns there are, how many say something new, and which do not."""
-    kept = set(factor.kept.tolist())
-    dropped = [name for number, name in enumerate(columns) if number not in kept]
+    """The number of columns, their rank, and the names of dependent columns."""
+    independent = set(factor.independent.tolist())
+    dropped = [name for number, name in enumerate(columns) if number not in independent]
     return {"columns": len(columns), "rank": len(columns) - len(dropped), "dropped": dropped}
 
 

@@ -1,4 +1,4 @@
-"""Checks of forecasts, and that nothing after the origin is seen."""
+"""Checks of forecasts, which must not depend on data after the origin."""
 
 from dataclasses import replace
 
@@ -7,20 +7,20 @@ import pandas as pd
 
 from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
-from forecaster.estimators.checks.sample import HOURS, PLACES, RECIPE, small_city
+from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
 from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
 
-def _forecasts_are_a_long_table(world: CheckSetup) -> None:
-    table = world.fitted.forecast(world.panel, world.at)
+def _forecasts_are_a_long_table(setup: CheckSetup) -> None:
+    table = setup.fitted.forecast(setup.panel, setup.at)
     wanted = [*COLUMNS, "q10", "q50", "q90"]
     need(list(table.columns) == wanted, f"columns {list(table.columns)}, not {wanted}")
     horizon = RECIPE.lags.horizon
-    need(len(table) == horizon * PLACES, f"{len(table)} rows, not {horizon * PLACES}")
-    cutoff = pd.Timestamp(world.at)
+    need(len(table) == horizon * LOCATIONS, f"{len(table)} rows, not {horizon * LOCATIONS}")
+    cutoff = pd.Timestamp(setup.at)
     need(bool((table["cutoff"] == cutoff).all()), "cutoff is not the origin")
     ahead = pd.TimedeltaIndex(table["ds"] - table["cutoff"]) / pd.Timedelta(hours=1)
     need(set(ahead) == set(range(1, horizon + 1)), f"steps ahead are {sorted(set(ahead))}")
@@ -28,93 +28,97 @@ def _forecasts_are_a_long_table(world: CheckSetup) -> None:
     need(bool(same.all()), "ds_local is another instant than ds")
 
 
-def _counts_are_never_negative_or_nan(world: CheckSetup) -> None:
+def _counts_are_never_negative_or_nan(setup: CheckSetup) -> None:
     for factor in (0.0, 1.0, 1e4):
-        panel = world.panel.with_data(world.panel.values * np.float32(factor))
-        y = world.fitted.forecast(panel, world.at)["y_hat"]
+        panel = setup.panel.with_data(setup.panel.values * np.float32(factor))
+        y = setup.fitted.forecast(panel, setup.at)["y_hat"]
         need(bool(np.isfinite(y).all() and (y >= 0).all()), f"demand × {factor:g} gave {y.min()}")
 
 
-def _measurements_may_be_negative(world: CheckSetup) -> None:
+def _measurements_may_be_negative(setup: CheckSetup) -> None:
     panel = small_city("measurement")
-    fitted = world.make(RECIPE).fit(panel, world.splits)
-    y = fitted.forecast(panel, world.at)["y_hat"]
+    fitted = setup.make(RECIPE).fit(panel, setup.splits)
+    y = fitted.forecast(panel, setup.at)["y_hat"]
     need(bool(np.isfinite(y).all() and (y < 0).any()), "values around −15 gave none below zero")
 
 
-def _locations_are_matched_by_id(world: CheckSetup) -> None:
-    order = world.panel.locations.ids[::-1]
-    there = world.fitted.forecast(world.panel.select(order), world.at)
-    here = world.fitted.forecast(world.panel, world.at)
-    need(_by_id(there).equals(_by_id(here)), "permuted columns changed the forecast of an id")
+def _locations_are_matched_by_id(setup: CheckSetup) -> None:
+    order = setup.panel.locations.ids[::-1]
+    permuted = setup.fitted.forecast(setup.panel.select(order), setup.at)
+    forecast = setup.fitted.forecast(setup.panel, setup.at)
+    need(
+        _by_id(permuted).equals(_by_id(forecast)), "permuted columns changed the forecast of an id"
+    )
 
 
-def _other_locations_are_refused(world: CheckSetup) -> None:
+def _other_locations_are_refused(setup: CheckSetup) -> None:
     with refused(ArtifactError):
-        fewer = world.panel.select(world.panel.locations.ids[1:])
-        world.fitted.forecast(fewer, world.at)
-    renamed = replace(world.panel, locations=Locations.of_ids(f"spot {n}" for n in range(PLACES)))
+        fewer = setup.panel.select(setup.panel.locations.ids[1:])
+        setup.fitted.forecast(fewer, setup.at)
+    renamed = replace(
+        setup.panel, locations=Locations.of_ids(f"spot {n}" for n in range(LOCATIONS))
+    )
     with refused(ArtifactError):
-        world.fitted.forecast(renamed, world.at)
+        setup.fitted.forecast(renamed, setup.at)
 
 
-def _nothing_after_the_origin_is_seen(world: CheckSetup) -> None:
+def _nothing_after_the_origin_is_seen(setup: CheckSetup) -> None:
     origins = np.arange(HOURS - 60, HOURS - RECIPE.lags.horizon, 11)
     for number, origin in enumerate(origins):
         pair = np.array([origin, HOURS - RECIPE.lags.horizon - 1])  # the later one may see more
-        values = world.panel.values.copy()
+        values = setup.panel.values.copy()
         values[origin + 1 :] = np.nan if number % 2 else 1e6
-        covariates = world.panel.covariates.values.copy()
+        covariates = setup.panel.covariates.values.copy()
         covariates[origin + RECIPE.lags.horizon + 1 :] = 1e6
-        changed = world.panel.with_data(values, covariates)
-        before, after = (world.fitted.predict(p, pair)[0] for p in (world.panel, changed))
+        changed = setup.panel.with_data(values, covariates)
+        before, after = (setup.fitted.predict(p, pair)[0] for p in (setup.panel, changed))
         need(np.array_equal(after, before), f"later data changed origin {origin}")
 
 
-def _many_origins_equal_one_at_a_time(world: CheckSetup) -> None:
+def _many_origins_equal_one_at_a_time(setup: CheckSetup) -> None:
     origins = np.arange(HOURS - 40, HOURS - 10)
-    together = world.fitted.predict(world.panel, origins)
+    together = setup.fitted.predict(setup.panel, origins)
     rows = np.arange(0, len(origins), 3)
-    alone = np.concatenate([world.fitted.predict(world.panel, origins[[row]]) for row in rows])
+    alone = np.concatenate([setup.fitted.predict(setup.panel, origins[[row]]) for row in rows])
     scale = np.maximum(np.abs(alone), 1)
     worst = float((np.abs(together[rows] - alone) / scale).max())
     need(worst <= TOLERANCE, f"relative difference {worst:.1e}")
 
 
-def _missing_history_follows_the_rule(world: CheckSetup) -> None:
-    values = world.panel.values.copy()
-    values[world.origin - 2 : world.origin + 1] = np.nan
-    panel = world.panel.with_data(values)
+def _missing_history_follows_the_rule(setup: CheckSetup) -> None:
+    values = setup.panel.values.copy()
+    values[setup.origin - 2 : setup.origin + 1] = np.nan
+    panel = setup.panel.with_data(values)
     with refused(DataError):
-        world.fitted.forecast(panel, world.at)
-    table = world.fitted.forecast(panel, world.at, allow_missing=True)
+        setup.fitted.forecast(panel, setup.at)
+    table = setup.fitted.forecast(panel, setup.at, allow_missing=True)
     labelled = "degraded" in table and table["degraded"].str.contains("filled").all()
     need(bool(labelled), "a forecast on filled history is not labelled as degraded")
-    values = world.panel.values.copy()
-    values[world.origin - 24, 0] = np.nan  # one sensor, one hour
-    table = world.fitted.forecast(world.panel.with_data(values), world.at)
-    need("degraded" not in table, "one missing value silenced the city")
+    values = setup.panel.values.copy()
+    values[setup.origin - 24, 0] = np.nan  # one sensor, one hour
+    table = setup.fitted.forecast(setup.panel.with_data(values), setup.at)
+    need("degraded" not in table, "one missing value degrades the whole forecast")
 
 
-def _an_unknown_future_is_refused_or_labelled(world: CheckSetup) -> None:
-    weather = world.panel.covariates.values.copy()
-    weather[world.origin + 1 :] = np.nan
-    panel = world.panel.with_data(covariates=weather)
+def _an_unknown_future_is_refused_or_labelled(setup: CheckSetup) -> None:
+    weather = setup.panel.covariates.values.copy()
+    weather[setup.origin + 1 :] = np.nan
+    panel = setup.panel.with_data(covariates=weather)
     with refused(DataError):
-        world.fitted.forecast(panel, world.at)
+        setup.fitted.forecast(panel, setup.at)
     ways: tuple[Weather, ...] = ("persist", "climatology", "none")
     for way in ways:
-        table = world.fitted.forecast(panel, world.at, weather=way)
+        table = setup.fitted.forecast(panel, setup.at, weather=way)
         labelled = "degraded" in table and (table["degraded"] == f"weather {way}").all()
         need(bool(labelled), f"weather {way} is not labelled as degraded")
 
 
-def _a_wrong_origin_is_refused(world: CheckSetup) -> None:
+def _a_wrong_origin_is_refused(setup: CheckSetup) -> None:
     for at in ("2021-04-01T08:00", "yesterday", "2021-04-01T08:30Z", "2031-04-01T08:00Z", ""):
         with refused(ConfigError):
-            world.fitted.forecast(world.panel, at)
+            setup.fitted.forecast(setup.panel, at)
     with refused(DataError):
-        world.fitted.forecast(world.panel, f"{world.panel.times[5]}Z")  # too little history
+        setup.fitted.forecast(setup.panel, f"{setup.panel.times[5]}Z")  # too little history
 
 
 def _by_id(table: pd.DataFrame) -> pd.DataFrame:

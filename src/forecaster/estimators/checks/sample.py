@@ -1,4 +1,4 @@
-"""A few weeks of five places, small enough to fit any estimator to in a moment."""
+"""The panel of the checks: a few weeks of five locations, quick to fit any estimator to."""
 
 import numpy as np
 
@@ -15,8 +15,8 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.recipe import Recipe
 
-HOURS, PLACES, KNOWN_AHEAD = 24 * 43, 5, 4
-HOLES = 0.01
+HOURS, LOCATIONS, KNOWN_AHEAD = 24 * 43, 5, 4
+MISSING = 0.01
 RECIPE = Recipe(
     lags=LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2),
     graph=GraphConfig(kind="inverse"),
@@ -27,7 +27,7 @@ RECIPE = Recipe(
 
 
 def small_city(kind: str = "count", seed: int = 0) -> Panel:
-    """Return a few weeks of five places with two covariates known ahead and some holes."""
+    """A few weeks of five locations with two covariates known ahead and some missing values."""
     generator = np.random.default_rng(seed)
     clock = Clock("Europe/Berlin")
     start = np.datetime64("2021-03-01T00", "s")  # a clock change lies within
@@ -37,7 +37,7 @@ def small_city(kind: str = "count", seed: int = 0) -> Panel:
     values = generator.poisson(rate).astype(np.float32)
     if kind == "measurement":
         values -= 20
-    values[generator.random(values.shape) < HOLES] = np.nan
+    values[generator.random(values.shape) < MISSING] = np.nan
     weather = np.stack(
         [
             generator.normal(12, 5, HOURS + KNOWN_AHEAD),
@@ -49,7 +49,7 @@ def small_city(kind: str = "count", seed: int = 0) -> Panel:
         start=start,
         clock=clock,
         kind="count" if kind == "count" else "measurement",
-        locations=Locations.of_ids(f"place {n}" for n in range(PLACES)),
+        locations=Locations.of_ids(f"place {n}" for n in range(LOCATIONS)),
         covariates=Covariates(("temperature", "rain"), weather.T.astype(np.float32)),
-        local_covariates=LocalCovariates.empty(HOURS + KNOWN_AHEAD, PLACES),
+        local_covariates=LocalCovariates.empty(HOURS + KNOWN_AHEAD, LOCATIONS),
     )

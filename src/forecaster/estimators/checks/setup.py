@@ -1,4 +1,4 @@
-"""What the checks share: a small city, an estimator fitted to it, and assertions."""
+"""The setup of the checks: a small city, an estimator fitted to it, and assertions."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +17,7 @@ COLUMNS = ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
 
 @dataclass(frozen=True)
 class CheckSetup:
-    """An estimator fitted to a small city, which the checks work on."""
+    """An estimator fitted to a small city."""
 
     make: Make
     panel: Panel
@@ -39,21 +39,21 @@ Check = Callable[[CheckSetup], None]
 
 
 def make_setup(make: Make) -> CheckSetup:
-    """Return a new estimator fitted to the small city."""
+    """A new estimator fitted to the small city."""
     panel = small_city()
     splits = Splits.by_share(panel, validation=0.15, test=0.2)
     return CheckSetup(make, panel, splits, make(RECIPE).fit(panel, splits))
 
 
-def need(right: bool, otherwise: str) -> None:
-    """Raise what is wrong unless all is right."""
-    if not right:
-        raise AssertionError(otherwise)
+def need(condition: bool, message: str) -> None:
+    """Raise an AssertionError unless the condition holds."""
+    if not condition:
+        raise AssertionError(message)
 
 
 @contextmanager
 def refused(error: type[ForecasterError]) -> Iterator[None]:
-    """Raise unless what is done within is refused in that way."""
+    """Raise an AssertionError unless the block raises this error."""
     try:
         yield
     except error:

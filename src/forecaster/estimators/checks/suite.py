@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from forecaster.errors import ConfigError, ForecasterError
 from forecaster.estimators import forecast_inputs
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.checks.fitting import LEARNING
+from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
 from forecaster.estimators.checks.quantiles import QUANTILES
 from forecaster.estimators.checks.setup import Check, make_setup
@@ -15,7 +15,7 @@ from forecaster.recipe import Recipe
 
 CHECKS: dict[str, Check] = {
     check.__name__.strip("_").replace("_", " "): check
-    for check in (*FORECASTS, *QUANTILES, *LEARNING)
+    for check in (*FORECASTS, *QUANTILES, *FITTING)
 }
 
 NEED = "give a subclass of Estimator, or a function that returns a new estimator for a recipe"

@@ -110,7 +110,8 @@ class Calibration:
         """Return q_α + c_α σ, ascending and not below the floor."""
         c = corrections.astype(np.float32)[..., None]
         corrected = base.quantiles + c * base.spread[..., None, :, :]
-        if (np.diff(corrected, axis=-3) < 0).any():  # rare, and sorting is slow
+        crossed = corrected[..., 1:, :, :] < corrected[..., :-1, :, :]
+        if crossed.any():  # rare, and sorting is slow
             corrected = np.sort(corrected, axis=-3)
         return np.asarray(np.maximum(corrected, np.float32(self.floor)))
 

@@ -26,7 +26,7 @@ from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
 from forecaster.panel.panel import Panel
-from forecaster.splits import history_steps, is_poor
+from forecaster.splits import history_steps, is_incomplete
 
 CYCLE = 168  # steps: a week of hours; an origin is corrected by one to two cycles of outcomes
 CACHED_PASSES = 3  # cycles whose corrections are kept
@@ -53,7 +53,7 @@ class Tracker:
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Update the corrections by the outcomes of a step; NaN: missing."""
-        count = np.isfinite(values).sum()
+        count = np.count_nonzero(np.isfinite(values))
         origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
         if count:
@@ -224,7 +224,7 @@ def can_count(
     early = int(np.argmax(counts)) if counts.any() else len(steps)
     if early < len(steps):
         recent, origins = look_back(panel, lags, steps[early:])
-        counts[early:] &= ~is_poor(recent, history_steps(recent, lags, origins), origins)
+        counts[early:] &= ~is_incomplete(recent, history_steps(recent, lags, origins), origins)
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
     counts &= ~training[targets].any(axis=1)
     if weather == "observed":

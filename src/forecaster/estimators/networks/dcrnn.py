@@ -19,7 +19,7 @@ from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
-from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_poor
+from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_incomplete
 
 log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
@@ -95,7 +95,7 @@ class DCRNN(NetworkEstimator):
             origins = getattr(windows, name)
             history = history_steps(panel, self.lags, origins)
             held_out = (split[history] > number).any(axis=1)
-            usable[name] = origins[~held_out & ~is_poor(panel, history, origins)]
+            usable[name] = origins[~held_out & ~is_incomplete(panel, history, origins)]
         return replace(windows, **usable)
 
     def _proximity_graph(self, data: TrainingData) -> DependencyGraph:

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_whole
+from forecaster.splits import is_well_observed
 
 RowsByStep = Mapping[int, np.ndarray]
 CellUpdate = tuple[int, int, float | None]  # step, column, value; None: known to be missing
@@ -98,10 +98,13 @@ class Snapshot:
         before their step was over do not count.
         """
         for step in sorted((step for step in self.observed if step < end), reverse=True):
-            if step >= len(self.base.values) and is_whole(self.final_values(step, step + 1))[0]:
+            if (
+                step >= len(self.base.values)
+                and is_well_observed(self.final_values(step, step + 1))[0]
+            ):
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if is_whole(self.final_values(step, step + 1))[0]:
+            if is_well_observed(self.final_values(step, step + 1))[0]:
                 return step
         return None
 
