@@ -3,6 +3,7 @@
 Two harnesses: `failing` makes a file operation fail, `processes` kills a program at any moment.
 """
 
+import gc
 import multiprocessing
 import os
 import re
@@ -37,6 +38,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    # Only a power loss needs the wait for the disk, and tests of `publish` simulate those.
+    pytest.MonkeyPatch().setattr(os, "fsync", lambda _: None)
     settings.load_profile("torture" if config.getoption("--torture") else "test")
     if config.getoption("numprocesses", None):  # of pytest-xdist
         for name in THREADS:  # of each process: more would wait for those of the others
@@ -67,6 +70,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     config.stash[NAMED] = named
     if hasattr(config, "workeroutput"):  # one of several processes, which tells the first
         config.workeroutput["named"] = sorted(named)
+
+
+def pytest_collection_finish() -> None:
+    """Spare the garbage collector all that was imported, half a million objects."""
+    gc.freeze()
 
 
 NAMED = pytest.StashKey[set[str]]()

@@ -6,7 +6,7 @@ import pytest
 
 @pytest.fixture(scope="session")
 def spark_session() -> Iterator[Any]:
-    """One small local session for all tests; compiling its code would take longer."""
+    """One small local session for all tests; compiling its code well would take longer."""
     sql = pytest.importorskip("pyspark.sql", reason="pyspark is not installed")
     session = (
         sql.SparkSession.builder.master("local[2]")
@@ -15,6 +15,7 @@ def spark_session() -> Iterator[Any]:
         .config("spark.sql.shuffle.partitions", "2")
         .config("spark.sql.codegen.wholeStage", "false")
         .config("spark.sql.codegen.factoryMode", "NO_CODEGEN")
+        .config("spark.driver.extraJavaOptions", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
         .getOrCreate()
     )
     session.sparkContext.setLogLevel("ERROR")

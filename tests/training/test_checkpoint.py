@@ -24,12 +24,6 @@ FAULTS = (signal.SIGKILL, errno.ENOSPC, errno.EIO, errno.EACCES)
 GOLDEN = Path(__file__).parent / "golden" / "format_1"
 
 
-@pytest.fixture(autouse=True)
-def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Save the time that only a power loss would need; tests of `publish` simulate those."""
-    monkeypatch.setattr(os, "fsync", lambda _: None)
-
-
 def checkpoint(step: int) -> Checkpoint:
     """Return a checkpoint whose every number is its step."""
     progress = Progress(step=step, sums=[float(step), 0.1, 3.0, 2.0])
