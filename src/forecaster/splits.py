@@ -145,7 +145,7 @@ def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"
         origin = int(origins[np.argmin(steps.min(axis=1))])
         needed = origin + 1 + lacking
         message = f"need ≥ {needed} steps of history up to {panel.times[origin]}Z"
-        remedy = "take a later step, add earlier data, or use shorter lags"
+        remedy = "use a later origin, add earlier steps, or use shorter lags"
         raise DataError(f"{message}, have {needed - lacking}; {remedy}")
     return np.asarray(steps)
 
@@ -222,7 +222,7 @@ def assign_splits(panel: Panel, splits: Splits) -> Int64[np.ndarray, " M"]:
         if taken.any():
             earlier, first = SPLITS[number[np.argmax(taken)]], panel.times[np.argmax(taken)]
             steps = f"{count_of(int(taken.sum()), 'step')} in both {earlier} and {name}"
-            faults.add(f"{steps}, the first at {first}Z; each step may be in one")
+            faults.add(f"{steps}, the first at {first}Z; each step may be in one split")
         if not inside.any():
             span = f"{panel.times[0]}Z … {panel.times[-1]}Z"
             faults.add(
