@@ -83,7 +83,7 @@ def test_an_origin_with_too_little_history_is_told_to_be_later(made: Path, run: 
     at = f"{Panel.open(made / 'panel').times[1]}Z"
     code, _, errors = run("forecast", made / "Ridge", "--panel", made / "panel", "--at", at)
     assert code == 3
-    assert "have 2; take a later step, add earlier data" in errors
+    assert "have 2; use a later origin, add earlier steps" in errors
 
 
 def test_what_if_adds_the_changed_forecast_and_its_difference(forecast: Run) -> None:
