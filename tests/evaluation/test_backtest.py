@@ -72,7 +72,7 @@ def test_a_result_holds_the_scores_of_both_calibration_modes(
     origins = cut_windows(panel, splits, RECIPE.lags).test
     result = backtest(fitted, panel, origins, ["persist", "observed"]).interval_results
     assert result is not None
-    assert result.levels == fitted.levels == (0.1, 0.5, 0.9)
+    assert result.levels == fitted.quantile_levels == (0.1, 0.5, 0.9)
     assert result.nominal_coverage == pytest.approx(0.8)
     truth = targets(panel, origins, 2)
     seen = np.isfinite(truth)
