@@ -127,9 +127,10 @@ def _meaning(schema: str, key: str, field: dict[str, Any]) -> str:
 
 def openapi() -> dict[str, Any]:
     """The OpenAPI document of the service; no model or data is needed for it."""
+    from forecaster.serve.forecasting.engine import Engine  # noqa: PLC0415
     from forecaster.serve.http.app import create_app  # noqa: PLC0415
 
-    app: Any = create_app(None)  # type: ignore[arg-type]
+    app: Any = create_app(Engine.__new__(Engine))  # never asked: only its routes are read
     while not hasattr(app, "openapi_schema"):  # inside what limits requests
         app = app.app
     document: dict[str, Any] = app.openapi_schema

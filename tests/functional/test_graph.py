@@ -45,7 +45,7 @@ def panel_folder(tmp_path: Path) -> Path:
 def test_a_graph_is_learned_written_and_drawn(panel_folder: Path, run: Run) -> None:
     out = panel_folder.with_name("graph")
     code, output, errors = run("graph", panel_folder, "--out", out)
-    assert code == 0
+    assert code == 0, errors
     assert "7 locations, 6 edges, average degree 1.71" in output
     assert "hubs                    =cmd() 2, p2 2, p3 2, p4 2, p5 2" in output
     assert "components              1, the largest of 7; 0 isolated" in output

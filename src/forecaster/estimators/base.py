@@ -13,6 +13,8 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -25,7 +27,7 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, RunError
+from forecaster.errors import ArtifactError, DataError, RunError
 from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
@@ -281,10 +283,12 @@ class Estimator(ABC):
         origin = int(origins[0])
         degraded = []
         if weather == "observed":
-            refuse_unknown_future(recent, origin, lags.horizon)
+            with _adding("or set weather (--weather) to persist, climatology or none"):
+                refuse_unknown_future(recent, origin, lags.horizon)
         else:
             degraded.append(f"weather {weather}")
-        degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
+        with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
+            degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
         warn_extreme_history(run, recent, origin)
         prediction = predictor.predict(step)
@@ -372,3 +376,12 @@ class Estimator(ABC):
         return prediction.forecast[0], dict(
             zip(self.quantile_levels, prediction.online[0], strict=True)
         )
+
+
+@contextmanager
+def _adding(remedy: str) -> Iterator[None]:
+    """Add a remedy to a DataError."""
+    try:
+        yield
+    except DataError as error:
+        raise DataError(f"{error}; {remedy}") from error

@@ -138,8 +138,7 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     raise DataError(
         f"history incomplete: {100 * share:.0f} % of the history and "
         f"{100 * missing[origin]:.0f} % of the origin are missing "
-        f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}; "
-        "--allow-missing allows it"
+        f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}"
     )
 
 
@@ -192,7 +191,7 @@ def look_ahead(
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
-    """Refuse to forecast without covariates ahead; the error names the steps and the remedies."""
+    """Refuse to forecast without covariates ahead; the error names the steps."""
     covariates, local = look_ahead(panel, np.array([origin]), horizon)
     names = np.array([*panel.covariates.names, *panel.local_covariates.names])
     lacking = np.concatenate([np.isnan(covariates[0]), np.isnan(local[0]).any(axis=2)], axis=1)
@@ -201,8 +200,7 @@ def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
     raise DataError(
         f"covariates ahead are missing: {name_some(names[lacking.any(axis=0)])} at "
-        f"{name_some(f'{t}Z' for t in steps)}; add them to the panel, take an earlier step, or "
-        "say --weather persist, climatology or none"
+        f"{name_some(f'{t}Z' for t in steps)}; add them to the panel, or take an earlier step"
     )
 
 

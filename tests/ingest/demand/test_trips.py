@@ -393,7 +393,7 @@ def test_the_real_uber_pickups_are_accounted_for(tmp_path: Path) -> None:
     folder = os.environ.get("FORECASTER_DATA")
     if not folder:
         pytest.skip("FORECASTER_DATA is not set; this test needs uber_nyc_2014 and nyc_geo")
-    recipe = Path(__file__).parents[2] / "recipes" / "uber_2014.toml"
+    recipe = Path(__file__).parents[3] / "recipes" / "uber_2014.toml"
     words = [COMMAND, "ingest", "recipe", recipe, "--data", folder, "--out", tmp_path / "uber"]
     subprocess.run([*words, "--quiet"], check=True, capture_output=True)
     panel = Panel.open(tmp_path / "uber")
