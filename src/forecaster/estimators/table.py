@@ -11,7 +11,6 @@ from jaxtyping import Float32
 
 from forecaster.errors import ConfigError, DataError
 from forecaster.panel.panel import Panel, local_texts, write_table
-from forecaster.panel.parts import Locations
 from forecaster.publish.writing import bytes_writer, replace_file
 
 FORMS = (".csv", ".parquet", ".geojson")
@@ -76,28 +75,12 @@ def to_geojson(table: pd.DataFrame, panel: Panel) -> dict[str, Any]:
     position = {identity: n for n, identity in enumerate(locations.ids)}
     features = []
     for row in table.to_dict("records"):
+        n = position.get(row["unique_id"])  # None: an area
+        name = row["unique_id"] if n is None else locations.names[n]
         times = {"ds": row["ds"].isoformat(), "cutoff": row["cutoff"].isoformat()}
-        properties = {str(name): value for name, value in row.items()} | times
-        features.append(location_feature(locations, position.get(row["unique_id"]), properties))
+        properties = {str(column): value for column, value in row.items()} | times
+        geometry = None if n is None else locations.point(n)
+        features.append(
+            {"type": "Feature", "geometry": geometry, "properties": {**properties, "name": name}}
+        )
     return {"type": "FeatureCollection", "features": features}
-
-
-def location_feature(
-    locations: Locations, n: int | None, properties: Mapping[str, Any]
-) -> dict[str, Any]:
-    """A GeoJSON feature of one location; without coordinates it has no geometry.
-
-    Args:
-        locations: of the panel.
-        n: which of them; None: an area, whose name is its `unique_id`.
-        properties: other than `name`.
-    """
-    if n is None:
-        named = {**properties, "name": properties["unique_id"]}
-        return {"type": "Feature", "geometry": None, "properties": named}
-    point = {"type": "Point", "coordinates": [float(locations.lon[n]), float(locations.lat[n])]}
-    return {
-        "type": "Feature",
-        "geometry": point if locations.placed[n] else None,
-        "properties": {**properties, "name": locations.names[n]},
-    }

@@ -3,6 +3,7 @@
 import unicodedata
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64
@@ -67,6 +68,12 @@ class Locations:
     def placed(self) -> Bool[np.ndarray, " N"]:
         """A mask of the locations with coordinates."""
         return np.asarray(np.isfinite(self.lat + self.lon))
+
+    def point(self, n: int) -> dict[str, Any] | None:
+        """The GeoJSON geometry of one location; None without coordinates."""
+        if not self.placed[n]:
+            return None
+        return {"type": "Point", "coordinates": [float(self.lon[n]), float(self.lat[n])]}
 
 
 @dataclass(frozen=True, eq=False)

@@ -95,12 +95,8 @@ def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict
     locations, content = forecast.locations, _content(forecast, columns)
     features = []
     for n, row in zip(_columns(forecast, columns), content["forecasts"], strict=True):
-        point = {
-            "type": "Point",
-            "coordinates": [float(locations.lon[n]), float(locations.lat[n])],
-        }
-        geometry = point if locations.placed[n] else None
         properties = {"name": locations.names[n], **row}
+        geometry = locations.point(n)
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
     return {"type": "FeatureCollection", "steps": content["steps"], "features": features}
 
