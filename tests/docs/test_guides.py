@@ -8,9 +8,11 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from forecaster import Recipe, SeasonalNaive, check_forecaster
 from forecaster.cli.app import main
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -26,18 +28,19 @@ def _blocks(page: str) -> list[tuple[str, str]]:
 
 
 @pytest.fixture
-def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
-    """A function that executes the code of a page."""
+def follow(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], dict[str, Any]]:
+    """A function that executes the code of a page and returns its variables."""
     monkeypatch.chdir(tmp_path)
 
-    def execute(page: str) -> None:
-        names: dict[str, object] = {"__name__": "guide"}
+    def execute(page: str) -> dict[str, Any]:
+        names: dict[str, Any] = {"__name__": "guide"}
         for language, code in _blocks(page):
             if language == "python":
                 _python(code, page, names)
             elif language == "sh":
                 for line in code.splitlines():
                     _command(line)
+        return names
 
     return execute
 
@@ -47,6 +50,7 @@ class Terminal:
 
     def __init__(self) -> None:
         self.url = ADDRESS
+        self.compared = 0  # commands whose printed output is in the guide
         self._service: subprocess.Popen[str] | None = None
 
     def run(self, block: str) -> None:
@@ -58,6 +62,7 @@ class Terminal:
                 printed = self._run(command.replace(ADDRESS, self.url))
             if output:
                 assert printed.strip() == output.strip()
+                self.compared += 1
 
     def close(self) -> None:
         """Stop the service."""
@@ -89,7 +94,7 @@ def terminal() -> Iterator[Terminal]:
     terminal.close()
 
 
-def _python(code: str, page: str, names: dict[str, object]) -> None:
+def _python(code: str, page: str, names: dict[str, Any]) -> None:
     exec(compile(code, page, "exec"), names)  # noqa: S102 (our own guide)
 
 
@@ -102,14 +107,32 @@ def _command(line: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "page", ["start.md", "guides/table.md", "guides/trips.md", "guides/estimator.md"]
+    ("page", "files"),
+    [
+        ("start.md", ["panel/manifest.json", "checkup/doctor.html", "checkup/doctor.png"]),
+        ("guides/table.md", ["run/manifest.json", "panel/manifest.json", "next.csv"]),
+        ("guides/trips.md", ["panel/manifest.json", "checkup/doctor.html"]),
+    ],
 )
-def test_the_code_of_a_page_runs(page: str, follow: Callable[[str], None]) -> None:
+def test_the_code_of_a_page_runs_and_writes_what_it_says(
+    page: str, files: list[str], follow: Callable[[str], dict[str, Any]]
+) -> None:
     follow(page)
+    assert [name for name in files if not Path(name).is_file()] == []
 
 
-def test_the_protocol_of_the_paper_is_the_default(follow: Callable[[str], None]) -> None:
-    follow("guides/paper.md")
+def test_the_estimator_of_the_guide_passes_every_check_and_is_compared(
+    follow: Callable[[str], dict[str, Any]],
+) -> None:
+    names = follow("guides/estimator.md")
+    assert set(names["passed"]) == set(check_forecaster(SeasonalNaive))
+    assert "MeanReversion" in names["comparison"].to_markdown()
+
+
+def test_the_protocol_of_the_paper_is_the_default(
+    follow: Callable[[str], dict[str, Any]],
+) -> None:
+    assert follow("guides/paper.md")["recipe"] == Recipe()  # the page itself asserts the numbers
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="needs curl")
@@ -118,9 +141,10 @@ def test_the_service_answers_as_the_guide_says(
     terminal: Terminal, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, object] = {}
+    names: dict[str, Any] = {}
     for language, code in _blocks("guides/serving.md"):
         if language == "python":
             _python(code.replace(ADDRESS, terminal.url), "guides/serving.md", names)
         elif "--demo" not in code:  # trains for half a minute
             terminal.run(code)
+    assert terminal.compared, "the guide shows no output of a command"

@@ -195,7 +195,9 @@ def test_strengths_that_are_not_known_are_refused() -> None:
 
 
 def test_G8_a_panel_of_the_same_locations_fits(panel_of: MakePanel) -> None:
-    graph_of([[0, 1]], [0.5], count=5).match(panel_of(np.zeros((3, 5))))
+    graph, panel = graph_of([[0, 1]], [0.5], count=5), panel_of(np.zeros((3, 5)))
+    graph.match(panel)  # raises where they differ, as below
+    assert graph.locations.ids == panel.locations.ids
 
 
 @pytest.mark.parametrize(

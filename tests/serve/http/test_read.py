@@ -299,4 +299,6 @@ def test_a_model_without_explanations_says_so(shared_service: Running, panel: Pa
 def test_every_answer_is_strict_json(service: Running, clock: SettableClock) -> None:
     clock.pass_hours(2)
     for path in ("/v1/forecast", "/v1/accuracy", "/v1/locations"):
-        json.loads(service.get(path).body, parse_constant=pytest.fail)
+        reply = service.get(path)
+        assert reply.status == 200
+        assert json.loads(reply.body, parse_constant=pytest.fail)  # NaN and Infinity are no JSON
