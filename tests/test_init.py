@@ -18,7 +18,7 @@ def test_the_public_surface_stays_small() -> None:
 
 
 def test_an_unknown_name_is_an_attribute_error() -> None:
-    with pytest.raises(AttributeError, match="has no attribute 'Forecast'"):
+    with pytest.raises(AttributeError, match="No forecaster attribute Forecast"):
         _ = forecaster.Forecast
 
 
