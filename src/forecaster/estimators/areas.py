@@ -206,7 +206,7 @@ class _ForecastCache:
         forecast = self._look_up(steps, changes)
         sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
-        return sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32)
+        return WindowForecasts(sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32))
 
     def _look_up(
         self, steps: Int64[np.ndarray, " S"], changes: Changes | None
@@ -215,8 +215,10 @@ class _ForecastCache:
         keys = [(step, changed) for step in steps.tolist()]
         new = [key for key in keys if key not in self._forecasts]
         if new:
-            forecast, _ = self._forecast_origins(np.array([step for step, _ in new]), changes)
-            self._forecasts |= dict(zip(new, forecast, strict=True))
+            steps = np.array([step for step, _ in new])
+            self._forecasts |= dict(
+                zip(new, self._forecast_origins(steps, changes).mean, strict=True)
+            )
         return np.stack([self._forecasts[key] for key in keys])
 
 

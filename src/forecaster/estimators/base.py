@@ -1,12 +1,12 @@
 """The estimator: fit, predict, forecast, save, load.
 
 A new estimator defines two methods: `fit_windows` and `predict_windows` (and
-`predict_window_quantiles` if its model has quantiles). Everything else is shared and lives here:
+`predict_outputs` if its model has more than one output). Everything else is shared and lives here:
 cutting windows, filling missing values, matching locations by id, hiding what comes after a
 forecast origin, keeping counts non-negative, and calibrating quantiles.
 
 A forecast is made in this order: `match` the panel to the run → `prepare_inputs` for each origin
-→ `predict_window_quantiles` → `Calibration` and, step by step, `OnlineCalibration` (by
+→ `predict_outputs` → `Calibration` and, step by step, `OnlineCalibration` (by
 `Predictor`) → `forecast_table`.
 """
 
@@ -50,7 +50,14 @@ from forecaster.estimators.match import (
     training_steps,
     with_meaning,
 )
-from forecaster.estimators.predictor import Prediction, Predictor, finish, refuse_non_finite
+from forecaster.estimators.predictor import (
+    Prediction,
+    Predictor,
+    WindowForecasts,
+    finish,
+    join_blocks,
+    refuse_non_finite,
+)
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
@@ -99,13 +106,14 @@ class Estimator(ABC):
             inputs: the origins, their history and the covariates ahead.
         """
 
-    def predict_window_quantiles(
-        self, arrays: Arrays, inputs: ForecastInputs
-    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Forecasts with the model's own quantiles; Q = 0: quantiles come from its residuals."""
-        forecast = self.predict_windows(arrays, inputs)
-        B, K, N = forecast.shape
-        return forecast, np.empty((B, 0, K, N), dtype=np.float32)
+    def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
+        """All that the model forecasts: the mean, its own quantiles, the lowest relative error.
+
+        Without quantiles (Q = 0) they come from the residuals of the mean.
+        """
+        mean = self.predict_windows(arrays, inputs)
+        B, K, N = mean.shape
+        return WindowForecasts(mean, np.empty((B, 0, K, N), dtype=np.float32))
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the arrays that forecasts need; a run without one of them is refused."""
@@ -165,7 +173,7 @@ class Estimator(ABC):
     def calibrate(self, run: Run, data: TrainingData) -> dict[str, np.ndarray]:
         """Calibrate the quantiles of a run on the validation windows."""
         panel, origins = data.panel, data.windows.validation
-        forecast, quantiles = self.forecast_origins(run, panel, "observed", origins)
+        forecast, quantiles, _ = self.forecast_origins(run, panel, "observed", origins)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
         outcomes = Outcomes(
@@ -263,7 +271,8 @@ class Estimator(ABC):
     ) -> pd.DataFrame:
         """The forecast from one origin as a long table.
 
-        Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat`, one column
+        Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat` (the mean),
+        `y_relative` (with the lowest relative error, if the model has such an output), one column
         per quantile, such as `q10`, and `degraded` if the forecast rests on less than usual.
 
         Args:
@@ -292,7 +301,9 @@ class Estimator(ABC):
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
         warn_extreme_history(run, recent, origin)
         prediction = predictor.predict(step)
-        table = forecast_table(recent, origin, *self._first(prediction), "; ".join(degraded))
+        relative = None if prediction.base.relative is None else prediction.base.relative[0]
+        numbers = self._first(prediction)
+        table = forecast_table(recent, origin, *numbers, "; ".join(degraded), relative)
         if changes is None:
             return table
         warn_extreme_changes(run, changes)
@@ -323,8 +334,8 @@ class Estimator(ABC):
         weather: Weather,
         origins: Int64[np.ndarray, " B"],
         changes: Changes | None = None,
-    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
-        """Forecasts and the model's own quantiles from many origins, by the run's locations.
+    ) -> WindowForecasts:
+        """All that the model forecasts from many origins, by the run's locations.
 
         Args:
             run: of this estimator, calibrated or not.
@@ -333,16 +344,15 @@ class Estimator(ABC):
             origins: the last observed steps.
             changes: covariates ahead to replace.
         """
-        forecasts, quantiles = [], []
+        blocks = []
         for first in range(0, len(origins), BLOCK):
             block = origins[first : first + BLOCK]
             inputs = prepare_inputs(run, panel, block, weather, changes)
-            forecast, own_quantiles = self.predict_window_quantiles(run.arrays, inputs)
-            forecasts.append(forecast)
-            quantiles.append(own_quantiles)
-        all_quantiles = np.concatenate(quantiles)
-        refuse_non_finite(run, all_quantiles)
-        return finish(run, np.concatenate(forecasts)), all_quantiles
+            blocks.append(self.predict_outputs(run.arrays, inputs))
+        outputs = join_blocks(blocks)
+        refuse_non_finite(run, outputs.quantiles)
+        relative = None if outputs.relative is None else finish(run, outputs.relative)
+        return WindowForecasts(finish(run, outputs.mean), outputs.quantiles, relative)
 
     def save(self, folder: Path | str) -> None:
         """Save the fitted run as a folder."""

@@ -1,8 +1,9 @@
 """Forecasts from many origins with calibrated quantiles, each origin forecast once."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -14,10 +15,18 @@ from forecaster.estimators.intervals.calibration import Base, Calibration, local
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.panel.panel import Panel
 
-# Forecasts [B K N] and the estimator's own quantiles [B Q K N]; Q = 0: it has none.
-WindowForecasts = tuple[np.ndarray, np.ndarray]
-ForecastOrigins = Callable[[np.ndarray, Changes | None], WindowForecasts]
 log = logging.getLogger(__name__)
+
+
+class WindowForecasts(NamedTuple):
+    """The forecasts of B windows as a model gives them."""
+
+    mean: Float32[np.ndarray, "B K N"]
+    quantiles: Float32[np.ndarray, "B Q K N"]  # Q = 0: the model has none of its own
+    relative: Float32[np.ndarray, "B K N"] | None = None  # lowest MAPE; None: the mean serves both
+
+
+ForecastOrigins = Callable[[np.ndarray, Changes | None], WindowForecasts]
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,8 +39,13 @@ class Prediction:
 
     @property
     def forecast(self) -> Float32[np.ndarray, "B K N"]:
-        """The forecasts."""
+        """The forecasts of the mean: RMSE, MAE, bias and sums are of these."""
         return self.base.forecast
+
+    @property
+    def relative(self) -> Float32[np.ndarray, "B K N"]:
+        """The forecasts with the lowest relative error, for MAPE; the mean without such ones."""
+        return self.base.forecast if self.base.relative is None else self.base.relative
 
     @property
     def static(self) -> Float32[np.ndarray, "B Q K N"]:
@@ -60,9 +74,10 @@ class Predictor:
             origins: steps of the panel.
             changes: covariates ahead to replace.
         """
-        forecast, quantiles = self.forecast_origins(origins, changes)
+        forecast, quantiles, relative = self.forecast_origins(origins, changes)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
-        return self.calibration.base(forecast, quantiles, local_hours(self.panel, ahead))
+        hours = local_hours(self.panel, ahead)
+        return self.calibration.base(forecast, quantiles, hours, relative)
 
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
         """The forecasts and both forms of their quantiles."""
@@ -101,6 +116,17 @@ class Predictor:
                 online.add(unforecast, self.base(np.array(unforecast)))
             corrections += [online.corrections(step) for step in in_cycle]
         return np.stack(corrections)[inverse]
+
+
+def join_blocks(blocks: Sequence[WindowForecasts]) -> WindowForecasts:
+    """The forecasts of consecutive blocks of origins as one."""
+    mean, quantiles, relative = zip(*blocks, strict=True)
+    without = any(part is None for part in relative)
+    return WindowForecasts(
+        np.concatenate(mean),
+        np.concatenate(quantiles),
+        None if without else np.concatenate(relative),
+    )
 
 
 def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:

@@ -22,10 +22,12 @@ def forecast_table(
     forecast: Float32[np.ndarray, "K N"],
     quantiles: Mapping[float, Float32[np.ndarray, "K N"]],
     degraded: str,
+    relative: Float32[np.ndarray, "K N"] | None = None,
 ) -> pd.DataFrame:
     """The columns `unique_id, ds, ds_local, cutoff, y_hat`, one per quantile, and `degraded`.
 
-    `degraded` gives the reason; it is left out of a forecast that is not degraded.
+    `y_relative` is there if the model has an output for relative error. `degraded` gives the
+    reason; it is left out of a forecast that is not degraded.
     """
     K, N = forecast.shape
     times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
@@ -36,6 +38,7 @@ def forecast_table(
             "ds_local": np.tile(np.array(local_texts(panel, times[1:]), dtype=object), N),
             "cutoff": pd.DatetimeIndex(np.repeat(times[:1], N * K)).tz_localize("UTC"),
             "y_hat": forecast.T.reshape(-1),
+            **({} if relative is None else {"y_relative": relative.T.reshape(-1)}),
             **{quantile_name(level): q.T.reshape(-1) for level, q in quantiles.items()},
         }
     )

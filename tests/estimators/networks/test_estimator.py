@@ -141,7 +141,7 @@ def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
     estimator = fitted(Forecaster)
     run = run_of(estimator)
     origins = np.array([900, 950, 1000])
-    forecast, own = estimator.forecast_origins(run, PANEL, "observed", origins)
+    forecast, own, _ = estimator.forecast_origins(run, PANEL, "observed", origins)
     assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
     assert own.shape == (3, 3, 2, LOCATIONS)
     assert (np.diff(own, axis=1) > 0).all()

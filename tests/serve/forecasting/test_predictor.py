@@ -253,8 +253,8 @@ def test_the_next_origin_costs_one_prediction(model: ServedModel, panel: Panel) 
     predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
     final_forecast(predictor, model, snapshot, HOURS - 2)
     asked: list[int] = []
-    forecast = model.estimator.predict_window_quantiles
-    model.estimator.predict_window_quantiles = (  # type: ignore[method-assign]
+    forecast = model.estimator.predict_outputs
+    model.estimator.predict_outputs = (  # type: ignore[method-assign]
         lambda arrays, question: asked.append(len(question.origins)) or forecast(arrays, question)
     )
     final_forecast(predictor, model, snapshot, HOURS - 1)

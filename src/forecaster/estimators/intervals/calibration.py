@@ -7,7 +7,7 @@ residuals. Each level of each step ahead is then shifted by one correction, in u
 days is compared with the quantiles of the other half.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -55,19 +55,23 @@ class Base:
     forecast: Float32[np.ndarray, "*B K N"]
     quantiles: Float32[np.ndarray, "*B Q K N"]
     spread: Float32[np.ndarray, "*B K N"]
+    relative: Float32[np.ndarray, "*B K N"] | None = None  # for MAPE; None: the forecast itself
 
     def row(self, number: int) -> "Base":
         """The part of one origin."""
-        return Base(self.forecast[number], self.quantiles[number], self.spread[number])
+        return self._select(lambda array: array[number])
 
     def rows(self, numbers: Int64[np.ndarray, " n"]) -> "Base":
         """The part of some origins."""
-        return Base(self.forecast[numbers], self.quantiles[numbers], self.spread[numbers])
+        return self._select(lambda array: array[numbers])
 
     def at(self, locations: Sequence[int]) -> "Base":
         """The part of some locations, in this order."""
-        arrays = (self.forecast, self.quantiles, self.spread)
-        return Base(*(array[..., list(locations)] for array in arrays))
+        return self._select(lambda array: array[..., list(locations)])
+
+    def _select(self, part: Callable[[np.ndarray], np.ndarray]) -> "Base":
+        arrays = (part(array) for array in (self.forecast, self.quantiles, self.spread))
+        return Base(*arrays, relative=None if self.relative is None else part(self.relative))
 
 
 @dataclass(frozen=True, eq=False)
@@ -96,13 +100,14 @@ class Calibration:
         forecast: Float32[np.ndarray, "B K N"],
         quantiles: Float32[np.ndarray, "B P K N"],
         hours: Int64[np.ndarray, "B K"],
+        relative: Float32[np.ndarray, "B K N"] | None = None,
     ) -> Base:
         """The estimator's own quantiles, or ŷ plus the quantiles of residuals at that hour."""
         if self.offsets is not None:
             quantiles = forecast[:, None] + pick_hours(self.offsets, hours)
         if quantiles.shape[1] != len(self.levels):
             raise ArtifactError(f"the run lacks {OFFSETS}, which its estimator needs")
-        return Base(forecast, quantiles, self.spread[hours])
+        return Base(forecast, quantiles, self.spread[hours], relative)
 
     def correct(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]

@@ -18,6 +18,7 @@ from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.states import window_states
+from forecaster.estimators.predictor import WindowForecasts, join_blocks
 from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
@@ -53,13 +54,11 @@ class LoadedNetwork:
         return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
     @torch.inference_mode()
-    def predict_window_quantiles(
-        self, inputs: ForecastInputs
-    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+    def predict_outputs(self, inputs: ForecastInputs) -> WindowForecasts:
         """The same, with the network's quantiles."""
         forecast, quantiles = self.network(*self.states(inputs))
         undo = self.scaler.values.undo
-        return (
+        return WindowForecasts(
             undo(forecast.permute(1, 2, 0).cpu().numpy()),
             undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
         )
@@ -151,15 +150,11 @@ class NetworkEstimator(Estimator):
         blocks = range(0, len(inputs.origins), BATCH)
         return np.concatenate([loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks])
 
-    def predict_window_quantiles(
-        self, arrays: Arrays, inputs: ForecastInputs
-    ) -> tuple[Float32[np.ndarray, "B K N"], Float32[np.ndarray, "B Q K N"]]:
+    def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
-        parts = [loaded.predict_window_quantiles(inputs.rows(b, b + BATCH)) for b in blocks]
-        forecasts, quantiles = zip(*parts, strict=True)
-        return np.concatenate(forecasts), np.concatenate(quantiles)
+        return join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
