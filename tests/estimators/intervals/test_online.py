@@ -17,7 +17,7 @@ from forecaster.estimators.intervals.online import (
     can_count,
     step_number,
 )
-from forecaster.estimators.predictor import Predictor
+from forecaster.estimators.predictor import Predictor, WindowForecasts
 from forecaster.panel.panel import Panel
 
 LEVELS = (0.1, 0.5, 0.9)
@@ -69,9 +69,9 @@ def predictor_of(
 ) -> Predictor:
     """Return a predictor whose forecasts are made up."""
 
-    def forecast(steps: np.ndarray, _: object) -> tuple[np.ndarray, np.ndarray]:
+    def forecast(steps: np.ndarray, _: object) -> WindowForecasts:
         base = ask(steps)
-        return base.forecast, base.quantiles
+        return WindowForecasts(base.forecast, base.quantiles)
 
     return Predictor(panel, forecast, calibration, judge)
 

@@ -70,8 +70,8 @@ class Base:
         return self._select(lambda array: array[..., list(locations)])
 
     def _select(self, part: Callable[[np.ndarray], np.ndarray]) -> "Base":
-        arrays = (part(array) for array in (self.forecast, self.quantiles, self.spread))
-        return Base(*arrays, relative=None if self.relative is None else part(self.relative))
+        relative = None if self.relative is None else part(self.relative)
+        return Base(part(self.forecast), part(self.quantiles), part(self.spread), relative)
 
 
 @dataclass(frozen=True, eq=False)
