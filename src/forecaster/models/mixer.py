@@ -12,7 +12,14 @@ from forecaster.clock.clock import WEEK_HOURS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.linear import SparseLinear, draw_dense
-from forecaster.models.network import CrossLocationModule, Network, no_quantiles
+from forecaster.models.network import (
+    NO_HEADS,
+    CrossLocationModule,
+    Heads,
+    Network,
+    Outputs,
+    no_quantiles,
+)
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import median_index, stack_quantiles
 from forecaster.models.seasonal import Decomposition, SeasonalProfile, hour_of_week
@@ -32,9 +39,12 @@ class Mixer(Network):
     z_i = W_r r_i + W_g Σ_{j ∈ N(i) ∪ {i}} w_ij r_j + W_c F r + W_a a_{t+1…t+K} + e_i + d_w
     z_i ← z_i + V gelu(U z_i), some times; r̂_i = O z_i, x̂_i = u_i + spread_i · r̂_i
 
+    The mean and the lowest relative error have an output O each.
+
     All locations share one set of weights. A location's own are its embedding e_i and a few
     strengths w_ij for each of its edges. F r are a few factors of the whole city, d_w belongs to
-    the hour of the week. Neighbours and the city enter with their recent steps only.
+    the hour of the week. Neighbours and the city enter with their recent steps only, and with
+    deviations bounded by what training has seen (`DeviationBounds`).
     """
 
     def __init__(
@@ -44,7 +54,7 @@ class Mixer(Network):
         inputs: NeuronLayout,
         fitted: MixerPrerequisites,
         generator: Generator,
-        levels: Sequence[float] = (),
+        heads: Heads = NO_HEADS,
     ) -> None:
         super().__init__(inputs, lags)
         N, L, K, R, H = inputs.n_locations, self.L, self.K, lags.recent, config.hidden
@@ -62,8 +72,10 @@ class Mixer(Network):
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
+        self.has_relative = heads.relative
+        self.relative = nn.Parameter(torch.zeros(K, H)) if heads.relative else None
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
-        self.quantiles = MixerQuantileHead(levels, H, K, generator) if levels else None
+        self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
 
     def forward(
         self,
@@ -73,7 +85,7 @@ class Mixer(Network):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+    ) -> Outputs:
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
         self.check_sizes(history, ahead, truth)
@@ -82,9 +94,12 @@ class Mixer(Network):
         for block in self.blocks:
             z = self.dropout(block(z))
         forecast = parts.restore(linear(z, self.output))
+        relative = forecast
+        if self.relative is not None:
+            relative = parts.restore(linear(z, self.relative))
         if self.quantiles is None or not with_quantiles:
-            return forecast, no_quantiles(forecast)
-        return forecast, self.quantiles(z, forecast, parts)
+            return Outputs(forecast, no_quantiles(forecast), relative)
+        return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""
@@ -93,7 +108,7 @@ class Mixer(Network):
 
     def _embed(self, history: State, ahead: State, parts: Decomposition) -> Float[Tensor, "N B H"]:
         """The hidden state z of each location, before the residual blocks."""
-        recent = parts.past[:, :, -self.recent :].contiguous()
+        recent = parts.bounded.contiguous()
         B = recent.shape[1]
         covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
         local = [parts.past, parts.ahead, parts.level, covariates.transpose(1, 2).flatten(2)]

@@ -25,6 +25,7 @@ from torch import Tensor
 from torch.optim.adamw import adamw  # the class would load torch's compiler: seconds
 
 from forecaster.errors import ArtifactError, Faults, RunError, StoppedError, count_of, name_some
+from forecaster.models.network import Outputs
 from forecaster.publish.writing import locked
 from forecaster.training.checkpoint import Checkpoint, CheckpointStore
 from forecaster.training.cuda_graphs import CudaGraphs
@@ -414,12 +415,12 @@ class Trainer:
 
         Quantiles add a pinball loss of scaled values, so that all locations weigh the same.
         """
-        forecast, quantiles = self._task.teacher_forced(part, forced)
-        errors = self._errors(forecast, part)  # Eq. 6
+        outputs = self._task.teacher_forced(part, forced)
+        errors = self._errors(outputs, part)  # Eq. 6
         loss = join_terms(errors, counts, self._task.eta)  # Eq. 7
-        if quantiles.shape[1]:
+        if outputs.quantiles.shape[1]:
             levels = self._task.levels
-            pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
+            pinball = sum_pinball(outputs.quantiles, part.next_values, part.observed, levels)
             loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
         self.weights.backward(loss)
         return errors.detach()
@@ -530,8 +531,9 @@ class Trainer:
     def _count(self, batch: Batch) -> Float64[Tensor, "2"]:
         return count_terms(batch.target, batch.observed, self._task.mape_cut)
 
-    def _errors(self, forecast: Float[Tensor, "N B K"], batch: Batch) -> Float64[Tensor, "2"]:
-        return sum_errors(forecast, batch.target, batch.observed, self._task.mape_cut)
+    def _errors(self, outputs: Outputs, batch: Batch) -> Float64[Tensor, "2"]:
+        forecast, relative = outputs.forecast, outputs.relative
+        return sum_errors(forecast, relative, batch.target, batch.observed, self._task.mape_cut)
 
 
 def _no_seed() -> None:

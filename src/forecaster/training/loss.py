@@ -15,14 +15,19 @@ def count_terms(
 
 def sum_errors(
     forecast: Float[Tensor, "N B K"],
+    relative: Float[Tensor, "N B K"],
     target: Float[Tensor, "N B K"],
     observed: Bool[Tensor, "N B K"],
     mape_cut: float,
 ) -> Float64[Tensor, "2"]:
-    """Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6)."""
+    """Σ (x̂ − x)² over observed targets and Σ |x̂ − x| / x over those ≥ the cut (Eq. 6).
+
+    Differs: squares are of the forecast, relative errors of the output for them. A network
+    without such an output has one x̂ for both, as printed.
+    """
     error = torch.where(observed, forecast - target, 0.0)
     counted = observed & (target >= mape_cut)
-    share = error.abs() / torch.where(counted, target, torch.inf)
+    share = (relative - target).abs() / torch.where(counted, target, torch.inf)
     return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
 
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
-from forecaster.models.network import Network
+from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
 from forecaster.training.loss import count_terms, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
@@ -73,24 +73,21 @@ class TrainingTask:
         for start in range(0, len(sample), self.config.batch):
             batch = self.batches.cut(sample[start : start + self.config.batch])
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
-            sums = sum_errors(last, batch.target, batch.observed, self.mape_cut)
+            sums = sum_errors(last, last, batch.target, batch.observed, self.mape_cut)
             errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
         squares, shares, seen, counted = errors.tolist()
         if not squares or not shares:  # constant series, or no target counts for MAPE
             return 1.0
         return float((shares / counted) / (squares / seen))
 
-    def teacher_forced(
-        self, batch: Batch, forced: Bool[Tensor, " T"] | None = None
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """x̂_{t+1…t+K} in the values' units and the scaled quantiles, by teacher forcing.
+    def teacher_forced(self, batch: Batch, forced: Bool[Tensor, " T"] | None = None) -> Outputs:
+        """The outputs by teacher forcing: quantiles scaled, all else in the values' units.
 
         Scheduled sampling forces only some steps; the others start from the forecast before.
         """
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        forecast, quantiles = self.network(history, ahead, truth, forced)
-        return self._scale_back(forecast), quantiles
+        return self._in_units(self.network(history, ahead, truth, forced))
 
     def teacher_forcing(self, step: int) -> Bool[Tensor, " T"] | None:
         """The steps ahead that are teacher-forced in a training step; None: all of them."""
@@ -101,15 +98,21 @@ class TrainingTask:
         )
         return torch.tensor(drawn, dtype=torch.bool).to(self.device)
 
-    def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
-        """x̂_{t+1…t+K} in the values' units, rolled out: each from the forecasts before it."""
-        return self._scale_back(self.network.roll_out(*self._inputs(batch)))
+    def roll_out(self, batch: Batch) -> Outputs:
+        """The outputs in the values' units, rolled out: each from the forecasts before it."""
+        return self._in_units(self.network(*self._inputs(batch), with_quantiles=False))
 
     def _inputs(self, batch: Batch) -> tuple[State, State]:
         """The history and the covariates ahead, in the network's floating-point type."""
         dtype = self.dtype
         history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
         return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
+
+    def _in_units(self, outputs: Outputs) -> Outputs:
+        forecast = self._scale_back(outputs.forecast)
+        own = self.network.has_relative
+        relative = self._scale_back(outputs.relative) if own else forecast
+        return Outputs(forecast, outputs.quantiles, relative)
 
     def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units

@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float32
-from torch import Generator
+from jaxtyping import Float, Float32
+from torch import Generator, Tensor
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
@@ -22,7 +22,7 @@ from forecaster.estimators.predictor import WindowForecasts, join_blocks
 from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
-from forecaster.models.network import Network, refuse_non_finite
+from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
@@ -33,6 +33,7 @@ from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
+RELATIVE = "outputs.relative"  # whether relative error has an output of its own
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
@@ -50,18 +51,20 @@ class LoadedNetwork:
     @torch.inference_mode()
     def predict_windows(self, inputs: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
         """x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
-        forecast = self.network.roll_out(*self.states(inputs))  # [N, B, K]
-        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
+        return self._in_units(self.network.roll_out(*self.states(inputs)))
 
     @torch.inference_mode()
     def predict_outputs(self, inputs: ForecastInputs) -> WindowForecasts:
-        """The same, with the network's quantiles."""
-        forecast, quantiles = self.network(*self.states(inputs))
-        undo = self.scaler.values.undo
+        """The same, with the network's quantiles and its output for relative error."""
+        outputs: Outputs = self.network(*self.states(inputs))
         return WindowForecasts(
-            undo(forecast.permute(1, 2, 0).cpu().numpy()),
-            undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+            self._in_units(outputs.forecast),
+            self.scaler.values.undo(outputs.quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+            self._in_units(outputs.relative) if self.network.has_relative else None,
         )
+
+    def _in_units(self, forecast: Float[Tensor, "N B K"]) -> Float32[np.ndarray, "B K N"]:
+        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
@@ -117,8 +120,11 @@ class NetworkEstimator(Estimator):
         """Train the network; the weights with the lowest validation loss are kept."""
         prerequisites, recipe = self.prerequisites(data), self.recipe
         scaler = fit_scaler(data.panel, data.train)
-        levels = {LEVELS: np.array(recipe.intervals.quantiles)}
-        arrays = {**prerequisites.arrays, **levels, **scale_arrays(scaler)}
+        outputs = {
+            LEVELS: np.array(recipe.intervals.quantiles),
+            RELATIVE: np.array(recipe.training.relative),
+        }
+        arrays = {**prerequisites.arrays, **outputs, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = TrainingTask(
@@ -188,9 +194,10 @@ class NetworkEstimator(Estimator):
         return estimator
 
 
-def quantile_levels_of(arrays: Arrays) -> tuple[float, ...]:
-    """The quantile levels of a network; none in a run saved without quantiles."""
-    return tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
+def heads_of(arrays: Arrays) -> Heads:
+    """The outputs of a run's network beside its forecast; older runs may lack some or all."""
+    levels = tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
+    return Heads(levels, bool(arrays.get(RELATIVE, False)))
 
 
 def best_device() -> str:
