@@ -38,8 +38,8 @@ class Scaler:
 def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
     """The scales of the training steps; covariates that are only 0 or 1 are not scaled.
 
-    The scale of counts has a floor, that of Poisson counts with a mean of 0.1: a location that was
-    silent in training would otherwise deviate without limit when it opens.
+    The scale of a location with less than 0.1 counts per step is at least that of Poisson counts
+    of this mean: if it was silent in training, it would otherwise deviate without limit later.
     """
     steps = np.flatnonzero(train)
     values = _fit(panel.values[steps])
@@ -64,11 +64,11 @@ def _fit(values: Float32[np.ndarray, "T n"]) -> Scale:
 
 
 def _floor_counts(scale: Scale) -> Scale:
-    """The scale with at least the mean 0.1 and the deviation √mean of Poisson counts."""
+    """The scale; where the mean is below 0.1, that of Poisson counts of mean 0.1 or wider."""
     silent = scale.mean < MIN_MEAN
-    mean = np.maximum(scale.mean, np.float32(MIN_MEAN))
-    deviation = np.where(silent, np.maximum(scale.deviation, np.sqrt(mean)), scale.deviation)
-    return Scale(mean, np.maximum(deviation, np.sqrt(mean)))
+    mean = np.where(silent, np.float32(MIN_MEAN), scale.mean)
+    floor = np.sqrt(mean)
+    return Scale(mean, np.where(silent, np.maximum(scale.deviation, floor), scale.deviation))
 
 
 def _unless_flags(scale: Scale, values: Float32[np.ndarray, "T n"]) -> Scale:
