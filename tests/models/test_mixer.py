@@ -9,8 +9,9 @@ from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.mixer import Mixer, MixerPrerequisites, MixerQuantileHead, count_weights
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.seasonal import SeasonalProfile
+from forecaster.models.seasonal import DeviationBounds, SeasonalProfile
 
 Draw = Callable[..., Tensor]
 NetworkInputs = tuple[State, State]
@@ -25,12 +26,17 @@ LEVELS = (0.1, 0.5, 0.9)
 def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw) -> Make:
     """Return a function that builds a Mixer in which nothing is zero."""
 
-    def build(config: MixerConfig = CONFIG, levels: tuple[float, ...] = ()) -> Mixer:
+    def build(
+        config: MixerConfig = CONFIG,
+        levels: tuple[float, ...] = (),
+        bounds: DeviationBounds | None = None,
+    ) -> Mixer:
         profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-        fitted = MixerPrerequisites(
-            SeasonalProfile(profile, mean, deviation, counts=True), pattern
+        seasonal = SeasonalProfile(
+            profile, mean, deviation, counts=True, bounds=bounds, recent=lags.recent
         )
-        model = Mixer(config, lags, INPUTS, fitted, generator, levels).double()
+        fitted = MixerPrerequisites(seasonal, pattern)
+        model = Mixer(config, lags, INPUTS, fitted, generator, Heads(levels)).double()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
@@ -91,9 +97,9 @@ def test_true_values_between_the_steps_change_nothing(
     model = make(levels=LEVELS)
     truth = torch.ones(N, B, 2, dtype=torch.float64)
     forecast = model.roll_out(*network_inputs)
-    assert torch.equal(model(*network_inputs, truth)[0], forecast)
-    assert torch.equal(model(*network_inputs, truth)[0], forecast)
-    assert torch.equal(model(*network_inputs)[0], forecast)
+    assert torch.equal(model(*network_inputs, truth).forecast, forecast)
+    assert torch.equal(model(*network_inputs, truth, with_quantiles=False).forecast, forecast)
+    assert torch.equal(model(*network_inputs).forecast, forecast)
 
 
 def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
@@ -139,7 +145,8 @@ def test_a_fresh_network_forecasts_the_seasonal_profile(
     network_inputs: NetworkInputs,
 ) -> None:
     profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-    fitted = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
+    seasonal = SeasonalProfile(profile, mean, deviation, counts=True, recent=lags.recent)
+    fitted = MixerPrerequisites(seasonal, pattern)
     model = Mixer(CONFIG, lags, INPUTS, fitted, generator).double()
     torch.testing.assert_close(
         model.roll_out(*network_inputs), fitted.profile(*network_inputs).ahead
@@ -151,9 +158,9 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 
     def gradients() -> list[Tensor]:
         fresh = Generator().manual_seed(3)
-        fitted = MixerPrerequisites(
-            SeasonalProfile(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
-        )
+        flat = torch.ones(N, 168), torch.ones(N), torch.ones(N)
+        seasonal = SeasonalProfile(*flat, counts=True, recent=lags.recent)
+        fitted = MixerPrerequisites(seasonal, pattern)
         model = Mixer(config, lags, INPUTS, fitted, fresh)
         with torch.no_grad():
             model.output.fill_(0.1)
@@ -180,15 +187,15 @@ def test_before_training_the_middle_quantile_is_the_forecast(
 ) -> None:
     model = make()
     model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
-    forecast, quantiles = model(*network_inputs)
-    assert torch.equal(quantiles[:, 1], forecast)
+    outputs = model(*network_inputs)
+    assert torch.equal(outputs.quantiles[:, 1], outputs.forecast)
 
 
 def test_quantiles_never_cross_and_give_the_forecast_no_gradient(
     make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make(levels=LEVELS)
-    _, quantiles = model(*network_inputs)
+    quantiles = model(*network_inputs).quantiles
     assert quantiles.shape == (N, 3, B, 3)
     assert (quantiles.diff(dim=1) > 0).all()
     quantiles.sum().backward()

@@ -5,6 +5,7 @@ import torch
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import DeviationNetwork, SeasonalProfile, hour_of_week
 from forecaster.models.transformer import TransformerNetwork, build_dense_transformer
@@ -118,7 +119,7 @@ def core(lags: LagConfig, generator: Generator) -> TransformerNetwork:
     inputs = NeuronLayout(N, 2, 34)
     small = lags.model_copy(update={"horizon": K})
     config = ModelConfig(auxiliary=4, heads=2, per_location=2)
-    return build_dense_transformer(config, small, inputs, generator, (0.1, 0.5, 0.9)).double()
+    return build_dense_transformer(config, small, inputs, generator, Heads((0.1, 0.5, 0.9))).double()
 
 
 def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:
@@ -141,13 +142,14 @@ def test_a_levelled_network_forecasts_deviations_from_deviations(
     shown = State(
         torch.cat([usual.past[:, None], history.signal[:, 1:]], dim=1), history.auxiliary
     )
-    deviation, quantiles = core(shown, ahead)
+    deviation, quantiles, _ = core(shown, ahead)
     forecast = usual.ahead + usual.spread * deviation
     torch.testing.assert_close(model.roll_out(history, ahead), forecast)
-    actual, spread = model(history, ahead)
-    torch.testing.assert_close(actual, forecast)
+    outputs = model(history, ahead)
+    torch.testing.assert_close(outputs.forecast, forecast)
+    torch.testing.assert_close(outputs.relative, forecast)
     expected = usual.ahead[:, None] + usual.spread[:, None] * quantiles
-    torch.testing.assert_close(spread, expected)
+    torch.testing.assert_close(outputs.quantiles, expected)
     assert model.levels == (0.1, 0.5, 0.9)
 
 
@@ -156,7 +158,8 @@ def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
 ) -> None:
     model = levelled(profile, core)
     network_inputs = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)
-    forecast, quantiles = model(*network_inputs)
-    taught = model(*network_inputs, forecast[..., :-1])
-    torch.testing.assert_close(taught, (forecast, quantiles))
-    torch.testing.assert_close(model(*network_inputs, forecast[..., :-1])[0], forecast)
+    outputs = model(*network_inputs)
+    truth = outputs.forecast[..., :-1]
+    torch.testing.assert_close(model(*network_inputs, truth), outputs)
+    without = model(*network_inputs, truth, with_quantiles=False)
+    torch.testing.assert_close(without.forecast, outputs.forecast)
