@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from forecaster.models.network import Outputs
 from forecaster.training import loop as loop_module
 from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.loop import train
@@ -64,9 +65,7 @@ def test_T5_memory_that_runs_out_during_capture_leaves_the_batch_to_be_halved(
         def replay(self, *_: object) -> None:
             full.append(1)
 
-    def teach(
-        task: TrainingTask, batch: Batch, *shown: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def teach(task: TrainingTask, batch: Batch, *shown: torch.Tensor) -> Outputs:
         if batch.signal.shape[2] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return taught(task, batch, *shown)

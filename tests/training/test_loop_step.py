@@ -9,6 +9,7 @@ import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.errors import ArtifactError
+from forecaster.models.network import Outputs
 from forecaster.training import loop as loop_module
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.loop import Trainer
@@ -34,8 +35,15 @@ def begin(task: TrainingTask, messages: list[str] | None = None) -> Trainer:
     return trainer
 
 
-def plain_loss(task: TrainingTask, forecast: torch.Tensor, batch: Batch) -> torch.Tensor:
-    errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
+def errors_of(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
+    """Return the squares of the forecast and the relative errors of the output for them."""
+    return sum_errors(
+        outputs.forecast, outputs.relative, batch.target, batch.observed, task.mape_cut
+    )
+
+
+def plain_loss(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
+    errors = errors_of(task, outputs, batch)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     return join_terms(errors, counts, task.config.eta)
 
@@ -52,7 +60,7 @@ def test_steps_are_those_of_torchs_own_parts() -> None:
         loss, norm, *_ = trainer.train_step(origins, step).tolist()
         optimiser.zero_grad()
         batch = twin.batches.cut(origins)
-        expected = plain_loss(twin, twin.teacher_forced(batch)[0], batch)
+        expected = plain_loss(twin, twin.teacher_forced(batch), batch)
         expected.backward()
         expected_norm = torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         assert norm > 0.5  # so that it is clipped
@@ -67,9 +75,7 @@ def test_a_step_returns_the_sums_behind_its_loss() -> None:
     task = make_task()
     batch = task.batches.cut(ORIGINS)
     with torch.no_grad():
-        errors = sum_errors(
-            task.teacher_forced(batch)[0], batch.target, batch.observed, task.mape_cut
-        )
+        errors = errors_of(task, task.teacher_forced(batch), batch)
     loss, _, *sums = begin(task).train_step(ORIGINS, 0).tolist()
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert sums == pytest.approx([*errors.tolist(), *counts.tolist()])
@@ -108,7 +114,7 @@ def test_validation_rolls_out_over_every_window_once() -> None:
     task.network.eval()
     batch = task.batches.cut(task.validation)
     with torch.no_grad():
-        errors = sum_errors(task.roll_out(batch), batch.target, batch.observed, task.mape_cut)
+        errors = errors_of(task, task.roll_out(batch), batch)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert actual is not None
     torch.testing.assert_close(actual, torch.cat([errors, counts]), rtol=1e-6, atol=0)
@@ -185,11 +191,11 @@ def test_T5_micro_batches_give_the_same_step(room: int, monkeypatch: pytest.Monk
 def limited(method: Any, room: int) -> Any:
     """Return the method of a task for a device with room for so many windows."""
 
-    def run(task: TrainingTask, batch: Batch, *shown: torch.Tensor | None) -> torch.Tensor:
+    def run(task: TrainingTask, batch: Batch, *shown: torch.Tensor | None) -> Outputs:
         if batch.target.shape[1] > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        forecast: torch.Tensor = method(task, batch, *shown)
-        return forecast
+        outputs: Outputs = method(task, batch, *shown)
+        return outputs
 
     return run
 
@@ -299,7 +305,7 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
     trainer = begin(task)
     _, norm, *_ = trainer.train_step(ORIGINS, 0).tolist()
     batch = twin.batches.cut(ORIGINS)
-    quantiles = twin.teacher_forced(batch)[1]
+    quantiles = twin.teacher_forced(batch).quantiles
     levels = torch.tensor([0.1, 0.9])
     count = batch.observed.sum()
     loss = sum_pinball(quantiles, batch.next_values, batch.observed, levels) / (2 * count)

@@ -21,8 +21,15 @@ def draw(seed: int, level: float = 15.0) -> tuple[torch.Tensor, torch.Tensor, to
     return forecast, torch.where(observed, target, 0.0), observed
 
 
-def loss(forecast: torch.Tensor, target: torch.Tensor, observed: torch.Tensor) -> torch.Tensor:
-    errors = sum_errors(forecast, target, observed, 10.0)
+def loss(
+    forecast: torch.Tensor,
+    target: torch.Tensor,
+    observed: torch.Tensor,
+    relative: torch.Tensor | None = None,
+) -> torch.Tensor:
+    """Return the loss of a network with one output, or with another for relative error."""
+    relative = forecast if relative is None else relative
+    errors = sum_errors(forecast, relative, target, observed, 10.0)
     return join_terms(errors, count_terms(target, observed, 10.0), 8e-3)
 
 
@@ -49,7 +56,7 @@ def test_sums_over_parts_are_those_of_the_whole(seed: int, cut: int) -> None:
     whole = draw(seed)
     parts = [[tensor[:, :cut] for tensor in whole], [tensor[:, cut:] for tensor in whole]]
     for make in (
-        lambda f, t, o: sum_errors(f, t, o, 10.0),
+        lambda f, t, o: sum_errors(f, f + 1, t, o, 10.0),
         lambda _, t, o: count_terms(t, o, 10.0),
     ):
         torch.testing.assert_close(make(*parts[0]) + make(*parts[1]), make(*whole))
@@ -61,7 +68,8 @@ def test_gradients_of_parts_add_up_to_that_of_the_whole() -> None:
     whole, parts = forecast.clone().requires_grad_(), forecast.clone().requires_grad_()
     loss(whole, target, observed).backward()
     for part in (slice(0, 2), slice(2, 7)):
-        errors = sum_errors(parts[:, part], target[:, part], observed[:, part], 10.0)
+        some = parts[:, part]
+        errors = sum_errors(some, some, target[:, part], observed[:, part], 10.0)
         join_terms(errors, counts, 8e-3).backward()
     torch.testing.assert_close(parts.grad, whole.grad, rtol=1e-14, atol=0)
 
