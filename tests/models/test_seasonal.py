@@ -119,7 +119,9 @@ def core(lags: LagConfig, generator: Generator) -> TransformerNetwork:
     inputs = NeuronLayout(N, 2, 34)
     small = lags.model_copy(update={"horizon": K})
     config = ModelConfig(auxiliary=4, heads=2, per_location=2)
-    return build_dense_transformer(config, small, inputs, generator, Heads((0.1, 0.5, 0.9))).double()
+    return build_dense_transformer(
+        config, small, inputs, generator, Heads((0.1, 0.5, 0.9))
+    ).double()
 
 
 def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:

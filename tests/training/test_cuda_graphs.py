@@ -35,8 +35,9 @@ def plain(result: TrainingResult) -> list[tuple[float, float]]:
         lambda: make_task(device="cuda", ema=0.9),
         lambda: make_sampled_task(5.0, device="cuda"),
         lambda: make_task(device="cuda", levels=(0.1, 0.5, 0.9)),
+        lambda: make_task(device="cuda", levels=(0.1, 0.5, 0.9), two_outputs=True),
     ],
-    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles"],
+    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles", "two outputs"],
 )
 def test_replayed_steps_equal_launched_ones(
     make: Callable[[], TrainingTask], monkeypatch: pytest.MonkeyPatch

@@ -49,8 +49,9 @@ def plain_loss(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tens
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_steps_are_those_of_torchs_own_parts() -> None:
-    task = make_task(dtype=torch.float64, clip=0.5)
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_steps_are_those_of_torchs_own_parts(two_outputs: bool) -> None:
+    task = make_task(dtype=torch.float64, clip=0.5, two_outputs=two_outputs)
     twin = replace(task, network=copy.deepcopy(task.network))
     trainer, parameters = begin(task), list(twin.network.parameters())
     optimiser = torch.optim.AdamW(parameters, lr=1.0, weight_decay=0.01)
@@ -71,8 +72,9 @@ def test_steps_are_those_of_torchs_own_parts() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-8, msg=name)
 
 
-def test_a_step_returns_the_sums_behind_its_loss() -> None:
-    task = make_task()
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_a_step_returns_the_sums_behind_its_loss(two_outputs: bool) -> None:
+    task = make_task(two_outputs=two_outputs)
     batch = task.batches.cut(ORIGINS)
     with torch.no_grad():
         errors = errors_of(task, task.teacher_forced(batch), batch)
@@ -108,8 +110,9 @@ def test_the_averaged_weights_are_validated_and_kept() -> None:
     assert torch.equal(trainer.vectors["best"], trainer.vectors["average"])
 
 
-def test_validation_rolls_out_over_every_window_once() -> None:
-    task = make_task(dropout=0.5)
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_validation_rolls_out_over_every_window_once(two_outputs: bool) -> None:
+    task = make_task(dropout=0.5, two_outputs=two_outputs)
     actual = begin(task).validate(lambda: False)
     task.network.eval()
     batch = task.batches.cut(task.validation)
@@ -118,6 +121,26 @@ def test_validation_rolls_out_over_every_window_once() -> None:
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert actual is not None
     torch.testing.assert_close(actual, torch.cat([errors, counts]), rtol=1e-6, atol=0)
+
+
+def test_validation_measures_relative_error_of_the_output_for_it() -> None:
+    task = make_task(two_outputs=True)
+    trainer = begin(task)
+    before = trainer.validate(lambda: False)
+    with torch.no_grad():
+        task.network.relative.bias += 1
+    after = trainer.validate(lambda: False)
+    batch = task.batches.cut(task.validation)
+    busy = batch.observed & (batch.target >= task.mape_cut)
+    task.network.eval()
+    with torch.no_grad():
+        relative = task.roll_out(batch).relative
+    shares = ((relative - batch.target).abs() / batch.target)[busy]
+    assert before is not None
+    assert after is not None
+    assert torch.equal(after[[0, 2, 3]], before[[0, 2, 3]])  # squares and counts
+    assert after[1].item() == pytest.approx(shares.sum().item(), rel=1e-5)
+    assert after[1] != before[1]
 
 
 def test_T2_validation_ends_on_request() -> None:
@@ -282,7 +305,9 @@ def inject(
 
 
 @pytest.mark.usefixtures("_unchecked")
-@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"ema": 0.9}, {"precision": "bf16"}, {"two_outputs": True}]
+)
 def test_the_forecast_trains_as_it_would_without_quantiles(changes: dict[str, Any]) -> None:
     plain, beside = (
         begin(make_task(dropout=0.3, clip=0.5, levels=levels, **changes))
@@ -332,10 +357,11 @@ def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("_unchecked")
+@pytest.mark.parametrize("two_outputs", [False, True])
 def test_quantiles_train_the_same_in_micro_batches(
-    monkeypatch: pytest.MonkeyPatch,
+    two_outputs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (begin(make_task(levels=(0.1, 0.9))) for _ in range(2))
+    one, two = (begin(make_task(levels=(0.1, 0.9), two_outputs=two_outputs)) for _ in range(2))
     one.train_step(ORIGINS, 0)
     monkeypatch.setattr(two._micro_batches, "windows", 2)
     two.train_step(ORIGINS, 0)

@@ -41,6 +41,33 @@ def test_the_loss_is_eq_7_by_hand() -> None:
     assert loss(forecast, target, observed).item() == pytest.approx(8e-3 * mean_square + mape)
 
 
+def test_with_two_outputs_squares_are_of_the_forecast_and_shares_of_the_other_by_hand() -> None:
+    target = torch.tensor([[[20.0, 4.0, 10.0, 40.0]]])
+    forecast = torch.tensor([[[25.0, 6.0, 9.0, 7.0]]])
+    relative = torch.tensor([[[18.0, 1e6, 12.0, 1e6]]])
+    observed = torch.tensor([[[True, True, True, False]]])
+    errors = sum_errors(forecast, relative, target, observed, 10.0)
+    assert errors.tolist() == pytest.approx([25 + 4 + 1, 2 / 20 + 2 / 10])  # 4 is below the cut
+    expected = 8e-3 * (25 + 4 + 1) / 3 + (2 / 20 + 2 / 10) / 2
+    assert loss(forecast, target, observed, relative).item() == pytest.approx(expected)
+    exchanged = 8e-3 * (4 + (1e6 - 4) ** 2 + 4) / 3 + (5 / 20 + 1 / 10) / 2
+    assert loss(relative, target, observed, forecast).item() == pytest.approx(exchanged)
+
+
+@given(st.integers(0, 1_000))
+def test_each_of_two_outputs_learns_from_its_own_term(seed: int) -> None:
+    forecast, target, observed = draw(seed)
+    relative = forecast.clone().add_(0.5).requires_grad_()
+    forecast.requires_grad_()
+    loss(forecast, target, observed, relative).backward()
+    counted = observed & (target >= 10.0)
+    n_seen, n_counted = count_terms(target, observed, 10.0).clamp(min=1).tolist()
+    squares = torch.where(observed, 2 * (forecast - target), 0.0).detach() * 8e-3 / n_seen
+    shares = torch.where(counted, (relative - target).sign() / target, 0.0).detach() / n_counted
+    torch.testing.assert_close(forecast.grad, squares)
+    torch.testing.assert_close(relative.grad, shares)
+
+
 @given(st.integers(0, 1_000))
 def test_the_loss_is_that_of_the_metrics(seed: int) -> None:
     forecast, target, observed = draw(seed)
@@ -80,8 +107,9 @@ def test_missing_targets_do_not_count() -> None:
     loss(forecast, target, observed).backward()
     assert forecast.grad is not None
     assert (forecast.grad[~observed] == 0).all()
-    wild = torch.where(observed, forecast.detach(), 1e9)
-    assert loss(wild, target, observed) == loss(forecast.detach(), target, observed)
+    wild, known = torch.where(observed, forecast.detach(), 1e9), forecast.detach()
+    assert loss(wild, target, observed) == loss(known, target, observed)
+    assert loss(known, target, observed, wild) == loss(known, target, observed)
 
 
 def test_a_target_at_the_cut_counts_and_one_below_does_not() -> None:
@@ -112,6 +140,9 @@ def test_T4_a_forecast_that_is_not_finite_is_not_hidden(wrong: float) -> None:
     forecast, target, observed = draw(7)
     forecast[observed.nonzero(as_tuple=True)] = wrong
     assert not loss(forecast, target, observed).isfinite()
+    finite, *_ = draw(7)
+    assert loss(finite, target, observed).isfinite()
+    assert not loss(finite, target, observed, forecast).isfinite()  # of the other output alone
 
 
 def test_pinball_loss_weighs_errors_above_and_below_a_quantile() -> None:

@@ -38,6 +38,29 @@ def test_forecasts_are_in_the_values_units(task: TrainingTask) -> None:
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
 
 
+@pytest.mark.parametrize("show", ["teacher_forced", "roll_out"])
+def test_both_outputs_are_in_the_values_units(show: str) -> None:
+    task = make_task(two_outputs=True, levels=(0.1, 0.9))
+    batch = task.batches.cut(ORIGINS)
+    history = State(batch.signal, batch.auxiliary)
+    truth = batch.next_values[..., :-1] if show == "teacher_forced" else None
+    scaled = task.network(history, State(batch.next_local, batch.next_auxiliary), truth)
+    outputs = getattr(task, show)(batch)
+    for name in ("forecast", "relative"):
+        expected = task.scale.undo(getattr(scaled, name).detach().permute(1, 2, 0).numpy())
+        actual = getattr(outputs, name).detach().permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, err_msg=name)
+    assert not torch.allclose(outputs.forecast, outputs.relative)
+
+
+@pytest.mark.parametrize("show", ["teacher_forced", "roll_out"])
+def test_without_an_output_for_it_relative_error_is_of_the_forecast(
+    task: TrainingTask, show: str
+) -> None:
+    outputs = getattr(task, show)(task.batches.cut(ORIGINS))
+    assert outputs.relative is outputs.forecast
+
+
 def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     other = replace(batch, next_values=batch.next_values + 1)
@@ -98,10 +121,11 @@ def test_a_task_without_windows_is_refused(task: TrainingTask, name: str) -> Non
 
 
 def test_quantiles_are_scaled_and_leave_the_forecast_unchanged() -> None:
-    task, plain = make_task(levels=(0.1, 0.5, 0.9)), make_task()
+    task, plain = (make_task(levels=levels, two_outputs=True) for levels in ((0.1, 0.5, 0.9), ()))
     batch = task.batches.cut(ORIGINS)
-    forecast, quantiles, _ = task.teacher_forced(batch)
+    forecast, quantiles, relative = task.teacher_forced(batch)
     assert torch.equal(forecast, plain.teacher_forced(batch).forecast)
+    assert torch.equal(relative, plain.teacher_forced(batch).relative)
     assert quantiles.shape == (5, 3, len(ORIGINS), 3)
     assert quantiles.abs().mean() < 5  # in deviations; values are about 23
     assert task.levels.tolist() == pytest.approx([0.1, 0.5, 0.9])
