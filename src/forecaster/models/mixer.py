@@ -93,13 +93,18 @@ class Mixer(Network):
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
             z = self.dropout(block(z))
-        forecast = parts.restore(linear(z, self.output))
+        forecast = self._forecast(z, self.output, parts)
         relative = forecast
         if self.relative is not None:
-            relative = parts.restore(linear(z, self.relative))
+            relative = self._forecast(z, self.relative, parts)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
         return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
+
+    def _forecast(
+        self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
+    ) -> Float[Tensor, "N B K"]:
+        return self.level.keep_positive(parts.restore(linear(z, output)))
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""

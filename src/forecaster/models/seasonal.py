@@ -13,6 +13,7 @@ from forecaster.windows.profile import SPREAD_FLOOR
 
 DAY_HOURS = 24
 MIN_LEVEL = 1e-3  # of counts
+ZERO_WIDTH = 0.1  # counts: forecasts below about this bend towards zero, and stay above it
 TINY = 1e-12
 MAX_LOG_LEVEL, MAX_OFFSET = 0.25, 1.0  # a network's input log m, or m, is clipped here
 
@@ -136,6 +137,18 @@ class SeasonalProfile(nn.Module):
             scaled,
             torch.sqrt(coming + SPREAD_FLOOR),
         )
+
+    def keep_positive(self, x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
+        """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.
+
+        Cutting off what is below zero after training would make the mean of rare counts too high.
+        Measurements, and runs of earlier versions, are left as they are.
+        """
+        if not self.counts or self.value_bounds is None:
+            return x
+        zero, width = -self.offset / self.unit, ZERO_WIDTH * self.one_count / self.unit
+        y = x - zero
+        return zero + (y + torch.sqrt(y.square() + (2 * width).square())) / 2
 
     def _bound(
         self,
