@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from forecaster.evaluation.bootstrap import ErrorDifference, RelativeDifference
 
 TOLERANCE = 0.02  # a simpler model within 2 % of the best, by both metrics, is recommended
-SIMPLE_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")  # simplest first
+# Simplest first.
+SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")
 
 Compare = Callable[[str, str], ErrorDifference]
 
