@@ -140,7 +140,10 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]  # forecast of each step ahead
+    y_hat: list[float]  # forecast mean of each step ahead
+    y_relative: list[
+        float
+    ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
 
