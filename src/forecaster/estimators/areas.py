@@ -118,7 +118,8 @@ def add_areas(
         )
         sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
         quantiles = _quantile_columns(area, origin, changes)
-        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles))
+        whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
+        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles, **whole))
     return pd.concat(rows, ignore_index=True)
 
 
