@@ -87,7 +87,7 @@ class Estimator(ABC):
     """
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
-    falls_back: ClassVar[bool] = False  # whether simple models are served where they are better
+    falls_back: bool = False  # whether simple models are served where they are better
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()

@@ -103,7 +103,7 @@ class Fallback:
             outputs: with the forecasts of the simple models.
             hours: of the local day, of the targets.
         """
-        if self.offsets is None:
+        if self.offsets is None or not outputs.quantiles.shape[1]:
             return outputs
         quantiles, at = outputs.quantiles.copy(), self.locations
         quantiles[..., at] = outputs.mean[:, None, :, at] + pick_hours(self.offsets, hours)
@@ -164,7 +164,7 @@ def fallback_shapes(run: Run, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         name = NAMES[number - 1]
         needed = simple_model(name, run.recipe).shapes(sizes)
         shapes |= {f"{PREFIX}{name}.{part}": shape for part, shape in needed.items()}
-    if OFFSETS in run.arrays:
+    if OFFSETS in run.arrays and LEVELS in run.arrays:
         Q, F = run.arrays[LEVELS].size, int((model > 0).sum())
         shapes[OFFSETS] = (DAY_HOURS, Q, sizes.K, F)
     if FACTORS in run.arrays:
