@@ -63,7 +63,8 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             **{name: about[name] for name in COSTS},
             interval_results=_interval_results(arrays, about.get("levels") or []),
             has_relative=bool(about.get("has_relative", False)),
-            **{name: arrays.get(name) for name in OPTIONAL},
+            location_sizes=arrays.get("location_sizes"),
+            hours=arrays.get("hours"),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
