@@ -47,8 +47,8 @@ class PastForecasts:
         y_hat, key = forecast.y_hat, forecast.key
         unknown = np.full_like(y_hat, np.nan)
         has_interval = len(forecast.quantile_levels) > 1
-        ends = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
-        past = PastForecast(y_hat, *ends, y_relative=forecast.y_relative)
+        low, high = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
+        past = PastForecast(y_hat, low, high, forecast.y_relative)
         self._keep((key.model, key.origin), past)
 
     def missing_origins(self, model: ServedModel, newest: int, steps: int) -> list[int]:
