@@ -208,6 +208,7 @@ class Estimator(ABC):
             quantiles=forecasts.quantiles - forecast[:, None],
             hours=calibration.local_hours(panel, ahead),
             days=days,
+            resolution=1.0 if run.about["kind"] == "count" else 0.0,
         )
         deviation = fit_scaler(panel, data.train).values.deviation
         levels = run.recipe.intervals.quantiles
