@@ -33,7 +33,12 @@ from forecaster.estimators.fallback.served import (
     simple_model,
 )
 from forecaster.estimators.forecast_inputs import DAY_MINUTES, prepare_inputs
-from forecaster.estimators.intervals.calibration import CORRECTIONS, SPREAD, Outcomes
+from forecaster.estimators.intervals.calibration import (
+    CORRECTIONS,
+    SPREAD,
+    Outcomes,
+    space_out,
+)
 from forecaster.estimators.intervals.residuals import fit_offsets
 from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
@@ -285,7 +290,8 @@ def fit_outputs(
     at = fallback.locations
     if outcomes.quantiles.shape[1]:
         levels, spread = run.recipe.intervals.quantiles, calibrated[SPREAD][:, at]
-        offsets = fit_offsets(outcomes.residuals[..., at], outcomes.hours, levels, spread)
+        residuals = space_out(outcomes.residuals, outcomes.resolution)[..., at]
+        offsets = fit_offsets(residuals, outcomes.hours, levels, spread)
         shared = calibrated[CORRECTIONS].astype(np.float32)[..., None] * spread[:, None, None]
         arrays[OFFSETS] = offsets - shared
     if served.relative is not None:
