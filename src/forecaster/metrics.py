@@ -1,5 +1,10 @@
-"""RMSE, MAPE, MAE and WAPE; coverage, width and pinball loss: each with its number of terms."""
+"""RMSE, MAPE, MAE, WAPE and bias; coverage, width and pinball loss: each with its number of terms.
 
+A model may forecast two numbers: the mean, and the one with the lowest relative error. MAPE is of
+the second, everything else of the mean.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +35,8 @@ class Scores:
     mape: Metric  # a fraction
     mae: Metric
     wape: Metric  # a fraction
+    bias: Metric  # a fraction; > 0: too high
+    mean_error: Metric  # the same in units of the data, per value
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class ErrorSums:
     absolutes: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x|
     shares: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x| / x over x ≥ the cut
     sizes: Float64[np.ndarray, "*windows"]  # Σ |x|
+    signed: Float64[np.ndarray, "*windows"]  # Σ (x̂ − x); NaN: not known
     values: Int64[np.ndarray, "*windows"]  # number of x
     terms: Int64[np.ndarray, "*windows"]  # number of x ≥ the cut
 
@@ -59,16 +67,19 @@ class ErrorSums:
         """The scores over all windows and steps.
 
         RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
-        WAPE = Σ |x̂ − x| / Σ |x|.
+        WAPE = Σ |x̂ − x| / Σ |x|; bias = Σ (x̂ − x) / Σ |x|.
         """
-        squares, absolutes, shares, sizes, values, terms = (
+        squares, absolutes, shares, sizes, signed, values, terms = (
             sums.sum().item() for sums in vars(self).values()
         )
+        is_signed = not math.isnan(signed)
         return Scores(
             rmse=Metric((squares / values) ** 0.5 if values else None, values),
             mape=_ratio(shares, terms, terms),
             mae=_ratio(absolutes, values, values),
             wape=_ratio(absolutes, sizes, values),
+            bias=_ratio(signed, sizes, values) if is_signed else Metric(None, 0),
+            mean_error=_ratio(signed, values, values) if is_signed else Metric(None, 0),
         )
 
     def report(self) -> ScoresByStep:
@@ -78,22 +89,34 @@ class ErrorSums:
 
 
 def sum_errors(
-    truth: Float[np.ndarray, "*windows N"], forecast: Float[np.ndarray, "*windows N"], cut: float
+    truth: Float[np.ndarray, "*windows N"],
+    forecast: Float[np.ndarray, "*windows N"],
+    cut: float,
+    relative: Float[np.ndarray, "*windows N"] | None = None,
 ) -> ErrorSums:
     """Sum the errors of forecasts over the last axis; NaN truth is missing.
 
     Section 3.1.3. Differs: missing truth counts in neither sums nor terms.
+
+    Args:
+        truth: the observed values.
+        forecast: the mean.
+        cut: smallest value that counts for MAPE.
+        relative: the forecasts with the lowest relative error, for MAPE; None: the mean.
     """
-    if truth.shape != forecast.shape:
-        raise ValueError(f"truth {truth.shape} and forecast {forecast.shape} differ in shape")
+    for name, numbers in (("forecast", forecast), ("relative", relative)):
+        if numbers is not None and truth.shape != numbers.shape:
+            raise ValueError(f"truth {truth.shape} and {name} {numbers.shape} differ in shape")
     if not cut > 0:
         raise ValueError(f"mape_cut = {cut}: must be > 0, since MAPE divides by the truth")
     observed = np.isfinite(truth)
     x = np.where(observed, truth, 0).astype(np.float64)
-    error = np.abs(np.where(observed, forecast, 0) - x)
+    signed = np.where(observed, forecast, 0) - x
+    error = np.abs(signed)
     counted = observed & (truth >= cut)
-    share = np.divide(error, x, out=np.zeros_like(error), where=counted)
-    sums = (np.square(error), error, share, np.abs(x), observed, counted)
+    miss = error if relative is None else np.abs(np.where(counted, relative, 0) - x)
+    share = np.divide(miss, x, out=np.zeros_like(error), where=counted)
+    sums = (np.square(error), error, share, np.abs(x), signed, observed, counted)
     return ErrorSums(*(np.asarray(terms.sum(axis=-1)) for terms in sums))
 
 
@@ -102,6 +125,7 @@ class IntervalScores:
     """The metrics of quantile forecasts."""
 
     coverage: Metric  # the share of values between the outermost two quantiles
+    randomised: Metric  # the same with a count spread over x ± ½; without terms: no counts
     width: Metric  # of that interval
     pinball: Metric  # mean over values and levels
 
@@ -113,6 +137,7 @@ class IntervalSums:
     pinballs: Float64[np.ndarray, "*windows"]  # Σ of the mean over levels α of ρ_α(x − q_α)
     widths: Float64[np.ndarray, "*windows"]  # Σ (q_last − q_first)
     inside: Int64[np.ndarray, "*windows"]  # number of x within q_first … q_last
+    overlaps: Float64[np.ndarray, "*windows"]  # Σ length of x ± ½ within them; NaN: no counts
     spans: Int64[np.ndarray, "*windows"]  # number of x with an interval: 0 with a single level
     values: Int64[np.ndarray, "*windows"]  # number of x
 
@@ -122,14 +147,21 @@ class IntervalSums:
 
     def scores(self) -> IntervalScores:
         """The scores over all windows and steps."""
-        pinballs, widths, inside, spans, values = (
+        pinballs, widths, inside, overlaps, spans, values = (
             sums.sum().item() for sums in vars(self).values()
         )
+        counts = np.isfinite(overlaps)
         return IntervalScores(
             coverage=_ratio(inside, spans, spans),
+            randomised=_ratio(overlaps, spans, spans) if counts else Metric(None, 0),
             width=_ratio(widths, spans, spans),
             pinball=_ratio(pinballs, values, values),
         )
+
+    @property
+    def covered(self) -> Float64[np.ndarray, "*windows"] | Int64[np.ndarray, "*windows"]:
+        """By what calibration is judged: overlaps for counts, else the number inside."""
+        return self.overlaps if np.isfinite(self.overlaps).all() else self.inside
 
     def report(self) -> list[IntervalScores]:
         """The scores over all steps ahead (the last axis) and of each step."""
@@ -141,10 +173,20 @@ def sum_intervals(
     truth: Float[np.ndarray, "*windows N"],
     quantiles: Float[np.ndarray, "Q *windows N"],
     levels: Sequence[float],
+    uncut: Float[np.ndarray, "Q *windows N"] | None = None,
 ) -> IntervalSums:
     """Sum pinball loss, width and coverage over the last axis; NaN truth is missing.
 
-    Pinball loss ρ_α(u) = max(α u, (α − 1) u) of u = x − q_α.
+    Pinball loss ρ_α(u) = max(α u, (α − 1) u) of u = x − q_α. The randomised coverage of a count is
+    the probability that x + V, with V uniform in ± ½, lies within the uncut quantiles: 0.8 for a
+    calibrated interval of 80 %, where the closed interval may contain more (randomised PIT;
+    Czado, Gneiting and Held 2009).
+
+    Args:
+        truth: the observed values.
+        quantiles: as shown.
+        levels: of the quantiles.
+        uncut: of counts, the quantiles before they are cut at 0; None: not of counts.
     """
     if quantiles.shape != (len(levels), *truth.shape):
         needed = (len(levels), *truth.shape)
@@ -160,8 +202,19 @@ def sum_intervals(
     )
     inside = observed & (low <= x) & (x <= high)
     spans = observed & (len(levels) > 1)
-    sums = (pinball, high - low, inside & spans, spans, observed)
+    overlap = np.full_like(x, np.nan)
+    if uncut is not None:
+        overlap = np.where(spans, _overlap(x, uncut[0], uncut[-1]), 0)
+    sums = (pinball, high - low, inside & spans, overlap, spans, observed)
     return IntervalSums(*(np.asarray(terms.sum(axis=-1)) for terms in sums))
+
+
+def _overlap(
+    x: Float64[np.ndarray, "*n"], low: Float[np.ndarray, "*n"], high: Float[np.ndarray, "*n"]
+) -> Float64[np.ndarray, "*n"]:
+    """The length of x ± ½ within low … high."""
+    ends = np.minimum(high, x + 0.5), np.maximum(low, x - 0.5)
+    return np.asarray(np.clip(ends[0] - ends[1], 0, 1))
 
 
 def score(

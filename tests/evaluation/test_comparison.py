@@ -51,7 +51,7 @@ def rows(make_result: MakeResult) -> list[ModelResult]:
 
 
 def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) -> None:
-    for figure in ("rmse", "mape", "mae", "wape"):
+    for figure in ("rmse", "mape", "mae", "wape", "bias"):
         found = rows[1].seed_means(figure, "observed")
         assert len(found) == 1 + 3
         for k, spread in enumerate(found):
@@ -66,6 +66,7 @@ def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) 
                         "mape": total["shares"] / total["terms"],
                         "mae": total["absolutes"] / total["values"],
                         "wape": total["absolutes"] / total["sizes"],
+                        "bias": total["signed"] / total["sizes"],
                     }[figure]
                 )
             assert spread.mean == pytest.approx(np.mean(values))
@@ -207,7 +208,7 @@ def test_a_run_without_intervals_has_no_figures_of_them(sure: Comparison) -> Non
 def test_plain_data_holds_both_forms_of_every_step(sure: Comparison) -> None:
     found = json.loads(sure.to_json())["rows"][1]["intervals"]
     assert list(found) == ["static", "online"]
-    assert list(found["online"]) == ["coverage", "width", "pinball"]
+    assert list(found["online"]) == ["coverage", "randomised", "width", "pinball"]
     assert found["online"]["width"][2]["mean"] == pytest.approx(13.0)  # 2 · (6 + 7) / 2
     assert found["static"]["width"][2]["mean"] == pytest.approx(9.0)
     assert len(found["static"]["coverage"]) == 4

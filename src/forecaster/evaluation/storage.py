@@ -16,12 +16,16 @@ from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT, KIND = 1, "assessment"
 LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
+OVERLAPS = "overlaps"  # may be absent
 COSTS = ("parameters", "milliseconds", "seconds")
+OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
 
 
 def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     """Publish the backtest of the run with that hash as a folder."""
     arrays = {"origins": result.origins, "days": result.days}
+    optional = {name: getattr(result, name) for name in OPTIONAL}
+    arrays |= {name: array for name, array in optional.items() if array is not None}
     for name, errors in [*result.errors.items(), (LOCATIONS, result.by_location)]:
         arrays |= {f"{name}.{part}": sums for part, sums in vars(errors).items()}
     intervals = result.interval_results
@@ -30,6 +34,7 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     content, descriptions = pack(arrays)
     about = {
         "weathers": list(result.errors),
+        "has_relative": result.has_relative,
         "levels": list(intervals.levels) if intervals is not None else [],
         "arrays": descriptions,
         **{name: getattr(result, name) for name in COSTS},
@@ -58,14 +63,19 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             days=arrays["days"],
             **{name: about[name] for name in COSTS},
             interval_results=_interval_results(arrays, about.get("levels") or []),
+            has_relative=bool(about.get("has_relative", False)),
+            location_sizes=arrays.get("location_sizes"),
+            hours=arrays.get("hours"),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
 
 
 def _error_sums(arrays: dict[str, np.ndarray], name: str) -> ErrorSums:
+    """The error sums of a name; without signed errors, which earlier versions have not stored."""
     fields: Any = ErrorSums.__dataclass_fields__
-    return ErrorSums(**{part: arrays[f"{name}.{part}"] for part in fields})
+    unknown = {f"{name}.signed": np.full_like(arrays[f"{name}.squares"], np.nan)}
+    return ErrorSums(**{part: {**unknown, **arrays}[f"{name}.{part}"] for part in fields})
 
 
 def _interval_arrays(intervals: IntervalResults) -> dict[str, np.ndarray]:
@@ -77,7 +87,10 @@ def _interval_arrays(intervals: IntervalResults) -> dict[str, np.ndarray]:
             f"{mode}.{LOCATIONS}": intervals.by_location[mode],
         }
         for name, sums in named.items():
-            arrays |= {f"{name}.{part}": array for part, array in vars(sums).items()}
+            parts = {part: array for part, array in vars(sums).items() if part != OVERLAPS}
+            if np.isfinite(sums.overlaps).all():
+                parts[OVERLAPS] = sums.overlaps
+            arrays |= {f"{name}.{part}": array for part, array in parts.items()}
     return arrays
 
 
@@ -100,5 +113,7 @@ def _interval_results(
 
 
 def _interval_sums(arrays: dict[str, np.ndarray], name: str) -> IntervalSums:
-    fields: Any = IntervalSums.__dataclass_fields__
-    return IntervalSums(**{part: arrays[f"{name}.{part}"] for part in fields})
+    fields: Any = set(IntervalSums.__dataclass_fields__) - {OVERLAPS}
+    sums = {part: arrays[f"{name}.{part}"] for part in fields}
+    unknown = np.full(sums["values"].shape, np.nan)  # no counts, or a file of an earlier version
+    return IntervalSums(**sums, overlaps=arrays.get(f"{name}.{OVERLAPS}", unknown))

@@ -28,6 +28,16 @@ NAMES = ("=cmd()", "+1", "-2+3", "@SUM(A1)", "<script>", "plain, quoted", "'")
 BASIS = {"model": "0123456789ab", "data_version": 3, "stale": False, "degraded": None}
 
 
+@given(
+    arrays(np.float32, 40, elements=st.floats(-(2.0**100), 2.0**100, width=32)),
+    st.integers(-30, 30),
+)
+def test_L7_rounding_keeps_the_order_of_numbers(values: np.ndarray, power: int) -> None:
+    near = 10.0**power * np.array([1 - 2e-7, 1 - 6e-8, 1, 1 + 1.2e-7, 1.000005])
+    ordered = np.sort(np.concatenate([values, near.astype(np.float32)]))
+    assert (np.diff(to_numbers(ordered)) >= 0).all()
+
+
 @pytest.fixture
 def forecast() -> Forecast:
     """Return a forecast of seven locations with names that would do harm."""
@@ -105,6 +115,24 @@ def test_quantiles_have_one_name_with_all_their_digits_in_every_format(forecast:
     quantiles = dict(zip(odd.quantile_levels, odd.quantiles, strict=True))
     table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, "")
     assert list(table.columns[5:]) == names
+
+
+def test_the_lowest_relative_error_is_a_number_of_its_own_in_every_format(
+    forecast: Forecast,
+) -> None:
+    relative = forecast.y_hat / 2
+    both = replace(forecast, y_relative=relative)
+    rows = list(csv.DictReader(io.StringIO(to_csv(both, BASIS, [4]).decode())))
+    assert list(rows[0])[4:6] == ["y_hat", "y_relative"]
+    assert np.allclose([float(row["y_relative"]) for row in rows], relative[:, 4], rtol=1e-5)
+    row = json.loads(b"{" + to_json(both, [4]) + b"}")["forecasts"][0]
+    assert np.allclose(row["y_relative"], relative[:, 4], rtol=1e-5)
+    assert np.allclose(row["y_hat"], forecast.y_hat[:, 4], rtol=1e-5)
+    assert to_geojson(both, [4])["features"][0]["properties"]["y_relative"] == row["y_relative"]
+
+
+def test_a_run_with_one_number_has_no_second_one(forecast: Forecast) -> None:
+    assert b"y_relative" not in to_csv(forecast, BASIS) + to_json(forecast)
 
 
 @given(
