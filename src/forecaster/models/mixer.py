@@ -73,6 +73,7 @@ class Mixer(Network):
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
         self.has_relative = heads.relative
+        self.is_positive = heads.relative and fitted.profile.counts
         self.relative = nn.Parameter(torch.zeros(K, H)) if heads.relative else None
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
         self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
@@ -104,7 +105,8 @@ class Mixer(Network):
     def _forecast(
         self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
     ) -> Float[Tensor, "N B K"]:
-        return self.level.keep_positive(parts.restore(linear(z, output)))
+        forecast = parts.restore(linear(z, output))
+        return self.level.keep_positive(forecast) if self.is_positive else forecast
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""

@@ -41,6 +41,7 @@ class Network(nn.Module, ABC):
 
     window_numbers: int  # approximate count of numbers in memory per window of a training step
     has_relative = False  # whether relative error has an output of its own
+    is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()

@@ -142,10 +142,7 @@ class SeasonalProfile(nn.Module):
         """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.
 
         Cutting off what is below zero after training would make the mean of rare counts too high.
-        Measurements, and runs of earlier versions, are left as they are.
         """
-        if not self.counts or self.value_bounds is None:
-            return x
         zero, width = -self.offset / self.unit, ZERO_WIDTH * self.one_count / self.unit
         y = x - zero
         return zero + (y + torch.sqrt(y.square() + (2 * width).square())) / 2
@@ -184,6 +181,7 @@ class DeviationNetwork(Network):
         self.window_numbers = core.window_numbers
         self.level, self.core = level, core
         self.has_relative = core.has_relative
+        self.is_positive = core.has_relative and level.counts
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -213,7 +211,10 @@ class DeviationNetwork(Network):
             forced,
             with_quantiles=with_quantiles,
         )
-        return Outputs(*(parts.restore(deviation) for deviation in outputs))
+        forecast, quantiles, relative = map(parts.restore, outputs)
+        if self.is_positive:
+            forecast, relative = map(self.level.keep_positive, (forecast, relative))
+        return Outputs(forecast, quantiles, relative)
 
 
 def flatten_beyond(

@@ -31,7 +31,7 @@ from forecaster.training.checkpoint import Checkpoint, CheckpointStore
 from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.distributed import ProcessGroup, join_process_group
 from forecaster.training.interrupts import Interrupts, interrupts
-from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
+from forecaster.training.loss import count_terms, join_terms, sum_deviance, sum_errors, sum_pinball
 from forecaster.training.micro_batches import MicroBatches
 from forecaster.training.progress import (
     MetricsLog,
@@ -417,13 +417,27 @@ class Trainer:
         """
         outputs = self._task.teacher_forced(part, forced)
         errors = self._errors(outputs, part)  # Eq. 6
-        loss = join_terms(errors, counts, self._task.eta)  # Eq. 7
+        loss = self._loss(outputs, part, errors, counts)
         if outputs.quantiles.shape[1]:
             levels = self._task.levels
             pinball = sum_pinball(outputs.quantiles, part.next_values, part.observed, levels)
             loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
         self.weights.backward(loss)
         return errors.detach()
+
+    def _loss(
+        self,
+        outputs: Outputs,
+        part: Batch,
+        errors: Float64[Tensor, "2"],
+        counts: Float64[Tensor, "2"],
+    ) -> Float64[Tensor, ""]:
+        """Eq. 7; of a network whose forecasts are counts above zero, with deviance for squares."""
+        if not self._task.network.is_positive:
+            return join_terms(errors, counts, self._task.eta)
+        deviance = sum_deviance(outputs.forecast, part.target, part.observed)
+        terms = torch.stack([deviance, errors[1]])
+        return join_terms(terms, counts, self._task.deviance_eta)
 
     def _update_weights(self, step: int) -> None:
         """AdamW, unless a step has failed, and the moving average of the weights."""

@@ -12,12 +12,13 @@ from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
 from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
-from forecaster.training.loss import count_terms, sum_errors
+from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 
 SAMPLE = 1_000  # windows that a balanced η is estimated from
+HALF_COUNT = 0.5  # stands for a last value of 0, as a forecast above zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -66,19 +67,30 @@ class TrainingTask:
 
         The printed η suits demand of the paper's size; a balanced one suits any unit.
         """
-        if self.config.eta != "balanced":
-            return self.config.eta
-        errors = torch.zeros(4, dtype=torch.float64, device=self.device)
+        return self._balance[0] if self.config.eta == "balanced" else self.config.eta
+
+    @cached_property
+    def deviance_eta(self) -> float:
+        """The same for the deviance of counts, which is always balanced."""
+        return self._balance[1]
+
+    @cached_property
+    def _balance(self) -> tuple[float, float]:
+        """The η of squares and of deviance for which persistence has equal terms."""
+        errors = torch.zeros(5, dtype=torch.float64, device=self.device)
         sample = self.train[:: -(-len(self.train) // SAMPLE)]
         for start in range(0, len(sample), self.config.batch):
             batch = self.batches.cut(sample[start : start + self.config.batch])
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
             sums = sum_errors(last, last, batch.target, batch.observed, self.mape_cut)
-            errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
-        squares, shares, seen, counted = errors.tolist()
+            deviance = sum_deviance(last.clamp(min=HALF_COUNT), batch.target, batch.observed)
+            counts = count_terms(batch.target, batch.observed, self.mape_cut)
+            errors += torch.cat([deviance[None], sums, counts])
+        deviances, squares, shares, seen, counted = errors.tolist()
         if not squares or not shares:  # constant series, or no target counts for MAPE
-            return 1.0
-        return float((shares / counted) / (squares / seen))
+            return 1.0, 1.0
+        share = shares / counted
+        return share / (squares / seen), share / (deviances / seen)
 
     def teacher_forced(self, batch: Batch, forced: Bool[Tensor, " T"] | None = None) -> Outputs:
         """The outputs by teacher forcing: quantiles scaled, all else in the values' units.

@@ -34,8 +34,10 @@ from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
 RELATIVE = "outputs.relative"  # whether relative error has an output of its own
+MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
+FEWEST_DAYS = 7  # of validation, to take a bias from the mean
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -155,13 +157,23 @@ class NetworkEstimator(Estimator):
         """The network's forecasts."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
-        return np.concatenate([loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks])
+        parts = [loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks]
+        return _unbiased(np.concatenate(parts), arrays)
 
     def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
-        return join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        return outputs._replace(mean=_unbiased(outputs.mean, arrays))
+
+    def adjust_mean(
+        self, data: TrainingData, forecasts: WindowForecasts
+    ) -> dict[str, Float32[np.ndarray, ""]]:
+        """The factor that takes the bias of the validation windows from the mean of counts."""
+        if data.panel.kind != "count" or forecasts.relative is None:
+            return {}
+        return {MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)}
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
@@ -193,6 +205,37 @@ class NetworkEstimator(Estimator):
         except (ArtifactError, ConfigError, KeyError, ValueError) as error:
             raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
+
+
+def fit_mean_factor(
+    data: TrainingData, forecast: Float32[np.ndarray, "V K N"]
+) -> Float32[np.ndarray, ""]:
+    """Σ x / Σ x̂ over the validation windows, as far as it is more than chance.
+
+    A network learns the trend of its training weeks and takes it along; the weeks after them say
+    what is left of it. Of the bias b with its standard error s over days, b² / (b² + s²) is
+    taken off.
+    """
+    panel, origins = data.panel, data.windows.validation
+    truth = panel.values[origins[:, None] + np.arange(1, forecast.shape[1] + 1)]
+    observed = np.isfinite(truth)
+    days = panel.clock.local(panel.times[origins]).astype("datetime64[D]")
+    _, day = np.unique(days, return_inverse=True)
+    total, error = (
+        np.bincount(day, np.where(observed, part, 0).sum(axis=(1, 2), dtype=np.float64))
+        for part in (truth, forecast - truth)
+    )
+    D = len(total)
+    if D < FEWEST_DAYS or total.sum() <= 0:
+        return np.array(1, dtype=np.float32)
+    bias = error.sum() / total.sum()
+    variance = D / (D - 1) * np.square(error - bias * total).sum() / total.sum() ** 2
+    kept = bias**2 / (bias**2 + variance) if bias else 0.0
+    return np.array(1 / (1 + kept * bias), dtype=np.float32)
+
+
+def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:
+    return mean * arrays[MEAN_FACTOR] if MEAN_FACTOR in arrays else mean
 
 
 def heads_of(arrays: Arrays) -> Heads:
