@@ -234,6 +234,7 @@ def test_bounded_deviations_are_those_of_a_plain_loop(
 ) -> None:
     values = 30 * draw(N, B, L).abs()
     least, most = 5 * draw(N, 24).abs(), 15 + 30 * draw(N, 24).abs()
+    least[:, ::5] = most[:, ::5]  # closed at these hours
     extremes = torch.stack([-0.5 - draw(N).abs(), 0.5 + draw(N).abs()])
     bounds = DeviationBounds(torch.stack([least, most]), extremes)
     level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=bounds, recent=6)
@@ -253,6 +254,8 @@ def test_bounded_deviations_are_those_of_a_plain_loop(
                 r = float((values[n, b, s] - u) / size)
                 high = min(float((most[n, hour] - u) / size), float(extremes[1, n]))
                 low = max(float((least[n, hour] - u) / size), float(extremes[0, n]))
+                if least[n, hour] == most[n, hour]:
+                    low = high = 0.0
                 expected[n, b, place] = flat(r, high) if r > 0 else -flat(-r, -low)
     torch.testing.assert_close(usual.bounded, expected)
     changed = (usual.bounded != usual.past[..., -6:]).float().mean()
@@ -296,7 +299,7 @@ def test_the_bound_is_that_of_the_hour_of_the_day(profile: Tensor) -> None:
 
 
 @given(size=st.sampled_from([0.0, 1.0, 7.0, 1e3, 1e6]), seed=st.integers(0, 2**32 - 1))
-def test_a_location_silent_in_training_shows_nothing_above_zero(size: float, seed: int) -> None:
+def test_a_location_closed_in_training_shows_nothing(size: float, seed: int) -> None:
     profile = torch.full((N, WEEK), 0.1, dtype=torch.float64)
     mean, deviation = profile[:, 0], torch.full((N,), 0.1**0.5, dtype=torch.float64)
     bounds = bounds_of(0.0, 0.0)
@@ -307,9 +310,28 @@ def test_a_location_silent_in_training_shows_nothing_above_zero(size: float, see
         N, B, L, generator=Generator().manual_seed(seed), dtype=torch.float64
     )
     usual = level(*window(values.floor(), AT.expand(B, -1), mean, deviation))
-    assert (usual.bounded <= 0).all()
-    assert (usual.bounded >= bounds.deviations[0, 0]).all()
-    assert usual.bounded.isfinite().all()
+    assert torch.equal(usual.bounded, torch.zeros_like(usual.bounded))
+    assert usual.past.isfinite().all()
+
+
+@given(
+    values=st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=9),
+    mean=st.floats(0.1, 1e3),
+    deviation=st.floats(0.3, 1e3),
+)
+def test_forecasts_of_counts_are_kept_above_zero(
+    values: list[float], mean: float, deviation: float
+) -> None:
+    scale = (torch.full((1,), number, dtype=torch.float64) for number in (mean, deviation))
+    level = SeasonalProfile(torch.full((1, WEEK), mean, dtype=torch.float64), *scale, counts=True)
+    y = torch.tensor(sorted(values), dtype=torch.float64)[None, None]  # in counts
+    kept = level.keep_positive((y - mean) / deviation) * deviation + mean
+    expected = (y + torch.sqrt(y.square() + 4 * 0.1**2)) / 2
+    rounding = 1e-11 * 1e4
+    torch.testing.assert_close(kept, expected, rtol=1e-9, atol=rounding)
+    assert (kept > -rounding).all()
+    assert (kept.diff() >= -rounding).all()
+    assert ((kept - y)[y > 1] < 0.01 / y[y > 1] + rounding).all()  # what is well above stays
 
 
 def test_no_gradient_flows_from_beyond_the_bound(profile: Tensor) -> None:

@@ -161,10 +161,12 @@ BEST = change(
 
 
 @cache
-def fitted_twice(kind: type[NetworkEstimator], *, best: bool = False) -> NetworkEstimator:
+def fitted_twice(
+    kind: type[NetworkEstimator], *, best: bool = False, values: str = "count"
+) -> NetworkEstimator:
     """Return a network with an output for relative error beside its forecast."""
     recipe = BEST if best else change(STEPS, {"training": {"relative": True}}, source="test")
-    return kind(recipe=recipe).fit(PANEL, SPLITS)
+    return kind(recipe=recipe).fit(small_city(values), SPLITS)
 
 
 def with_arrays(estimator: NetworkEstimator, arrays: dict[str, np.ndarray]) -> NetworkEstimator:
@@ -249,17 +251,21 @@ def test_a_run_of_best_with_one_output_and_no_bounds_still_loads(tmp_path: Path)
     assert table.equals(older.forecast(PANEL, AT))
 
 
-@pytest.mark.parametrize(("kind", "best"), [(Forecaster, True), (Transformer, False)])
+@pytest.mark.parametrize(
+    ("kind", "best", "values"),
+    [(Forecaster, True, "measurement"), *((kind, False, "count") for kind in NETWORKS)],
+)
 def test_without_its_second_output_a_network_forecasts_the_same_mean(
-    kind: type[NetworkEstimator], best: bool
+    kind: type[NetworkEstimator], best: bool, values: str
 ) -> None:
-    estimator = fitted_twice(kind, best=best)
+    """Only the counts of `best` are kept above zero if there are two outputs."""
+    estimator, panel = fitted_twice(kind, best=best, values=values), small_city(values)
     kept = without(run_of(estimator), "outputs.relative")
     one = with_arrays(
         estimator, {n: a for n, a in kept.items() if not n.startswith("model.relative")}
     )
-    table = estimator.forecast(PANEL, AT)
-    assert one.forecast(PANEL, AT).equals(table.drop(columns="y_relative"))
+    table = estimator.forecast(panel, AT)
+    assert one.forecast(panel, AT).equals(table.drop(columns="y_relative"))
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
