@@ -13,7 +13,13 @@ from forecaster.models.network import Outputs
 from forecaster.training import loop as loop_module
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.loop import Trainer
-from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
+from forecaster.training.loss import (
+    count_terms,
+    join_terms,
+    sum_deviance,
+    sum_errors,
+    sum_pinball,
+)
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batch
@@ -299,6 +305,33 @@ def inject(
     handle = task.network.output.bias.register_hook(lambda grad: grad * wrong)
     patch.setattr(task.network, "unused", handle, raising=False)
     return "the gradient of output.bias"
+
+
+# -------------------------------------------------------------------- counts above zero
+
+
+@pytest.mark.usefixtures("_unchecked")
+def test_counts_above_zero_learn_from_deviance_and_are_validated_by_squares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = make_task(dtype=torch.float64, clip=1e9, two_outputs=True)
+    assert not task.network.is_positive
+    monkeypatch.setattr(task.network, "is_positive", True, raising=False)
+    twin = replace(task, network=copy.deepcopy(task.network))
+    trainer = begin(task)
+    batch = twin.batches.cut(ORIGINS)
+    outputs = twin.teacher_forced(batch)
+    counts = count_terms(batch.target, batch.observed, task.mape_cut)
+    errors = errors_of(twin, outputs, batch)
+    assert (outputs.forecast > 0).all()
+    deviance = sum_deviance(outputs.forecast, batch.target, batch.observed)
+    join_terms(torch.stack([deviance, errors[1]]), counts, task.deviance_eta).backward()
+    row = trainer.train_step(ORIGINS, 0)
+    torch.testing.assert_close(row[2:], torch.cat([errors.detach(), counts]))
+    for name, parameter in twin.network.named_parameters():
+        if name in trainer.weights.slices and parameter.grad is not None:
+            actual = trainer.weights.slices[name].view(trainer.weights.gradient)
+            torch.testing.assert_close(actual, parameter.grad, msg=name)
 
 
 # ------------------------------------------------------------------------------- quantiles

@@ -7,7 +7,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.metrics import score
-from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
+from forecaster.training.loss import (
+    count_terms,
+    join_terms,
+    sum_deviance,
+    sum_errors,
+    sum_pinball,
+)
 
 SHAPE = 5, 7, 3  # N, B, K
 
@@ -143,6 +149,54 @@ def test_T4_a_forecast_that_is_not_finite_is_not_hidden(wrong: float) -> None:
     finite, *_ = draw(7)
     assert loss(finite, target, observed).isfinite()
     assert not loss(finite, target, observed, forecast).isfinite()  # of the other output alone
+
+
+def deviance(forecast: float, target: float) -> float:
+    numbers = (torch.full((1, 1, 1), number, dtype=torch.float64) for number in (forecast, target))
+    return sum_deviance(*numbers, torch.ones(1, 1, 1, dtype=torch.bool)).item()
+
+
+def test_deviance_is_poissons_below_ten_and_squares_beyond_by_hand() -> None:
+    assert deviance(5, 3) == pytest.approx(2 * (3 * math.log(3 / 5) + 2))
+    assert deviance(0.25, 0) == pytest.approx(2 * 0.25)
+    assert deviance(15, 20) == pytest.approx(25 / 10)
+    # From 5 to 10 Poisson's, from 10 to 12 squares:
+    assert deviance(5, 12) == pytest.approx(2 * (12 * math.log(2) - 5) + 4 / 10)
+    assert deviance(12, 0) == pytest.approx(2 * 10 + (144 - 100) / 10)
+
+
+@given(st.floats(1e-3, 100), st.floats(0, 100))
+def test_deviance_falls_to_zero_at_the_target(forecast: float, target: float) -> None:
+    x = torch.full((1, 1, 1), target, dtype=torch.float64)
+    guess = torch.full((1, 1, 1), forecast, dtype=torch.float64, requires_grad=True)
+    value = sum_deviance(guess, x, torch.ones(1, 1, 1, dtype=torch.bool))
+    value.backward()
+    assert guess.grad is not None
+    slope = -2 * (target - forecast) / min(forecast, 10)
+    assert guess.grad.item() == pytest.approx(slope, rel=1e-9, abs=1e-9)
+    assert value.item() >= -1e-9
+    assert deviance(target, target) == 0.0 or target == 0
+
+
+def test_deviance_leaves_out_missing_targets() -> None:
+    forecast, target, observed = draw(8)
+    forecast = forecast.abs() + 0.1
+    wild = torch.where(observed, forecast, 1e9)
+    assert sum_deviance(wild, target, observed) == sum_deviance(forecast, target, observed)
+    parts = [sum_deviance(forecast[:, s], target[:, s], observed[:, s]) for s in ([0, 1], [2])]
+    rest = sum_deviance(forecast[:, 3:], target[:, 3:], observed[:, 3:])
+    whole = sum_deviance(forecast, target, observed)
+    torch.testing.assert_close(parts[0] + parts[1] + rest, whole)
+
+
+def test_the_mean_of_rare_counts_has_the_lowest_deviance() -> None:
+    target = torch.poisson(
+        torch.full((1, 4000, 1), 0.3), generator=torch.Generator().manual_seed(2)
+    ).double()
+    observed = torch.ones_like(target, dtype=torch.bool)
+    grid = torch.linspace(0.05, 1.0, 191, dtype=torch.float64)
+    losses = [sum_deviance(x.expand_as(target), target, observed).item() for x in grid]
+    assert grid[int(np.argmin(losses))].item() == pytest.approx(target.mean().item(), abs=0.005)
 
 
 def test_pinball_loss_weighs_errors_above_and_below_a_quantile() -> None:

@@ -6,6 +6,7 @@ import torch
 
 from forecaster.errors import DataError
 from forecaster.models.neurons import State
+from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
 from tests.training.town import make_panel, make_sampled_task, make_task
@@ -141,6 +142,19 @@ def test_a_balanced_loss_weighs_both_terms_alike_for_the_last_value() -> None:
     busy = observed & (target >= task.mape_cut)
     mape = (np.abs(error[busy]) / target[busy]).mean()
     assert task.eta == pytest.approx(mape / (np.square(error).sum() / observed.sum()), rel=1e-5)
+
+
+def test_deviance_is_balanced_by_the_last_value_whatever_eta_is() -> None:
+    task = make_task(eta=8e-3)
+    batch = task.batches.cut(task.train)
+    last = task.scale.undo(batch.signal[:, 0, :, -1].T.numpy()).T[..., None]
+    forecast = torch.from_numpy(last).expand_as(batch.target)
+    sums = sum_errors(forecast, forecast, batch.target, batch.observed, task.mape_cut)
+    deviance = sum_deviance(forecast.clamp(min=0.5), batch.target, batch.observed)
+    seen, counted = count_terms(batch.target, batch.observed, task.mape_cut)
+    expected = (sums[1] / counted) / (deviance / seen)
+    assert task.deviance_eta == pytest.approx(expected.item(), rel=1e-5)
+    assert task.eta == 8e-3
 
 
 def test_a_balanced_loss_does_not_depend_on_the_unit() -> None:

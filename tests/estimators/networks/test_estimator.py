@@ -1,8 +1,10 @@
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,7 +18,7 @@ from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingCon
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.networks.estimator import NetworkEstimator, fit_mean_factor
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.registry import load_estimator
@@ -214,6 +216,50 @@ def test_the_second_output_has_the_lower_relative_error_and_the_mean_the_lower_s
         shares[name] = (np.abs(error[busy]) / truth[busy]).mean()
     assert squares["forecast"] < squares["relative"]
     assert shares["relative"] < shares["forecast"]
+
+
+class Validation(NamedTuple):
+    """The parts of training data that a factor of the mean is fitted on."""
+
+    panel: Panel
+    windows: Any
+
+
+def factor(bias: float, noise: float, days: int = 20) -> float:
+    """Return the factor for forecasts that are too high by a share, and by noise on each day."""
+    origins = np.arange(100, 100 + 24 * days)
+    truth = PANEL.values[origins[:, None] + [1, 2]]
+    daily = np.random.default_rng(0).normal(0, noise, HOURS)[origins // 24]
+    forecast = np.nan_to_num(truth) * (1 + bias + daily[:, None, None])
+    data = Validation(PANEL, SimpleNamespace(validation=origins))
+    unchecked = inspect.unwrap(fit_mean_factor)
+    return float(unchecked(data, forecast.astype(np.float32)))
+
+
+def test_a_certain_bias_is_taken_from_the_mean_and_chance_is_not() -> None:
+    assert factor(0.2, 0.0) == pytest.approx(1 / 1.2, rel=1e-4)
+    assert factor(-0.2, 0.0) == pytest.approx(1 / 0.8, rel=1e-4)
+    assert factor(0.0, 0.0) == 1.0
+    assert abs(factor(0.01, 0.5) - 1) < 0.1
+    assert 1 / 1.2 < factor(0.2, 0.3) < 1  # a part of it
+    assert factor(0.2, 0.0, days=5) == 1.0  # too few to tell
+
+
+def test_the_factor_of_a_run_multiplies_its_mean_alone() -> None:
+    estimator = fitted_twice(Forecaster, best=True)
+    run = run_of(estimator)
+    assert run.arrays["outputs.mean_factor"].shape == ()
+    plain, doubled = (
+        with_arrays(estimator, {**run.arrays, "outputs.mean_factor": np.array(f, np.float32)})
+        for f in (1, 2)
+    )
+    inputs = [e.own_forecasts(run_of(e), PANEL, "observed", ORIGINS) for e in (plain, doubled)]
+    np.testing.assert_allclose(inputs[1].mean, 2 * inputs[0].mean, rtol=1e-6)
+    assert np.array_equal(inputs[1].quantiles, inputs[0].quantiles)
+    assert np.array_equal(inputs[1].relative, inputs[0].relative)
+    measured = fitted_twice(Forecaster, best=True, values="measurement")
+    assert "outputs.mean_factor" not in run_of(measured).arrays
+    assert "outputs.mean_factor" not in run_of(fitted(Forecaster)).arrays
 
 
 @pytest.mark.parametrize("kind", NETWORKS)
