@@ -60,8 +60,8 @@ class SeasonalProfile(nn.Module):
 
     Other locations see r bounded: by the deviation that the smallest and the largest training
     value at that hour of the day would have, and by the extreme deviations of training. So no
-    value can reach others further than training has seen, and a location that was silent in
-    training does not reach them at all.
+    value can reach others further than training has seen, and a location whose values never
+    varied in training, being closed, does not reach them at all.
     """
 
     profile: Float[Tensor, "N W"]
@@ -165,6 +165,7 @@ class SeasonalProfile(nn.Module):
         lowest, highest = self.deviation_bounds[..., None, None]
         low = torch.maximum((least - usual[..., last]) / spread[..., last], lowest)
         high = torch.minimum((most - usual[..., last]) / spread[..., last], highest)
+        low, high = (torch.where(most > least, bound, 0.0) for bound in (low, high))
         return flatten_beyond(r.clamp(min=0), high) - flatten_beyond(-r.clamp(max=0), -low)
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
