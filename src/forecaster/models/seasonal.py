@@ -47,6 +47,7 @@ class DeviationBounds:
 
     values: Float[Tensor, "2 N H"]  # the smallest and the largest, in the values' units
     deviations: Float[Tensor, "2 N"]  # of r
+    spread_known: Bool[Tensor, " N"]  # whether there were enough counts
 
 
 class SeasonalProfile(nn.Module):
@@ -60,8 +61,11 @@ class SeasonalProfile(nn.Module):
 
     Other locations see r bounded: by the deviation that the smallest and the largest training
     value at that hour of the day would have, and by the extreme deviations of training. So no
-    value can reach others further than training has seen, and a location whose values never
-    varied in training, being closed, does not reach them at all.
+    value can reach others further than training has seen, and a location whose values at that
+    hour never varied in training, being closed, does not reach them at all.
+
+    A location with too few counts in training to know its spread has that of Poisson counts while
+    it is quiet, and the city's spread in relation to its level once it is busy.
     """
 
     profile: Float[Tensor, "N W"]
@@ -69,6 +73,8 @@ class SeasonalProfile(nn.Module):
     one_count: Float[Tensor, "N 1 1"]
     unit: Float[Tensor, "N 1 1"]  # a deviation
     offset: Float[Tensor, "N 1 1"]  # the mean, of counts
+    city_spread: Float[Tensor, ""]  # of counts, in relation to the mean
+    spread_known: Bool[Tensor, "N 1 1"] | None
     value_bounds: Float[Tensor, "2 N H"] | None
     deviation_bounds: Float[Tensor, "2 N"] | None
 
@@ -99,10 +105,17 @@ class SeasonalProfile(nn.Module):
         self.register_buffer(
             "profile", (profile - zero[:, None]) / size[:, None], persistent=False
         )
-        value_bounds = deviation_bounds = None
+        value_bounds = deviation_bounds = known = None
+        city_spread = torch.ones(())
         if bounds is not None:
+            known = bounds.spread_known
+            if known.any():
+                city_spread = (deviation / size)[known].median()
+            known = known[:, None, None]
             value_bounds = (bounds.values - zero[:, None]) / size[:, None]
             deviation_bounds = bounds.deviations
+        self.register_buffer("city_spread", city_spread, persistent=False)
+        self.register_buffer("spread_known", known, persistent=False)
         self.register_buffer("value_bounds", value_bounds, persistent=False)
         self.register_buffer("deviation_bounds", deviation_bounds, persistent=False)
         self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
@@ -127,16 +140,31 @@ class SeasonalProfile(nn.Module):
         observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
         level = ((observed + self.one_count) / (expected + self.one_count)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
-        spread = self.unit * torch.sqrt(usual + SPREAD_FLOOR)
-        deviation = (x - usual) / spread
+        spread = self._spread(usual, level)
+        deviation = (x - usual) / (self.unit * spread)
         scaled = (coming - self.offset) / self.unit
         return Decomposition(
             deviation,
-            self._bound(deviation, usual, spread, history),
+            self._bound(deviation, usual, self.unit * spread, history),
             level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL),
             scaled,
-            torch.sqrt(coming + SPREAD_FLOOR),
+            self._spread(coming, level),
         )
+
+    def _spread(
+        self, usual: Float[Tensor, "N B T"], level: Float[Tensor, "N B 1"]
+    ) -> Float[Tensor, "N B T"]:
+        """The spread of counts around the usual ones u, in deviations σ.
+
+        √(u + 1/20). Where σ is not known, it is that of Poisson counts at a low level m, and in
+        proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
+        """
+        own = torch.sqrt(usual + SPREAD_FLOOR)
+        if self.spread_known is None:
+            return own
+        city = self.city_spread.square() * level * (usual + SPREAD_FLOOR)
+        assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
+        return torch.where(self.spread_known, own, assumed)
 
     def keep_positive(self, x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.
@@ -182,7 +210,6 @@ class DeviationNetwork(Network):
         self.window_numbers = core.window_numbers
         self.level, self.core = level, core
         self.has_relative = core.has_relative
-        self.is_positive = core.has_relative and level.counts
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -212,10 +239,7 @@ class DeviationNetwork(Network):
             forced,
             with_quantiles=with_quantiles,
         )
-        forecast, quantiles, relative = map(parts.restore, outputs)
-        if self.is_positive:
-            forecast, relative = map(self.level.keep_positive, (forecast, relative))
-        return Outputs(forecast, quantiles, relative)
+        return Outputs(*(parts.restore(deviation) for deviation in outputs))
 
 
 def flatten_beyond(

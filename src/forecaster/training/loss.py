@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Float64
 from torch import Tensor
 
+LEAST_COUNT = 1e-3  # that a forecast of counts is taken for
 NORMAL_COUNT = 10.0  # counts, from which Poisson's distribution is nearly a normal one
 
 
@@ -29,7 +30,8 @@ def sum_errors(
     """
     error = torch.where(observed, forecast - target, 0.0)
     counted = observed & (target >= mape_cut)
-    share = (relative - target).abs() / torch.where(counted, target, torch.inf)
+    difference = torch.where(observed, relative - target, 0.0)
+    share = difference.abs() / torch.where(counted, target, torch.inf)
     return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
 
 
@@ -44,7 +46,8 @@ def sum_deviance(
     10). So the mean of rare counts is learned as their likelihood wants, and that of busy
     locations for the lowest RMSE.
     """
-    deviance = 2 * (_integral(target, target) - _integral(forecast, target))
+    positive = forecast.clamp(min=LEAST_COUNT)  # rounding may leave 0
+    deviance = 2 * (_integral(target, target) - _integral(positive, target))
     return torch.where(observed, deviance, 0.0).sum(dtype=torch.float64)
 
 
@@ -71,6 +74,8 @@ def join_terms(
     errors: Float64[Tensor, "2"], counts: Float64[Tensor, "2"], eta: float
 ) -> Float64[Tensor, ""]:
     """η · RMSE² + MAPE, in the values' units and as a fraction (Eq. 7).
+
+    Differs: where the mean of counts is learned by their deviance, that stands for RMSE².
 
     Differs: missing targets, and for MAPE those below the cut, enter neither sums nor counts; a
     term without any target is 0.

@@ -5,7 +5,7 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from forecaster.config import TrainingConfig
@@ -18,7 +18,6 @@ from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
 
 SAMPLE = 1_000  # windows that a balanced η is estimated from
-HALF_COUNT = 0.5  # stands for a last value of 0, as a forecast above zero
 
 
 @dataclass(frozen=True, eq=False)
@@ -67,30 +66,35 @@ class TrainingTask:
 
         The printed η suits demand of the paper's size; a balanced one suits any unit.
         """
-        return self._balance[0] if self.config.eta == "balanced" else self.config.eta
-
-    @cached_property
-    def deviance_eta(self) -> float:
-        """The same for the deviance of counts, which is always balanced."""
-        return self._balance[1]
-
-    @cached_property
-    def _balance(self) -> tuple[float, float]:
-        """The η of squares and of deviance for which persistence has equal terms."""
-        errors = torch.zeros(5, dtype=torch.float64, device=self.device)
+        if self.config.eta != "balanced":
+            return self.config.eta
+        errors = torch.zeros(4, dtype=torch.float64, device=self.device)
         sample = self.train[:: -(-len(self.train) // SAMPLE)]
         for start in range(0, len(sample), self.config.batch):
             batch = self.batches.cut(sample[start : start + self.config.batch])
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
-            sums = sum_errors(last, last, batch.target, batch.observed, self.mape_cut)
-            deviance = sum_deviance(last.clamp(min=HALF_COUNT), batch.target, batch.observed)
-            counts = count_terms(batch.target, batch.observed, self.mape_cut)
-            errors += torch.cat([deviance[None], sums, counts])
-        deviances, squares, shares, seen, counted = errors.tolist()
-        if not squares or not shares:  # constant series, or no target counts for MAPE
-            return 1.0, 1.0
-        share = shares / counted
-        return share / (squares / seen), share / (deviances / seen)
+            sums = self.sum_errors(Outputs(last, last[:, None], last), batch)[:2]
+            errors += torch.cat([sums, self.count_terms(batch)])
+        means, shares, seen, counted = errors.tolist()
+        if not means or not shares:  # constant series, or no target counts for MAPE
+            return 1.0
+        return float((shares / counted) / (means / seen))
+
+    def sum_errors(self, outputs: Outputs, batch: Batch) -> Float64[Tensor, "3"]:
+        """The sums of Eq. 6 that the loss is of, and the squares.
+
+        The first is of squares, or of the deviance of counts, if the network's forecasts are
+        counts above zero; the second of relative errors.
+        """
+        forecast, target, observed = outputs.forecast, batch.target, batch.observed
+        sums = sum_errors(forecast, outputs.relative, target, observed, self.mape_cut)
+        squares, shares = sums.unbind()
+        mean = sum_deviance(forecast, target, observed) if self.network.is_positive else squares
+        return torch.stack([mean, shares, squares])
+
+    def count_terms(self, batch: Batch) -> Float64[Tensor, "2"]:
+        """The numbers of targets that count for squares, and for relative errors."""
+        return count_terms(batch.target, batch.observed, self.mape_cut)
 
     def teacher_forced(self, batch: Batch, forced: Bool[Tensor, " T"] | None = None) -> Outputs:
         """The outputs by teacher forcing: quantiles scaled, all else in the values' units.

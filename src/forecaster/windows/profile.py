@@ -1,7 +1,7 @@
 """The seasonal profile: the mean of each location by hour of the week, from training steps."""
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.clock.clock import WEEK_HOURS, WEEKDAYS
 from forecaster.panel.fill import slot_means
@@ -32,8 +32,7 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     trust = np.minimum(counts / TRUSTED, 1)
     scale = fit_scaler(panel, train).values
     if panel.kind == "count":
-        events = np.nansum(values, axis=0, dtype=np.float64)
-        trust = trust * np.minimum(events / (TRUSTED_COUNTS * WEEK_HOURS), 1)
+        trust = trust * _share_of_trusted(values)
         city = _scale_shape(hours, scale)
     else:
         city = _shift_shape(hours, scale)
@@ -66,6 +65,19 @@ def fit_bounds(
             ranges[number, :, hour] = np.where(np.isnan(seen), overall[number], seen)
     deviations = np.stack([end((values - expected) / spread, axis=0) for end in ends])
     return ranges.astype(np.float32), np.nan_to_num(deviations).astype(np.float32)
+
+
+def is_spread_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Bool[np.ndarray, " N"]:
+    """Whether a location has enough counts in training to know how much they spread."""
+    if panel.kind != "count":
+        return np.ones(len(panel.locations), dtype=bool)
+    return np.asarray(_share_of_trusted(panel.values[np.flatnonzero(train)]) >= 1)
+
+
+def _share_of_trusted(values: Float32[np.ndarray, "T N"]) -> Float64[np.ndarray, " N"]:
+    """The counts of a location, as a share of those that are needed; at most 1."""
+    events = np.nansum(values, axis=0, dtype=np.float64)
+    return np.asarray(np.minimum(events / (TRUSTED_COUNTS * WEEK_HOURS), 1))
 
 
 def _hours_of_week(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

@@ -178,6 +178,7 @@ class NetworkEstimator(Estimator):
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
         if self._loaded is None or self._loaded[0] is not arrays:
+            _check_mean_factor(arrays)
             scaler, device = scaler_of(arrays), best_device()
             network = self._restore(_layout(scaler), arrays).eval().to(device)
             self._loaded = (arrays, LoadedNetwork(network, scaler, self.lags, device))
@@ -235,7 +236,16 @@ def fit_mean_factor(
 
 
 def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:
+    """The mean without the bias of validation; runs of earlier versions have no such factor."""
     return mean * arrays[MEAN_FACTOR] if MEAN_FACTOR in arrays else mean
+
+
+def _check_mean_factor(arrays: Arrays) -> None:
+    factor = arrays.get(MEAN_FACTOR, np.array(1, dtype=np.float32))
+    if factor.dtype != np.float32 or factor.shape or not 0 < factor < np.inf:
+        raise ArtifactError(
+            f"{MEAN_FACTOR} is {factor.dtype} {factor.shape}, not a factor above 0"
+        )
 
 
 def heads_of(arrays: Arrays) -> Heads:

@@ -9,10 +9,10 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.models.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
-from forecaster.windows.profile import fit_bounds, fit_profile
+from forecaster.windows.profile import fit_bounds, fit_profile, is_spread_known
 
 PROFILE, COUNTS = "level.profile", "level.counts"
-RANGES, DEVIATIONS = "level.ranges", "level.deviations"
+RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.spread_known"
 
 
 def profile_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -25,7 +25,13 @@ def profile_arrays(data: TrainingData) -> Arrays:
     counts = np.array(data.panel.kind == "count")
     profile = fit_profile(data.panel, data.train)
     ranges, deviations = fit_bounds(data.panel, data.train, profile)
-    return {PROFILE: profile, COUNTS: counts, RANGES: ranges, DEVIATIONS: deviations}
+    return {
+        PROFILE: profile,
+        COUNTS: counts,
+        RANGES: ranges,
+        DEVIATIONS: deviations,
+        KNOWN: is_spread_known(data.panel, data.train),
+    }
 
 
 def profile_of(arrays: Arrays, recent: int | None = None) -> SeasonalProfile:
@@ -51,12 +57,16 @@ def _bounds_of(arrays: Arrays) -> DeviationBounds | None:
     if RANGES not in arrays:
         return None
     N = len(arrays[PROFILE])
-    needed = {RANGES: (2, N, DAY_HOURS), DEVIATIONS: (2, N)}
-    for name, shape in needed.items():
+    needed = {
+        RANGES: ("float32", (2, N, DAY_HOURS)),
+        DEVIATIONS: ("float32", (2, N)),
+        KNOWN: ("bool", (N,)),
+    }
+    for name, form in needed.items():
         array = arrays.get(name)
-        if array is None or array.dtype != np.float32 or array.shape != shape:
-            form = "missing" if array is None else f"{array.dtype} {array.shape}"
-            raise ArtifactError(f"{name} is {form}, not float32 {shape}")
+        if array is None or (array.dtype.name, array.shape) != form:
+            found = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise ArtifactError(f"{name} is {found}, not {form[0]} {form[1]}")
         if not np.isfinite(array).all():
             raise ArtifactError(f"{name} has values that are not finite")
     return DeviationBounds(*(torch.from_numpy(arrays[name]) for name in needed))
