@@ -102,6 +102,11 @@ class Mixer(Network):
             return Outputs(forecast, no_quantiles(forecast), relative)
         return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
 
+    def _embedding(self) -> Float[Tensor, "N 1 H"]:
+        """e; of a location that training hardly knows, little of it, so that it may change."""
+        known = self.level.known
+        return self.place if known is None else self.place * known
+
     def _forecast(
         self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
     ) -> Float[Tensor, "N B K"]:
@@ -131,7 +136,7 @@ class Mixer(Network):
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
-        return linear(torch.cat(local, dim=2), self.from_location) + common + self.place
+        return linear(torch.cat(local, dim=2), self.from_location) + common + self._embedding()
 
 
 class CityFactors(CrossLocationModule):

@@ -47,7 +47,7 @@ class DeviationBounds:
 
     values: Float[Tensor, "2 N H"]  # the smallest and the largest, in the values' units
     deviations: Float[Tensor, "2 N"]  # of r
-    spread_known: Bool[Tensor, " N"]  # whether there were enough counts
+    known: Float[Tensor, " N"]  # the share of counts that are enough to know a location by
 
 
 class SeasonalProfile(nn.Module):
@@ -74,7 +74,7 @@ class SeasonalProfile(nn.Module):
     unit: Float[Tensor, "N 1 1"]  # a deviation
     offset: Float[Tensor, "N 1 1"]  # the mean, of counts
     city_spread: Float[Tensor, ""]  # of counts, in relation to the mean
-    spread_known: Bool[Tensor, "N 1 1"] | None
+    known: Float[Tensor, "N 1 1"] | None
     value_bounds: Float[Tensor, "2 N H"] | None
     deviation_bounds: Float[Tensor, "2 N"] | None
 
@@ -108,14 +108,13 @@ class SeasonalProfile(nn.Module):
         value_bounds = deviation_bounds = known = None
         city_spread = torch.ones(())
         if bounds is not None:
-            known = bounds.spread_known
-            if known.any():
-                city_spread = (deviation / size)[known].median()
-            known = known[:, None, None]
+            if (bounds.known >= 1).any():
+                city_spread = (deviation / size)[bounds.known >= 1].median()
+            known = bounds.known[:, None, None]
             value_bounds = (bounds.values - zero[:, None]) / size[:, None]
             deviation_bounds = bounds.deviations
         self.register_buffer("city_spread", city_spread, persistent=False)
-        self.register_buffer("spread_known", known, persistent=False)
+        self.register_buffer("known", known, persistent=False)
         self.register_buffer("value_bounds", value_bounds, persistent=False)
         self.register_buffer("deviation_bounds", deviation_bounds, persistent=False)
         self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
@@ -160,11 +159,11 @@ class SeasonalProfile(nn.Module):
         proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
         """
         own = torch.sqrt(usual + SPREAD_FLOOR)
-        if self.spread_known is None:
+        if self.known is None:
             return own
         city = self.city_spread.square() * level * (usual + SPREAD_FLOOR)
         assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
-        return torch.where(self.spread_known, own, assumed)
+        return torch.where(self.known >= 1, own, assumed)
 
     def keep_positive(self, x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.

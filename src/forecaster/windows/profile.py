@@ -67,11 +67,11 @@ def fit_bounds(
     return ranges.astype(np.float32), np.nan_to_num(deviations).astype(np.float32)
 
 
-def is_spread_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Bool[np.ndarray, " N"]:
-    """Whether a location has enough counts in training to know how much they spread."""
+def share_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, " N"]:
+    """How well training knows each location: its share of the counts that are enough, up to 1."""
     if panel.kind != "count":
-        return np.ones(len(panel.locations), dtype=bool)
-    return np.asarray(_share_of_trusted(panel.values[np.flatnonzero(train)]) >= 1)
+        return np.ones(len(panel.locations), dtype=np.float32)
+    return _share_of_trusted(panel.values[np.flatnonzero(train)]).astype(np.float32)
 
 
 def _share_of_trusted(values: Float32[np.ndarray, "T N"]) -> Float64[np.ndarray, " N"]:

@@ -9,10 +9,10 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.models.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
-from forecaster.windows.profile import fit_bounds, fit_profile, is_spread_known
+from forecaster.windows.profile import fit_bounds, fit_profile, share_known
 
 PROFILE, COUNTS = "level.profile", "level.counts"
-RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.spread_known"
+RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.known"
 
 
 def profile_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -30,7 +30,7 @@ def profile_arrays(data: TrainingData) -> Arrays:
         COUNTS: counts,
         RANGES: ranges,
         DEVIATIONS: deviations,
-        KNOWN: is_spread_known(data.panel, data.train),
+        KNOWN: share_known(data.panel, data.train),
     }
 
 
@@ -60,7 +60,7 @@ def _bounds_of(arrays: Arrays) -> DeviationBounds | None:
     needed = {
         RANGES: ("float32", (2, N, DAY_HOURS)),
         DEVIATIONS: ("float32", (2, N)),
-        KNOWN: ("bool", (N,)),
+        KNOWN: ("float32", (N,)),
     }
     for name, form in needed.items():
         array = arrays.get(name)
