@@ -123,7 +123,7 @@ class Mixer(Network):
         recent = parts.bounded.contiguous()
         B = recent.shape[1]
         covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
-        local = [parts.past, parts.ahead, parts.level, covariates.transpose(1, 2).flatten(2)]
+        local = [parts.past, parts.shape, parts.level, covariates.transpose(1, 2).flatten(2)]
         if self.neighbours is not None:
             empty = recent.new_zeros(0, B, self.recent)
             weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]

@@ -26,6 +26,7 @@ class Decomposition:
     bounded: Float[Tensor, "N B R"]  # r_s of the last steps, as other locations may see them
     level: Float[Tensor, "N B 1"]  # log m, or m, clipped
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
+    shape: Float[Tensor, "N B K"]  # the same as an input; at a mean level, where x̄ is not known
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
 
     def restore(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
@@ -134,6 +135,7 @@ class SeasonalProfile(nn.Module):
                 self._bound(deviation, usual, self.unit, history),
                 level.clamp(-MAX_OFFSET, MAX_OFFSET),
                 coming + level,
+                coming + level,
                 torch.ones_like(coming),
             )
         observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
@@ -147,6 +149,11 @@ class SeasonalProfile(nn.Module):
             self._bound(deviation, usual, self.unit * spread, history),
             level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL),
             scaled,
+            scaled
+            if self.known is None
+            else torch.where(
+                self.known >= 1, scaled, (coming / level - self.offset) / self.city_spread
+            ),
             self._spread(coming, level),
         )
 
