@@ -98,7 +98,7 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
 
         def on_progress(update: "ProgressUpdate") -> None:
             if not update.steps:
-                bar.reset(task, total=None, description=update.message or "", figures="")
+                bar.update(task, description=update.message or "")
                 return
             if update.message:
                 bar.console.print(update.message, highlight=False, markup=False)

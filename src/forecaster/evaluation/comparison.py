@@ -69,6 +69,33 @@ class ModelResult:
     chosen: Mapping[str, str] = field(default_factory=dict)  # on validation: width → 256
     of: str | None = None  # the model that this one is an ablation of
     runs: Mapping[int, str] = field(default_factory=dict)  # folders, by seed
+    is_own: bool = False  # the model alone, without the simple ones that are served
+
+    @property
+    def own(self) -> "ModelResult | None":
+        """The model without the simple ones that are served at some locations; None: same."""
+        if all(result.own is None for result in self.results.values()):
+            return None
+        return ModelResult(
+            name=f"{self.name}, without fallback",
+            estimator=self.estimator,
+            results={seed: _own_result(result) for seed, result in self.results.items()},
+            of=self.of,
+            is_own=True,
+        )
+
+    @property
+    def fallback(self) -> dict[str, dict[str, Any]]:
+        """At how many locations simple models are served, by seed; empty: never compared."""
+        return {
+            str(seed): {
+                "locations": sum(result.fallback.values()),
+                "of": result.by_location.squares.shape[1],
+                "models": dict(result.fallback),
+            }
+            for seed, result in self.results.items()
+            if result.fallback is not None
+        }
 
     @property
     def first(self) -> BacktestResult:
@@ -152,6 +179,12 @@ class Comparison:
     def tested(self) -> list[ModelResult]:
         """The models with at least one backtest."""
         return [row for row in self.rows if row.results]
+
+    @property
+    def shown(self) -> list[ModelResult]:
+        """The rows of the tables: each model, and beside it the model without its fallback."""
+        pairs = ((row, row.own) for row in self.rows)
+        return [row for pair in pairs for row in pair if row is not None]
 
     @property
     def weathers(self) -> list[Weather]:
@@ -247,7 +280,7 @@ class Comparison:
             "quantiles": list(self.levels),
             "verdict": self.verdict,
             "sureness": self.interval_verdict,
-            "rows": [self._row_dict(row) for row in self.rows],
+            "rows": [self._row_dict(row) for row in self.shown],
             "against": self.reference.name if self.reference else None,
             "differences": {name: asdict(diff) for name, diff in self.differences.items()},
         }
@@ -273,6 +306,8 @@ class Comparison:
             "failures": dict(row.failures),
             "seeds": list(row.results),
             "runs": {str(seed): folder for seed, folder in row.runs.items()},
+            "without_fallback": row.is_own,
+            "fallback": row.fallback,
         }
         if not row.results:
             return description
@@ -346,6 +381,14 @@ def evaluate(
         for name, ((estimator, _), by_seed) in zip(names, rows.items(), strict=True)
     ]
     return Comparison(results, cuts.pop(), describe_panel(panel))
+
+
+def _own_result(result: BacktestResult) -> BacktestResult:
+    """The backtest of a model without the simple ones that are served at some locations."""
+    alone = replace(result, fallback=None, own=None, interval_results=None)
+    if result.own is None:
+        return alone
+    return replace(alone, errors=result.own.errors, by_location=result.own.by_location)
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:

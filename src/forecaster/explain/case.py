@@ -80,7 +80,8 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
     label_missing(observed, (lags, estimator.lags), origin, allowed=False)
     panels = (observed, _without_values(observed))
     forecast, baseline_forecast = (
-        estimator.predict(p, origins)[0, :, index].astype(np.float64) for p in panels
+        estimator.own_forecasts(run, p, "observed", origins).mean[0, :, index].astype(np.float64)
+        for p in panels
     )
     ready = estimator.load_network(run.arrays)
     (history, ahead), (baseline, _) = (

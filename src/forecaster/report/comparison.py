@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from forecaster.errors import count_of, need_extra
+from forecaster.evaluation.tables import describe_fallbacks
 from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
 from forecaster.report.formatting import duration, number, percent, with_minus
@@ -124,7 +125,8 @@ def _caption(data: ReportData) -> str:
     )
     seeds = any(len(row.results) > 1 for row in comparison.rows)
     deviation = " ± is the standard deviation over trainings." if seeds else ""
+    fallbacks = " ".join(["", *describe_fallbacks(comparison.to_dict()["rows"])])
     return (
         f"{weather}RMSE in units of the data; MAPE over values ≥ {comparison.mape_cut:g}. "
-        f"Lower is better; the best value of each column is bold.{deviation}"
+        f"Lower is better; the best value of each column is bold.{deviation}{fallbacks}"
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -119,7 +119,8 @@ def read_report_data(source: Path, panel_folder: Path | None = None) -> ReportDa
             raise ArtifactError(f"{message}; give that {part}, or run `forecaster evaluate` again")
     try:
         about = {name: value for name, value in table.items() if name not in DERIVED}
-        rows = [_read_row(folder, suffix, record) for record in table["rows"]]
+        records = [r for r in table["rows"] if not r.get("without_fallback")]
+        rows = [_read_row(folder, suffix, record) for record in records]
         comparison = Comparison(rows, float(table["mape_cut"]), about)
     except FOREIGN as error:
         raise ArtifactError(f"{path}: not a comparison table ({error})") from error
@@ -159,8 +160,7 @@ def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResu
         if tested is None:
             message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
-        errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        assessments[int(seed)] = replace(tested, errors=errors)
+        assessments[int(seed)] = tested.under(record["weather"])
     return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),

@@ -50,7 +50,7 @@ class HtmlTable:
 
 def error_table(comparison: Comparison) -> HtmlTable:
     """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
-    rows = [row for row in comparison.rows if row.of is None]
+    rows = [row for row in comparison.shown if row.of is None]
     steps = _shown_steps(comparison)
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     builder = _ErrorRows(comparison, rows, steps)
