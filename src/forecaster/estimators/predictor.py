@@ -65,7 +65,9 @@ class Predictor:
     panel: Panel  # by the run's locations, or the sum as a panel of one location
     forecast_origins: ForecastOrigins
     calibration: Calibration
-    counts: Callable[[np.ndarray], np.ndarray]  # which steps count for online calibration
+    # Which forecasts from some steps count for online calibration: [S], or by location [S N].
+    counts: Callable[[np.ndarray], np.ndarray]
+    observed: Callable[[np.ndarray], np.ndarray] | None = None  # outcomes; None: of the panel
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
         """The forecasts, and their quantiles before any correction.
@@ -78,6 +80,12 @@ class Predictor:
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         hours = local_hours(self.panel, ahead)
         return self.calibration.base(forecast, quantiles, hours, relative)
+
+    def outcomes(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S N"]:
+        """The observed values by which quantiles are corrected; NaN: missing or doubtful."""
+        return np.asarray(
+            self.panel.values[steps] if self.observed is None else self.observed(steps)
+        )
 
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
         """The forecasts and both forms of their quantiles."""
@@ -108,7 +116,7 @@ class Predictor:
             in_cycle = distinct[cycles == cycle].tolist()
             last = in_cycle[-1]
             steps = np.array(online.unobserved(last))
-            online.observe(steps.tolist(), self.panel.values[steps], self.counts(steps))
+            online.observe(steps.tolist(), self.outcomes(steps), self.counts(steps))
             already_forecast = np.flatnonzero(np.isin(distinct, steps))
             online.add(distinct[already_forecast].tolist(), base.rows(rows[already_forecast]))
             unforecast = online.unforecast(last)

@@ -3,9 +3,13 @@
 After every step, its outcomes are compared with the quantiles issued for it. A level α moves up by
 γ · (share above − (1 − α)) spreads where too many outcomes lay above it, and down by
 γ · (share below − α) where too many lay below: the quantile tracking of adaptive conformal
-inference. Outcomes that equal a quantile, as zeros of quiet locations do, are on neither side; the
-two outermost levels move only by the outcomes beyond them, so that the closed interval between
-them has its nominal coverage. A forecast made at s for s + k counts only once s + k is observed.
+inference. A forecast made at s for s + k counts only once s + k is observed.
+
+A count x stands for x ± ½, of which a part may lie above a quantile and the rest below. A
+measurement that equals a quantile is on neither side; the two outermost levels move only by the
+outcomes beyond them, so that the closed interval between them has its nominal coverage. The
+quantiles compared are those before they are widened to contain their forecast: otherwise the
+intervals of all locations would shrink to make up for those that are widened.
 
 A pass starts from the static corrections, at the beginning of the cycle before the origin's
 cycle. Cycles are counted from 1970, so that an origin's quantiles depend only on the run, the
@@ -53,29 +57,48 @@ class Tracker:
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Update the corrections by the outcomes of a step; NaN: missing."""
-        count = np.count_nonzero(np.isfinite(values))
         origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
-        if count:
-            above = (values > due).sum(axis=2) / count - (1 - self._levels)  # [K, Q]
-            below = (values < due).sum(axis=2) / count - self._levels
-            push = np.maximum(above, 0) - np.maximum(below, 0)
-            if self._levels[0] < MIDDLE:
-                push[:, 0] = -below[:, 0]
-            if self._levels[-1] > MIDDLE:
-                push[:, -1] = above[:, -1]
-            was_issued = ~np.isnan(due[:, :1, 0])
-            self._corrections += GAMMA * (push * was_issued).T
+        compared = np.isfinite(values) & ~np.isnan(due[:, 0])  # [K, N]
+        count = np.count_nonzero(compared, axis=1)[:, None]
+        parts = count_sides(values, due, self._calibration.resolution)
+        above, below = (part / np.maximum(count, 1) for part in parts)  # [K, Q]
+        above, below = above - (1 - self._levels), below - self._levels
+        push = np.maximum(above, 0) - np.maximum(below, 0)
+        if self._levels[0] < MIDDLE:
+            push[:, 0] = -below[:, 0]
+        if self._levels[-1] > MIDDLE:
+            push[:, -1] = above[:, -1]
+        self._corrections += GAMMA * (push * (count > 0)).T
 
-    def issue(self, base: Base | None) -> None:
+    def issue(self, base: Base | None, counts: Bool[np.ndarray, " N"] | None = None) -> None:
         """Issue the quantiles of the step observed last, for comparison with later outcomes.
 
         Args:
             base: quantiles to correct; None: nothing is issued.
+            counts: the locations that are compared; None: all.
         """
-        quantiles = np.nan if base is None else self._calibration.correct(base, self._corrections)
-        self._issued[self._steps % len(self._ahead)] = quantiles
+        quantiles = np.nan if base is None else self._calibration.shift(base, self._corrections)
+        issued = self._issued[self._steps % len(self._ahead)]  # a view
+        issued[:] = quantiles if counts is None else np.where(counts, quantiles, np.nan)
         self._steps += 1
+
+
+def count_sides(
+    values: Float32[np.ndarray, " N"], quantiles: Float32[np.ndarray, "K Q N"], resolution: float
+) -> tuple[Float64[np.ndarray, "K Q"], Float64[np.ndarray, "K Q"]]:
+    """How many outcomes lie above each quantile, and how many below; NaN is on neither side.
+
+    An outcome x that stands for x ± half the resolution lies above with a share of it: on average
+    the same as a draw from that interval.
+    """
+    if not resolution:
+        sides = values > quantiles, values < quantiles
+    else:
+        above = np.clip((values - quantiles) / np.float32(resolution) + np.float32(0.5), 0, 1)
+        sides = np.nan_to_num(above), np.nan_to_num(1 - above)
+    above, below = (side.sum(axis=2, dtype=np.float64) for side in sides)
+    return above, below
 
 
 @dataclass(eq=False)
@@ -83,7 +106,7 @@ class _Step:
     """The outcome of a step, and the forecast from it."""
 
     values: Float32[np.ndarray, " N"]  # as observed; NaN: missing
-    counts: bool  # whether the forecast from it is compared with later outcomes
+    counts: Bool[np.ndarray, " N"]  # whether its forecasts are compared with later outcomes
     base: Base | None = None
 
 
@@ -133,22 +156,24 @@ class OnlineCalibration:
         self,
         steps: Iterable[int],
         values: Float32[np.ndarray, "S N"],
-        counts: Bool[np.ndarray, " S"],
+        counts: Bool[np.ndarray, " S"] | Bool[np.ndarray, "S N"],
     ) -> None:
         """Store the outcomes of some steps.
 
         Args:
             steps: their numbers.
             values: observed values, by the run's locations; NaN: missing.
-            counts: whether the forecast from a step is compared with later outcomes (`can_count`).
+            counts: whether the forecast from a step is compared with later outcomes (`can_count`),
+                for all locations alike or for each.
         """
-        for step, row, count in zip(steps, values, counts.tolist(), strict=True):
+        by_location = np.broadcast_to(counts if counts.ndim > 1 else counts[:, None], values.shape)
+        for step, row, count in zip(steps, values, by_location, strict=True):
             self._steps[step] = _Step(row, count)
 
     def unforecast(self, origin: int) -> list[int]:
         """The observed steps from which forecasts are still needed for an origin."""
         steps = range(self._open_pass(origin).next, origin + 1)
-        counted = [step for step in steps if self._steps[step].counts]
+        counted = [step for step in steps if self._steps[step].counts.any()]
         return [s for s in dict.fromkeys((*counted, origin)) if self._steps[s].base is None]
 
     def add(self, steps: Sequence[int], base: Base) -> None:
@@ -168,12 +193,12 @@ class OnlineCalibration:
         current = self._open_pass(origin)
         for number in range(current.next, origin + 1):
             step = self._steps.get(number)
-            if step is None or (step.counts and step.base is None):
+            if step is None or (step.counts.any() and step.base is None):
                 raise RunError(f"origin {origin}: step {number} lacks its outcome or its forecast")
             current.tracker.observe(step.values)
             if number >= current.second:
                 current.corrections[number] = current.tracker.corrections
-            current.tracker.issue(step.base if step.counts else None)
+            current.tracker.issue(step.base if step.counts.any() else None, step.counts)
             current.next = number + 1
         return current.corrections[origin]
 
