@@ -97,11 +97,10 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
         task = bar.add_task("", total=None, figures="")
 
         def on_progress(update: "ProgressUpdate") -> None:
-            if not update.steps:
-                bar.update(task, description=update.message or "")
-                return
             if update.message:
                 bar.console.print(update.message, highlight=False, markup=False)
+            if not update.steps:  # a stage without a bar
+                return
             text = f"epoch {update.epoch}/{update.epochs}"
             bar.update(task, total=update.steps, completed=update.step, description=text)
             bar.update(task, figures=_figures(update, update.loss))
@@ -116,12 +115,11 @@ class _EpochLines:
         self._previous: ProgressUpdate | None = None
 
     def __call__(self, update: "ProgressUpdate") -> None:
-        if not update.steps:
-            say(f"{update.message} …")
-            return
-        previous, self._previous = self._previous, update
         if update.message:
             say(update.message)
+        if not update.steps:  # a stage without epochs
+            return
+        previous, self._previous = self._previous, update
         if previous is not None and update.step < previous.step:  # a new training
             return
         if previous is not None and update.rmse != previous.rmse:

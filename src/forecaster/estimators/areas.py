@@ -146,11 +146,12 @@ def area_predictors(
     members = areas.members[:, location_order(panel.locations.ids, predictor.panel)]
     cache = _ForecastCache(predictor.forecast_origins)
     for name, chosen in zip(areas.names, members, strict=True):
-        yield replace(
-            predictor,
+        yield Predictor(
             panel=_as_panel(predictor.panel, chosen),
             forecast_origins=partial(cache.sum, chosen),
             calibration=calibrate_area(run, name, chosen),
+            counts=partial(_count_area, predictor, chosen),
+            observed=partial(_observe_area, predictor, chosen),
         )
 
 
@@ -231,12 +232,34 @@ class _ForecastCache:
         return np.stack([self._forecasts[key] for key in keys])
 
 
+def _count_area(
+    predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
+) -> Bool[np.ndarray, " S"]:
+    """Whether the forecasts of all locations of an area count."""
+    counts = predictor.counts(steps)
+    return counts if counts.ndim == 1 else np.asarray(counts[:, members].all(axis=1))
+
+
+def _observe_area(
+    predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
+) -> Float32[np.ndarray, "S 1"]:
+    """The sums of an area's outcomes; NaN where one is missing or doubtful."""
+    return _sum_values(predictor.outcomes(steps), members)
+
+
+def _sum_values(
+    values: Float32[np.ndarray, "S N"], members: Bool[np.ndarray, " N"]
+) -> Float32[np.ndarray, "S 1"]:
+    sums = values[:, members].sum(axis=1, dtype=np.float64, keepdims=True)
+    return np.asarray(sums, dtype=np.float32)
+
+
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
     """An area as a panel of one location."""
     steps = len(panel.covariates.values)
     return replace(
         panel,
-        values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
+        values=_sum_values(panel.values, members),
         locations=Locations.of_ids(("area",)),
         local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,

@@ -179,7 +179,7 @@ class Estimator(ABC):
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         if self.falls_back and self.recipe.preset != "paper":
             if on_progress is not None:
-                on_progress(ProgressUpdate.stage("comparing with simple models"))
+                on_progress(ProgressUpdate.stage("comparing with simple models …"))
             choice = choose_fallback(run, data, forecasts.mean)
             about |= choice.about
             arrays |= choice.arrays
