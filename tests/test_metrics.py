@@ -1,6 +1,6 @@
 import inspect
 import math
-from dataclasses import astuple
+from dataclasses import astuple, replace
 
 import numpy as np
 import pytest
@@ -21,7 +21,8 @@ from forecaster.metrics import (
 
 NAN = float("nan")
 CUT = MetricConfig().mape_cut
-FIGURES = ("rmse", "mape", "mae", "wape")
+UNSIGNED = {"bias": "wape", "mean_error": "mae"}  # whose terms do not cancel
+FIGURES = ("rmse", "mape", "mae", "wape", "bias", "mean_error")
 B, K, N = 5, 3, 2  # windows, steps ahead, locations: distinct primes
 
 numbers = st.floats(-1e4, 1e4, width=32) | st.sampled_from([0.0, -0.0, 9.5, 10.0, 10.5])
@@ -38,6 +39,7 @@ def by_hand(pairs: list[tuple[float, float]], cut: float) -> dict[str, tuple[flo
     busy = [abs(y - x) / x for x, y in seen if x >= cut]
     misses = [abs(y - x) for x, y in seen]
     size = math.fsum(abs(x) for x, _ in seen)
+    surplus = math.fsum(y - x for x, y in seen)
     none = (None, 0)
     return {
         "rmse": (math.sqrt(math.fsum(e * e for e in misses) / len(seen)), len(seen))
@@ -46,6 +48,8 @@ def by_hand(pairs: list[tuple[float, float]], cut: float) -> dict[str, tuple[flo
         "mape": (math.fsum(busy) / len(busy), len(busy)) if busy else none,
         "mae": (math.fsum(misses) / len(seen), len(seen)) if seen else none,
         "wape": (math.fsum(misses) / size, len(seen)) if size else none,
+        "bias": (surplus / size, len(seen)) if size else none,
+        "mean_error": (surplus / len(seen), len(seen)) if seen else none,
     }
 
 
@@ -53,13 +57,16 @@ def pairs_of(truth: np.ndarray, forecast: np.ndarray) -> list[tuple[float, float
     return list(zip(truth.ravel().tolist(), forecast.ravel().tolist(), strict=True))
 
 
-def close_to(value: float | None, terms: int) -> tuple[object, int]:
-    return None if value is None else pytest.approx(value, rel=1e-9), terms
+def close_to(value: float | None, terms: int, size: float | None = None) -> tuple[object, int]:
+    """Return what equals a figure but for rounding, relative to it or to a larger size."""
+    room = max(1e-12, 1e-9 * (size or 0))
+    return None if value is None else pytest.approx(value, rel=1e-9, abs=room), terms
 
 
 def assert_equal(scores: Scores, expected: dict[str, tuple[float | None, int]]) -> None:
     for name in FIGURES:
-        assert astuple(getattr(scores, name)) == close_to(*expected[name]), name
+        size = expected[UNSIGNED[name]][0] if name in UNSIGNED else None
+        assert astuple(getattr(scores, name)) == close_to(*expected[name], size), name
 
 
 # ----------------------------------------------------------------------------- the figures
@@ -71,6 +78,8 @@ def test_each_figure_is_what_its_formula_gives_by_hand() -> None:
     assert astuple(scores.mape) == (pytest.approx((0.2 + 0.25) / 2), 2)
     assert astuple(scores.mae) == (pytest.approx(7 / 3), 3)
     assert astuple(scores.wape) == (pytest.approx(7 / 35), 3)
+    assert astuple(scores.bias) == (pytest.approx(-3 / 35), 3)  # 32 forecast, 35 observed
+    assert astuple(scores.mean_error) == (pytest.approx(-1.0), 3)
 
 
 @given(
@@ -98,15 +107,14 @@ def test_the_order_of_windows_and_locations_does_not_matter(truth: np.ndarray, s
     for one, other in zip(
         (whole.average, *whole.steps), (mixed.average, *mixed.steps), strict=True
     ):
-        for name in FIGURES:
-            assert astuple(getattr(one, name)) == close_to(*astuple(getattr(other, name)))
+        assert_equal(one, {name: astuple(getattr(other, name)) for name in FIGURES})
 
 
 def test_a_perfect_forecast_misses_by_nothing() -> None:
     truth = np.arange(B * K * N, dtype=np.float32).reshape(B, K, N)
     report = sum_errors(truth, truth, CUT).report()
     for scores in (report.average, *report.steps):
-        assert [getattr(scores, name).value for name in FIGURES] == [0.0] * 4
+        assert [getattr(scores, name).value for name in FIGURES] == [0.0] * len(FIGURES)
 
 
 def test_steps_are_told_apart() -> None:
@@ -116,6 +124,29 @@ def test_steps_are_told_apart() -> None:
     assert [scores.mae.value for scores in report.steps] == [1.0, 2.0, 3.0]
     assert [scores.mape.value for scores in report.steps] == pytest.approx([0.05, 0.1, 0.15])
     assert [scores.mae.terms for scores in report.steps] == [B * N] * K
+
+
+def test_mape_is_of_the_second_output_and_all_else_of_the_mean() -> None:
+    truth, mean, relative = row(10, 20, 5), row(12, 15, 5), row(9, 18, 0)
+    sums = sum_errors(truth, mean, CUT, relative)
+    assert astuple(sums.scores().mape) == (pytest.approx((0.1 + 0.1) / 2), 2)
+    alone = sum_errors(truth, mean, CUT).scores()
+    for name in FIGURES:
+        assert (getattr(sums.scores(), name) == getattr(alone, name)) == (name != "mape"), name
+    holed = sum_errors(row(10, NAN, 5), mean, CUT, row(9, NAN, NAN))  # only where it counts
+    assert astuple(holed.scores().mape) == (pytest.approx(0.1), 1)
+
+
+def test_errors_that_cancel_leave_no_bias() -> None:
+    scores = score(row(10, 20), row(13, 17), CUT)
+    assert (scores.mae.value, scores.bias.value, scores.mean_error.value) == (3.0, 0.0, 0.0)
+
+
+def test_sums_of_an_earlier_version_have_no_bias() -> None:
+    sums = sum_errors(row(10, 20), row(13, 17), CUT)
+    older = replace(sums, signed=np.full_like(sums.signed, NAN)).scores()
+    assert older.bias == older.mean_error == Metric(None, 0)
+    assert older.rmse == sums.scores().rmse
 
 
 def test_the_average_pools_all_terms_and_is_not_a_mean_of_steps() -> None:
@@ -148,7 +179,7 @@ def test_T3_a_panel_with_maximum_9_has_no_mape_and_finite_figures() -> None:
 def test_P8_without_any_truth_there_is_no_figure_at_all() -> None:
     report = sum_errors(np.full((B, K, N), NAN), np.ones((B, K, N)), CUT).report()
     for scores in (report.average, *report.steps):
-        assert [getattr(scores, name) for name in FIGURES] == [Metric(None, 0)] * 4
+        assert [getattr(scores, name) for name in FIGURES] == [Metric(None, 0)] * len(FIGURES)
 
 
 def test_P8_no_windows_give_no_figures_but_every_step() -> None:
@@ -170,7 +201,8 @@ def test_P8_truth_of_zero_has_errors_but_no_shares() -> None:
     scores = score(row(0, 0, 0), row(3, 4, 0), CUT)
     assert astuple(scores.rmse) == (pytest.approx(math.sqrt(25 / 3)), 3)
     assert scores.mae.terms == 3
-    assert scores.mape == scores.wape == Metric(None, 0)
+    assert scores.mape == scores.wape == scores.bias == Metric(None, 0)
+    assert astuple(scores.mean_error) == (pytest.approx(7 / 3), 3)
 
 
 def test_P8_negative_truth_counts_by_its_size_and_never_for_mape() -> None:

@@ -1,6 +1,7 @@
 from .estimators.base import Estimator as Estimator
 from .estimators.baselines.boosting import Boosting as Boosting
 from .estimators.baselines.naive import HistoricalMean as HistoricalMean
+from .estimators.baselines.naive import LastValue as LastValue
 from .estimators.baselines.naive import SeasonalNaive as SeasonalNaive
 from .estimators.baselines.ridge import Ridge as Ridge
 from .estimators.baselines.var import VAR as VAR

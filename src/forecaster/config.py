@@ -436,7 +436,7 @@ class EvaluationConfig(Stage):
     """Compared models, and the number of trainings of each (section 3.3)."""
 
     models: tuple[str, ...] = Field(
-        default=("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"),
+        default=("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"),
         description="models that are compared",
     )
     seeds: int = Field(

@@ -1,5 +1,10 @@
-"""RMSE, MAPE, MAE and WAPE; coverage, width and pinball loss: each with its number of terms."""
+"""RMSE, MAPE, MAE, WAPE and bias; coverage, width and pinball loss: each with its number of terms.
 
+A model may forecast two numbers: the mean, and the one with the lowest relative error. MAPE is of
+the second, everything else of the mean.
+"""
+
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -30,6 +35,8 @@ class Scores:
     mape: Metric  # a fraction
     mae: Metric
     wape: Metric  # a fraction
+    bias: Metric  # a fraction; > 0: too high
+    mean_error: Metric  # the same in units of the data, per value
 
 
 @dataclass(frozen=True)
@@ -48,6 +55,7 @@ class ErrorSums:
     absolutes: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x|
     shares: Float64[np.ndarray, "*windows"]  # Σ |x̂ − x| / x over x ≥ the cut
     sizes: Float64[np.ndarray, "*windows"]  # Σ |x|
+    signed: Float64[np.ndarray, "*windows"]  # Σ (x̂ − x); NaN: not known
     values: Int64[np.ndarray, "*windows"]  # number of x
     terms: Int64[np.ndarray, "*windows"]  # number of x ≥ the cut
 
@@ -59,16 +67,19 @@ class ErrorSums:
         """The scores over all windows and steps.
 
         RMSE = √(mean (x̂ − x)²); MAPE = mean |x̂ − x| / x over x ≥ cut; MAE = mean |x̂ − x|;
-        WAPE = Σ |x̂ − x| / Σ |x|.
+        WAPE = Σ |x̂ − x| / Σ |x|; bias = Σ (x̂ − x) / Σ |x|.
         """
-        squares, absolutes, shares, sizes, values, terms = (
+        squares, absolutes, shares, sizes, signed, values, terms = (
             sums.sum().item() for sums in vars(self).values()
         )
+        is_signed = not math.isnan(signed)
         return Scores(
             rmse=Metric((squares / values) ** 0.5 if values else None, values),
             mape=_ratio(shares, terms, terms),
             mae=_ratio(absolutes, values, values),
             wape=_ratio(absolutes, sizes, values),
+            bias=_ratio(signed, sizes, values) if is_signed else Metric(None, 0),
+            mean_error=_ratio(signed, values, values) if is_signed else Metric(None, 0),
         )
 
     def report(self) -> ScoresByStep:
@@ -78,22 +89,34 @@ class ErrorSums:
 
 
 def sum_errors(
-    truth: Float[np.ndarray, "*windows N"], forecast: Float[np.ndarray, "*windows N"], cut: float
+    truth: Float[np.ndarray, "*windows N"],
+    forecast: Float[np.ndarray, "*windows N"],
+    cut: float,
+    relative: Float[np.ndarray, "*windows N"] | None = None,
 ) -> ErrorSums:
     """Sum the errors of forecasts over the last axis; NaN truth is missing.
 
     Section 3.1.3. Differs: missing truth counts in neither sums nor terms.
+
+    Args:
+        truth: the observed values.
+        forecast: the mean.
+        cut: smallest value that counts for MAPE.
+        relative: the forecasts with the lowest relative error, for MAPE; None: the mean.
     """
-    if truth.shape != forecast.shape:
-        raise ValueError(f"truth {truth.shape} and forecast {forecast.shape} differ in shape")
+    for name, numbers in (("forecast", forecast), ("relative", relative)):
+        if numbers is not None and truth.shape != numbers.shape:
+            raise ValueError(f"truth {truth.shape} and {name} {numbers.shape} differ in shape")
     if not cut > 0:
         raise ValueError(f"mape_cut = {cut}: must be > 0, since MAPE divides by the truth")
     observed = np.isfinite(truth)
     x = np.where(observed, truth, 0).astype(np.float64)
-    error = np.abs(np.where(observed, forecast, 0) - x)
+    signed = np.where(observed, forecast, 0) - x
+    error = np.abs(signed)
     counted = observed & (truth >= cut)
-    share = np.divide(error, x, out=np.zeros_like(error), where=counted)
-    sums = (np.square(error), error, share, np.abs(x), observed, counted)
+    miss = error if relative is None else np.abs(np.where(counted, relative, 0) - x)
+    share = np.divide(miss, x, out=np.zeros_like(error), where=counted)
+    sums = (np.square(error), error, share, np.abs(x), signed, observed, counted)
     return ErrorSums(*(np.asarray(terms.sum(axis=-1)) for terms in sums))
 
 

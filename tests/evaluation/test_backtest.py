@@ -9,8 +9,10 @@ from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.transformer import Transformer
+from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays
 from forecaster.evaluation.backtest import TIMED, backtest, count_parameters, targets
+from forecaster.evaluation.bias import location_sizes
 from forecaster.metrics import sum_errors
 from forecaster.splits import Splits, cut_windows
 
@@ -60,6 +62,52 @@ def test_a_result_holds_the_errors_by_window_and_by_location() -> None:
     assert result.errors["none"].report() == sum_errors(truth, blind, 10.0).report()
     assert result.seconds == fitted.seconds
     assert result.milliseconds > 0
+
+
+class TwoNumbers(Ridge):
+    """A model with an output of its own for relative error."""
+
+    def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
+        """The forecasts of Ridge, and nine tenths of them."""
+        outputs = super().predict_outputs(arrays, inputs)
+        return outputs._replace(relative=outputs.mean * np.float32(0.9))
+
+
+def test_mape_is_of_the_second_output_under_every_weather() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    fitted = TwoNumbers(RECIPE).fit(panel, splits)
+    origins = cut_windows(panel, splits, RECIPE.lags).test
+    result = backtest(fitted, panel, origins, ["observed", "persist"])
+    assert result.has_relative
+    truth = targets(panel, origins, 2)
+    for weather in ("observed", "persist"):
+        mean = fitted.predict(panel, origins, weather)  # type: ignore[arg-type]
+        scores = result.errors[weather].scores()  # type: ignore[index]
+        of_mean, of_relative = (sum_errors(truth, x, 10.0).scores() for x in (mean, mean * 0.9))
+        assert scores.mape.value == pytest.approx(of_relative.mape.value, rel=1e-5)
+        assert scores.mape.value != pytest.approx(of_mean.mape.value, rel=1e-2)
+        for name in ("rmse", "mae", "bias"):
+            assert getattr(scores, name) == getattr(of_mean, name)
+    by_location = result.by_location.scores()
+    assert by_location.mape.value == pytest.approx(
+        result.errors["observed"].scores().mape.value, rel=1e-9
+    )
+
+
+def test_a_result_holds_sizes_in_training_and_local_hours() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    fitted = Ridge(RECIPE).fit(panel, splits)
+    origins = cut_windows(panel, splits, RECIPE.lags).test[:7]
+    result = backtest(fitted, panel, origins)
+    assert fitted.run is not None
+    assert not result.has_relative
+    assert result.has_bias
+    assert np.array_equal(result.location_sizes, location_sizes(fitted.run, panel))
+    assert result.hours is not None
+    local = panel.clock.local(panel.times[origins[:, None] + [1, 2]])
+    assert np.array_equal(result.hours, local.astype("datetime64[h]").astype(np.int64) % 24)
 
 
 @pytest.mark.parametrize("kind", [SeasonalNaive, Ridge])

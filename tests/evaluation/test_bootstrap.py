@@ -109,7 +109,7 @@ def test_equal_models_rarely_differ_clearly() -> None:
     for _ in range(200):
         squares = generator.gamma(2.0, 1.0, (2, 10)).repeat(2, axis=1)[..., None]
         ones = np.ones((20, 1), dtype=np.int64)
-        pair = [ErrorSums(s, s, s, s, ones, ones) for s in squares]
+        pair = [ErrorSums(s, s, s, s, s, ones, ones) for s in squares]
         difference = compare_errors(pair[:1], pair[1:], np.arange(10).repeat(2)).rmse
         assert difference is not None
         clear += difference.is_clear

@@ -51,7 +51,7 @@ def rows(make_result: MakeResult) -> list[ModelResult]:
 
 
 def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) -> None:
-    for figure in ("rmse", "mape", "mae", "wape"):
+    for figure in ("rmse", "mape", "mae", "wape", "bias"):
         found = rows[1].seed_means(figure, "observed")
         assert len(found) == 1 + 3
         for k, spread in enumerate(found):
@@ -66,6 +66,7 @@ def test_mean_and_deviation_are_those_of_the_trainings(rows: list[ModelResult]) 
                         "mape": total["shares"] / total["terms"],
                         "mae": total["absolutes"] / total["values"],
                         "wape": total["absolutes"] / total["sizes"],
+                        "bias": total["signed"] / total["sizes"],
                     }[figure]
                 )
             assert spread.mean == pytest.approx(np.mean(values))

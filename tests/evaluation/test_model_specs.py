@@ -24,7 +24,7 @@ def test_a_name_is_an_estimator_by_the_recipe_as_it_is() -> None:
 
 def test_only_models_with_random_initial_weights_are_seeded() -> None:
     seeded = {spec.name for spec in list_models(Recipe(), MODELS) if spec.seeded}
-    simple = {"SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
+    simple = {"LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "VAR"}
     assert seeded == {*MODELS} - simple
     for name in ESTIMATORS:
         assert is_network(name) == issubclass(find_estimator(name), NetworkEstimator)

@@ -68,6 +68,42 @@ def test_a_result_saved_before_intervals_has_none(tmp_path: Path, make_result: M
     assert again.parameters == 11
 
 
+def test_what_tells_bias_comes_back_as_it_was(tmp_path: Path, make_result: MakeResult) -> None:
+    hours, sizes = np.arange(48 * 3).reshape(48, 3) % 24, np.arange(5.0)
+    parts = {"hours": hours, "location_sizes": sizes, "has_relative": True}
+    save_backtest(tmp_path / "test", make_result(1.0, **parts), RUN)
+    again = load_backtest(tmp_path / "test", RUN)
+    assert again is not None
+    assert np.array_equal(again.hours, hours)
+    assert np.array_equal(again.location_sizes, sizes)
+    assert again.has_relative
+    assert again.has_bias
+
+
+def test_a_result_saved_before_bias_is_read_without_it(
+    tmp_path: Path, make_result: MakeResult
+) -> None:
+    folder, result = tmp_path / "test", make_result(1.0)
+    arrays = {"origins": result.origins, "days": result.days}
+    sums = {"observed": result.errors["observed"], "places": result.by_location}
+    for name, errors in sums.items():
+        parts = {part: array for part, array in vars(errors).items() if part != "signed"}
+        arrays |= {f"{name}.{part}": array for part, array in parts.items()}
+    content, described = pack(arrays)
+    costs = {"parameters": 11, "milliseconds": 2.5, "seconds": None}
+    about = {"weathers": ["observed"], "arrays": described, **costs}
+    files = {ARRAYS: bytes_writer(content)}
+    publish(folder, Draft("assessment", 1, files, about, parents={"run": RUN}))
+    again = load_backtest(folder, RUN)
+    assert again is not None
+    assert not again.has_bias
+    assert not again.has_relative
+    scores, before = (r.errors["observed"].scores() for r in (again, result))
+    assert scores.bias.value is None
+    assert (scores.rmse, scores.mape) == (before.rmse, before.mape)
+    assert again.location_sizes is again.hours is None
+
+
 @pytest.mark.parametrize("levels", [[0.9, 0.1], [0.5, 0.5], [0.0, 0.9], [0.1, 1.5], ["a"], 7])
 def test_C3_levels_that_cannot_be_are_refused(
     tmp_path: Path,

@@ -1,12 +1,20 @@
 import csv
 import io
 from collections.abc import Callable
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 from forecaster.evaluation.backtest import BacktestResult, IntervalResults
 from forecaster.evaluation.comparison import Comparison, ModelResult
-from forecaster.evaluation.tables import format_score, interval_name, model_label
+from forecaster.evaluation.tables import (
+    format_bias,
+    format_score,
+    hour_range,
+    interval_name,
+    model_label,
+)
 from forecaster.metrics import ErrorSums
 
 ABOUT = {"covariates": ["rain"]}
@@ -88,6 +96,87 @@ def test_csv_has_a_line_for_each_model_and_weather(comparison: Comparison) -> No
     assert float(lines[2]["rmse_deviation"]) == 0.0  # both trainings are alike here
     assert lines[2]["chosen"] == "width 64"
     assert lines[4]["failures"] == "seed 0: it is, and stays, singular"
+
+
+# --------------------------------------------------------------------- bias and two outputs
+
+SIZES = np.array([5.0, 1.0, 3.0, 2.0, 4.0])
+HOURS = np.arange(48)[:, None] % 24 + np.zeros((1, 3), dtype=np.int64)
+
+
+def table_rows(text: str, head: str) -> dict[str, list[str]]:
+    lines = text.splitlines()
+    first = next(n for n, line in enumerate(lines) if line.startswith(head)) + 2
+    end = next(n for n in range(first, len(lines)) if not lines[n].startswith("|"))
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines[first:end]]
+    return {name: row for name, *row in cells}
+
+
+def test_bias_stands_in_the_tables_overall_by_size_and_by_hour(make_result: MakeResult) -> None:
+    parts = {"location_sizes": SIZES, "hours": HOURS}
+    several = {seed: make_result(2.0, seed, **parts) for seed in range(2)}
+    rows = [
+        ModelResult("Ridge", "Ridge", {0: make_result(4.0, **parts)}),
+        ModelResult("Forecaster", "Forecaster", several),
+        ModelResult("Old", "Ridge", {0: make_result(5.0)}),
+        ModelResult("VAR", "VAR", {}, {"seed 0": "singular"}),
+    ]
+    comparison = Comparison(rows, 10.0, ABOUT)
+    text = comparison.to_markdown()
+    head = "| bias % | overall | smallest fifth | 2nd | 3rd | 4th | largest fifth | by hour |"
+    cells = table_rows(text, head)
+    assert list(cells) == ["Ridge", "Forecaster", "Old"]
+    overall = [r.errors["observed"].scores().bias.value or 0.0 for r in several.values()]
+    assert cells["Forecaster"][0] == format_bias(sum(overall) / 2)
+    sizes, hours = rows[0].size_bias(), rows[0].hour_bias()
+    assert cells["Ridge"][1:6] == [format_bias(group.bias) for group in sizes]
+    assert [group.size for group in sizes] == [1.0, 2.0, 3.0, 4.0, 5.0]
+    assert cells["Ridge"][6].startswith(format_bias(min(b for b in hours if b is not None)))
+    assert cells["Old"][1:] == ["–"] * 6
+    assert "relative to the sum observed: + is too high" in text
+    ridge = next(csv.DictReader(io.StringIO(comparison.to_csv())))
+    assert float(ridge["bias_size_5"]) == pytest.approx(100 * (sizes[4].bias or 0))
+    assert float(ridge["bias_hour_23"]) == pytest.approx(100 * (hours[23] or 0))
+    assert float(ridge["mean_error"]) == rows[0].first.errors["observed"].scores().mean_error.value
+    content = comparison.to_dict()["rows"][0]
+    assert content["bias_by_hour"] == hours
+    assert content["bias_by_size"][0] == {"locations": 1, "size": 1.0, "bias": sizes[0].bias}
+
+
+def test_the_table_says_which_number_each_metric_is_of(make_result: MakeResult) -> None:
+    ridge = ModelResult("Ridge", "Ridge", {0: make_result(4.0)})
+    both = ModelResult("Forecaster", "Forecaster", {0: make_result(2.0, has_relative=True)})
+    text = Comparison([ridge, both], 10.0, ABOUT).to_markdown()
+    assert (
+        "RMSE, MAE and bias are of `y_hat`, the forecast mean. MAPE is of `y_relative`, the "
+        "output with the lowest relative error, for Forecaster; the other models have one number "
+        "for both."
+    ) in text
+    rows = Comparison([ridge, both], 10.0, ABOUT).to_dict()["rows"]
+    assert [row["mape_of"] for row in rows] == ["y_hat", "y_relative"]
+    alone = Comparison([ridge], 10.0, ABOUT).to_markdown()
+    assert "so is MAPE, since no model here has a second output" in alone
+
+
+def test_results_without_bias_have_no_table_of_it(make_result: MakeResult) -> None:
+    errors = make_result(4.0).errors["observed"]
+    older = replace(errors, signed=np.full_like(errors.signed, np.nan))
+    row = ModelResult("Ridge", "Ridge", {0: make_result(4.0, errors={"observed": older})})
+    assert "| bias %" not in Comparison([row], 10.0, ABOUT).to_markdown()
+
+
+@pytest.mark.parametrize(
+    ("bias", "text"),
+    [(0.0042, "+0.42"), (-0.123, "−12.3"), (0.0, "+0.00"), (None, "–"), (-0.00001, "−0.00")],
+)
+def test_a_bias_has_its_sign(bias: float | None, text: str) -> None:
+    assert format_bias(bias) == text
+
+
+def test_the_hours_of_the_extremes_are_named() -> None:
+    biases = [0.01, None, -0.02, 0.3]
+    assert hour_range(biases) == "−2.00 (2:00) … +30.0 (3:00)"
+    assert hour_range([None, None]) == hour_range([]) == "–"
 
 
 # ---------------------------------------------------------------------------- the intervals

@@ -8,6 +8,7 @@ from forecaster.evaluation.verdict import (
     describe_coverage,
     describe_ranking,
     recommend,
+    strongest_simple,
 )
 
 
@@ -38,8 +39,42 @@ def test_the_best_is_better_than_the_next_with_an_interval() -> None:
         model_score("VAR", 6.9991),
     )
     assert lines == [
-        "Forecaster is 8.8 % better than Transformer-best, interval 6.8 … 10.8 %."  # the paper's
+        "Forecaster is 8.8 % better than Transformer-best, interval 6.8 … 10.8 %.",  # the paper's
+        "Against the strongest simple model: Forecaster is 25.9 % better than VAR, "
+        "interval 23.9 … 27.9 %.",
     ]
+
+
+def test_a_network_is_held_against_the_strongest_simple_model_too() -> None:
+    lines = verdict(
+        model_score("Forecaster", 10.0),
+        model_score("Transformer", 11.0),
+        model_score("LastValue", 16.0),
+        model_score("Ridge", 12.5),
+        model_score("SeasonalNaive", 40.0),
+    )
+    assert lines == [
+        "Forecaster is 9.1 % better than Transformer, interval 7.1 … 11.1 %.",
+        "Against the strongest simple model: Forecaster is 20.0 % better than Ridge, "
+        "interval 18.0 … 22.0 %.",
+    ]
+
+
+def test_the_strongest_simple_model_is_named_once() -> None:
+    lines = verdict(model_score("Forecaster", 10.0), model_score("LastValue", 12.5))
+    assert lines == ["Forecaster is 20.0 % better than LastValue, interval 18.0 … 22.0 %."]
+
+
+def test_the_strongest_simple_model_is_the_one_of_lowest_error_besides_the_one_compared() -> None:
+    scores = [
+        model_score("Forecaster", 1.0),
+        model_score("SeasonalNaive", 4.0),
+        model_score("LastValue", 3.0),
+        model_score("Ridge", 2.0, of="Forecaster"),  # an ablation is no rival
+    ]
+    assert strongest_simple(scores) == "LastValue"
+    assert strongest_simple(scores, besides="LastValue") == "SeasonalNaive"
+    assert strongest_simple(scores[:1]) is None
 
 
 def test_a_simple_model_near_the_best_is_the_one_to_use() -> None:

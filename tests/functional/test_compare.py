@@ -74,7 +74,7 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> 
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
     assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
-    for name in ("SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
+    for name in ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
         assert f"| {name} | " in text
     assert {path.name for path in out.iterdir()} >= {
         "panel", "graphs", "cells", "recipe.toml", "table.md", "table.csv", "table.json",

@@ -114,6 +114,22 @@ def test_a_trial_killed_between_training_and_test_is_only_tested(
     assert messages == ["testing Ridge, seed 0"]
 
 
+def test_a_test_without_bias_is_made_again(
+    experiment: Experiment, recipe: Recipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
+    run_trial(trial, experiment, quiet)
+    result = load_result(trial, experiment)
+    assert result is not None
+    unsigned = replace(result.by_location, signed=np.full_like(result.by_location.signed, np.nan))
+    older = replace(result, by_location=unsigned)
+    monkeypatch.setattr(trials, "load_backtest", lambda *_: older)
+    assert load_result(trial, experiment) is None
+    messages: list[str] = []
+    run_trial(trial, experiment, messages.append)
+    assert messages == ["testing Ridge, seed 0"]
+
+
 def test_a_damaged_test_is_made_again(experiment: Experiment, recipe: Recipe) -> None:
     trial = make_trial(experiment, ModelSpec("Ridge", "Ridge", recipe), 0)
     run_trial(trial, experiment, quiet)

@@ -9,6 +9,7 @@ from forecaster.estimators.base import Estimator
 
 # The module of each: torch takes two seconds to import and is loaded only for networks.
 ESTIMATORS = {
+    "LastValue": "forecaster.estimators.baselines.naive",
     "SeasonalNaive": "forecaster.estimators.baselines.naive",
     "HistoricalMean": "forecaster.estimators.baselines.naive",
     "Ridge": "forecaster.estimators.baselines.ridge",

@@ -1,4 +1,8 @@
-"""A backtest: the errors of a fitted estimator's forecasts over past origins, and its costs."""
+"""A backtest: the errors of a fitted estimator's forecasts over past origins, and its costs.
+
+RMSE, MAE, WAPE and bias are of the forecast mean. MAPE is of the forecasts with the lowest
+relative error, if the model has such an output.
+"""
 
 import statistics
 import time
@@ -7,16 +11,20 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Float32, Float64, Int64
 
 from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.intervals.calibration import Base, local_hours
+from forecaster.estimators.match import location_order
 from forecaster.estimators.predictor import Prediction
+from forecaster.evaluation.bias import location_sizes
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 
 TIMED = 5  # forecasts that are timed
+DAY_MINUTES = 24 * 60
 # Arrays of a run that are not fitted parameters: scales, means, graph, distances, calibration.
 NOT_FITTED = (
     "shared.", "values.", "covariates.", "local_covariates.", "level.", "graph.", "diffusion.",
@@ -53,6 +61,14 @@ class BacktestResult:
     milliseconds: float  # of one forecast of all locations
     seconds: float | None  # of training; None: unknown
     interval_results: IntervalResults | None = None  # with the first weather; None: no quantiles
+    has_relative: bool = False  # MAPE is of a second output; otherwise of the mean
+    location_sizes: Float64[np.ndarray, " N"] | None = None  # mean |value| in training
+    hours: Int64[np.ndarray, "B K"] | None = None  # of the local day; None: steps of days
+
+    @property
+    def has_bias(self) -> bool:
+        """Whether signed errors are known; earlier versions have not stored them."""
+        return bool(np.isfinite(self.by_location.signed).all())
 
     @property
     def weather(self) -> Weather:
@@ -69,21 +85,25 @@ def backtest(
     """Score an estimator's forecasts from the given origins, under each weather assumption."""
     cut = estimator.recipe.metrics.mape_cut
     prediction = estimator.predict_all(panel, origins, weathers[0])
-    forecast = prediction.forecast
-    truth = targets(panel, origins, forecast.shape[1])
-    errors = {weathers[0]: sum_errors(truth, forecast, cut)}
+    base = prediction.base
+    truth = targets(panel, origins, base.forecast.shape[1])
+    errors = {weathers[0]: sum_errors(truth, base.forecast, cut, base.relative)}
     for weather in weathers[1:]:
-        errors[weather] = sum_errors(truth, estimator.predict(panel, origins, weather), cut)
+        substituted = _forecast(estimator, panel, origins, weather)
+        errors[weather] = sum_errors(truth, substituted.forecast, cut, substituted.relative)
     first_targets = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
     return BacktestResult(
         errors=errors,
-        by_location=sum_errors(truth.transpose(1, 2, 0), forecast.transpose(1, 2, 0), cut),
+        by_location=_sum_by_location(truth, base, cut),
         origins=panel.times[origins].astype("datetime64[s]").astype(np.int64),
         days=first_targets.astype("datetime64[D]").astype(np.int64),
         parameters=count_parameters(estimator.run) if estimator.run else 0,
         milliseconds=_time_forecast(estimator, panel, origins),
         seconds=estimator.seconds,
         interval_results=_score_quantiles(truth, prediction),
+        has_relative=base.relative is not None,
+        location_sizes=location_sizes(estimator.run, panel) if estimator.run else None,
+        hours=_target_hours(panel, origins, truth.shape[1]),
     )
 
 
@@ -92,6 +112,31 @@ def targets(
 ) -> Float32[np.ndarray, "B K N"]:
     """The observed values of the steps after each origin; NaN where missing."""
     return np.asarray(panel.values[origins[:, None] + np.arange(1, horizon + 1)])
+
+
+def _forecast(
+    estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
+) -> Base:
+    """The forecasts under another weather, in the order of the panel's locations."""
+    predictor = estimator.predictor(panel, weather)
+    return predictor.base(origins).at(location_order(predictor.panel.locations.ids, panel))
+
+
+def _sum_by_location(truth: Float32[np.ndarray, "B K N"], base: Base, cut: float) -> ErrorSums:
+    """The error sums over windows of each step ahead and location."""
+    by_location = (1, 2, 0)
+    relative = None if base.relative is None else base.relative.transpose(by_location)
+    forecast = base.forecast.transpose(by_location)
+    return sum_errors(truth.transpose(by_location), forecast, cut, relative)
+
+
+def _target_hours(
+    panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
+) -> Int64[np.ndarray, "B K"] | None:
+    """The hour of the local day of each target; None where a step is a day or longer."""
+    if panel.clock.step_minutes >= DAY_MINUTES:
+        return None
+    return local_hours(panel, origins[:, None] + np.arange(1, horizon + 1))
 
 
 def count_parameters(run: Run) -> int:

@@ -4,7 +4,7 @@ import json
 import math
 import statistics
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -20,19 +20,21 @@ from forecaster.evaluation.backtest import (
     CalibrationMode,
     backtest,
 )
+from forecaster.evaluation.bias import SizeBias, bias_by_hour, bias_by_size
 from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
-from forecaster.evaluation.tables import csv_text, markdown_text
+from forecaster.evaluation.tables import MEAN, RELATIVE, csv_text, markdown_text
 from forecaster.evaluation.verdict import (
     ModelScore,
     describe_coverage,
     describe_ranking,
     recommend,
+    strongest_simple,
 )
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 
-METRICS = ("rmse", "mape", "mae", "wape")
+METRICS = ("rmse", "mape", "mae", "wape", "bias", "mean_error")
 INTERVAL_METRICS = ("coverage", "width", "pinball")
 REFERENCE = "Forecaster"  # the model that others are compared with, if it is among them
 
@@ -84,6 +86,31 @@ class ModelResult:
         reports = [scores.by_window[mode].report() for scores in intervals if scores is not None]
         columns = zip(*reports, strict=True)
         return [SeedMean.of([getattr(s, metric).value for s in column]) for column in columns]
+
+    @property
+    def has_relative(self) -> bool:
+        """Whether MAPE is of a second output, not of the mean."""
+        return all(result.has_relative for result in self.results.values())
+
+    def size_bias(self) -> list[SizeBias]:
+        """Return the bias by fifth of location size, the mean over seeds; empty if not known."""
+        sizes = self.first.location_sizes
+        if sizes is None:
+            return []
+        seeds = [bias_by_size(result.by_location, sizes) for result in self.results.values()]
+        return [
+            replace(groups[0], bias=SeedMean.of([group.bias for group in groups]).mean)
+            for groups in zip(*seeds, strict=True)
+        ]
+
+    def hour_bias(self) -> list[float | None]:
+        """Return the bias by hour of the local day, the mean over seeds; empty if not known."""
+        hours = self.first.hours
+        if hours is None:
+            return []
+        results = self.results.values()
+        seeds = [bias_by_hour(result.errors[result.weather], hours) for result in results]
+        return [SeedMean.of(hour).mean for hour in zip(*seeds, strict=True)]
 
     def costs(self) -> dict[str, float | int | None]:
         """Return the parameters, the seconds of training and the milliseconds of a forecast."""
@@ -174,6 +201,12 @@ class Comparison:
         name = recommend(self._scores)
         return next((row for row in self.tested if row.name == name), None)
 
+    @property
+    def strongest_simple(self) -> ModelResult | None:
+        """The simple model with the lowest RMSE, besides the recommended one."""
+        name = strongest_simple(self._scores, besides=recommend(self._scores))
+        return next((row for row in self.tested if row.name == name), None)
+
     @cached_property
     def _scores(self) -> list[ModelScore]:
         return [
@@ -241,8 +274,17 @@ class Comparison:
             if row.first.interval_results is not None
         }
         scores = row.first.errors[self.weathers[0]].scores()
-        terms = {"terms": scores.rmse.terms, "mape_terms": scores.mape.terms}
-        return {**description, **terms, **row.costs(), "weather": errors, "intervals": intervals}
+        return {
+            **description,
+            "terms": scores.rmse.terms,
+            "mape_terms": scores.mape.terms,
+            "mape_of": RELATIVE if row.has_relative else MEAN,
+            **row.costs(),
+            "weather": errors,
+            "bias_by_size": [asdict(group) for group in row.size_bias()],
+            "bias_by_hour": row.hour_bias(),
+            "intervals": intervals,
+        }
 
     def _mean(self, row: ModelResult, metric: str) -> float:
         mean = row.seed_means(metric, self.weathers[0])[0].mean

@@ -17,11 +17,14 @@ from forecaster.publish.writing import Draft, bytes_writer, publish
 FORMAT, KIND = 1, "assessment"
 LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
 COSTS = ("parameters", "milliseconds", "seconds")
+OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
 
 
 def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     """Publish the backtest of the run with that hash as a folder."""
     arrays = {"origins": result.origins, "days": result.days}
+    optional = {name: getattr(result, name) for name in OPTIONAL}
+    arrays |= {name: array for name, array in optional.items() if array is not None}
     for name, errors in [*result.errors.items(), (LOCATIONS, result.by_location)]:
         arrays |= {f"{name}.{part}": sums for part, sums in vars(errors).items()}
     intervals = result.interval_results
@@ -30,6 +33,7 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     content, descriptions = pack(arrays)
     about = {
         "weathers": list(result.errors),
+        "has_relative": result.has_relative,
         "levels": list(intervals.levels) if intervals is not None else [],
         "arrays": descriptions,
         **{name: getattr(result, name) for name in COSTS},
@@ -58,14 +62,19 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             days=arrays["days"],
             **{name: about[name] for name in COSTS},
             interval_results=_interval_results(arrays, about.get("levels") or []),
+            has_relative=bool(about.get("has_relative", False)),
+            location_sizes=arrays.get("location_sizes"),
+            hours=arrays.get("hours"),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
 
 
 def _error_sums(arrays: dict[str, np.ndarray], name: str) -> ErrorSums:
+    """The error sums of a name; without signed errors, which earlier versions have not stored."""
     fields: Any = ErrorSums.__dataclass_fields__
-    return ErrorSums(**{part: arrays[f"{name}.{part}"] for part in fields})
+    unknown = {f"{name}.signed": np.full_like(arrays[f"{name}.squares"], np.nan)}
+    return ErrorSums(**{part: {**unknown, **arrays}[f"{name}.{part}"] for part in fields})
 
 
 def _interval_arrays(intervals: IntervalResults) -> dict[str, np.ndarray]:

@@ -7,13 +7,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from forecaster.errors import count_of
+from forecaster.evaluation.bias import name_sizes
 from forecaster.evaluation.bootstrap import RelativeDifference
 
 DIGITS = 4  # significant digits
 MAX_WHOLE_DIGITS = 7  # larger numbers are written as 1.234e+09
 MISSING = "–"
-TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %"}
-PERCENT = ("mape", "wape", "coverage")  # fractions, shown as per cent
+TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %", "bias": "bias %"}
+PERCENT = ("mape", "wape", "bias", "coverage")  # fractions, shown as per cent
+MEAN, RELATIVE = "y_hat", "y_relative"  # the columns of a forecast that are scored
+LARGE_BIAS = 10  # per cent; larger ones have one decimal
 
 Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it
 
@@ -28,7 +31,8 @@ def markdown_text(content: Content) -> str:
             _caption(content, weathers[0]),
             _error_table(content["rows"], weathers[0], "rmse"),
         ]
-        parts += [_error_table(content["rows"], weathers[0], "mape"), *_intervals(content)]
+        parts += [_error_table(content["rows"], weathers[0], "mape"), describe_outputs(tested)]
+        parts += [*_bias(tested, weathers[0]), *_intervals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
         parts += _differences(content)
@@ -78,6 +82,35 @@ def interval_name(levels: Sequence[float]) -> str:
     return f"{100 * (levels[-1] - levels[0]):g} % interval"
 
 
+def describe_outputs(rows: Iterable[Content]) -> str:
+    """Say which of a model's numbers each metric is of; `rows` have `model` and `mape_of`."""
+    both = [str(row["model"]) for row in rows if row["mape_of"] == RELATIVE]
+    means = f"RMSE, MAE and bias are of `{MEAN}`, the forecast mean"
+    if not both:
+        return f"{means}; so is MAPE, since no model here has a second output for relative error."
+    return (
+        f"{means}. MAPE is of `{RELATIVE}`, the output with the lowest relative error, for "
+        f"{', '.join(both)}; the other models have one number for both."
+    )
+
+
+def format_bias(bias: float | None) -> str:
+    """Format a bias in per cent with its sign: `+0.42`, `−12.3`."""
+    if bias is None:
+        return MISSING
+    percent = 100 * bias
+    return f"{percent:+.{1 if abs(percent) >= LARGE_BIAS else 2}f}".replace("-", "−")
+
+
+def hour_range(biases: Sequence[float | None]) -> str:
+    """Return the lowest and the highest bias of the hours: `−1.20 (4:00) … +3.10 (23:00)`."""
+    known = [(bias, hour) for hour, bias in enumerate(biases) if bias is not None]
+    if not known:
+        return MISSING
+    ends = min(known), max(known)
+    return " … ".join(f"{format_bias(bias)} ({hour}:00)" for bias, hour in ends)
+
+
 def _caption(content: Content, weather: str) -> str:
     size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
     rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over seeds"
@@ -99,6 +132,27 @@ def _error_table(rows: Iterable[Content], weather: str, metric: str) -> str:
         texts = [format_score(s, metric) for s in scores] if scores else ["failed"] * steps
         lines.append([model_label(row), *texts])
     return _table([TITLES[metric], "average", *(f"+{k}" for k in range(1, steps))], lines)
+
+
+def _bias(rows: Sequence[Content], weather: str) -> list[str]:
+    """Return the bias of every model: overall, by fifth of location size, and by hour."""
+    if all(row["weather"][weather]["bias"][0]["mean"] is None for row in rows):
+        return []  # nothing but zeros observed, or tested by an earlier version
+    count = max(len(row["bias_by_size"]) for row in rows)
+    lines = []
+    for row in rows:
+        groups = [format_bias(group["bias"]) for group in row["bias_by_size"]]
+        groups += [MISSING] * (count - len(groups))
+        overall = row["weather"][weather]["bias"][0]["mean"]
+        lines.append(
+            [row["model"], format_bias(overall), *groups, hour_range(row["bias_by_hour"])]
+        )
+    note = (
+        "Bias is the sum of forecast minus observed, relative to the sum observed: + is too high. "
+        "The locations are ordered by their mean value in training; the last column gives the "
+        "hours of the day with the lowest and the highest bias."
+    )
+    return [_table(["bias %", "overall", *name_sizes(count), "by hour"], lines), note]
 
 
 def _intervals(content: Content) -> list[str]:
@@ -194,16 +248,24 @@ def _csv_lines(row: Content) -> list[dict[str, Any]]:
     model = {"model": row["model"], "chosen": chosen_text(row["chosen"])}
     if not row["seeds"]:
         return [{**model, "failures": failures}]
-    costs = ("terms", "mape_terms", "parameters", "seconds", "milliseconds")
+    costs = ("terms", "mape_terms", "mape_of", "parameters", "seconds", "milliseconds")
     lines: list[dict[str, Any]] = []
     for weather, scores in row["weather"].items():
         line: dict[str, Any] = {**model, "weather": weather, "trainings": len(row["seeds"])}
         line |= _score_columns(scores)
-        if not lines:  # quantiles are of the first weather
+        if not lines:  # bias by group and quantiles are of the first weather
+            line |= _bias_columns(row)
             for mode, interval_scores in row["intervals"].items():
                 line |= _score_columns(interval_scores, f"{mode}_")
         lines.append({**line, **{name: row[name] for name in costs}, "failures": failures})
     return lines
+
+
+def _bias_columns(row: Content) -> dict[str, float | None]:
+    """Return bias by column: `bias_size_1` of the smallest locations, `bias_hour_0`."""
+    sizes = {f"bias_size_{g}": s["bias"] for g, s in enumerate(row["bias_by_size"], start=1)}
+    hours = {f"bias_hour_{hour}": bias for hour, bias in enumerate(row["bias_by_hour"])}
+    return {name: _scaled(bias, "bias") for name, bias in (sizes | hours).items()}
 
 
 def _score_columns(scores: Content, prefix: str = "") -> dict[str, float | None]:

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from forecaster.evaluation.bootstrap import ErrorDifference, RelativeDifference
 
 TOLERANCE = 0.02  # a simpler model within 2 % of the best, by both metrics, is recommended
-SIMPLE_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")  # simplest first
+# Simplest first.
+SIMPLE_MODELS = ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Boosting")
 
 Compare = Callable[[str, str], ErrorDifference]
 
@@ -34,7 +35,8 @@ def describe_ranking(scores: Sequence[ModelScore], compare: Compare) -> list[str
         return ["No model was tested."]
     lines = _best_ablation(scores, compare)
     if models[1:]:
-        return [_recommendation(models, compare), *_best_by_mape(models, compare), *lines]
+        sentences = [_recommendation(models, compare), *_against_simple(models, compare)]
+        return [*sentences, *_best_by_mape(models, compare), *lines]
     return lines or [f"Only {models[0].name} was tested: there is nothing to compare it with."]
 
 
@@ -46,6 +48,18 @@ def recommend(scores: Sequence[ModelScore]) -> str | None:
     best, factor = models[0], 1 + TOLERANCE
     close = [m for m in models if m.rmse <= best.rmse * factor and m.mape <= best.mape * factor]
     return min(close, key=lambda model: (_simplicity_rank(model), model.rmse)).name
+
+
+def strongest_simple(scores: Sequence[ModelScore], besides: str | None = None) -> str | None:
+    """Return the name of the simple model with the lowest RMSE; None without any.
+
+    Args:
+        scores: of the models that were tested.
+        besides: a model that does not count, as it is the one to compare.
+    """
+    ranked = _ranked_models(scores)
+    simple = [m.name for m in ranked if m.estimator in SIMPLE_MODELS and m.name != besides]
+    return next(iter(simple), None)
 
 
 def describe_coverage(name: str, nominal: float, static: float, online: float) -> str:
@@ -75,6 +89,17 @@ def _recommendation(models: Sequence[ModelScore], compare: Compare) -> str:
     difference = compare(simple.name, best.name).rmse
     gap = f"RMSE {100 * (simple.rmse / best.rmse - 1):.1f} % higher{_interval_text(difference)}"
     return f"Use {simple.name}: it is within 2 % of the best model, {best.name} ({gap})."
+
+
+def _against_simple(models: Sequence[ModelScore], compare: Compare) -> list[str]:
+    """Compare a network that is the best model with the strongest simple one, if not done yet."""
+    best, second, *_ = models
+    name = strongest_simple(models)
+    if recommend(models) != best.name or name in (None, best.name, second.name):
+        return []
+    rival = next(model for model in models if model.name == name)
+    text = _better(best, rival, compare(best.name, rival.name).rmse)
+    return [f"Against the strongest simple model: {text}"]
 
 
 def _best_by_mape(models: Sequence[ModelScore], compare: Compare) -> list[str]:

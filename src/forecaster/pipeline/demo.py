@@ -31,7 +31,10 @@ DEMO_LOCATIONS = 40
 DEMO_START, DEMO_DAYS = "2014-09-01", 365  # both clock changes lie within
 LOST_FEED = slice(24 * 75, 24 * 76 + 7)  # 31 hours without any report
 LOST_SENSOR = slice(24 * 130, 24 * 139)  # nine days of one location
-DEMO_MODELS = ("SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster-paper", "Forecaster")
+DEMO_MODELS = (
+    "LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "VAR", "Forecaster-paper",
+    "Forecaster",
+)  # fmt: skip
 DEMO_TRAINING = TrainingConfig(epochs=5, batch=32)  # about two minutes on two cores
 
 

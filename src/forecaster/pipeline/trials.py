@@ -85,14 +85,15 @@ def is_done(trial: Trial, experiment: Experiment) -> bool:
 def load_result(trial: Trial, experiment: Experiment) -> BacktestResult | None:
     """Return the backtest of a trial on the experiment's windows and weathers, or None.
 
-    A damaged result counts as missing: the trial is tested again.
+    A damaged result counts as missing, as does one of a version that did not measure bias: the
+    trial is tested again.
     """
     try:
         run = run_hash(trial, experiment)
         tested = load_backtest(result_folder(trial, experiment), run) if run is not None else None
     except ArtifactError:
         return None
-    if tested is None or tested.weather != experiment.weathers[0]:
+    if tested is None or tested.weather != experiment.weathers[0] or not tested.has_bias:
         return None
     if any(weather not in tested.errors for weather in experiment.weathers):
         return None

@@ -3,7 +3,7 @@ from collections.abc import Callable
 import numpy as np
 
 from forecaster.config import LagConfig, Season
-from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
+from forecaster.estimators.baselines.naive import HistoricalMean, LastValue, SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
@@ -16,6 +16,36 @@ def local_hours(panel: Panel) -> np.ndarray:
     """Return how long each step is after the local beginning of the panel, on the wall clock."""
     local = panel.clock.local(panel.times)
     return (local - local[0]).astype(np.int64) // 3600
+
+
+def test_the_last_value_is_repeated_for_every_step_and_location(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    panel = make_panel(np.arange(HOURS)[:, None] * np.array([1.0, 10.0, 100.0]))
+    fitted = LastValue(recipe).fit(panel, splits)
+    forecast = fitted.predict(panel, np.array([1000, 1003]))
+    assert forecast.shape == (2, 3, 3)
+    for k in range(3):
+        assert forecast[0, k].tolist() == [1000.0, 10_000.0, 100_000.0]
+        assert forecast[1, k].tolist() == [1003.0, 10_030.0, 100_300.0]
+
+
+def test_the_last_value_needs_no_seasons(make_panel: MakePanel, splits: Splits) -> None:
+    panel = make_panel(np.arange(HOURS)[:, None] * np.ones((1, 2)))
+    recipe = Recipe(lags=LagConfig(recent=1, seasons=(), horizon=5))
+    fitted = LastValue(recipe).fit(panel, splits)
+    assert np.array_equal(fitted.predict(panel, np.array([1000]))[0], np.full((5, 2), 1000.0))
+
+
+def test_a_missing_last_value_is_the_usual_one(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    by_hour = local_hours(make_panel(np.zeros((HOURS, 1)))) % 24
+    values = by_hour[:, None] * np.ones((1, 3))
+    fitted = LastValue(recipe).fit(make_panel(values), splits)
+    values[1000, 1] = np.nan
+    forecast = fitted.predict(make_panel(values), np.array([1000]))[0]
+    assert np.array_equal(forecast, np.full((3, 3), by_hour[1000]))
 
 
 def test_the_naive_forecast_is_last_week_on_the_wall_clock(

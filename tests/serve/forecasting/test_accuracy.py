@@ -1,5 +1,7 @@
 """Errors of what was forecast, beside the value a week before."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -30,6 +32,58 @@ def test_a_constant_forecast_has_the_errors_of_a_constant(
     assert figures["by_step"][0]["rmse"] == pytest.approx(first, rel=1e-5)
 
 
+def test_the_last_value_is_a_rival_of_the_same_terms(model: ServedModel, panel: Panel) -> None:
+    origins = np.arange(HOURS - 20, HOURS - 3)
+    records = {o: record(7.0, 0.0, 1e6) for o in origins.tolist()}
+    snapshot = Snapshot(panel).with_observations([(HOURS - 20, 3, None)], 1)  # one origin's value
+    figures = measure_accuracy(model, snapshot, records, HOURS)
+    truth = panel.values[origins[:, None] + np.arange(1, 4)].astype(np.float64)
+    truth[0, :, 3] = np.nan
+    last = panel.values[origins][:, None]
+    assert figures["terms"] == np.isfinite(truth).sum()
+    expected = np.sqrt(np.nanmean((truth - last) ** 2))
+    assert figures["last_value_rmse"] == pytest.approx(expected, rel=1e-5)
+    of_model = np.sqrt(np.nanmean((truth - 7) ** 2))
+    assert figures["rmse"] == pytest.approx(of_model, rel=1e-5)  # without that value too
+
+
+def test_bias_is_told_overall_by_size_and_by_hour(model: ServedModel, panel: Panel) -> None:
+    origins = np.arange(HOURS - 20, HOURS - 3)
+    records = {o: record(7.0, 0.0, 1e6) for o in origins.tolist()}
+    figures = measure_accuracy(model, Snapshot(panel), records, HOURS)
+    ahead = origins[:, None] + np.arange(1, 4)
+    truth = panel.values[ahead].astype(np.float64)
+    assert figures["bias"] == pytest.approx((7 - truth).sum() / truth.sum(), rel=1e-5)
+    assert [row["bias"] for row in figures["by_step"]] == pytest.approx(
+        [(7 - truth[:, k]).sum() / truth[:, k].sum() for k in range(3)], rel=1e-5
+    )
+    trained = panel.values[:500].mean(axis=0)  # as many hours as the run has learned from
+    order = np.argsort(trained)
+    groups = figures["bias_by_size"]
+    assert [group["locations"] for group in groups] == [1] * 5
+    assert [group["size"] for group in groups] == pytest.approx(trained[order], rel=0.02)
+    by_location = [(7 - truth[..., n]).sum() / truth[..., n].sum() for n in order]
+    assert [group["bias"] for group in groups] == pytest.approx(by_location, rel=1e-5)
+    local = panel.clock.local(panel.times[ahead]).astype("datetime64[h]").astype(np.int64) % 24
+    for hour, bias in enumerate(figures["bias_by_hour"]):
+        values = truth[local == hour]
+        expected = (7 - values).sum() / values.sum() if values.size else None
+        assert bias == (None if expected is None else pytest.approx(expected, rel=1e-5))
+
+
+def test_mape_is_of_the_second_output(model: ServedModel, panel: Panel) -> None:
+    origins = range(HOURS - 20, HOURS - 3)
+    alone = {o: record(7.0, 0.0, 1e6) for o in origins}
+    relative = {o: replace(r, y_relative=r.y_hat - 3) for o, r in alone.items()}
+    one, two = (measure_accuracy(model, Snapshot(panel), r, HOURS) for r in (alone, relative))
+    lower = {o: record(4.0, 0.0, 1e6) for o in origins}
+    assert two["mape"] == measure_accuracy(model, Snapshot(panel), lower, HOURS)["mape"]
+    assert one["mape"] != two["mape"]
+    assert (one["mape_of"], two["mape_of"]) == ("y_hat", "y_relative")
+    for name in ("rmse", "bias", "bias_by_size", "bias_by_hour", "coverage"):
+        assert one[name] == two[name]
+
+
 def test_what_has_not_come_yet_does_not_count(model: ServedModel, panel: Panel) -> None:
     figures = measure_accuracy(model, Snapshot(panel), {HOURS - 2: record(7.0, 0.0, 1e6)}, HOURS)
     assert figures["terms"] == 5  # one of three hours is over
@@ -55,6 +109,9 @@ def test_what_came_before_its_hour_was_over_does_not_count(
 def test_without_forecasts_there_are_no_figures(model: ServedModel, panel: Panel) -> None:
     figures = measure_accuracy(model, Snapshot(panel), {}, HOURS)
     assert (figures["rmse"], figures["coverage"], figures["terms"]) == (None, None, 0)
+    assert figures["bias"] is None
+    assert [group["bias"] for group in figures["bias_by_size"]] == [None] * 5
+    assert figures["bias_by_hour"] == [None] * 24
 
 
 def test_a_ledger_keeps_the_first_word_and_not_too_many(model: ServedModel) -> None:

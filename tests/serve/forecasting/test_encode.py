@@ -107,6 +107,24 @@ def test_quantiles_have_one_name_with_all_their_digits_in_every_format(forecast:
     assert list(table.columns[5:]) == names
 
 
+def test_the_lowest_relative_error_is_a_number_of_its_own_in_every_format(
+    forecast: Forecast,
+) -> None:
+    relative = forecast.y_hat / 2
+    both = replace(forecast, y_relative=relative)
+    rows = list(csv.DictReader(io.StringIO(to_csv(both, BASIS, [4]).decode())))
+    assert list(rows[0])[4:6] == ["y_hat", "y_relative"]
+    assert np.allclose([float(row["y_relative"]) for row in rows], relative[:, 4], rtol=1e-5)
+    row = json.loads(b"{" + to_json(both, [4]) + b"}")["forecasts"][0]
+    assert np.allclose(row["y_relative"], relative[:, 4], rtol=1e-5)
+    assert np.allclose(row["y_hat"], forecast.y_hat[:, 4], rtol=1e-5)
+    assert to_geojson(both, [4])["features"][0]["properties"]["y_relative"] == row["y_relative"]
+
+
+def test_a_run_with_one_number_has_no_second_one(forecast: Forecast) -> None:
+    assert b"y_relative" not in to_csv(forecast, BASIS) + to_json(forecast)
+
+
 @given(
     arrays(np.float32, (2, 3), elements=st.floats(-1e9, 1e9, width=32, allow_subnormal=False))
 )  # subnormal numbers have fewer digits themselves

@@ -12,6 +12,7 @@ import pytest
 
 from forecaster.errors import DataError
 from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
+from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
@@ -57,6 +58,28 @@ def test_a_provisional_forecast_takes_one_prediction(
     monkeypatch.setattr(model.estimator, "predict_windows", count)
     SnapshotPredictor().predict_provisional(model, Snapshot(panel), HOURS - 1)
     assert batches == [1]
+
+
+def test_every_kind_of_forecast_has_the_second_output_of_its_model(
+    model: ServedModel, panel: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outputs = model.estimator.predict_outputs
+
+    def add_relative(arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
+        forecasts = outputs(arrays, inputs)
+        return forecasts._replace(relative=forecasts.mean / 2)
+
+    predictor, snapshot = SnapshotPredictor(), Snapshot(panel)
+    assert predictor.predict_provisional(model, snapshot, HOURS - 1).y_relative is None
+    monkeypatch.setattr(model.estimator, "predict_outputs", add_relative)
+    forecasts = [SnapshotPredictor().predict_provisional(model, snapshot, HOURS - 1)]
+    for predict in (SnapshotPredictor().predict, SnapshotPredictor().predict_past):
+        while (forecast := predict(model, snapshot, HOURS - 1)) is None:
+            pass
+        forecasts.append(forecast)
+    for forecast in forecasts:
+        assert forecast.y_relative is not None
+        assert np.allclose(forecast.y_relative, forecast.y_hat / 2)
 
 
 def test_a_forecast_says_what_it_belongs_to(model: ServedModel, panel: Panel) -> None:

@@ -21,7 +21,7 @@ from forecaster.serve.forecasting import background, encode
 from forecaster.serve.forecasting.background import BackgroundForecasts
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.forecast import Forecast
-from forecaster.serve.http import content, read
+from forecaster.serve.http import content, read, schemas
 from tests.serve.conftest import HOURS, Running, SettableClock
 
 
@@ -271,7 +271,14 @@ def test_accuracy_stands_beside_the_value_a_week_before(
     week = whole.values[ahead - 168]
     naive = float(np.sqrt(np.nanmean((truth - week) ** 2)))
     assert told["naive_rmse"] == pytest.approx(naive, rel=1e-5)
-    assert 0 < told["rmse"] < naive
+    last = whole.values[origins][:, None]
+    rival = float(np.sqrt(np.nanmean((truth - last) ** 2)))
+    assert told["last_value_rmse"] == pytest.approx(rival, rel=1e-5)
+    assert 0 < told["rmse"] < min(naive, rival)
+    assert -0.2 < told["bias"] < 0.2
+    assert len(told["bias_by_size"]) == 5
+    assert len(told["bias_by_hour"]) == 24
+    schemas.Accuracy.model_validate(told)
     assert told["expected_coverage"] == pytest.approx(0.8)
     assert 0.5 < told["coverage"] <= 1.0
     assert [row["step"] for row in told["by_step"]] == [1, 2, 3]

@@ -48,6 +48,22 @@ def test_the_page_fits_the_screen_and_draws_dots(
     assert (sum(map(int, re.findall(r"\d+", ground))) < 200) is (color_scheme == "dark")
 
 
+def test_accuracy_is_held_against_the_stronger_simple_forecast_and_tells_bias(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    page = tab(ready="#scores dd")
+    text = page.text_content("#scores")
+    assert "20 %better than the last value" in text  # 8.41 against 10.5; last week's is worse
+    assert "1.2 % too high on average" in text
+    stub.routes["/v1/accuracy"] = lambda _: Answer(
+        town.accuracy() | {"last_value_rmse": 20.0, "bias": -0.004}
+    )
+    page = tab(ready="#scores dd")
+    text = page.text_content("#scores")
+    assert "33 %better than last week’s value" in text
+    assert "0.4 % too low on average" in text
+
+
 def test_W1_markup_in_names_stays_text(tab: Callable[..., Any], town: Town) -> None:
     town.names[: len(HOSTILE)] = HOSTILE
     town.ids[: len(HOSTILE)] = HOSTILE

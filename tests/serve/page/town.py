@@ -142,13 +142,18 @@ class Town:
         }
 
     def accuracy(self) -> dict[str, Any]:
-        scores = {"rmse": 8.41, "mape": 0.262, "naive_rmse": 12.6, "coverage": 0.812}
+        scores = {"rmse": 8.41, "mape": 0.262, "bias": 0.012, "coverage": 0.812}
+        scores |= {"naive_rmse": 12.6, "last_value_rmse": 10.5}
         return (
             self.common()
             | scores
             | {
                 "hours": WEEK,
                 "naive_mape": 0.391,
+                "last_value_mape": 0.35,
+                "mape_of": "y_hat",
+                "bias_by_size": [{"locations": 3, "size": 7.0, "bias": 0.012}],
+                "bias_by_hour": [0.012] * 24,
                 "expected_coverage": 0.8,
                 "terms": 48_888,
                 "by_step": [{"step": step + 1} | scores for step in range(HORIZON)],

@@ -1,4 +1,4 @@
-"""The simplest baselines: the value of the last season, and a mean over past seasons."""
+"""The simplest baselines: the last value, that of the last season, a mean over past seasons."""
 
 from itertools import product
 
@@ -17,6 +17,25 @@ from forecaster.panel.panel import Panel
 MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which counts are chosen
 
 
+class LastValue(Estimator):
+    """The value at the forecast origin, repeated for every step ahead.
+
+    A missing value at the origin is filled as for every model, with the location's usual value.
+    """
+
+    def fit_windows(self, data: TrainingData) -> FitResult:
+        """Return no arrays: there is nothing to fit."""
+        del data
+        return FitResult({})
+
+    def predict_windows(
+        self, arrays: Arrays, inputs: ForecastInputs
+    ) -> Float32[np.ndarray, "B K N"]:
+        """x_t for every step."""
+        del arrays
+        return _repeat_last(inputs, self.recipe.lags.horizon)
+
+
 class SeasonalNaive(Estimator):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
 
@@ -33,7 +52,7 @@ class SeasonalNaive(Estimator):
         lags = self.recipe.lags
         days = max((season.days for season in lags.seasons), default=0)
         if not days:
-            return np.repeat(inputs.panel.values[inputs.origins][:, None], lags.horizon, axis=1)
+            return _repeat_last(inputs, lags.horizon)
         steps = _season_steps(inputs.panel, inputs.origins, days, 1, lags.horizon)
         return np.asarray(inputs.panel.values[steps[:, 0]])
 
@@ -74,6 +93,10 @@ class HistoricalMean(Estimator):
         ):
             raise ArtifactError(f"counts {counts} do not fit the lags of the run")
         return _mean(sums, tuple(counts))
+
+
+def _repeat_last(inputs: ForecastInputs, horizon: int) -> Float32[np.ndarray, "B K N"]:
+    return np.repeat(inputs.panel.values[inputs.origins][:, None], horizon, axis=1)
 
 
 def _season_steps(

@@ -2,14 +2,18 @@
 
 from collections import OrderedDict
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float, Float32, Int64
 
-from forecaster.metrics import ErrorSums, Metric, sum_errors
+from forecaster.estimators.intervals.calibration import local_hours
+from forecaster.evaluation.bias import bias_by_hour, bias_by_size, location_sizes
+from forecaster.metrics import ErrorSums, sum_errors
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+
+DAY_MINUTES = 24 * 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -19,6 +23,7 @@ class PastForecast:
     y_hat: Float32[np.ndarray, "K N"]
     low: Float32[np.ndarray, "K N"]  # the ends of the widest interval; NaN without one
     high: Float32[np.ndarray, "K N"]
+    y_relative: Float32[np.ndarray, "K N"] | None = None  # for MAPE; None: y_hat serves both
 
 
 class PastForecasts:
@@ -42,8 +47,9 @@ class PastForecasts:
         y_hat, key = forecast.y_hat, forecast.key
         unknown = np.full_like(y_hat, np.nan)
         has_interval = len(forecast.quantile_levels) > 1
-        ends = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
-        self._keep((key.model, key.origin), PastForecast(y_hat, *ends))
+        low, high = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
+        past = PastForecast(y_hat, low, high, forecast.y_relative)
+        self._keep((key.model, key.origin), past)
 
     def missing_origins(self, model: ServedModel, newest: int, steps: int) -> list[int]:
         """Return the last origins that have not been forecast from, oldest first."""
@@ -72,7 +78,10 @@ class PastForecasts:
 def measure_accuracy(
     model: ServedModel, snapshot: Snapshot, forecasts: dict[int, PastForecast], closed: int
 ) -> dict[str, Any]:
-    """Return the errors of past forecasts and of the value a week before.
+    """Return the errors of past forecasts, of the value a week before and of the last value.
+
+    All three are of the same values. RMSE and bias are of `y_hat`; MAPE is of `y_relative` where
+    the model has it.
 
     Args:
         model: the model of the forecasts.
@@ -92,36 +101,89 @@ def measure_accuracy(
     low = _stack([forecast.low for forecast in past], K, N)
     high = _stack([forecast.high for forecast in past], K, N)
     naive = snapshot.final_values_at(snapshot.week_before(origins, K))
-    compared = np.where(np.isnan(naive), np.nan, observed)  # the same terms for both
-    errors = sum_errors(compared, y_hat, mape_cut)
-    naive_errors = sum_errors(compared, np.nan_to_num(naive), mape_cut)
+    last = np.broadcast_to(snapshot.final_values_at(origins)[:, None], observed.shape)
+    compared = np.where(np.isnan(naive + last), np.nan, observed)  # the same terms for all
+    errors = Errors(
+        sum_errors(compared, y_hat, mape_cut, _stack([_relative(f) for f in past], K, N)),
+        sum_errors(compared, np.nan_to_num(naive), mape_cut),
+        sum_errors(compared, np.nan_to_num(last), mape_cut),
+    )
     unknown = np.isnan(observed) | np.isnan(low)
     inside = np.where(unknown, np.nan, (low <= observed) & (observed <= high))
     return {
-        **_scores(errors, naive_errors),
+        **errors.scores(),
+        "mape_of": "y_hat" if all(f.y_relative is None for f in past) else "y_relative",
         "coverage": _mean(inside),
         "expected_coverage": levels[-1] - levels[0] if len(levels) > 1 else None,
-        "terms": int(errors.values.sum()),
+        "terms": int(errors.model.values.sum()),
         "by_step": [
-            {
-                "step": k + 1,
-                **_scores(errors.step(k), naive_errors.step(k)),
-                "coverage": _mean(inside[:, k]),
-            }
+            {"step": k + 1, **errors.step(k).scores(), "coverage": _mean(inside[:, k])}
             for k in range(K)
         ],
+        **_bias(model, snapshot, errors.model, _sum_by_location(compared, y_hat), steps),
     }
 
 
-def _scores(errors: ErrorSums, naive_errors: ErrorSums) -> dict[str, float | None]:
-    scores, naive = errors.scores(), naive_errors.scores()
-    named = {"rmse": scores.rmse, "mape": scores.mape}
-    named |= {"naive_rmse": naive.rmse, "naive_mape": naive.mape}
-    return {name: _round(metric) for name, metric in named.items()}
+class Errors(NamedTuple):
+    """The errors of the model and of the two simplest forecasts, of the same values."""
+
+    model: ErrorSums
+    naive: ErrorSums  # of the value a week before
+    last_value: ErrorSums
+
+    def step(self, k: int) -> "Errors":
+        """The errors of one step ahead."""
+        return Errors(*(sums.step(k) for sums in self))
+
+    def scores(self) -> dict[str, float | None]:
+        """The scores by their names in the response."""
+        model, naive, last = (sums.scores() for sums in self)
+        return {
+            "rmse": _round(model.rmse.value),
+            "mape": _round(model.mape.value),
+            "bias": _round(model.bias.value),
+            "naive_rmse": _round(naive.rmse.value),
+            "naive_mape": _round(naive.mape.value),
+            "last_value_rmse": _round(last.rmse.value),
+            "last_value_mape": _round(last.mape.value),
+        }
 
 
-def _round(metric: Metric) -> float | None:
-    return None if metric.value is None else float(f"{metric.value:.6g}")
+def _bias(
+    model: ServedModel,
+    snapshot: Snapshot,
+    errors: ErrorSums,
+    by_location: ErrorSums,
+    steps: Int64[np.ndarray, "B K"],
+) -> dict[str, Any]:
+    """Return the bias by fifth of location size, and by hour of the local day."""
+    run, base = model.estimator.run, snapshot.base
+    groups = [] if run is None else bias_by_size(by_location, location_sizes(run, base))
+    has_hours = base.clock.step_minutes < DAY_MINUTES
+    hours = bias_by_hour(errors, local_hours(base, steps)) if has_hours else []
+    return {
+        "bias_by_size": [
+            {"locations": g.locations, "size": _round(g.size), "bias": _round(g.bias)}
+            for g in groups
+        ],
+        "bias_by_hour": [_round(bias) for bias in hours],
+    }
+
+
+def _sum_by_location(
+    truth: Float[np.ndarray, "B K N"], forecast: Float32[np.ndarray, "B K N"]
+) -> ErrorSums:
+    """The error sums of each location; MAPE is not needed by location."""
+    by_location = (1, 2, 0)
+    return sum_errors(truth.transpose(by_location), forecast.transpose(by_location), cut=1.0)
+
+
+def _relative(forecast: PastForecast) -> Float32[np.ndarray, "K N"]:
+    return forecast.y_hat if forecast.y_relative is None else forecast.y_relative
+
+
+def _round(value: float | None) -> float | None:
+    return None if value is None else float(f"{value:.6g}")
 
 
 def _mean(inside: np.ndarray) -> float | None:

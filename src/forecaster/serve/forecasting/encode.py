@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Float32
 
 from forecaster.estimators.table import quantile_name
 from forecaster.panel.panel import Panel, local_texts
@@ -75,18 +75,17 @@ def to_csv(
     """
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
-    names = [quantile_name(level) for level in forecast.quantile_levels]
-    writer.writerow(["unique_id", "ds", "ds_local", "cutoff", "y_hat", *names, *BASIS_COLUMNS])
+    numbers = {name: to_numbers(values) for name, values in _named_numbers(forecast).items()}
+    writer.writerow(["unique_id", "ds", "ds_local", "cutoff", *numbers, *BASIS_COLUMNS])
     basis_cells = [escape_formula(plain_text(basis[name])) for name in BASIS_COLUMNS]
     steps = step_times(forecast.panel, forecast.times)
     cutoff = utc_text(forecast.origin)
-    y_hat, quantiles = to_numbers(forecast.y_hat), to_numbers(forecast.quantiles)
     for n in _columns(forecast, columns):
         location = escape_formula(forecast.locations.ids[n])
         for k, step in enumerate(steps):
-            numbers = [y_hat[k][n], *(quantile[k][n] for quantile in quantiles)]
+            cells = [values[k][n] for values in numbers.values()]
             times = step["ds"], step["ds_local"], cutoff
-            writer.writerow([location, *times, *numbers, *basis_cells])
+            writer.writerow([location, *times, *cells, *basis_cells])
     return out.getvalue().encode()
 
 
@@ -115,9 +114,9 @@ def escape_formula(text: str) -> str:
 
 def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any]:
     chosen = list(_columns(forecast, columns))
-    fields = {"y_hat": to_numbers(forecast.y_hat.T[chosen])}
-    for level, values in zip(forecast.quantile_levels, forecast.quantiles, strict=True):
-        fields[quantile_name(level)] = to_numbers(values.T[chosen])
+    fields = {
+        name: to_numbers(values.T[chosen]) for name, values in _named_numbers(forecast).items()
+    }
     fields["last"] = to_numbers(forecast.last[chosen])
     fields["usual"] = to_numbers(forecast.usual.T[chosen])
     rows = [
@@ -125,6 +124,14 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         for i, n in enumerate(chosen)
     ]
     return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
+
+
+def _named_numbers(forecast: Forecast) -> dict[str, Float32[np.ndarray, "K N"]]:
+    """The forecast numbers by their names: y_hat, y_relative if the run has it, quantiles."""
+    relative = {} if forecast.y_relative is None else {"y_relative": forecast.y_relative}
+    levels = map(quantile_name, forecast.quantile_levels)
+    quantiles = dict(zip(levels, forecast.quantiles, strict=True))
+    return {"y_hat": forecast.y_hat, **relative, **quantiles}
 
 
 def _columns(forecast: Forecast, columns: Sequence[int] | None) -> Sequence[int]:

@@ -46,11 +46,12 @@ class Forecast:
     panel: Panel  # its clock and locations
     origin: np.datetime64  # UTC
     quantile_levels: tuple[float, ...]
-    y_hat: Float32[np.ndarray, "K N"]
+    y_hat: Float32[np.ndarray, "K N"]  # the mean
     quantiles: Float32[np.ndarray, "Q K N"]
     last: Float32[np.ndarray, " N"]  # the value at the origin
     usual: Float32[np.ndarray, "K N"]  # the value a week before each step
     degraded: str | None
+    y_relative: Float32[np.ndarray, "K N"] | None = None  # with the lowest relative error, if any
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
 

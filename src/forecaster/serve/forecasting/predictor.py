@@ -4,7 +4,7 @@ import threading
 from collections import OrderedDict
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from jaxtyping import Float32
@@ -25,7 +25,14 @@ SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
 UNADJUSTED = "intervals: not yet corrected by the latest observations"
 PERSISTED = "covariates: unknown ahead, so the values at the origin are used"
-Numbers = tuple[Float32[np.ndarray, "K N"], Float32[np.ndarray, "Q K N"]]  # ŷ, its quantiles
+
+
+class Numbers(NamedTuple):
+    """What a model forecasts from one origin."""
+
+    y_hat: Float32[np.ndarray, "K N"]
+    quantiles: Float32[np.ndarray, "Q K N"]
+    y_relative: Float32[np.ndarray, "K N"] | None  # None: the model has no such output
 
 
 @dataclass(frozen=True, eq=False)
@@ -104,7 +111,7 @@ class OnlinePredictor:
         self._order = location_order(predictor.panel.locations.ids, snapshot.base)
 
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
-        """Return ŷ and its quantiles by the panel's locations; None: call again.
+        """Return the numbers by the panel's locations; None: call again.
 
         They equal the estimator's results for the snapshot's whole panel.
         """
@@ -122,7 +129,8 @@ class OnlinePredictor:
         if len(missing) > len(batch):
             return None
         base = online.base(origin).at(self._order)
-        return base.forecast, online.calibration.correct(base, online.corrections(origin))
+        quantiles = online.calibration.correct(base, online.corrections(origin))
+        return Numbers(base.forecast, quantiles, base.relative)
 
     def _forget_changed(self, snapshot: Snapshot) -> None:
         """Drop forecasts from changed data; an earlier snapshot may follow a later one."""
@@ -191,14 +199,15 @@ def explain_location(
 
 
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
-    """Return ŷ and its quantiles as calibrated in training."""
+    """Return the numbers with quantiles as calibrated in training."""
     predictor = view.model.estimator.predictor(view.panel, weather)
     order, calibration = (
         location_order(predictor.panel.locations.ids, view.panel),
         predictor.calibration,
     )
-    base = predictor.base(np.array([view.step])).at(order)
-    return base.forecast[0], calibration.correct(base, calibration.corrections)[0]
+    base = predictor.base(np.array([view.step])).at(order).row(0)
+    quantiles = calibration.correct(base, calibration.corrections)
+    return Numbers(base.forecast, quantiles, base.relative)
 
 
 def _to_forecast(
@@ -207,15 +216,15 @@ def _to_forecast(
     """Return the forecast; covariates, intervals or missing values may degrade it."""
     model, snapshot, origin = view.model, view.snapshot, view.origin
     week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
-    y_hat, quantiles = numbers
     reasons = weather, missing_at_origin(snapshot, origin), intervals
     return Forecast(
         key=ForecastKey(model.digest, snapshot.version, origin),
         panel=snapshot.base,
         origin=snapshot.time_of(origin),
         quantile_levels=model.quantile_levels,
-        y_hat=y_hat,
-        quantiles=quantiles,
+        y_hat=numbers.y_hat,
+        y_relative=numbers.y_relative,
+        quantiles=numbers.quantiles,
         last=view.panel.values[view.step],
         usual=snapshot.values_at(week_before),
         degraded="; ".join(filter(None, reasons)) or None,

@@ -140,7 +140,10 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]  # forecast of each step ahead
+    y_hat: list[float]  # forecast mean of each step ahead
+    y_relative: list[
+        float
+    ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
 
@@ -167,18 +170,37 @@ class StepAccuracy(BaseModel):
     step: int  # number of steps ahead
     rmse: float | None
     mape: float | None  # a fraction
+    bias: float | None  # a fraction; > 0: too high
     naive_rmse: float | None  # of the value a week before
+    last_value_rmse: float | None  # of the value at the origin
     coverage: float | None  # share of values inside the interval
 
 
+class SizeBias(BaseModel):
+    """The bias of forecasts of the locations of one fifth, by their mean value in training."""
+
+    locations: int  # number of locations
+    size: float  # their mean value in training
+    bias: float | None  # a fraction; > 0: too high
+
+
 class Accuracy(ForecastBasis):
-    """The accuracy of the forecasts of the last hours, beside that of the value a week before."""
+    """The accuracy of the forecasts of the last hours, beside that of two simple forecasts.
+
+    These are the value a week before and the value at the origin. RMSE and bias are of `y_hat`.
+    """
 
     hours: int  # length of the period
     rmse: float | None
     mape: float | None  # a fraction
+    mape_of: str  # the number that MAPE is of: y_relative if the run has it, else y_hat
+    bias: float | None  # Σ (y_hat − value) / Σ |value|; > 0: too high
+    bias_by_size: list[SizeBias]  # by fifth of the locations, the smallest first
+    bias_by_hour: list[float | None]  # by hour of the local day, 0 to 23; empty for daily steps
     naive_rmse: float | None  # of the value a week before
     naive_mape: float | None  # of the value a week before
+    last_value_rmse: float | None  # of the value at the origin, repeated
+    last_value_mape: float | None  # of the value at the origin, repeated
     coverage: float | None  # share of values inside the interval
     expected_coverage: float | None  # of a calibrated interval
     terms: int  # number of values compared

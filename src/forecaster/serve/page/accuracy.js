@@ -9,14 +9,15 @@ export function showAccuracy(scores) {
     byId("scores").replaceChildren(element("p", "quiet", text));
     return;
   }
-  const gain = 1 - scores.rmse / scores.naive_rmse;
+  const rival = strongestSimple(scores);
+  const gain = 1 - scores.rmse / rival.rmse;
   const figures = element(
     "dl",
     "figures",
     figure(numberText(scores.rmse), "RMSE"),
     figure(
       percentText(Math.abs(gain)),
-      `${gain >= 0 ? "better" : "worse"} than last week’s value`,
+      `${gain >= 0 ? "better" : "worse"} than ${rival.name}`,
       gain >= 0 ? "" : "bad",
     ),
   );
@@ -26,7 +27,21 @@ export function showAccuracy(scores) {
     );
   }
   const basis = `Root mean square error over ${countText(scores.terms, "value")} of the last ${scores.hours} hours`;
-  byId("scores").replaceChildren(figures, element("p", "quiet", basis));
+  byId("scores").replaceChildren(figures, element("p", "quiet", `${basis}${biasText(scores.bias)}`));
+}
+
+// The simple forecast with the lower error: repeating the last value, or last week’s.
+function strongestSimple(scores) {
+  const week = { name: "last week’s value", rmse: scores.naive_rmse };
+  const last = { name: "the last value", rmse: scores.last_value_rmse };
+  return last.rmse < week.rmse ? last : week;
+}
+
+function biasText(bias) {
+  if (!Number.isFinite(bias)) return "";
+  const size = Math.round(Math.abs(1000 * bias)) / 10;
+  if (size === 0) return "; forecasts were neither too high nor too low on average";
+  return `; forecasts were ${numberText(size)} % too ${bias > 0 ? "high" : "low"} on average`;
 }
 
 export function showAccuracyError(error) {
