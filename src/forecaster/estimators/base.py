@@ -13,7 +13,7 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,7 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, RunError
+from forecaster.estimators.degraded import describe_doubts, describe_outage
 from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
@@ -50,6 +51,7 @@ from forecaster.estimators.match import (
     training_steps,
     with_meaning,
 )
+from forecaster.estimators.plausible import Plausibility
 from forecaster.estimators.predictor import (
     Prediction,
     Predictor,
@@ -299,16 +301,36 @@ class Estimator(ABC):
         with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
             degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
-        warn_extreme_history(run, recent, origin)
+        reasons = self._reasons(predictor.panel, int(step[0]), degraded)
         prediction = predictor.predict(step)
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
-        table = forecast_table(recent, origin, *numbers, "; ".join(degraded), relative)
+        table = forecast_table(recent, origin, *numbers, reasons, relative)
         if changes is None:
             return table
         warn_extreme_changes(run, changes)
         changed = predictor.predict_changed(prediction, step, changes)
         return add_changed(table, *self._first(changed), run, changes)
+
+    def _reasons(self, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
+        """The reasons why a forecast is degraded, by location; those of all come first.
+
+        Args:
+            panel: matched to the run.
+            origin: the last observed step.
+            shared: further reasons that concern all locations.
+        """
+        run = self._fitted
+        known = Plausibility.of(run)
+        if known is None:
+            warn_extreme_history(run, panel, origin)
+        doubts = {} if known is None else describe_doubts(known, panel, origin)
+        for column, text in doubts.items():
+            log.warning("%s: %s", panel.locations.ids[column], text)
+        outage = describe_outage(panel, origin, known)
+        everywhere = [*shared, *([outage] if outage else [])]
+        own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
+        return ["; ".join([*everywhere, *text]) for text in own]
 
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
         """The fitted run on a panel: forecasts and calibration, in the run's order of locations.

@@ -14,6 +14,7 @@ from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
@@ -157,10 +158,12 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     share = float(missing[steps].mean())
     gaps = np.unique(steps[missing[steps] > 0])
     names = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
+    outage = describe_outage(panel, origin)
     raise DataError(
         f"history incomplete: {100 * share:.0f} % of the history and "
         f"{100 * missing[origin]:.0f} % of the origin are missing "
         f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}"
+        + (f"; {outage}" if outage else "")
     )
 
 
