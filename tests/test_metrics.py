@@ -342,6 +342,34 @@ def test_an_end_of_the_interval_belongs_to_it() -> None:
     assert interval_scores(row(2.9, 5.1), *ends).coverage == Metric(0.0, 2)
 
 
+def test_the_randomised_coverage_is_the_part_of_each_count_within_the_uncut_interval() -> None:
+    low, high = row(-0.3, -0.3, -0.3, 1.0), row(1.25, 1.25, 1.25, 1.25)
+    shown, uncut = (np.stack([end, high, high]) for end in (np.maximum(low, 0), low))
+    scores = sum_intervals(row(0, 1, 2, NAN), shown, LEVELS, uncut).scores()
+    assert scores.randomised == Metric(pytest.approx((0.8 + 0.75 + 0) / 3), 3)
+    assert scores.coverage == Metric(pytest.approx(2 / 3), 3)
+    assert sum_intervals(row(0, 1, 2, NAN), shown, LEVELS).scores().randomised == Metric(None, 0)
+
+
+@pytest.mark.parametrize(  # `whole`: scipy.stats.poisson.pmf of the counts within, summed
+    ("rate", "whole"), [(0.05, 0.9512), (0.5, 0.9098), (1.65, 0.7220), (4.0, 0.7977)]
+)
+def test_the_randomised_coverage_of_the_true_quantiles_is_nominal(
+    rate: float, whole: float
+) -> None:
+    # The distribution of x + V, V uniform in ± ½, is linear between k − ½ and k + ½ (Czado,
+    # Gneiting and Held 2009, Eq. 1); its values there are those of the Poisson distribution.
+    masses = [math.exp(-rate) * rate**k / math.factorial(k) for k in range(30)]
+    ends = np.concatenate([[0], np.cumsum(masses)])
+    quantiles = np.interp((0.1, 0.5, 0.9), ends, np.arange(-0.5, 30))
+    counts = np.random.default_rng(5).poisson(rate, size=(200_000, 1)).astype(np.float64)
+    uncut = np.broadcast_to(quantiles[:, None, None], (3, *counts.shape))
+    scores = sum_intervals(counts, np.maximum(uncut, 0), (0.1, 0.5, 0.9), uncut).scores()
+    assert scores.randomised.value == pytest.approx(0.8, abs=0.003)  # 3 standard errors
+    # The closed interval holds whole counts, and so more or less.
+    assert scores.coverage.value == pytest.approx(whole, abs=0.003)
+
+
 def test_one_level_has_a_loss_but_no_interval() -> None:
     scores = sum_intervals(row(1, 2, NAN), row(1, 1, 1)[None], (0.3,)).scores()
     assert scores.coverage == scores.width == Metric(None, 0)

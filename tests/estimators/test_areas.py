@@ -21,6 +21,7 @@ from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.forecast_inputs import Changes, ForecastInputs, prepare_inputs
+from forecaster.estimators.intervals.calibration import Calibration
 from forecaster.estimators.predictor import Prediction
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
@@ -206,6 +207,33 @@ def test_areas_have_intervals_of_what_is_supposed_too(panel: Panel, fitted: Ridg
     for level in ("q10", "q50", "q90"):  # a Ridge is as sure in rain as without
         moved = (rows[f"{level}_what_if"] - rows[level]).tolist()
         assert moved == pytest.approx(rows["difference"].tolist(), abs=1e-3)
+
+
+def test_L7_sums_lie_within_their_intervals_though_they_are_rounded(
+    panel: Panel, fitted: Ridge, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Quantiles at the forecast itself: the sums of float32 numbers in another order differ.
+    areas = areas_of(x=[0, 3], whole=[0, 1, 2, 3, 4])
+    for number in range(30):
+        at = f"{panel.times[HOURS - 7 - number]}Z"
+        with monkeypatch.context() as patch:
+            patch.setattr(
+                Calibration,
+                "shift",
+                lambda _, base, __: np.repeat(base.forecast[..., None, :, :], 3, axis=-3),
+            )
+            table = fitted.forecast(panel, at, what_if="rain=1")
+            rows = add_areas(table, areas, fitted, panel, what_if="rain=1")
+        for suffix in ("", "_what_if"):
+            low, mean, high = (rows[f"{name}{suffix}"] for name in ("q10", "y_hat", "q90"))
+            assert ((low <= mean) & (mean <= high)).all()
+            assert {low.dtype.name, mean.dtype.name, high.dtype.name} == {"float32"}
+
+
+def test_the_relative_forecast_of_an_area_is_its_sum(panel: Panel, fitted: Ridge) -> None:
+    table = fitted.forecast(panel, f"{panel.times[ORIGINS[1]]}Z")
+    rows = add_areas(table.assign(y_relative=-1.0), areas_of(x=[0, 3]), fitted, panel).iloc[-2:]
+    assert rows["y_relative"].tolist() == rows["y_hat"].tolist()
 
 
 def test_what_is_supposed_is_answered_once_for_all_areas(

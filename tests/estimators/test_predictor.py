@@ -4,11 +4,12 @@ import numpy as np
 import pytest
 
 from forecaster.errors import RunError
+from forecaster.estimators.areas import Areas, area_predictors
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.online import CYCLE
-from forecaster.estimators.predictor import Predictor, finish
+from forecaster.estimators.predictor import Predictor, WindowForecasts, finish
 from forecaster.estimators.training_data import Arrays, hide_test
 from forecaster.splits import Splits, cut_windows
 
@@ -62,6 +63,50 @@ def test_nothing_after_an_origin_is_seen_though_later_ones_are_asked(
     here, there = fitted.predict_all(PANEL, ORIGINS), fitted.predict_all(blind, seen)
     np.testing.assert_allclose(there.corrections[-1], here.corrections[41], rtol=1e-5)
     np.testing.assert_allclose(there.online[-1], here.online[41], rtol=1e-5)
+
+
+class Wild(Ridge):
+    """Its forecasts are often far beyond its own quantiles."""
+
+    def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
+        usual = self.predict_windows(arrays, inputs)
+        generator = np.random.default_rng(inputs.origins.tolist())
+        mean = usual * generator.choice([0, 0.5, 1, 2, 50], size=usual.shape)
+        quantiles = usual[:, None] + np.array([-5.0, 0, 5])[:, None, None]
+        return WindowForecasts(mean.astype(np.float32), quantiles.astype(np.float32))
+
+
+@pytest.mark.parametrize("missed", [-90, 90])
+@pytest.mark.parametrize("resolution", [0.0, 1.0])
+def test_L7_no_forecast_lies_outside_its_own_interval_in_any_form(
+    fitted: Counting, resolution: float, missed: float
+) -> None:
+    generator, run, outside = np.random.default_rng(17), fitted.run, 0
+    assert run is not None
+    arrays = {name: array for name, array in run.arrays.items() if name != "intervals.offsets"}
+    arrays["intervals.resolution"] = np.array(resolution)  # 0: a run of an earlier version
+    arrays["intervals.residuals"] = arrays["intervals.residuals"] + np.float32(missed)
+    wild = Wild.from_run(replace(run, estimator="Wild", arrays=arrays))
+    areas = Areas(("x", "y"), np.array([[1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], dtype=bool))
+    for _ in range(5):  # times 50 origins and four parameters: 1,000 cases
+        values = PANEL.values.copy()
+        struck = generator.integers(0, values.size, 60)
+        values.reshape(-1)[struck] *= generator.choice([0, 10, 50, 1000], size=60)
+        panel = replace(PANEL, values=values)
+        origins = np.sort(generator.integers(HOURS - 300, HOURS - 2, 50))
+        predictor = wild.predictor(panel, "observed")
+        for each in (predictor, *area_predictors(wild, predictor, panel, areas)):
+            found = each.predict(origins)
+            for form in (found, each.predict_changed(found, origins, RAIN)):
+                for q in (form.static, form.online):
+                    assert np.isfinite(q).all()
+                    assert (q >= 0).all()
+                    assert (np.diff(q, axis=1) >= 0).all()
+                    assert (q[:, 0] <= form.forecast).all()
+                    assert (form.forecast <= q[:, -1]).all()
+                q = form.calibration.shift(form.base, form.corrections)
+                outside += int(((form.forecast < q[:, 0]) | (form.forecast > q[:, -1])).sum())
+    assert outside > 1000  # so many would have been
 
 
 def test_what_is_supposed_is_corrected_like_what_is_given(predictor: Predictor) -> None:

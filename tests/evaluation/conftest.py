@@ -58,16 +58,19 @@ def make_result(make_errors: MakeErrors) -> MakeResult:
 def make_interval_results() -> Callable[..., IntervalResults]:
     """Return a function that makes what became of intervals that reach so far to either side."""
 
-    def make(static: float, online: float, levels: tuple[float, ...] = LEVELS) -> IntervalResults:
+    def make(
+        static: float, online: float, levels: tuple[float, ...] = LEVELS, counts: bool = False
+    ) -> IntervalResults:
         x = truth()
         ends = np.linspace(-1.0, 1.0, len(levels), dtype=np.float32) if levels[1:] else np.zeros(1)
         windows: dict[str, IntervalSums] = {}
         by_location: dict[str, IntervalSums] = {}
         for form, reach in (("static", static), ("online", online)):
             q = 20 + np.float32(reach) * ends[:, None, None, None] + 0 * x  # [Q B K N]
-            windows[form] = sum_intervals(x, q, levels)
+            windows[form] = sum_intervals(x, q, levels, q if counts else None)
+            turned = q.transpose(0, 2, 3, 1)
             by_location[form] = sum_intervals(
-                x.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels
+                x.transpose(1, 2, 0), turned, levels, turned if counts else None
             )
         return IntervalResults(levels, windows, by_location)  # type: ignore[arg-type]
 

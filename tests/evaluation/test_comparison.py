@@ -208,7 +208,7 @@ def test_a_run_without_intervals_has_no_figures_of_them(sure: Comparison) -> Non
 def test_plain_data_holds_both_forms_of_every_step(sure: Comparison) -> None:
     found = json.loads(sure.to_json())["rows"][1]["intervals"]
     assert list(found) == ["static", "online"]
-    assert list(found["online"]) == ["coverage", "width", "pinball"]
+    assert list(found["online"]) == ["coverage", "randomised", "width", "pinball"]
     assert found["online"]["width"][2]["mean"] == pytest.approx(13.0)  # 2 · (6 + 7) / 2
     assert found["static"]["width"][2]["mean"] == pytest.approx(9.0)
     assert len(found["static"]["coverage"]) == 4

@@ -33,12 +33,14 @@ def test_a_backtest_result_is_read_as_it_was_saved(
     assert np.array_equal(again.by_location.values, found.by_location.values)
 
 
+@pytest.mark.parametrize("counts", [True, False])
 def test_what_became_of_intervals_comes_back_as_it_was(
     tmp_path: Path,
     make_result: MakeResult,
     make_interval_results: Callable[..., IntervalResults],
+    counts: bool,
 ) -> None:
-    interval_results = make_interval_results(4.0, 6.0)
+    interval_results = make_interval_results(4.0, 6.0, counts=counts)
     save_backtest(tmp_path / "test", make_result(1.0, interval_results=interval_results), RUN)
     again = load_backtest(tmp_path / "test", RUN)
     assert again is not None
@@ -50,7 +52,8 @@ def test_what_became_of_intervals_comes_back_as_it_was(
                 getattr(found, part)[form] for found in (interval_results, again.interval_results)
             )
             for name, sums in vars(one).items():
-                assert np.array_equal(getattr(other, name), sums), (form, part, name)
+                assert np.array_equal(getattr(other, name), sums, equal_nan=True), name
+            assert np.isfinite(other.overlaps).all() == counts
 
 
 def test_a_result_saved_before_intervals_has_none(tmp_path: Path, make_result: MakeResult) -> None:

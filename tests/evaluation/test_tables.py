@@ -6,13 +6,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.evaluation.backtest import BacktestResult, IntervalResults
+from forecaster.evaluation.backtest import CALIBRATION_MODES, BacktestResult, IntervalResults
 from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.evaluation.tables import (
     format_bias,
     format_score,
     hour_range,
     interval_name,
+    markdown_text,
     model_label,
 )
 from forecaster.metrics import ErrorSums
@@ -243,6 +244,30 @@ def test_every_row_says_how_sure_it_is_in_both_forms(sure: Comparison) -> None:
     assert "Coverage is the share of values within the interval; it should be 80 %" in text
     assert "The 80 % interval of Forecaster contained" in text
     assert text.index("| MAPE %") < text.index("| 80 % interval") < text.index("| MAE |")
+
+
+def test_intervals_of_counts_have_a_randomised_coverage(
+    make_result: MakeResult, make_interval_results: Callable[..., IntervalResults]
+) -> None:
+    intervals = make_interval_results(4.0, 6.0, counts=True)
+    row = ModelResult("Ridge", "Ridge", {0: make_result(4.0, interval_results=intervals)})
+    comparison = Comparison([row], 10.0, ABOUT)
+    text = comparison.to_markdown()
+    shares = [
+        100 * (intervals.by_window[mode].scores().randomised.value or 0)
+        for mode in CALIBRATION_MODES
+    ]
+    assert "| 80 % interval | coverage % | +1 | +2 | +3 | randomised | width | pinball |" in text
+    assert f" | {shares[0]:.1f} / {shares[1]:.1f} | 8.000 / 12.00 | " in text
+    assert "spreads a count evenly over ± ½" in text
+    sentence = f"over ± ½ it contained {shares[0]:.3g} % and {shares[1]:.3g} %."
+    assert sentence in (comparison.interval_verdict or "")
+    (line,) = csv.DictReader(io.StringIO(comparison.to_csv()))
+    assert float(line["online_randomised"]) == pytest.approx(shares[1])
+    older = comparison.to_dict()  # as stored before there was this metric
+    for mode in CALIBRATION_MODES:
+        del older["rows"][0]["intervals"][mode]["randomised"]
+    assert "randomised" not in markdown_text(older)
 
 
 def test_one_quantile_is_no_interval(

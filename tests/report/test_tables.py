@@ -2,6 +2,7 @@ from dataclasses import replace
 
 import pytest
 
+from forecaster.evaluation.backtest import CALIBRATION_MODES
 from forecaster.evaluation.comparison import Comparison
 from forecaster.report.data import ReportData
 from forecaster.report.tables import (
@@ -89,12 +90,14 @@ def test_intervals_have_both_forms_of_every_model(data: ReportData) -> None:
     found = lines(sheet)
     assert sheet is not None
     assert [title for title, _ in sheet.columns] == [
-        "Coverage %, static", "Coverage %, online", "Width", "Pinball loss",
+        "Coverage %, static", "Coverage %, online", "Randomised %", "Width", "Pinball loss",
     ]  # fmt: skip
     assert list(found) == [row.name for row in data.comparison.tested]
     for row in data.comparison.tested:
         texts = [cell.text for cell in found[row.name].cells]
-        assert len(texts) == 3 + 3 + 2 + 2
+        assert len(texts) == 3 + 3 + 2 + 2 + 2
+        spread_out = [row.judged_coverage(form)[0].mean or 0.0 for form in CALIBRATION_MODES]
+        assert texts[6:8] == [f"{100 * share:.1f}" for share in spread_out]
         for start, form in ((0, "static"), (3, "online")):
             shares = [s.mean or 0.0 for s in row.interval_seed_means("coverage", form)]  # type: ignore[arg-type]
             assert texts[start : start + 3] == [f"{100 * share:.1f}" for share in shares]

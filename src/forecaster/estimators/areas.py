@@ -29,6 +29,7 @@ from forecaster.estimators.intervals.calibration import (
     LEVELS,
     OBSERVED,
     RESIDUALS,
+    RESOLUTION,
     Calibration,
     Outcomes,
     calibrate,
@@ -43,6 +44,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations, check_names
 from forecaster.splits import MAX_FILLED
 
+RELATIVE = "y_relative"
 SUMMED = ("y_hat", "y_hat_what_if", "difference")
 ChangeKey = frozenset[tuple[str, bytes]]  # changed covariates by name
 
@@ -117,7 +119,9 @@ def add_areas(
             drop=True
         )
         sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
-        quantiles = _quantile_columns(area, origin, changes)
+        if RELATIVE in table.columns:  # which does not add up
+            sums[RELATIVE] = sums["y_hat"]
+        quantiles = _quantile_columns(area, origin, changes, sums)
         rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles))
     return pd.concat(rows, ignore_index=True)
 
@@ -160,7 +164,8 @@ def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Cali
         raise DataError(f"{message}, and quantiles need ≥ {needed:,}; leave out dead locations")
     V, K, _ = sums.shape
     no_quantiles = np.empty((V, 0, K, 1), dtype=np.float32)
-    outcomes = Outcomes(sums, no_quantiles, arrays[HOURS], arrays[DAYS])
+    resolution = float(arrays.get(RESOLUTION, 0.0))  # a sum of counts is a count
+    outcomes = Outcomes(sums, no_quantiles, arrays[HOURS], arrays[DAYS], resolution)
     calibrated = calibrate(outcomes, levels, np.ones(1, dtype=np.float32))
     return Calibration.from_arrays(calibrated, run.about["kind"])
 
@@ -175,18 +180,21 @@ def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, 
 
 
 def _quantile_columns(
-    area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None
+    area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None, sums: pd.DataFrame
 ) -> dict[str, Float32[np.ndarray, " K"]]:
-    """The quantiles of an area by the names of their columns."""
+    """The quantiles of an area by the names of their columns; they contain the sums shown."""
     prediction = area.predict(origin)
     predictions = {"": prediction}
     if changes is not None:
         predictions[CHANGED] = area.predict_changed(prediction, origin, changes)
-    return {
-        f"{quantile_name(level)}{suffix}": quantile[:, 0]
-        for suffix, each in predictions.items()
-        for level, quantile in zip(area.calibration.levels, each.online[0], strict=True)
-    }
+    columns = {}
+    for suffix, each in predictions.items():
+        shown = sums[f"y_hat{suffix}"].to_numpy(np.float32)[:, None]  # rounded in another order
+        base = replace(each.base.row(0), forecast=shown)
+        quantiles = area.calibration.correct(base, each.corrections[0])
+        for level, quantile in zip(area.calibration.levels, quantiles, strict=True):
+            columns[f"{quantile_name(level)}{suffix}"] = quantile[:, 0]
+    return columns
 
 
 class _ForecastCache:

@@ -183,6 +183,7 @@ class Estimator(ABC):
             quantiles=quantiles - forecast[:, None],
             hours=calibration.local_hours(panel, ahead),
             days=days,
+            resolution=1.0 if run.about["kind"] == "count" else 0.0,
         )
         deviation = fit_scaler(panel, data.train).values.deviation
         return calibration.calibrate(outcomes, run.recipe.intervals.quantiles, deviation)

@@ -79,6 +79,10 @@ class Predictor:
         hours = local_hours(self.panel, ahead)
         return self.calibration.base(forecast, quantiles, hours, relative)
 
+    def outcomes(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S N"]:
+        """The observed values by which quantiles are corrected; NaN: missing."""
+        return np.asarray(self.panel.values[steps])
+
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
         """The forecasts and both forms of their quantiles."""
         base, calibration = self.base(origins), self.calibration
@@ -108,7 +112,7 @@ class Predictor:
             in_cycle = distinct[cycles == cycle].tolist()
             last = in_cycle[-1]
             steps = np.array(online.unobserved(last))
-            online.observe(steps.tolist(), self.panel.values[steps], self.counts(steps))
+            online.observe(steps.tolist(), self.outcomes(steps), self.counts(steps))
             already_forecast = np.flatnonzero(np.isin(distinct, steps))
             online.add(distinct[already_forecast].tolist(), base.rows(rows[already_forecast]))
             unforecast = online.unforecast(last)

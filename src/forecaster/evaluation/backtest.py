@@ -154,12 +154,16 @@ def _score_quantiles(
         return None
     by_window: dict[CalibrationMode, IntervalSums] = {}
     by_location: dict[CalibrationMode, IntervalSums] = {}
+    calibration = prediction.calibration
+    corrections = {"static": calibration.corrections, "online": prediction.corrections}
     for mode in CALIBRATION_MODES:
-        quantiles = prediction.online if mode == "online" else prediction.static
-        q = quantiles.transpose(1, 0, 2, 3)  # [Q B K N]
-        by_window[mode] = sum_intervals(truth, q, levels)
+        widened = calibration.widen(prediction.base, corrections[mode])
+        uncut = widened.transpose(1, 0, 2, 3)  # [Q B K N]
+        q, counts = calibration.cut(uncut), bool(calibration.resolution)
+        by_window[mode] = sum_intervals(truth, q, levels, uncut if counts else None)
+        uncut, q = uncut.transpose(0, 2, 3, 1), q.transpose(0, 2, 3, 1)  # [Q K N B]
         by_location[mode] = sum_intervals(
-            truth.transpose(1, 2, 0), q.transpose(0, 2, 3, 1), levels
+            truth.transpose(1, 2, 0), q, levels, uncut if counts else None
         )
     return IntervalResults(levels, by_window, by_location)
 

@@ -26,6 +26,7 @@ from forecaster.evaluation.tables import MEAN, RELATIVE, csv_text, markdown_text
 from forecaster.evaluation.verdict import (
     ModelScore,
     describe_coverage,
+    describe_randomised,
     describe_ranking,
     recommend,
     strongest_simple,
@@ -35,7 +36,7 @@ from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits, cut_windows
 
 METRICS = ("rmse", "mape", "mae", "wape", "bias", "mean_error")
-INTERVAL_METRICS = ("coverage", "width", "pinball")
+INTERVAL_METRICS = ("coverage", "randomised", "width", "pinball")
 REFERENCE = "Forecaster"  # the model that others are compared with, if it is among them
 
 
@@ -86,6 +87,13 @@ class ModelResult:
         reports = [scores.by_window[mode].report() for scores in intervals if scores is not None]
         columns = zip(*reports, strict=True)
         return [SeedMean.of([getattr(s, metric).value for s in column]) for column in columns]
+
+    def judged_coverage(self, mode: CalibrationMode) -> list[SeedMean]:
+        """Return the coverage to compare with the nominal one: of counts the randomised one."""
+        randomised = self.interval_seed_means("randomised", mode)
+        if any(score.mean is not None for score in randomised):
+            return randomised
+        return self.interval_seed_means("coverage", mode)
 
     @property
     def has_relative(self) -> bool:
@@ -193,7 +201,13 @@ class Comparison:
         if static is None or online is None:
             return None
         nominal = row.first.interval_results.nominal_coverage
-        return describe_coverage(row.name, nominal, static, online)
+        sentence = describe_coverage(row.name, nominal, static, online)
+        static, online = (
+            row.interval_seed_means("randomised", mode)[0].mean for mode in CALIBRATION_MODES
+        )
+        if static is None or online is None:  # not counts
+            return sentence
+        return f"{sentence} {describe_randomised(static, online)}"
 
     @property
     def recommended(self) -> ModelResult | None:

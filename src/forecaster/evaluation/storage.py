@@ -16,6 +16,7 @@ from forecaster.publish.writing import Draft, bytes_writer, publish
 
 FORMAT, KIND = 1, "assessment"
 LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
+OVERLAPS = "overlaps"  # may be absent
 COSTS = ("parameters", "milliseconds", "seconds")
 OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
 
@@ -86,7 +87,10 @@ def _interval_arrays(intervals: IntervalResults) -> dict[str, np.ndarray]:
             f"{mode}.{LOCATIONS}": intervals.by_location[mode],
         }
         for name, sums in named.items():
-            arrays |= {f"{name}.{part}": array for part, array in vars(sums).items()}
+            parts = {part: array for part, array in vars(sums).items() if part != OVERLAPS}
+            if np.isfinite(sums.overlaps).all():
+                parts[OVERLAPS] = sums.overlaps
+            arrays |= {f"{name}.{part}": array for part, array in parts.items()}
     return arrays
 
 
@@ -109,5 +113,7 @@ def _interval_results(
 
 
 def _interval_sums(arrays: dict[str, np.ndarray], name: str) -> IntervalSums:
-    fields: Any = IntervalSums.__dataclass_fields__
-    return IntervalSums(**{part: arrays[f"{name}.{part}"] for part in fields})
+    fields: Any = set(IntervalSums.__dataclass_fields__) - {OVERLAPS}
+    sums = {part: arrays[f"{name}.{part}"] for part in fields}
+    unknown = np.full(sums["values"].shape, np.nan)  # no counts, or a file of an earlier version
+    return IntervalSums(**sums, overlaps=arrays.get(f"{name}.{OVERLAPS}", unknown))

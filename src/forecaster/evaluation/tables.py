@@ -14,9 +14,13 @@ DIGITS = 4  # significant digits
 MAX_WHOLE_DIGITS = 7  # larger numbers are written as 1.234e+09
 MISSING = "–"
 TITLES = {"rmse": "RMSE", "mape": "MAPE %", "mae": "MAE", "wape": "WAPE %", "bias": "bias %"}
-PERCENT = ("mape", "wape", "bias", "coverage")  # fractions, shown as per cent
+PERCENT = ("mape", "wape", "bias", "coverage", "randomised")  # fractions, shown as per cent
 MEAN, RELATIVE = "y_hat", "y_relative"  # the columns of a forecast that are scored
 LARGE_BIAS = 10  # per cent; larger ones have one decimal
+RANDOMISED_NOTE = (
+    "Randomised coverage spreads a count evenly over ± ½, so that equal counts, such as the zeros "
+    "of quiet locations, do not all count as inside: it should be the same. "
+)
 
 Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it
 
@@ -162,17 +166,20 @@ def _intervals(content: Content) -> list[str]:
     if not intervals:
         return []
     steps = len(intervals[0]["online"]["coverage"])
+    counts = any(_is_randomised(scores) for scores in intervals)
+    further = [*(["randomised"] if counts else []), "width", "pinball"]
+    columns = [("coverage", k) for k in range(steps)] + [(metric, 0) for metric in further]
     lines = []
     for row in content["rows"]:
         scores = row.get("intervals")
-        columns = [("coverage", k) for k in range(steps)] + [("width", 0), ("pinball", 0)]
         lines.append([row["model"], *(_pair(scores, *c) if scores else MISSING for c in columns)])
     head = [interval_name(levels), "coverage %", *(f"+{k}" for k in range(1, steps))]
     return [
         *([content["sureness"]] if content["sureness"] else []),
-        _table([*head, "width", "pinball"], lines),
+        _table([*head, *further], lines),
         "Each cell is static / online: calibrated once on validation, or updated at every "
         f"forecast origin with the values observed by then. {_coverage_note(levels)}"
+        f"{RANDOMISED_NOTE if counts else ''}"
         "Width and pinball loss are in units of the data; lower is better.",
     ]
 
@@ -187,9 +194,15 @@ def _coverage_note(levels: Sequence[float]) -> str:
     )
 
 
+def _is_randomised(scores: Content) -> bool:
+    """Whether intervals of counts were scored; older stored comparisons lack the metric."""
+    return any(score["mean"] is not None for score in scores["online"].get("randomised", ()))
+
+
 def _pair(scores: Content, metric: str, k: int) -> str:
     """Return a metric of both calibration modes: `78.9 / 80.2`."""
-    means = [scores[mode][metric][k]["mean"] for mode in ("static", "online")]
+    parts = [scores[mode].get(metric) for mode in ("static", "online")]
+    means = [part[k]["mean"] if part else None for part in parts]
     return " / ".join(format_mean(mean, metric) for mean in means)
 
 
@@ -197,7 +210,7 @@ def format_mean(mean: float | None, metric: str) -> str:
     """Format an interval metric without its deviation: `80.2`."""
     if mean is None:
         return "n/a"
-    if metric == "coverage":
+    if metric in ("coverage", "randomised"):
         return f"{100 * mean:.1f}"
     return format_score({"mean": mean, "deviation": None}, metric)
 

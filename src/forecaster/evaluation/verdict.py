@@ -72,6 +72,12 @@ def describe_coverage(name: str, nominal: float, static: float, online: float) -
     )
 
 
+def describe_randomised(static: float, online: float) -> str:
+    """Return a sentence on the coverage of counts, each spread evenly over ± ½."""
+    fixed, updated = (f"{100 * share:.3g}" for share in (static, online))
+    return f"With every count spread evenly over ± ½ it contained {fixed} % and {updated} %."
+
+
 def _ranked_models(scores: Sequence[ModelScore]) -> list[ModelScore]:
     """The models by RMSE; an ablation counts as a model if the one it varies has failed."""
     names = {score.name for score in scores}

@@ -108,6 +108,9 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
         return None
     steps, best = _shown_steps(comparison), comparison.recommended
     losses = [row.interval_seed_means("pinball", "online")[0].mean for row in rows]
+    further = {"width": "Width", "pinball": "Pinball loss"}
+    if any(row.interval_seed_means("randomised", "online")[0].mean is not None for row in rows):
+        further = {"randomised": "Randomised %", **further}
     lowest = min((loss for loss in losses if loss is not None), default=None)
     lines = []
     for row, loss in zip(rows, losses, strict=True):
@@ -116,18 +119,16 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
             for mode in CALIBRATION_MODES
             for k in steps
         ]
-        widths_and_losses = [
-            (f, row.interval_seed_means(f, mode)[0])
-            for f in ("width", "pinball")
-            for mode in CALIBRATION_MODES
+        further_scores = [
+            (f, row.interval_seed_means(f, mode)[0]) for f in further for mode in CALIBRATION_MODES
         ]
-        figures = [*(("coverage", spread) for spread in coverage), *widths_and_losses]
+        figures = [*(("coverage", spread) for spread in coverage), *further_scores]
         cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == lowest)
         lines.append(TableRow(row.name, cells, recommended=row is best))
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     columns = [(f"Coverage %, {mode}", heads) for mode in CALIBRATION_MODES]
-    columns += [(title, list(CALIBRATION_MODES)) for title in ("Width", "Pinball loss")]
+    columns += [(title, list(CALIBRATION_MODES)) for title in further.values()]
     return HtmlTable(columns, [("", lines)])
 
 

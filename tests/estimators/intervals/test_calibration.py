@@ -1,7 +1,10 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.intervals.calibration import (
@@ -13,6 +16,7 @@ from forecaster.estimators.intervals.calibration import (
     OBSERVED,
     OFFSETS,
     RESIDUALS,
+    RESOLUTION,
     SPREAD,
     Base,
     Calibration,
@@ -24,6 +28,7 @@ from forecaster.estimators.intervals.calibration import (
     halve,
     local_hours,
     refuse_few,
+    space_out,
 )
 from forecaster.panel.panel import Panel
 
@@ -122,6 +127,94 @@ def test_corrected_quantiles_rise_and_counts_are_never_negative() -> None:
     np.testing.assert_array_equal(found[:, 1, 0], [1, 2, 3])
 
 
+LEVEL_SETS = ((0.1, 0.5, 0.9), (0.025, 0.3, 0.9), (0.2,), (0.8,), (0.5,), (0.1, 0.4), (0.6, 0.9))
+
+
+@settings(max_examples=300, deadline=None)
+@given(
+    st.sampled_from(LEVEL_SETS),
+    st.sampled_from(["count", "measurement"]),
+    st.sampled_from([0.0, 1.0]),
+    st.floats(-6, 6),
+    st.integers(0, 2**32 - 1),
+)
+def test_L7_quantiles_rise_contain_their_forecast_and_keep_above_the_floor(
+    levels: tuple[float, ...], kind: str, resolution: float, power: float, seed: int
+) -> None:
+    generator = np.random.default_rng(seed)
+    Q, size = len(levels), (7, len(levels), 2, 5)
+    arrays = {
+        LEVELS: np.array(levels),
+        CORRECTIONS: generator.normal(size=(Q, 2)) * 10**power,
+        SPREAD: generator.exponential(size=(24, 5)).astype(np.float32),
+        RESOLUTION: np.array(resolution),
+    }
+    calibration = Calibration.from_arrays(arrays, kind)
+    forecast, quantiles = (
+        (generator.normal(size=shape) * 10**power).astype(np.float32)
+        for shape in ((7, 2, 5), size)
+    )
+    forecast = np.maximum(forecast, np.float32(calibration.floor))
+    base = Base(forecast, quantiles, calibration.spread[generator.integers(0, 24, (7, 2))])
+    found = calibration.correct(base, calibration.corrections)
+    assert (np.diff(found, axis=1) >= 0).all()
+    assert (found >= calibration.floor).all()
+    assert levels[0] >= 0.5 or (found[:, 0] <= forecast).all()
+    assert levels[-1] <= 0.5 or (found[:, -1] >= forecast).all()
+    # Nothing is moved that need not be.
+    shifted = calibration.cut(calibration.shift(base, calibration.corrections))
+    outer = [number for number, level in ((0, levels[0]), (Q - 1, levels[-1])) if level != 0.5]
+    inner = [number for number in range(Q) if number not in outer]
+    np.testing.assert_array_equal(found[:, inner], shifted[:, inner])
+    moved = (found != shifted)[:, outer]
+    at_forecast = (found == forecast[:, None])[:, outer]
+    assert (at_forecast | ~moved).all()
+
+
+def test_counts_stand_for_the_interval_around_them() -> None:
+    # F of x + V, with x Poisson of mean 0.5 and V uniform in ± ½, is linear between its values at
+    # −½, ½, 1½ …: scipy.stats.poisson.cdf(range(-1, 5), 0.5).
+    ends = np.array([0, 0.60653066, 0.90979599, 0.98561232, 0.99824838, 1])
+    counts = np.random.default_rng(3).poisson(0.5, size=(24 * 400, 2, 5))
+    hours = np.tile(np.arange(24), 400)[:, None] + np.arange(2)
+    outcomes = Outcomes(
+        residuals=(counts - 0.5).astype(np.float32),  # the forecast is the mean
+        quantiles=np.empty((24 * 400, 0, 2, 5), np.float32),
+        hours=hours % 24,
+        days=np.repeat(np.arange(400), 24),
+        resolution=1.0,
+    )
+    calibration = calibration_of(outcomes, kind="count")
+    assert calibration.resolution == 1
+    day = slice(24)
+    mean = np.full((24, 2, 5), 0.5, np.float32)
+    base = calibration.base(mean, outcomes.quantiles[day], outcomes.hours[day])
+    found = calibration.shift(base, calibration.corrections)
+    below = np.interp(found, np.arange(-0.5, 5), ends).mean(axis=(0, 2, 3))
+    np.testing.assert_allclose(below, ASKED, atol=0.005)
+    np.testing.assert_allclose(calibration.spread, np.sqrt(0.5 + 1 / 12), rtol=0.1)
+    assert calibration.correct(base, calibration.corrections).min() == 0
+
+
+def test_outcomes_are_spaced_evenly_around_themselves() -> None:
+    zeros = np.zeros((24 * 30, 3, 7), np.float32)
+    np.testing.assert_array_equal(space_out(zeros, 0.0), zeros)
+    spaced = space_out(zeros, 1.0)
+    assert np.abs(spaced).max() <= 0.5
+    for part in (spaced[:, 1, 3], spaced[5::24, 0], spaced[400], spaced[::168]):
+        shares = (np.sort(part, axis=None) + 0.5) - (np.arange(part.size) + 0.5) / part.size
+        assert np.abs(shares).max() < 3 / np.sqrt(part.size)
+
+
+def test_a_run_of_an_earlier_version_takes_counts_as_they_are() -> None:
+    arrays = calibrate(make_outcomes(11), ASKED, ONES)
+    assert RESOLUTION not in arrays
+    older = Calibration.from_arrays(arrays, "count")
+    assert older.resolution == 0
+    below = Base(*(np.full(shape, -3, np.float32) for shape in ((2, 5), (3, 2, 5))), ONES[None])
+    assert older.shift(below, np.zeros((3, 2))).max() == 0  # as it was compared with outcomes
+
+
 def test_each_origin_may_have_its_own_correction() -> None:
     calibration = calibration_of(make_outcomes(60), kind="measurement")
     generator = np.random.default_rng(0)
@@ -165,7 +258,9 @@ def test_a_run_remembers_the_last_residuals_and_which_were_observed() -> None:
 
 def test_what_calibration_gives_is_what_a_run_may_hold() -> None:
     for own in (0, 3):
-        assert find_wrong(calibrate(make_outcomes(11, own), ASKED, ONES), N=5, K=2) == []
+        for resolution in (0.0, 1.0):
+            outcomes = replace(make_outcomes(11, own), resolution=resolution)
+            assert find_wrong(calibrate(outcomes, ASKED, ONES), N=5, K=2) == []
     assert find_wrong({}, N=5, K=2) == []
 
 
@@ -180,6 +275,8 @@ def test_what_calibration_gives_is_what_a_run_may_hold() -> None:
         (OFFSETS, np.zeros((24, 3, 2, 5))),
         (HOURS, np.full((264, 2), 24)),
         (OBSERVED, np.zeros((264, 2, 4), bool)),
+        (RESOLUTION, np.ones(2)),
+        (RESOLUTION, np.array(-1.0)),
     ],
 )
 def test_arrays_that_cannot_be_are_named(name: str, array: np.ndarray) -> None:

@@ -15,6 +15,7 @@ from forecaster.estimators.intervals.online import (
     OnlineCalibration,
     Tracker,
     can_count,
+    count_sides,
     step_number,
 )
 from forecaster.estimators.predictor import Predictor, WindowForecasts
@@ -117,6 +118,74 @@ def test_equal_values_are_on_neither_side_and_within_the_outermost(
         tracker.observe(np.full(PLACES, value, np.float32))
         found = calibration.correct(base, tracker.corrections)
         np.testing.assert_allclose(found[:, 0, 0], expected, rtol=1e-6)
+
+
+def test_a_count_lies_on_both_sides_of_a_quantile_as_a_draw_around_it_does() -> None:
+    generator = np.random.default_rng(7)
+    values = generator.poisson(0.7, size=PLACES).astype(np.float32)
+    values[2] = np.nan
+    quantiles = np.sort(generator.normal(0.7, 1, size=(AHEAD, 3, PLACES)), axis=1)
+    above, below = count_sides(values, quantiles.astype(np.float32), resolution=1.0)
+    drawn = values + generator.uniform(-0.5, 0.5, size=(20_000, PLACES))
+    for sides, found in (
+        (drawn[:, None, None] > quantiles, above),
+        (drawn[:, None, None] < quantiles, below),
+    ):
+        np.testing.assert_allclose(found, sides.sum(axis=3).mean(axis=0), atol=0.02)
+    np.testing.assert_allclose(above + below, 4, rtol=1e-6)  # the missing one is on neither side
+    assert (
+        np.isnan(count_sides(values, np.full((2, 3, PLACES), np.nan, np.float32), 1.0)).sum() == 0
+    )
+
+
+def test_levels_of_counts_move_by_the_share_of_the_interval_around_them(
+    calibration: Calibration,
+) -> None:
+    counts = replace(calibration, floor=0.0, resolution=1.0)
+    tracker, base = Tracker(counts), flat_base(1).row(0)  # −1, 0, 1; below −½ lies nothing
+    tracker.issue(base)
+    tracker.observe(np.zeros(PLACES, np.float32))
+    expected = [GAMMA * (1 - 0.9), GAMMA * (0.5 - 0.5), GAMMA * (0 - 0.1)]
+    np.testing.assert_allclose(tracker.corrections[:, 0], expected, atol=1e-9)
+
+
+def test_quiet_counts_are_covered_as_often_as_asked(make_panel: Callable[..., Panel]) -> None:
+    rates = np.array([0.02, 0.1, 0.5, 1.3, 3.1])
+    panel = make_panel(np.random.default_rng(11).poisson(rates, size=(1500, PLACES)))
+    spread = np.broadcast_to(np.sqrt(rates + 1 / 12), (24, PLACES)).astype(np.float32)
+    still = Calibration(LEVELS, np.zeros((3, AHEAD)), spread, None, 0.0, resolution=1.0)
+
+    def ask(steps: np.ndarray) -> Base:
+        mean = np.broadcast_to(rates.astype(np.float32), (len(steps), AHEAD, PLACES))
+        spreads = np.broadcast_to(spread[0], mean.shape)
+        offsets = np.array([-1.6, 0, 0.8], np.float32)[:, None, None] * spreads[:, None]
+        return Base(mean.copy(), mean[:, None] + offsets, spreads.copy())
+
+    origins = np.arange(900, 1497)
+    found = predictor_of(still, panel, ask=ask).predict(origins)
+    q = still.widen(found.base, found.corrections)
+    truth = panel.values[origins[:, None] + np.arange(1, AHEAD + 1)]
+    inside = np.minimum(q[:, 2], truth + 0.5) - np.maximum(q[:, 0], truth - 0.5)
+    np.testing.assert_allclose(np.clip(inside, 0, 1).mean(axis=(0, 2)), 0.8, atol=0.02)
+    closed = (found.online[:, 0] <= truth) & (truth <= found.online[:, 2])
+    assert closed.mean() > 0.8
+
+
+def test_intervals_widened_to_their_forecast_do_not_shrink_the_others(
+    calibration: Calibration, noise: Panel
+) -> None:
+    def ask(steps: np.ndarray) -> Base:  # forecasts of the first two places are far too high
+        base = flat_base(len(steps), 1.28)
+        forecast = base.forecast.copy()
+        forecast[..., :2] = 100
+        return replace(base, forecast=forecast)
+
+    origins = np.arange(900, 1497)
+    found = quantiles_of(calibration, noise, origins, ask=ask)
+    truth = noise.values[origins[:, None] + np.arange(1, AHEAD + 1)]
+    assert (found[:, 2, :, :2] == 100).all()
+    inside = (found[:, 0] <= truth) & (truth <= found[:, 2])
+    assert inside[..., 2:].mean() == pytest.approx(0.8, abs=0.02)
 
 
 def test_coverage_is_found_whatever_the_base(calibration: Calibration, noise: Panel) -> None:

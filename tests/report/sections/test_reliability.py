@@ -111,7 +111,7 @@ def test_intervals_that_hold_too_little_or_too_much_are_told(
     spans = np.full_like(known.by_window["online"].spans, 1000)
     inside = np.full_like(spans, 800)  # at every hour as much as over all
     inside[:, 1] = round(1000 * share)
-    online = replace(known.by_window["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, overlaps=1.0 * inside)
     other = replace(known, by_window={**known.by_window, "online": online})
     row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(data, [row]))["Intervals"]
@@ -129,7 +129,7 @@ def test_an_hour_at_which_intervals_fail_is_named(data: ReportData) -> None:
     assert hours is not None
     inside = np.where(hours.groups == 6, 700, 804)
     spans = np.full_like(inside, 1000)
-    online = replace(known.by_window["online"], spans=spans, inside=inside)
+    online = replace(known.by_window["online"], spans=spans, overlaps=1.0 * inside)
     other = replace(known, by_window={**known.by_window, "online": online})
     row = replace(best, results={0: replace(best.first, interval_results=other)})
     found = findings(with_rows(data, [row]))["Intervals"]

@@ -28,6 +28,16 @@ NAMES = ("=cmd()", "+1", "-2+3", "@SUM(A1)", "<script>", "plain, quoted", "'")
 BASIS = {"model": "0123456789ab", "data_version": 3, "stale": False, "degraded": None}
 
 
+@given(
+    arrays(np.float32, 40, elements=st.floats(-(2.0**100), 2.0**100, width=32)),
+    st.integers(-30, 30),
+)
+def test_L7_rounding_keeps_the_order_of_numbers(values: np.ndarray, power: int) -> None:
+    near = 10.0**power * np.array([1 - 2e-7, 1 - 6e-8, 1, 1 + 1.2e-7, 1.000005])
+    ordered = np.sort(np.concatenate([values, near.astype(np.float32)]))
+    assert (np.diff(to_numbers(ordered)) >= 0).all()
+
+
 @pytest.fixture
 def forecast() -> Forecast:
     """Return a forecast of seven locations with names that would do harm."""

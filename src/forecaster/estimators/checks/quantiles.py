@@ -15,6 +15,7 @@ MIN_COVERAGE, MAX_COVERAGE = 0.7, 0.95  # of an 80 % interval
 def _quantiles_are_ascending_and_calibrated(setup: CheckSetup) -> None:
     origins = np.arange(HOURS - 200, HOURS - RECIPE.lags.horizon)
     truth = setup.panel.values[origins[:, None] + np.arange(1, RECIPE.lags.horizon + 1)]
+    forecast = setup.fitted.predict(setup.panel, origins)
     need(
         setup.fitted.quantile_levels == RECIPE.intervals.quantiles,
         f"levels {setup.fitted.quantile_levels}",
@@ -24,6 +25,8 @@ def _quantiles_are_ascending_and_calibrated(setup: CheckSetup) -> None:
         need(q.shape == (len(origins), 3, *truth.shape[1:]), f"quantiles are {q.shape}")
         need(bool(np.isfinite(q).all() and (q >= 0).all()), "quantiles of counts below zero")
         need(bool((np.diff(q, axis=1) >= 0).all()), "quantiles cross")
+        contained = (q[:, 0] <= forecast) & (forecast <= q[:, 2])
+        need(bool(contained.all()), "an interval excludes its own forecast")
         inside = (q[:, 0] <= truth) & (truth <= q[:, 2])
         coverage = float(inside[np.isfinite(truth)].mean())
         calibrated = MIN_COVERAGE <= coverage <= MAX_COVERAGE

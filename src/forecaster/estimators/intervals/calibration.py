@@ -5,10 +5,15 @@ residuals. Each level of each step ahead is then shifted by one correction, in u
 σ of a location at that hour of the day, so that its share of validation outcomes lies below it
 (conformal calibration). Where residuals are used twice they are cross-fitted: each half of the
 days is compared with the quantiles of the other half.
+
+A count x stands for the interval from x − ½ to x + ½ (`resolution` 1). Otherwise the many equal
+counts of a quiet location would all lie on one side of a quantile. The calibrated quantiles are
+those of x + V with V uniform in ± ½, whose probability integral transform is uniform (randomised
+PIT: Smith 1985; Czado, Gneiting and Held 2009).
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -16,6 +21,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from forecaster.errors import ArtifactError, DataError, count_of
 from forecaster.estimators.intervals.residuals import (
     DAY_HOURS,
+    MIDDLE,
     count_needed,
     find_rank,
     fit_offsets,
@@ -36,6 +42,11 @@ RESIDUALS = "intervals.residuals"
 OBSERVED = "intervals.observed"
 HOURS = "intervals.hours"
 DAYS = "intervals.days"
+RESOLUTION = "intervals.resolution"  # absent: 0
+
+# Steps of the sequence R3 (Roberts 2018): 1/g, 1/g² and 1/g³ with g⁴ = g + 1. It fills an
+# interval more evenly than random numbers, and is the same on every machine.
+EVEN_STEPS = (0.8191725133961645, 0.6710436067037893, 0.5497004779019703)
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,6 +57,7 @@ class Outcomes:
     quantiles: Float32[np.ndarray, "V Q K N"]  # the estimator's own, − ŷ; Q = 0: it has none
     hours: Int64[np.ndarray, "V K"]  # of the local day, of the targets
     days: Int64[np.ndarray, " V"]  # local, of the origins
+    resolution: float = 0.0  # an outcome x stands for x ± half of it: 1 for counts
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +95,7 @@ class Calibration:
     spread: Float32[np.ndarray, "24 N"]
     offsets: Float32[np.ndarray, "24 Q K N"] | None  # None: the estimator has quantiles itself
     floor: float  # the lowest possible value: 0 for counts
+    resolution: float = 0.0  # of the outcomes it was calibrated with
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], kind: str) -> "Calibration":
@@ -93,6 +106,7 @@ class Calibration:
             spread=arrays[SPREAD],
             offsets=arrays.get(OFFSETS),
             floor=0.0 if kind == "count" else -np.inf,
+            resolution=float(arrays.get(RESOLUTION, 0.0)),
         )
 
     def base(
@@ -112,13 +126,36 @@ class Calibration:
     def correct(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
     ) -> Float32[np.ndarray, "*B Q K N"]:
-        """Return q_α + c_α σ, ascending and not below the floor."""
+        """The quantiles to show: not below the floor; the outermost two contain the forecast."""
+        return self.cut(self.widen(base, corrections))
+
+    def cut(self, quantiles: Float32[np.ndarray, "*shape"]) -> Float32[np.ndarray, "*shape"]:
+        """The quantiles, none below the floor."""
+        return np.asarray(np.maximum(quantiles, np.float32(self.floor)))
+
+    def widen(
+        self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
+    ) -> Float32[np.ndarray, "*B Q K N"]:
+        """The shifted quantiles; the outermost two are moved out to the forecast if need be."""
+        widened = self.shift(base, corrections)
+        if self.levels and self.levels[0] < MIDDLE:
+            lowest = widened[..., 0, :, :]  # a view
+            np.minimum(lowest, base.forecast, out=lowest)
+        if self.levels and self.levels[-1] > MIDDLE:
+            highest = widened[..., -1, :, :]
+            np.maximum(highest, base.forecast, out=highest)
+        return widened
+
+    def shift(
+        self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
+    ) -> Float32[np.ndarray, "*B Q K N"]:
+        """Return q_α + c_α σ, ascending, and not below the interval that the floor stands for."""
         c = corrections.astype(np.float32)[..., None]
-        corrected = base.quantiles + c * base.spread[..., None, :, :]
-        crossed = corrected[..., 1:, :, :] < corrected[..., :-1, :, :]
+        shifted = base.quantiles + c * base.spread[..., None, :, :]
+        crossed = shifted[..., 1:, :, :] < shifted[..., :-1, :, :]
         if crossed.any():  # rare, and sorting is slow
-            corrected = np.sort(corrected, axis=-3)
-        return np.asarray(np.maximum(corrected, np.float32(self.floor)))
+            shifted = np.sort(shifted, axis=-3)
+        return np.asarray(np.maximum(shifted, np.float32(self.floor - self.resolution / 2)))
 
 
 def no_intervals(K: int, N: int) -> dict[str, np.ndarray]:
@@ -145,18 +182,33 @@ def calibrate(
         deviation: of the training values, for locations with too few validation outcomes.
     """
     refuse_few(len(outcomes.days), levels)
-    residuals, hours = outcomes.residuals, outcomes.hours
+    residuals, hours, resolution = outcomes.residuals, outcomes.hours, outcomes.resolution
     spread = fit_spread(residuals, hours, deviation)
+    if resolution:  # the variance of x + V
+        spread = np.sqrt(np.square(spread) + np.float32(resolution**2 / 12))
     arrays = {LEVELS: np.array(levels), SPREAD: spread}
+    arrays |= {RESOLUTION: np.array(resolution)} if resolution else {}
+    spaced = replace(outcomes, residuals=space_out(residuals, resolution))
     base = outcomes.quantiles
     if not base.shape[1]:
-        arrays[OFFSETS] = fit_offsets(residuals, hours, levels, spread)
-        base = cross_fit(outcomes, levels, spread)
-    arrays[CORRECTIONS] = fit_corrections(residuals[:, None] - base, levels, spread[hours])
+        arrays[OFFSETS] = fit_offsets(spaced.residuals, hours, levels, spread)
+        base = cross_fit(spaced, levels, spread)
+    arrays[CORRECTIONS] = fit_corrections(spaced.residuals[:, None] - base, levels, spread[hours])
     last = slice(-max(MIN_STORED, 2 * count_needed(levels)), None)
     observed = np.isfinite(residuals[last])
     arrays |= {RESIDUALS: np.where(observed, residuals[last], np.float32(0)), OBSERVED: observed}
     return {**arrays, HOURS: hours[last], DAYS: outcomes.days[last]}
+
+
+def space_out(
+    residuals: Float32[np.ndarray, "V K N"], resolution: float
+) -> Float32[np.ndarray, "V K N"]:
+    """The residuals of x + V in place of x, with V spaced evenly in ± half the resolution."""
+    windows, steps, locations = (
+        np.arange(n) * a for n, a in zip(residuals.shape, EVEN_STEPS, strict=True)
+    )
+    turns = windows[:, None, None] + steps[:, None] + locations
+    return np.asarray(residuals + (resolution * (turns % 1 - 0.5)).astype(np.float32))
 
 
 def find_wrong(arrays: Mapping[str, np.ndarray], N: int, K: int) -> list[str]:
@@ -176,10 +228,13 @@ def find_wrong(arrays: Mapping[str, np.ndarray], N: int, K: int) -> list[str]:
     }
     if OFFSETS in arrays:
         needed[OFFSETS] = "float32", (DAY_HOURS, Q, K, N)
+    if RESOLUTION in arrays:
+        needed[RESOLUTION] = "float64", ()
     wrong = [n for n, form in needed.items() if (arrays[n].dtype.name, arrays[n].shape) != form]
     ascending = 0 < Q <= MAX_LEVELS and (np.diff(levels, axis=0, prepend=0, append=1) > 0).all()
     wrong += [LEVELS] if not ascending else []
     wrong += [HOURS] if ((hours < 0) | (hours >= DAY_HOURS)).any() else []
+    wrong += [RESOLUTION] if (arrays.get(RESOLUTION, np.zeros(())) < 0).any() else []
     return wrong + ([SPREAD] if (arrays[SPREAD] < 0).any() else [])
 
 

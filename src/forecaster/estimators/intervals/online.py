@@ -3,9 +3,13 @@
 After every step, its outcomes are compared with the quantiles issued for it. A level α moves up by
 γ · (share above − (1 − α)) spreads where too many outcomes lay above it, and down by
 γ · (share below − α) where too many lay below: the quantile tracking of adaptive conformal
-inference. Outcomes that equal a quantile, as zeros of quiet locations do, are on neither side; the
-two outermost levels move only by the outcomes beyond them, so that the closed interval between
-them has its nominal coverage. A forecast made at s for s + k counts only once s + k is observed.
+inference. A forecast made at s for s + k counts only once s + k is observed.
+
+A count x stands for x ± ½, of which a part may lie above a quantile and the rest below. A
+measurement that equals a quantile is on neither side; the two outermost levels move only by the
+outcomes beyond them, so that the closed interval between them has its nominal coverage. The
+quantiles compared are those before they are widened to contain their forecast: otherwise the
+intervals of all locations would shrink to make up for those that are widened.
 
 A pass starts from the static corrections, at the beginning of the cycle before the origin's
 cycle. Cycles are counted from 1970, so that an origin's quantiles depend only on the run, the
@@ -57,8 +61,9 @@ class Tracker:
         origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
         if count:
-            above = (values > due).sum(axis=2) / count - (1 - self._levels)  # [K, Q]
-            below = (values < due).sum(axis=2) / count - self._levels
+            parts = count_sides(values, due, self._calibration.resolution)
+            above = parts[0] / count - (1 - self._levels)
+            below = parts[1] / count - self._levels
             push = np.maximum(above, 0) - np.maximum(below, 0)
             if self._levels[0] < MIDDLE:
                 push[:, 0] = -below[:, 0]
@@ -73,9 +78,26 @@ class Tracker:
         Args:
             base: quantiles to correct; None: nothing is issued.
         """
-        quantiles = np.nan if base is None else self._calibration.correct(base, self._corrections)
+        quantiles = np.nan if base is None else self._calibration.shift(base, self._corrections)
         self._issued[self._steps % len(self._ahead)] = quantiles
         self._steps += 1
+
+
+def count_sides(
+    values: Float32[np.ndarray, " N"], quantiles: Float32[np.ndarray, "K Q N"], resolution: float
+) -> tuple[Float64[np.ndarray, "K Q"], Float64[np.ndarray, "K Q"]]:
+    """How many outcomes lie above each quantile, and how many below; NaN is on neither side.
+
+    An outcome x that stands for x ± half the resolution lies above with a share of it: on average
+    the same as a draw from that interval.
+    """
+    if not resolution:
+        sides = values > quantiles, values < quantiles
+    else:
+        above = np.clip((values - quantiles) / np.float32(resolution) + np.float32(0.5), 0, 1)
+        sides = np.nan_to_num(above), np.nan_to_num(1 - above)
+    above, below = (side.sum(axis=2, dtype=np.float64) for side in sides)
+    return above, below
 
 
 @dataclass(eq=False)

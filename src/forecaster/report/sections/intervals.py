@@ -68,6 +68,8 @@ def interval_section(data: ReportData) -> Section:
         "is too narrow. Static intervals are calibrated once, on validation; online intervals "
         "are recalibrated at every forecast origin with the values observed until then."
     )
+    if np.isfinite(scores.by_window["online"].overlaps).all():
+        text += " The charts spread every count evenly over ± ½."
     pictures = list(_pictures(data, best, scores))
     return Section("intervals", title, text, pictures, table=interval_table(data.comparison))
 
@@ -79,8 +81,8 @@ def interval_scores_of(row: ModelResult) -> list[IntervalResults]:
 
 
 def coverage_by_group(row: ModelResult, grouping: Grouping) -> Coverage:
-    """Return Σ inside / Σ spans of every group in which something was observed."""
-    shares = {form: _mean_by_group(row, form, grouping, "inside") for form in CALIBRATION_MODES}
+    """Return Σ covered / Σ spans of every group in which something was observed."""
+    shares = {form: _mean_by_group(row, form, grouping, "covered") for form in CALIBRATION_MODES}
     observed = np.flatnonzero(np.isfinite(shares["online"]))
     labels = tuple(grouping.labels[g] for g in observed)
     by_form = {form: shares[form][observed] for form in CALIBRATION_MODES}
@@ -101,7 +103,7 @@ def coverage_by_weather(row: ModelResult, panel: Panel) -> dict[str, Coverage]:
 def coverage_by_location(row: ModelResult) -> Float64[np.ndarray, " N"]:
     """Return the online coverage of each location over all steps; NaN without observations."""
     sums = [scores.by_location["online"] for scores in interval_scores_of(row)]
-    trainings = [ratio(part.inside.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
+    trainings = [ratio(part.covered.sum(axis=0), part.spans.sum(axis=0)) for part in sums]
     return np.asarray(np.mean(trainings, axis=0))
 
 

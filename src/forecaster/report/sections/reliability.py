@@ -144,7 +144,7 @@ def _intervals(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     scores = best.first.interval_results
     if data.comparison.interval_verdict is None or scores is None:
         return
-    steps = best.interval_seed_means("coverage", "online")[1:]
+    steps = best.judged_coverage("online")[1:]
     shares = [spread.mean for spread in steps if spread.mean is not None]
     deviation = max(abs(share - scores.nominal_coverage) for share in shares)
     level = SEVERITIES[int(deviation <= FAR_OFF) + int(deviation <= TOLERANCE)]

@@ -35,13 +35,18 @@ def step_times(panel: Panel, times: np.ndarray) -> list[dict[str, str]]:
 
 
 def to_numbers(values: Float[np.ndarray, "*shape"]) -> Any:
-    """Return numbers as nested lists with six significant digits, None for NaN."""
+    """Return numbers as nested lists with six significant digits, None for NaN.
+
+    Rounded numbers keep their order, so that an interval still contains its forecast.
+    """
     exact = values.astype(np.float64)
     finite = np.isfinite(exact)
     magnitude = np.zeros_like(exact)
     np.log10(np.abs(exact), out=magnitude, where=finite & (exact != 0))
-    scale = 10.0 ** (SIGNIFICANT_DIGITS - 1 - np.floor(magnitude))
-    rounded = np.round(exact * scale) / scale
+    decimals = SIGNIFICANT_DIGITS - 1 - np.floor(magnitude)
+    digits = np.round(exact * 10.0**decimals)
+    carried = np.abs(digits) == 10.0**SIGNIFICANT_DIGITS  # 9.999999 is written as 10.0000
+    rounded = np.where(carried, digits / 10, digits) / 10.0 ** (decimals - carried)
     if finite.all():
         return rounded.tolist()
     numbers = rounded.astype(object)

@@ -120,7 +120,7 @@ class OnlinePredictor:
         unobserved = online.unobserved(origin)
         if unobserved:
             predictor, steps = self._look(snapshot, unobserved)
-            online.observe(unobserved, predictor.panel.values[steps], predictor.counts(steps))
+            online.observe(unobserved, predictor.outcomes(steps), predictor.counts(steps))
         missing = online.unforecast(origin)
         batch = missing[: max(min(MAX_AT_ONCE, VALUES_AT_ONCE // len(self._order)), 1)]
         if batch:
