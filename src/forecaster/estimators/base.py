@@ -28,7 +28,11 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, RunError
-from forecaster.estimators.degraded import describe_doubts, describe_outage
+from forecaster.estimators.degraded import (
+    describe_doubts,
+    describe_outage,
+    warn_of_doubts,
+)
 from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
@@ -175,7 +179,8 @@ class Estimator(ABC):
     def calibrate(self, run: Run, data: TrainingData) -> dict[str, np.ndarray]:
         """Calibrate the quantiles of a run on the validation windows."""
         panel, origins = data.panel, data.windows.validation
-        forecast, quantiles, _ = self.forecast_origins(run, panel, "observed", origins)
+        outputs = self.forecast_origins(run, panel, "observed", origins)
+        forecast, quantiles = outputs.mean, outputs.quantiles
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
         outcomes = Outcomes(
@@ -326,8 +331,7 @@ class Estimator(ABC):
         if known is None:
             warn_extreme_history(run, panel, origin)
         doubts = {} if known is None else describe_doubts(known, panel, origin)
-        for column, text in doubts.items():
-            log.warning("%s: %s", panel.locations.ids[column], text)
+        warn_of_doubts(panel, doubts)
         outage = describe_outage(panel, origin, known)
         everywhere = [*shared, *([outage] if outage else [])]
         own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
@@ -339,7 +343,7 @@ class Estimator(ABC):
         A run saved without quantiles forecasts without them.
         """
         run, matched = self._fitted, match(self._fitted, panel)
-        lags, N = run.recipe.lags, len(run.about["ids"])
+        lags, N, known = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
@@ -348,6 +352,7 @@ class Estimator(ABC):
             counts=lambda steps: online.can_count(
                 matched, lags, weather, training_steps(run, matched), steps
             ),
+            plausible_values=None if known is None else partial(known.plausible_values, matched),
         )
 
     def forecast_origins(
@@ -371,11 +376,12 @@ class Estimator(ABC):
         for first in range(0, len(origins), BLOCK):
             block = origins[first : first + BLOCK]
             inputs = prepare_inputs(run, panel, block, weather, changes)
-            blocks.append(self.predict_outputs(run.arrays, inputs))
+            outputs = self.predict_outputs(run.arrays, inputs)
+            blocks.append(outputs._replace(doubt=inputs.doubt))
         outputs = join_blocks(blocks)
         refuse_non_finite(run, outputs.quantiles)
         relative = None if outputs.relative is None else finish(run, outputs.relative)
-        return WindowForecasts(finish(run, outputs.mean), outputs.quantiles, relative)
+        return outputs._replace(mean=finish(run, outputs.mean), relative=relative)
 
     def save(self, folder: Path | str) -> None:
         """Save the fitted run as a folder."""

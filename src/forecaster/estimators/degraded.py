@@ -1,9 +1,12 @@
 """The reasons why a forecast rests on less than usual: doubtful values, and a feed that is out."""
 
+import logging
+from collections.abc import Mapping
+
 import numpy as np
 from jaxtyping import Bool, Float32
 
-from forecaster.errors import count_of
+from forecaster.errors import count_of, name_some
 from forecaster.estimators.plausible import (
     RUN_DAYS,
     Judgement,
@@ -14,6 +17,7 @@ from forecaster.estimators.plausible import (
 from forecaster.panel.panel import Panel, local_texts
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage
+log = logging.getLogger(__name__)
 
 
 def describe_doubts(known: Plausibility, panel: Panel, origin: int) -> dict[int, str]:
@@ -46,18 +50,26 @@ def _describe(judgement: Judgement, panel: Panel, first: int, column: int) -> st
             texts.append(describe_repeated(panel, step, value, length))
         else:
             text = describe_implausible(panel, step, value, float(marks.limits[last]))
-            more = f"; {len(numbers) - 1} more in the last day)" if len(numbers) > 1 else ")"
+            more = f", {len(numbers) - 1} more in the last day)" if len(numbers) > 1 else ")"
             texts.append(text[:-1] + more)
     return "; ".join(texts)
 
 
+def warn_of_doubts(panel: Panel, doubts: Mapping[int, str]) -> None:
+    """Warn of locations with implausible or repeated values."""
+    if doubts:
+        names = (f"{panel.locations.ids[column]}: {text}" for column, text in doubts.items())
+        count = count_of(len(doubts), "location")
+        log.warning("doubtful values of %s: %s", count, name_some(names))
+
+
 def describe_implausible(panel: Panel, step: int, value: float, limit: float) -> str:
-    """`implausible value (4,000 at 2019-12-24T08:00:00-05:00; at most 180 is plausible)`."""
+    """`implausible value (4,000 at 2019-12-24T08:00:00-05:00, at most 180 is plausible)`."""
     side = "at most" if value > limit else "at least"
     digits = ".0f" if panel.kind == "count" else ".4g"
     edge = np.floor(limit) if panel.kind == "count" and value > limit else limit
     return (
-        f"implausible value ({value:,.6g} at {_time(panel, step)}; "
+        f"implausible value ({value:,.6g} at {_time(panel, step)}, "
         f"{side} {edge:,{digits}} is plausible)"
     )
 

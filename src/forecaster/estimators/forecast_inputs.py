@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.choices import Weather
@@ -42,8 +42,8 @@ class ForecastInputs:
     covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
     local_covariates: Float32[np.ndarray, "B K Q N"]
     holiday: Float32[np.ndarray, " K"] | None = None  # changed: 1 or 0; NaN: as in the calendar
-    # Which locations have an implausible or repeated value in the last day; None: not judged.
-    doubtful: Bool[np.ndarray, "B N"] | None = None
+    # Spreads by which intervals are widened, for implausible and repeated values; None: unknown.
+    doubt: Float32[np.ndarray, "B N"] | None = None
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -52,7 +52,7 @@ class ForecastInputs:
             origins=self.origins[first:end],
             covariates=self.covariates[first:end],
             local_covariates=self.local_covariates[first:end],
-            doubtful=None if self.doubtful is None else self.doubtful[first:end],
+            doubt=None if self.doubt is None else self.doubt[first:end],
         )
 
 
@@ -72,9 +72,9 @@ def prepare_inputs(
         weather: the source of covariates ahead.
         changes: covariates ahead to replace.
     """
-    recent, origins, doubtful = bounded_history(run, panel, origins)
+    recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead, doubtful=doubtful)
+    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead, doubt=doubt)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
@@ -84,11 +84,11 @@ def prepare_inputs(
 
 def bounded_history(
     run: Run, panel: Panel, origins: Int64[np.ndarray, " B"]
-) -> tuple[Panel, Int64[np.ndarray, " B"], Bool[np.ndarray, "B N"] | None]:
+) -> tuple[Panel, Int64[np.ndarray, " B"], Float32[np.ndarray, "B N"] | None]:
     """The part of a panel that windows see, with implausible values bounded (`plausible`).
 
-    Returns that part, the origins as its steps, and which locations have an implausible or
-    repeated value in the day before each origin (None for a run that cannot tell).
+    Returns that part, the origins as its steps, and by how many spreads intervals are widened: by
+    one where the last day has an implausible or repeated value (None: the run cannot tell).
     """
     recent, steps = look_back(panel, run.recipe.lags, origins)
     known = Plausibility.of(run)
@@ -97,7 +97,7 @@ def bounded_history(
     first = int(origins[0] - steps[0])
     judgement = known.judge(panel, first, first + len(recent.values))
     doubtful = judgement.marked_since(steps, day_steps(panel.clock))
-    return recent.with_data(judgement.values), steps, doubtful
+    return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
 
 
 def fill_of(run: Run) -> Fill:

@@ -124,6 +124,16 @@ class Plausibility:
         means, (least, most), longest, spread = (run.arrays[name] for name in names)
         return Plausibility(run.about["kind"], means, least, most, longest, spread)
 
+    def plausible_values(
+        self, panel: Panel, steps: Int64[np.ndarray, " S"]
+    ) -> Float32[np.ndarray, "S N"]:
+        """The values of some steps of a panel, NaN where they are implausible or repeated."""
+        if not len(steps):
+            return np.asarray(panel.values[steps])
+        first = int(steps.min())
+        judgement = self.judge(panel, first, int(steps.max()) + 1)
+        return np.where(judgement.marked[steps - first], np.float32(np.nan), panel.values[steps])
+
     @cached_property
     def hourly_means(self) -> Float64[np.ndarray, "24 N"]:
         """The training means by hour of the day, where the spread was measured."""
@@ -131,7 +141,7 @@ class Plausibility:
         means = self.means.astype(np.float64)
         if W % (_WEEK_DAYS * _DAY_HOURS):  # steps that do not divide an hour
             return np.tile(means.mean(axis=0), (_DAY_HOURS, 1))
-        return means.reshape(_WEEK_DAYS, _DAY_HOURS, -1, N).mean(axis=(0, 2))
+        return np.asarray(means.reshape(_WEEK_DAYS, _DAY_HOURS, -1, N).mean(axis=(0, 2)))
 
     def judge(self, panel: Panel, first: int, end: int) -> Judgement:
         """Judge the steps first…end−1.
@@ -206,7 +216,7 @@ def _largest(
     extreme = np.where(count >= MIN_WEEKS, np.maximum((left_out * count).astype(np.int64), 1), 0)
     largest = np.take_along_axis(weeks, np.maximum(count - 1 - extreme, 0)[None], axis=0)[0]
     overall = np.fmax.reduce(largest, axis=0)
-    return np.nan_to_num(np.where(np.isnan(largest), overall, largest))
+    return np.asarray(np.nan_to_num(np.where(np.isnan(largest), overall, largest)))
 
 
 def find_wrong(arrays: Mapping[str, np.ndarray], W: int, N: int) -> list[str]:
@@ -371,7 +381,7 @@ class _History:
         (steps, columns), known = cells, self.known
         x = self.values[steps, columns].astype(np.float64)
         least, most = (a[self.week_hours[steps], columns] for a in (known.least, known.most))
-        unit = self._root_spread(steps, columns)
+        unit = self._root_spread(steps, columns, upper)
         low = (x == 0) & (least > 0) & (lower >= BUSY) & ~self._was_zero(steps, columns)
         bottom = (
             np.square(np.maximum(np.sqrt(np.maximum(lower, 0) + _ROOT) - NEAR * unit, 0)) - _ROOT
@@ -446,8 +456,8 @@ class _History:
     ) -> Float64[np.ndarray, " k"]:
         mean = self.known.means[self.slots[steps], columns].astype(np.float64)
         if self.known.kind == "count":
-            return np.maximum(level * (mean + 1) - 1, 0)
-        return mean + level
+            return np.asarray(np.maximum(level * (mean + 1) - 1, 0))
+        return np.asarray(mean + level)
 
     def _level(
         self, steps: Steps, columns: Steps, values: Float32[np.ndarray, "T N"]
@@ -469,7 +479,8 @@ class _History:
         inside = np.maximum(earlier, 0)
         mean = self.known.means[self.slots[inside], columns[:, None]].astype(np.float64)
         observed = np.where(earlier >= 0, values[inside, columns[:, None]], np.nan)
-        return (observed + 1) / (mean + 1) if self.known.kind == "count" else observed - mean
+        count = self.known.kind == "count"
+        return np.asarray((observed + 1) / (mean + 1) if count else observed - mean)
 
     def _was_zero(self, steps: Steps, columns: Steps) -> Bool[np.ndarray, " k"]:
         """Whether a value was zero a day ago and a week ago as well."""
@@ -477,11 +488,18 @@ class _History:
         zero = self.values[np.maximum(earlier, 0), columns[:, None]] == 0
         return np.asarray((zero & (earlier >= 0)).all(axis=1))
 
-    def _root_spread(self, steps: Steps, columns: Steps) -> Float64[np.ndarray, " k"]:
-        """The spread of counts on the square-root scale; at least that of counting."""
+    def _root_spread(
+        self, steps: Steps, columns: Steps, upper: Numbers
+    ) -> Float64[np.ndarray, " k"]:
+        """The spread of counts on the square-root scale; at least that of counting.
+
+        Above the level of training it grows with the level, as if counts came in other units.
+        """
         spread = self.known.spread[self.hours[steps], columns].astype(np.float64)
         mean = self.known.hourly_means[self.hours[steps], columns]
-        return np.maximum(spread / (2 * np.sqrt(mean + _ROOT)), 0.5)
+        unit = np.maximum(spread / (2 * np.sqrt(mean + _ROOT)), 0.5)
+        trained = self.known.means[self.slots[steps], columns].astype(np.float64)
+        return np.asarray(unit * np.sqrt(np.maximum((upper + 1) / (trained + 1), 1)))
 
     @cached_property
     def trusted(self) -> Float32[np.ndarray, "T N"]:
