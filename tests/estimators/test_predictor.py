@@ -143,8 +143,13 @@ def test_intervals_are_learned_from_validation_alone(fitted: Counting) -> None:
     test = SPLITS.mask("test", PANEL.clock, PANEL.times)
     other = replace(PANEL, values=np.where(test[:, None], np.float32(977), PANEL.values))
     one, two = (
-        fitted.calibrate(run, hide_test(panel, SPLITS, cut_windows(panel, SPLITS, RECIPE.lags)))
-        for panel in (PANEL, other)
+        fitted.calibrate(
+            run, data, fitted.own_forecasts(run, data.panel, "observed", data.windows.validation)
+        )
+        for data in (
+            hide_test(panel, SPLITS, cut_windows(panel, SPLITS, RECIPE.lags))
+            for panel in (PANEL, other)
+        )
     )
     assert all(np.array_equal(one[name], two[name]) for name in one)
     assert one["intervals.residuals"].any()

@@ -97,6 +97,9 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
         task = bar.add_task("", total=None, figures="")
 
         def on_progress(update: "ProgressUpdate") -> None:
+            if not update.steps:
+                bar.reset(task, total=None, description=update.message or "", figures="")
+                return
             if update.message:
                 bar.console.print(update.message, highlight=False, markup=False)
             text = f"epoch {update.epoch}/{update.epochs}"
@@ -113,6 +116,9 @@ class _EpochLines:
         self._previous: ProgressUpdate | None = None
 
     def __call__(self, update: "ProgressUpdate") -> None:
+        if not update.steps:
+            say(f"{update.message} …")
+            return
         previous, self._previous = self._previous, update
         if update.message:
             say(update.message)

@@ -111,11 +111,14 @@ def _summarise(estimator: "Estimator", out: Path) -> dict[str, Any]:
         "estimator": run.estimator,
         "parents": dict(run.parents),
         "windows": run.about["windows"],
+        **({"fallback": run.about["fallback"]} if "fallback" in run.about else {}),
         **run.about["training"],
     }
 
 
 def _print_run(summary: dict[str, Any]) -> None:
+    from forecaster.estimators.fallback.served import describe_fallback
+
     windows, epochs, out = summary["windows"], summary["epochs"], summary["run"]
     best = min(epochs, key=lambda epoch: epoch["validation_loss"])
     mape = "n/a" if best["mape"] is None else f"{100 * best['mape']:.2f} %"
@@ -127,6 +130,9 @@ def _print_run(summary: dict[str, Any]) -> None:
         f"{best['validation_loss']:.4g}, RMSE {best['rmse']:.4g}, MAPE {mape} ({terms})",
         "stopped": summary["why"],
     }
+    fallback = describe_fallback(summary)
+    if fallback is not None:
+        lines["falls back"] = fallback
     for name, text in lines.items():
         print(f"{name:14} {text}")
     use = f"`forecaster forecast {out} --panel …` forecasts with it"

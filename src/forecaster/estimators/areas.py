@@ -126,7 +126,8 @@ def add_areas(
         if DEGRADED in table.columns:
             sums[DEGRADED] = _join_reasons(members)
         quantiles = _quantile_columns(area, origin, changes, sums)
-        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles))
+        whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
+        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles, **whole))
     return pd.concat(rows, ignore_index=True)
 
 
@@ -152,12 +153,12 @@ def area_predictors(
         calibrated = calibrate_area(run, name, chosen)
         spreads = predictor.calibration.spread[:, chosen].mean(axis=0)
         weights = spreads / max(float(calibrated.spread.mean()), TINY)
-        yield replace(
-            predictor,
+        yield Predictor(
             panel=_as_panel(predictor.panel, chosen),
             forecast_origins=partial(cache.sum, chosen, weights),
             calibration=calibrated,
-            plausible_values=partial(_sum_outcomes, predictor, chosen),
+            counts=partial(_count_area, predictor, chosen),
+            observed=partial(_observe_area, predictor, chosen),
         )
 
 
@@ -266,12 +267,26 @@ class _ForecastCache:
         return np.stack([self._forecasts[key] for key in keys])
 
 
-def _sum_outcomes(
+def _count_area(
+    predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
+) -> Bool[np.ndarray, " S"]:
+    """Whether the forecasts of all locations of an area count."""
+    counts = predictor.counts(steps)
+    return counts if counts.ndim == 1 else np.asarray(counts[:, members].all(axis=1))
+
+
+def _observe_area(
     predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
 ) -> Float32[np.ndarray, "S 1"]:
-    """The outcomes of an area; NaN where that of a location is missing or implausible."""
-    values = predictor.outcomes(steps)[:, members]
-    return np.asarray(values.sum(axis=1, dtype=np.float64, keepdims=True).astype(np.float32))
+    """The sums of an area's outcomes; NaN where one is missing or doubtful."""
+    return _sum_values(predictor.outcomes(steps), members)
+
+
+def _sum_values(
+    values: Float32[np.ndarray, "S N"], members: Bool[np.ndarray, " N"]
+) -> Float32[np.ndarray, "S 1"]:
+    sums = values[:, members].sum(axis=1, dtype=np.float64, keepdims=True)
+    return np.asarray(sums, dtype=np.float32)
 
 
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
@@ -279,7 +294,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
     steps = len(panel.covariates.values)
     return replace(
         panel,
-        values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
+        values=_sum_values(panel.values, members),
         locations=Locations.of_ids(("area",)),
         local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,

@@ -33,6 +33,13 @@ from forecaster.estimators.degraded import (
     describe_outage,
     warn_of_doubts,
 )
+from forecaster.estimators.fallback.choice import choose_fallback, fit_outputs, leave_out
+from forecaster.estimators.fallback.served import (
+    Fallback,
+    fallback_of,
+    fallback_shapes,
+    served_models,
+)
 from forecaster.estimators.forecast_inputs import (
     At,
     Changes,
@@ -70,7 +77,7 @@ from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, war
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
-from forecaster.training.progress import ProgressCallback
+from forecaster.training.progress import ProgressCallback, ProgressUpdate
 from forecaster.windows.scaling import fit_scaler
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
@@ -86,6 +93,7 @@ class Estimator(ABC):
     """
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
+    falls_back: bool = False  # whether simple models are served where they are better
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
@@ -164,34 +172,54 @@ class Estimator(ABC):
         began = time.monotonic()
         result = self.fit_windows(replace(data, folder=checkpoints, on_progress=on_progress))
         self.seconds = result.seconds or time.monotonic() - began
+        about = {**describe(panel, splits, windows), **result.about}
         arrays = {**result.arrays, **data.shared_arrays()}
         run = Run(
             estimator=type(self).__name__,
             recipe=self.recipe,
-            about={**describe(panel, splits, windows), **result.about},
+            about=about,
             arrays=arrays,
             parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
-        arrays |= self.calibrate(run, data)
+        origins = data.windows.validation
+        forecasts = self.own_forecasts(run, data.panel, "observed", origins)
+        if self.falls_back and self.recipe.preset != "paper":
+            if on_progress is not None:
+                on_progress(ProgressUpdate.stage("comparing with simple models"))
+            choice = choose_fallback(run, data, forecasts.mean)
+            about |= choice.about
+            arrays |= choice.arrays
+            if choice.arrays:
+                forecasts = self.forecast_origins(run, data.panel, "observed", origins)
+        arrays |= self.calibrate(run, data, forecasts)
         self.run = run
         return self
 
-    def calibrate(self, run: Run, data: TrainingData) -> dict[str, np.ndarray]:
-        """Calibrate the quantiles of a run on the validation windows."""
-        panel, origins = data.panel, data.windows.validation
-        outputs = self.forecast_origins(run, panel, "observed", origins)
-        forecast, quantiles = outputs.mean, outputs.quantiles
+    def calibrate(
+        self, run: Run, data: TrainingData, forecasts: WindowForecasts
+    ) -> dict[str, np.ndarray]:
+        """Calibrate the quantiles of a run on the validation windows.
+
+        Args:
+            run: not calibrated yet.
+            data: as for its fit.
+            forecasts: those that it serves, of the validation windows.
+        """
+        panel, origins, forecast = data.panel, data.windows.validation, forecasts.mean
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
+        truth = panel.values[ahead]
         outcomes = Outcomes(
-            residuals=panel.values[ahead] - forecast,
-            quantiles=quantiles - forecast[:, None],
+            residuals=truth - forecast,
+            quantiles=forecasts.quantiles - forecast[:, None],
             hours=calibration.local_hours(panel, ahead),
             days=days,
             resolution=1.0 if run.about["kind"] == "count" else 0.0,
         )
         deviation = fit_scaler(panel, data.train).values.deviation
-        return calibration.calibrate(outcomes, run.recipe.intervals.quantiles, deviation)
+        levels = run.recipe.intervals.quantiles
+        arrays = calibration.calibrate(leave_out(run, outcomes), levels, deviation)
+        return {**arrays, **fit_outputs(run, forecasts, outcomes, truth, arrays)}
 
     def predict(
         self,
@@ -214,11 +242,11 @@ class Estimator(ABC):
         if not len(origins):
             shape = 0, run.recipe.lags.horizon, len(panel.locations)
             return np.empty(shape, dtype=np.float32)
-        blocks = np.split(origins, range(BLOCK, len(origins), BLOCK))
-        forecasts = [
-            self.predict_windows(run.arrays, prepare_inputs(run, matched, block, weather, changes))
-            for block in blocks
-        ]
+        fallback, forecasts = fallback_of(run), []
+        for block in np.split(origins, range(BLOCK, len(origins), BLOCK)):
+            inputs = prepare_inputs(run, matched, block, weather, changes)
+            forecast = self.predict_windows(run.arrays, inputs)
+            forecasts.append(fallback.replace_means(forecast, inputs) if fallback else forecast)
         order = location_order(matched.locations.ids, panel)
         return finish(run, np.concatenate(forecasts))[..., order]
 
@@ -281,7 +309,8 @@ class Estimator(ABC):
 
         Columns: `unique_id`, `ds` (UTC), `ds_local`, `cutoff` (the origin), `y_hat` (the mean),
         `y_relative` (with the lowest relative error, if the model has such an output), one column
-        per quantile, such as `q10`, and `degraded` if the forecast rests on less than usual.
+        per quantile, such as `q10`, `degraded` if the forecast rests on less than usual, and
+        `fallback`, the simple model that is served at a location, if there is such a location.
 
         Args:
             panel: observed values up to `at`, and the covariates after it.
@@ -312,6 +341,9 @@ class Estimator(ABC):
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
         table = forecast_table(recent, origin, *numbers, reasons, relative)
+        simple = served_models(run)
+        if simple:
+            table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
         if changes is None:
             return table
         warn_extreme_changes(run, changes)
@@ -352,7 +384,7 @@ class Estimator(ABC):
             counts=lambda steps: online.can_count(
                 matched, lags, weather, training_steps(run, matched), steps
             ),
-            plausible_values=None if known is None else partial(known.plausible_values, matched),
+            observed=None if known is None else partial(known.plausible_values, matched),
         )
 
     def forecast_origins(
@@ -363,7 +395,7 @@ class Estimator(ABC):
         origins: Int64[np.ndarray, " B"],
         changes: Changes | None = None,
     ) -> WindowForecasts:
-        """All that the model forecasts from many origins, by the run's locations.
+        """All that a run serves from many origins, by its locations.
 
         Args:
             run: of this estimator, calibrated or not.
@@ -372,11 +404,43 @@ class Estimator(ABC):
             origins: the last observed steps.
             changes: covariates ahead to replace.
         """
+        fallback = fallback_of(run)
+        served = self._forecast(run, panel, weather, origins, changes, fallback)
+        if fallback is None:
+            return served
+        ahead = origins[:, None] + np.arange(1, served.mean.shape[1] + 1)
+        return fallback.replace_quantiles(served, calibration.local_hours(panel, ahead))
+
+    def own_forecasts(
+        self,
+        run: Run,
+        panel: Panel,
+        weather: Weather,
+        origins: Int64[np.ndarray, " B"],
+        changes: Changes | None = None,
+    ) -> WindowForecasts:
+        """All that the model itself forecasts, where simple ones are served too.
+
+        The arguments are those of `forecast_origins`.
+        """
+        return self._forecast(run, panel, weather, origins, changes, None)
+
+    def _forecast(
+        self,
+        run: Run,
+        panel: Panel,
+        weather: Weather,
+        origins: Int64[np.ndarray, " B"],
+        changes: Changes | None,
+        fallback: Fallback | None,
+    ) -> WindowForecasts:
+        """The forecasts of the model, replaced at the locations of the fallback."""
         blocks = []
         for first in range(0, len(origins), BLOCK):
             block = origins[first : first + BLOCK]
             inputs = prepare_inputs(run, panel, block, weather, changes)
             outputs = self.predict_outputs(run.arrays, inputs)
+            outputs = fallback.replace_outputs(outputs, inputs) if fallback else outputs
             blocks.append(outputs._replace(doubt=inputs.doubt))
         outputs = join_blocks(blocks)
         refuse_non_finite(run, outputs.quantiles)
@@ -400,7 +464,7 @@ class Estimator(ABC):
     def from_run(cls: type[E], run: Run) -> E:
         """The fitted estimator of a run; a run with missing or misshapen arrays is refused."""
         estimator = cls(recipe=run.recipe)
-        check_run(run, estimator.shapes)
+        check_run(run, lambda s: {**estimator.shapes(s), **fallback_shapes(run, s)})
         estimator.run = run
         return estimator
 

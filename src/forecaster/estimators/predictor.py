@@ -66,9 +66,9 @@ class Predictor:
     panel: Panel  # by the run's locations, or the sum as a panel of one location
     forecast_origins: ForecastOrigins
     calibration: Calibration
-    counts: Callable[[np.ndarray], np.ndarray]  # which steps count for online calibration
-    # The values of some steps, NaN where they are implausible; None: all are taken as they are.
-    plausible_values: Callable[[np.ndarray], np.ndarray] | None = None
+    # Which forecasts from some steps count for online calibration: [S], or by location [S N].
+    counts: Callable[[np.ndarray], np.ndarray]
+    observed: Callable[[np.ndarray], np.ndarray] | None = None  # outcomes; None: of the panel
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
         """The forecasts, and their quantiles before any correction.
@@ -83,10 +83,10 @@ class Predictor:
         return replace(self.calibration.base(forecast, quantiles, hours, relative), doubt=doubt)
 
     def outcomes(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S N"]:
-        """The observed values by which quantiles are corrected; NaN: missing or implausible."""
-        if self.plausible_values is not None:
-            return np.asarray(self.plausible_values(steps))
-        return np.asarray(self.panel.values[steps])
+        """The observed values by which quantiles are corrected; NaN: missing or doubtful."""
+        return np.asarray(
+            self.panel.values[steps] if self.observed is None else self.observed(steps)
+        )
 
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
         """The forecasts and both forms of their quantiles."""

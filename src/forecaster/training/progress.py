@@ -123,6 +123,11 @@ class ProgressUpdate:
     seconds_left: float | None
     message: str | None = None  # a warning or notice, given once
 
+    @staticmethod
+    def stage(message: str) -> "ProgressUpdate":
+        """The beginning of a stage without steps."""
+        return ProgressUpdate(0, 0, 0, 0, None, None, None, None, None, message)
+
 
 ProgressCallback = Callable[[ProgressUpdate], None]
 

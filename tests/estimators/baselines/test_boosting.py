@@ -232,7 +232,9 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "MAX_TRAINING", 211)
     monkeypatch.setattr(module, "MAX_VALIDATION", 101)
     monkeypatch.setattr(module, "ROWS", 67)
-    # Calibration answers, and sees rows too.
+    # Forecasts of the validation windows, for comparison and calibration, see rows too.
+    monkeypatch.setattr(Boosting, "own_forecasts", lambda *_: None)
+    monkeypatch.setattr(Boosting, "falls_back", False)
     monkeypatch.setattr(Boosting, "calibrate", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67

@@ -70,6 +70,7 @@ class Boosting(Estimator):
     """
 
     seeded = True
+    falls_back = True
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the counts; the trees are checked by `Trees`."""

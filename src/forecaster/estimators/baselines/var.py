@@ -44,6 +44,8 @@ class VAR(Estimator):
     column, so Q of them would be N·Q columns more.
     """
 
+    falls_back = True
+
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and the order; the order determines that of the weights."""
         return {**scale_shapes(replace(sizes, Q=0)), "order": (1,)}

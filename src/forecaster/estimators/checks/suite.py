@@ -33,6 +33,7 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
         estimator = make(recipe=recipe)
         if not isinstance(estimator, Estimator):
             raise ConfigError(f"make(recipe=recipe) returned {estimator!r}; {NEED}")
+        estimator.falls_back = False  # its own forecasts are checked
         return estimator
 
     if not callable(make):

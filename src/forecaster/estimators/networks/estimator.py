@@ -74,6 +74,7 @@ class NetworkEstimator(Estimator):
     """An estimator whose model is a network; subclasses define how it is built."""
 
     seeded = True
+    falls_back = True
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         super().__init__(recipe)

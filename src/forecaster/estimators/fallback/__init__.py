@@ -1,0 +1,1 @@
+"""Simple models that a run serves where its own model is worse."""
