@@ -4,7 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from forecaster.errors import count_of, need_extra
-from forecaster.evaluation.tables import MEAN, RELATIVE, describe_outputs
 from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
 from forecaster.report.formatting import duration, number, percent, with_minus
@@ -130,14 +129,6 @@ def _caption(data: ReportData) -> str:
     deviation = " ± is the standard deviation over trainings." if seeds else ""
     return (
         f"{weather}RMSE in {data.unit}; MAPE over values ≥ {comparison.mape_cut:g}. "
-        f"Lower is better; the best value of each column is bold.{deviation} {_outputs(data)}"
+        f"Lower is better; the best value of each column is bold.{deviation} "
+        f"{comparison.scored_outputs}"
     )
-
-
-def _outputs(data: ReportData) -> str:
-    """Say which of a model's numbers each metric is of."""
-    rows = [
-        {"model": row.name, "mape_of": RELATIVE if row.has_relative else MEAN}
-        for row in data.comparison.tested
-    ]
-    return describe_outputs(rows).replace("`", "")
