@@ -300,7 +300,7 @@ def test_intervals_of_counts_have_a_randomised_coverage(
     ]
     assert "| 80 % interval | coverage % | +1 | +2 | +3 | randomised | width | pinball |" in text
     assert f" | {shares[0]:.1f} / {shares[1]:.1f} | 8.000 / 12.00 | " in text
-    assert "spreads a count evenly over ± ½" in text
+    assert "spreads every count evenly over ± ½" in text
     sentence = f"over ± ½ it contained {shares[0]:.3g} % and {shares[1]:.3g} %."
     assert sentence in (comparison.interval_verdict or "")
     (line,) = csv.DictReader(io.StringIO(comparison.to_csv()))

@@ -14,7 +14,6 @@ def demo(
     out: Annotated[Path, typer.Option(help="Output folder.")] = Path("demo"),
 ) -> None:
     """Run all steps on a synthetic city: trips, panel, graph, models and their errors."""
-    from forecaster.evaluation.tables import describe_fallbacks
     from forecaster.pipeline.demo import run_demo
 
     with terminal.training() as (say, on_progress):
@@ -24,8 +23,8 @@ def demo(
     rows = result.comparison.tested
     reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
     terminal.print_reports(reports, result.floor.tolist())
-    fallbacks = describe_fallbacks(result.comparison.to_dict()["rows"])
-    print("\n".join(["", *result.comparison.verdict, *fallbacks]))
+    print(result.comparison.scored_outputs)
+    print("\n".join(["", *result.comparison.verdict, *result.comparison.fallbacks]))
     checkup = write_checkup(out, "A city with known truth", result.panel, result.checkup)
     if checkup is not None:  # None: an extra is missing; a message was printed
         print(f"\nThe checkup of the panel: {checkup}; the report: {write_report(out)}")

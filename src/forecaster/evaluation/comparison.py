@@ -22,7 +22,14 @@ from forecaster.evaluation.backtest import (
 )
 from forecaster.evaluation.bias import SizeBias, bias_by_hour, bias_by_size
 from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
-from forecaster.evaluation.tables import MEAN, RELATIVE, csv_text, markdown_text
+from forecaster.evaluation.tables import (
+    MEAN,
+    RELATIVE,
+    csv_text,
+    describe_fallbacks,
+    describe_outputs,
+    markdown_text,
+)
 from forecaster.evaluation.verdict import (
     ModelScore,
     describe_coverage,
@@ -123,9 +130,9 @@ class ModelResult:
         return self.interval_seed_means("coverage", mode)
 
     @property
-    def has_relative(self) -> bool:
-        """Whether MAPE is of a second output, not of the mean."""
-        return all(result.has_relative for result in self.results.values())
+    def mape_of(self) -> str:
+        """The column of a forecast that MAPE is of: `y_relative` if the model has it."""
+        return RELATIVE if all(r.has_relative for r in self.results.values()) else MEAN
 
     def size_bias(self) -> list[SizeBias]:
         """Return the bias by fifth of location size, the mean over seeds; empty if not known."""
@@ -249,6 +256,17 @@ class Comparison:
         return next((row for row in self.tested if row.name == name), None)
 
     @property
+    def scored_outputs(self) -> str:
+        """A sentence on which of a model's numbers each metric is of."""
+        rows = [{"model": row.name, "mape_of": row.mape_of} for row in self.tested]
+        return describe_outputs(rows).replace("`", "")
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """A text on how many locations serve a simple model; empty: none was compared."""
+        return describe_fallbacks({"model": r.name, "fallback": r.fallback} for r in self.tested)
+
+    @property
     def strongest_simple(self) -> ModelResult | None:
         """The simple model with the lowest RMSE, besides the recommended one."""
         name = strongest_simple(self._scores, besides=recommend(self._scores))
@@ -327,7 +345,7 @@ class Comparison:
             **description,
             "terms": scores.rmse.terms,
             "mape_terms": scores.mape.terms,
-            "mape_of": RELATIVE if row.has_relative else MEAN,
+            "mape_of": row.mape_of,
             **row.costs(),
             "weather": errors,
             "bias_by_size": [asdict(group) for group in row.size_bias()],

@@ -19,8 +19,8 @@ PERCENT = ("mape", "wape", "bias", "coverage", "randomised")  # fractions, shown
 MEAN, RELATIVE = "y_hat", "y_relative"  # the columns of a forecast that are scored
 LARGE_BIAS = 10  # per cent; larger ones have one decimal
 RANDOMISED_NOTE = (
-    "Randomised coverage spreads a count evenly over ± ½, so that equal counts, such as the zeros "
-    "of quiet locations, do not all count as inside: it should be the same. "
+    "Where counts are small, an interval contains whole counts and so a larger share; the "
+    "randomised coverage spreads every count evenly over ± ½ and should be the same there. "
 )
 
 Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it

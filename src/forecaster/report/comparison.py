@@ -4,12 +4,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from forecaster.errors import count_of, need_extra
-from forecaster.evaluation.tables import (
-    MEAN,
-    RELATIVE,
-    describe_fallbacks,
-    describe_outputs,
-)
 from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
 from forecaster.report.formatting import duration, number, percent, with_minus
@@ -133,18 +127,8 @@ def _caption(data: ReportData) -> str:
     )
     seeds = any(len(row.results) > 1 for row in comparison.rows)
     deviation = " ± is the standard deviation over trainings." if seeds else ""
-    fallbacks = " ".join(["", *describe_fallbacks(comparison.to_dict()["rows"])])
     return (
         f"{weather}RMSE in {data.unit}; MAPE over values ≥ {comparison.mape_cut:g}. "
-        f"Lower is better; the best value of each column is bold.{deviation} {_outputs(data)}"
-        f"{fallbacks}"
+        f"Lower is better; the best value of each column is bold.{deviation} "
+        f"{' '.join([comparison.scored_outputs, *comparison.fallbacks])}"
     )
-
-
-def _outputs(data: ReportData) -> str:
-    """Say which of a model's numbers each metric is of."""
-    rows = [
-        {"model": row.name, "mape_of": RELATIVE if row.has_relative else MEAN}
-        for row in data.comparison.tested
-    ]
-    return describe_outputs(rows).replace("`", "")

@@ -113,7 +113,7 @@ def test_quantiles_have_one_name_with_all_their_digits_in_every_format(forecast:
     properties = to_geojson(odd)["features"][0]["properties"]
     assert [name for name in properties if name.startswith("q")] == names
     quantiles = dict(zip(odd.quantile_levels, odd.quantiles, strict=True))
-    table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, "")
+    table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, ())
     assert list(table.columns[5:]) == names
 
 
