@@ -9,9 +9,12 @@ import pytest
 
 from forecaster.config import TableConfig, TripsConfig
 from forecaster.errors import ArtifactError, ConfigError
+from forecaster.estimators.checks.sample import small_city
 from forecaster.graph.storage import open_graph
 from forecaster.recipe import Recipe
+from forecaster.report.comparison import render_comparison
 from forecaster.report.data import ReportData, mean_rmse, read_report_data
+from forecaster.report.tables import error_table
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
@@ -29,6 +32,23 @@ def change_table(folder: Path, **values: Any) -> None:
 def test_what_is_read_is_the_comparison_that_was_written(folder: Path, data: ReportData) -> None:
     written = json.loads((folder / "table.json").read_text())
     assert json.loads(data.comparison.to_json()) == written
+
+
+def test_a_model_without_its_fallback_is_read_again_from_its_own_run(tmp_path: Path) -> None:
+    splits = {
+        "train": [["2021-03-01", "2021-03-28"]],
+        "validation": [["2021-03-29", "2021-04-07"]],
+        "test": [["2021-04-08", "2021-04-12"]],
+    }
+    folder = compare(tmp_path, small_city(), ["Ridge", "Transformer"], splits=splits)
+    data = read_report_data(folder)
+    written = json.loads((folder / "table.json").read_text())
+    assert json.loads(data.comparison.to_json()) == written
+    assert [row.name for row in data.comparison.rows] == ["Ridge", "Transformer"]
+    networks = dict(error_table(data.comparison).groups)["Networks"]
+    assert [line.name for line in networks] == ["Transformer", "Transformer, without fallback"]
+    assert "Transformer falls back at " in render_comparison(data, [])
+    assert all(result.fallback for result in data.comparison.rows[1].results.values())
 
 
 def test_the_panel_may_lie_elsewhere(copied: Path, tmp_path: Path) -> None:
