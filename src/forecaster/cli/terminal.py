@@ -95,15 +95,18 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     columns = TextColumn("{task.description}"), BarColumn(bar_width=10), figures
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, figures="")
+        loss: float | None = None  # the last one known: an epoch begins without any
 
         def on_progress(update: "ProgressUpdate") -> None:
+            nonlocal loss
             if update.message:
                 bar.console.print(update.message, highlight=False, markup=False)
             if not update.steps:  # a stage without a bar
                 return
+            loss = loss if update.loss is None else update.loss
             text = f"epoch {update.epoch}/{update.epochs}"
             bar.update(task, total=update.steps, completed=update.step, description=text)
-            bar.update(task, figures=_figures(update, update.loss))
+            bar.update(task, figures=_figures(update, loss))
 
         yield lambda stage: bar.reset(task, total=None, description=stage), on_progress
 
