@@ -131,7 +131,8 @@ def pack(arrays: Mapping[str, np.ndarray]) -> tuple[bytes, dict[str, Any]]:
         raise ValueError(f"arrays {unsupported}: unsupported types; supported: {list(_DTYPES)}")
     _refuse_non_finite(arrays)
     described = {name: [str(a.dtype), list(a.shape)] for name, a in arrays.items()}
-    return save(dict(arrays)), described
+    # In row order: safetensors would write a transposed array as it lies in memory.
+    return save({name: np.asarray(a, order="C") for name, a in arrays.items()}), described
 
 
 def unpack(folder: Path, manifest: Manifest) -> dict[str, np.ndarray]:

@@ -15,6 +15,7 @@ from forecaster.artifact import begin_run
 from forecaster.cli.app import main
 from forecaster.config import PanelConfig, TableConfig, TrainingConfig
 from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.fallback.served import NAMES
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
@@ -135,6 +136,20 @@ def test_arrays_of_runs_are_those_of_the_page(page: Page, artifacts: Path) -> No
     weights = {name for name in arrays if name.startswith("model.")}
     assert weights
     assert arrays - weights == set(page["Run"]["array"]) | own
+
+
+def test_arrays_of_a_fallback_are_those_of_the_page() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel, validation=0.25, test=0.2)
+    run = Forecaster(recipe=RECIPE).fit(panel, splits).run  # one epoch: worse than simple models
+    assert run is not None
+    arrays = {name for name in run.arrays if name.startswith("fallback.")}
+    text = PAGE.read_text(encoding="utf-8")
+    named = {name for name in NAME.findall(text) if name.startswith("fallback.")}
+    assert named - {"fallback.relative"} <= arrays  # of models with `y_relative`
+    own = {name for name in arrays if name.count(".") == 1}
+    assert own <= named
+    assert ", ".join(f"{n} {name}" for n, name in enumerate(NAMES, start=1)) in text
 
 
 def test_arrays_of_checkpoints_are_those_of_the_page(page: Page, artifacts: Path) -> None:

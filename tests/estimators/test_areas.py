@@ -145,6 +145,27 @@ def test_locations_are_found_in_any_order(panel: Panel, fitted: Ridge) -> None:
     assert np.array_equal(here.online, there.online)
 
 
+def test_doubtful_values_of_a_location_are_no_outcomes_of_its_area(
+    panel: Panel, fitted: Ridge
+) -> None:
+    def observed(steps: np.ndarray) -> np.ndarray:
+        values = panel.values[steps].copy()
+        values[steps == HOURS - 50, 3] = np.nan
+        return values
+
+    def counts(steps: np.ndarray) -> np.ndarray:
+        return (steps != HOURS - 60)[:, None] | (np.arange(5) != 3)
+
+    predictor = replace(fitted.predictor(panel, "observed"), observed=observed, counts=counts)
+    areas = areas_of(x=[0, 3], y=[1, 2])
+    with_it, without = area_predictors(fitted, predictor, panel, areas)
+    steps = np.array([HOURS - 60, HOURS - 50, HOURS - 49])
+    assert np.isnan(with_it.outcomes(steps)[:, 0]).tolist() == [False, True, False]
+    assert with_it.counts(steps).tolist() == [False, True, True]
+    np.testing.assert_array_equal(without.outcomes(steps), without.panel.values[steps])
+    assert without.counts(steps).all()
+
+
 def test_nothing_after_the_origin_is_seen(panel: Panel, fitted: Ridge) -> None:
     values = panel.values.copy()
     values[ORIGINS[0] + 1 :] = 977

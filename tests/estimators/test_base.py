@@ -12,6 +12,7 @@ from forecaster.estimators.baselines.naive import HistoricalMean, SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import with_meaning
+from forecaster.estimators.plausible import RANGE
 from forecaster.estimators.registry import ESTIMATORS, find_estimator, load_estimator
 from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
@@ -155,12 +156,31 @@ def test_P10_values_far_outside_the_training_range_are_warned_of(
 ) -> None:
     fitted = SeasonalNaive(recipe).fit(panel, splits)
     at = f"{panel.times[1000]}Z"
-    fitted.forecast(panel, at)
-    assert "outside training range" not in caplog.text
+    assert "degraded" not in fitted.forecast(panel, at)
+    assert not caplog.text
     values = panel.values.copy()
     values[1000, 3] *= 10
-    fitted.forecast(replace(panel, values=values), at)
+    table = fitted.forecast(replace(panel, values=values), at)
+    reason = "implausible value (150 at 2015-11-11T15:00:00-05:00, at most "
+    assert f"doubtful values of 1 location: p3: {reason}" in caplog.text
+    doubted = table["unique_id"] == "p3"
+    assert table["degraded"][doubted].str.startswith(reason).all()
+    assert (table["degraded"][~doubted] == "").all()
+
+
+def test_P10_a_run_saved_without_ranges_warns_of_values_far_outside_all_of_training(
+    panel: Panel, splits: Splits, recipe: Recipe, caplog: pytest.LogCaptureFixture
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    assert fitted.run is not None
+    older = {name: array for name, array in fitted.run.arrays.items() if name != RANGE}
+    fitted.run = replace(fitted.run, arrays=older)
+    at = f"{panel.times[1000]}Z"
+    values = panel.values.copy()
+    values[1000, 3] *= 10
+    table = fitted.forecast(replace(panel, values=values), at)
     assert "outside training range: recent values of 1 location (p3)" in caplog.text
+    assert "degraded" not in table
 
 
 def test_extra_covariates_of_the_panel_do_not_matter(
@@ -226,7 +246,7 @@ def test_P10_small_measurements_have_a_range_too(
     changed = panel.values.copy()
     changed[1000, 2] = 0.9
     fitted.forecast(replace(panel, values=changed), f"{panel.times[1000]}Z")
-    assert "outside training range: recent values of 1 location (p2)" in caplog.text
+    assert "p2: implausible value (0.9 at " in caplog.text
 
 
 class Curious(SeasonalNaive):

@@ -11,6 +11,7 @@ from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.online import CYCLE
 from forecaster.estimators.predictor import Predictor, WindowForecasts, finish
 from forecaster.estimators.training_data import Arrays, hide_test
+from forecaster.panel.parts import LocalCovariates
 from forecaster.splits import Splits, cut_windows
 
 PANEL = small_city()
@@ -164,3 +165,26 @@ def test_counts_are_not_negative_and_nothing_is_nan(fitted: Counting) -> None:
     assert finish(measured, forecast).tolist() == [[[-1, 2]]]
     with pytest.raises(RunError, match="Counting gave NaN or infinity"):
         finish(run, forecast * np.float32(np.inf))
+
+
+def test_an_outlier_does_not_move_later_intervals_even_of_a_single_location() -> None:
+    whole = small_city()
+    steps = len(whole.known_times)
+    alone = replace(
+        whole.select(("place 4",)), local_covariates=LocalCovariates.empty(steps, 1), digest=None
+    )
+    estimator = Ridge(RECIPE).fit(alone, Splits.by_share(alone, validation=0.15))
+    values, at = alone.values.copy(), HOURS - 190
+    values[at] *= 50
+    spoiled, origins = replace(alone, values=values), np.arange(at + 1, HOURS - 2)
+
+    def moved(model: Ridge) -> float:
+        one, two = (model.predict_all(panel, origins).corrections for panel in (alone, spoiled))
+        return float(np.abs(one - two).max())
+
+    assert moved(estimator) < 0.1  # spreads
+    run = estimator.run
+    assert run is not None
+    arrays = {name: array for name, array in run.arrays.items() if name != "shared.range"}
+    older = Ridge.from_run(replace(run, arrays=arrays))  # which takes values as they are
+    assert moved(older) > 0.2

@@ -33,7 +33,7 @@ def panel(make_panel: MakePanel) -> Panel:
 
 
 def test_rows_are_keyed_by_id_and_time(panel: Panel) -> None:
-    table = forecast_table(panel, 7, np.arange(6, dtype=np.float32).reshape(2, 3), {}, degraded="")
+    table = forecast_table(panel, 7, np.arange(6, dtype=np.float32).reshape(2, 3), {}, degraded=())
     assert list(table.columns) == ["unique_id", "ds", "ds_local", "cutoff", "y_hat"]
     assert table["unique_id"].tolist() == ["a", "a", "=b()", "=b()", "c", "c"]
     assert table["y_hat"].tolist() == [0, 3, 1, 4, 2, 5]
@@ -44,16 +44,17 @@ def test_rows_are_keyed_by_id_and_time(panel: Panel) -> None:
     assert table["ds_local"][0] == "2015-10-01T08:00:00-04:00"
 
 
-def test_the_reason_of_a_degraded_forecast_stands_in_every_row(panel: Panel) -> None:
-    table = forecast_table(
-        panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="weather none"
-    )
-    assert (table["degraded"] == "weather none").all()
+def test_the_reason_of_a_degraded_location_stands_in_its_rows(panel: Panel) -> None:
+    reasons = ("weather none", "", "weather none; odd")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded=reasons)
+    assert table["degraded"].tolist() == [reasons[n] for n in (0, 0, 1, 1, 2, 2)]
+    none = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded=("", "", ""))
+    assert "degraded" not in none
 
 
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_a_written_table_reads_back(panel: Panel, tmp_path: Path, suffix: str) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded=())
     path = tmp_path / f"forecast{suffix}"
     write_forecast(table, panel, path)
     read = pd.read_csv(path, parse_dates=["ds"]) if suffix == ".csv" else pd.read_parquet(path)
@@ -63,7 +64,7 @@ def test_a_written_table_reads_back(panel: Panel, tmp_path: Path, suffix: str) -
 
 
 def test_geojson_has_a_point_for_each_row_that_has_a_place(panel: Panel, tmp_path: Path) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded=())
     write_forecast(table, panel, tmp_path / "f.geojson")
     features = json.loads((tmp_path / "f.geojson").read_text())["features"]
     assert features == to_geojson(table, panel)["features"]
@@ -81,14 +82,15 @@ def test_geojson_of_locations_that_lie_nowhere_is_refused(panel: Panel, tmp_path
 
 
 def test_another_suffix_is_refused(panel: Panel, tmp_path: Path) -> None:
-    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded="")
+    table = forecast_table(panel, 7, np.ones((2, 3), dtype=np.float32), {}, degraded=())
     with pytest.raises(ConfigError, match=r"\.csv, \.parquet or \.geojson"):
         write_forecast(table, panel, tmp_path / "f.xlsx")
 
 
 def test_each_quantile_has_a_column_after_the_forecast(panel: Panel) -> None:
     y = np.arange(6, dtype=np.float32).reshape(2, 3)
-    table = forecast_table(panel, 7, y, {0.025: y - 1, 0.5: y, 0.9: y + 1}, degraded="dark")
+    quantiles = {0.025: y - 1, 0.5: y, 0.9: y + 1}
+    table = forecast_table(panel, 7, y, quantiles, degraded=("dark", "", "odd"))
     assert list(table.columns)[4:] == ["y_hat", "q2.5", "q50", "q90", "degraded"]
     assert table["q2.5"].tolist() == (table["y_hat"] - 1).tolist()
     assert table["q90"].tolist() == (table["y_hat"] + 1).tolist()

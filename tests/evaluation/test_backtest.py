@@ -73,6 +73,63 @@ class TwoNumbers(Ridge):
         return outputs._replace(relative=outputs.mean * np.float32(0.9))
 
 
+class Partial(Ridge):
+    """Ridge, far too high at two of the five places."""
+
+    falls_back = True
+
+    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
+        """The forecasts of Ridge, four times as high at two places."""
+        forecast = super().predict_windows(arrays, inputs)
+        return np.asarray(forecast * np.array([1, 1, 4, 1, 4], dtype=np.float32))
+
+
+def test_a_fallback_is_scored_as_served_and_the_model_alone_beside_it() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel, validation=0.3, test=0.2)
+    fitted = Partial(RECIPE).fit(panel, splits)
+    run = fitted.run
+    assert run is not None
+    backwards = panel.select(panel.locations.ids[::-1])
+    origins = cut_windows(panel, splits, RECIPE.lags).test
+    result = backtest(fitted, backwards, origins, ["observed", "none"])
+    assert result.fallback == {"Ridge": 2}
+    assert result.own is not None
+    truth = targets(backwards, origins, 2)
+    for weather in ("observed", "none"):
+        served = fitted.predict(backwards, origins, weather)
+        alone = fitted.own_forecasts(run, panel, weather, origins).mean[..., ::-1]
+        for sums, forecast in ((result.errors, served), (result.own.errors, alone)):
+            expected = sum_errors(truth, forecast, 10.0)
+            for name, part in vars(expected).items():
+                assert np.allclose(getattr(sums[weather], name), part, rtol=1e-12), name
+    ratio = result.own.by_location.squares / result.by_location.squares
+    assert (ratio[:, [0, 2]] > 4).all()  # the two places, the last one first
+    assert np.allclose(ratio[:, [1, 3, 4]], 1)
+    other = result.under(["none"])
+    assert list(other.errors) == ["none"]
+    assert other.own is not None
+    assert list(other.own.errors) == ["none"]
+
+
+def test_weights_of_a_served_simple_model_are_not_counted_as_the_models() -> None:
+    panel = small_city()
+    fitted = Partial(RECIPE).fit(panel, Splits.by_share(panel, validation=0.3, test=0.2))
+    assert fitted.run is not None
+    assert any(name.startswith("fallback.Ridge.") for name in fitted.run.arrays)
+    plain = Ridge(RECIPE).fit(panel, Splits.by_share(panel, validation=0.3, test=0.2)).run
+    assert plain is not None
+    assert count_parameters(fitted.run) == count_parameters(plain)
+
+
+def test_a_model_served_everywhere_has_no_errors_of_its_own() -> None:
+    panel = small_city()
+    splits = Splits.by_share(panel)
+    result = backtest(Ridge(RECIPE).fit(panel, splits), panel, np.array([900, 950]))
+    assert result.own is None
+    assert result.fallback is None
+
+
 def test_mape_is_of_the_second_output_under_every_weather() -> None:
     panel = small_city()
     splits = Splits.by_share(panel)

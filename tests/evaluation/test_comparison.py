@@ -116,6 +116,7 @@ def test_plain_data_holds_everything(rows: list[ModelResult]) -> None:
     assert var == {
         "model": "VAR", "estimator": "VAR", "ablation_of": None, "chosen": {},
         "failures": {"seed 0": "singular"}, "seeds": [], "runs": {},
+        "without_fallback": False, "fallback": {},
     }  # fmt: skip
     assert own["ablation_of"] == "Forecaster"
     assert forecaster["seeds"] == [0, 1, 2]

@@ -7,7 +7,7 @@ import pytest
 
 from forecaster.artifact import ARRAYS, pack
 from forecaster.errors import ArtifactError
-from forecaster.evaluation.backtest import BacktestResult, IntervalResults
+from forecaster.evaluation.backtest import BacktestResult, IntervalResults, OwnErrors
 from forecaster.evaluation.storage import load_backtest, save_backtest
 from forecaster.publish.manifest import MANIFEST
 from forecaster.publish.writing import Draft, bytes_writer, publish
@@ -31,6 +31,25 @@ def test_a_backtest_result_is_read_as_it_was_saved(
         for name, sums in vars(found.errors[weather]).items():
             assert np.array_equal(getattr(again.errors[weather], name), sums)
     assert np.array_equal(again.by_location.values, found.by_location.values)
+
+
+def test_the_errors_of_a_model_alone_come_back_as_they_were(
+    tmp_path: Path, make_result: MakeResult
+) -> None:
+    alone = make_result(3.0)
+    found = make_result(1.0, own=OwnErrors(alone.errors, alone.by_location), fallback={"Ridge": 2})
+    save_backtest(tmp_path / "test", found, RUN)
+    again = load_backtest(tmp_path / "test", RUN)
+    assert again is not None
+    assert again.own is not None
+    assert again.fallback == {"Ridge": 2}
+    for name, sums in vars(alone.errors["observed"]).items():
+        assert np.array_equal(getattr(again.own.errors["observed"], name), sums), name
+    assert np.array_equal(again.own.by_location.squares, alone.by_location.squares)
+    save_backtest(tmp_path / "other", make_result(1.0), RUN)
+    other = load_backtest(tmp_path / "other", RUN)
+    assert other is not None
+    assert (other.own, other.fallback) == (None, None)
 
 
 @pytest.mark.parametrize("counts", [True, False])

@@ -6,7 +6,12 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from forecaster.evaluation.backtest import CALIBRATION_MODES, BacktestResult, IntervalResults
+from forecaster.evaluation.backtest import (
+    CALIBRATION_MODES,
+    BacktestResult,
+    IntervalResults,
+    OwnErrors,
+)
 from forecaster.evaluation.comparison import Comparison, ModelResult
 from forecaster.evaluation.tables import (
     format_bias,
@@ -70,6 +75,42 @@ def test_markdown_has_the_papers_blocks_in_order(comparison: Comparison) -> None
     assert "against Forecaster" in text
     widths = {line.count("|") for line in text.splitlines() if line.startswith("| RMSE")}
     assert widths == {6}
+
+
+def test_tables_show_what_is_served_and_beside_it_the_model_alone(
+    make_result: MakeResult,
+) -> None:
+    alone = make_result(3.0)
+    own = OwnErrors(alone.errors, alone.by_location)
+    results = {
+        0: make_result(2.0, own=own, fallback={"HistoricalMean": 2, "Ridge": 1}),
+        1: make_result(2.0, fallback={}),
+    }
+    rows = [
+        ModelResult("Ridge", "Ridge", {0: make_result(4.0)}),
+        ModelResult("Forecaster", "Forecaster", results, {"seed 2": "lost"}),
+        ModelResult("VAR", "VAR", {0: make_result(5.0, fallback={})}),
+    ]
+    comparison = Comparison(rows, 10.0, ABOUT)
+    names = ["Ridge", "Forecaster", "Forecaster, without fallback", "VAR"]
+    assert [row["model"] for row in comparison.to_dict()["rows"]] == names
+    served, apart = comparison.to_dict()["rows"][1:3]
+    assert served["weather"]["observed"]["rmse"][0]["mean"] == pytest.approx(2, rel=0.1)
+    assert apart["weather"]["observed"]["rmse"][0]["mean"] == pytest.approx(2.5, rel=0.1)
+    assert apart["without_fallback"]
+    text = comparison.to_markdown()
+    assert text.count("| Forecaster, without fallback |") >= 2
+    assert text.count("lost") == 1
+    assert (
+        "Forecaster falls back at 3, 0 of 5 locations by seed: HistoricalMean 2, Ridge 1." in text
+    )
+    assert "VAR falls back at none of 5 locations." in text
+    assert "without fallback is" not in " ".join(comparison.verdict)
+    assert "Forecaster, without fallback" in comparison.to_csv()
+
+
+def test_without_any_comparison_nothing_is_said_about_fallbacks(comparison: Comparison) -> None:
+    assert "fall" not in comparison.to_markdown()
 
 
 def test_the_caption_says_when_there_is_no_weather(make_result: MakeResult) -> None:
@@ -259,7 +300,7 @@ def test_intervals_of_counts_have_a_randomised_coverage(
     ]
     assert "| 80 % interval | coverage % | +1 | +2 | +3 | randomised | width | pinball |" in text
     assert f" | {shares[0]:.1f} / {shares[1]:.1f} | 8.000 / 12.00 | " in text
-    assert "spreads a count evenly over ± ½" in text
+    assert "spreads every count evenly over ± ½" in text
     sentence = f"over ± ½ it contained {shares[0]:.3g} % and {shares[1]:.3g} %."
     assert sentence in (comparison.interval_verdict or "")
     (line,) = csv.DictReader(io.StringIO(comparison.to_csv()))

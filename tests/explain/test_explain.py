@@ -9,6 +9,7 @@ from scipy.stats import rankdata
 
 from forecaster.config import LagConfig, ModelConfig, Season, TrainingConfig
 from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
@@ -78,6 +79,19 @@ def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
     assert {"id", "name", "gradient", "ablation", "share"} <= set(content["neighbours"][0])
     assert content["sentence"].startswith("Hours: attention and ablation ")
     assert " Neighbours: gradient and ablation " in content["sentence"]
+
+
+def test_the_network_is_explained_where_a_simple_model_is_served_and_it_is_said() -> None:
+    network, plain = fitted(Forecaster, falls_back=True), fitted(Forecaster)
+    assert network.run is not None
+    (location, simple), *_ = served_models(network.run).items()
+    explanation = explain_forecast(network, PANEL, AT, location)
+    assert explanation.fallback == simple
+    assert f"{simple} is served at this location" in explanation.sentence
+    alone = explain_forecast(plain, PANEL, AT, location)
+    assert replace(explanation, fallback=None) == alone
+    table = network.forecast(PANEL, AT).set_index("unique_id").loc[location, "y_hat"]
+    assert [step.y_hat for step in explanation.forecast] != table.tolist()
 
 
 def test_the_same_forecast_has_the_same_explanation() -> None:

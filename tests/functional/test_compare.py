@@ -73,7 +73,7 @@ def test_a_table_alone_gives_a_recipe_and_a_comparison(run: Run, made: Made) -> 
     assert 'columns = "time=time"' in errors  # the recipe it used
     assert "no --timezone" in errors
     assert "| RMSE | average | +1 | +2 |" in text
-    assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
+    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text
     for name in ("LastValue", "SeasonalNaive", "HistoricalMean", "Ridge", "Forecaster"):
         assert f"| {name} | " in text
     assert {path.name for path in out.iterdir()} >= {
@@ -91,7 +91,7 @@ def test_other_days_than_the_recipes_show_both_forms_of_intervals(run: Run, made
     days = ("--test", "2021-04-08:2021-04-11")
     code, text, errors = run("evaluate", out / "recipe.toml", *words, *days)
     assert code == 0, errors
-    assert "| 80 % interval | coverage % | +1 | +2 | width | pinball |" in text
+    assert "| 80 % interval | coverage % | +1 | +2 | randomised | width | pinball |" in text
     assert "The 80 % interval of" in text
     content = json.loads((out / "table-2021-04-08-2021-04-11.json").read_text())
     for row in content["rows"]:

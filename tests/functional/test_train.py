@@ -19,6 +19,7 @@ import pytest
 from forecaster.cli import terminal
 from forecaster.cli.options import with_settings
 from forecaster.cli.train import print_departures
+from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
@@ -85,6 +86,33 @@ def test_a_recipe_becomes_a_run_that_forecasts(recipe: Path, run: Run) -> None:
     assert "all match the manifest, Forecaster\n" in output
     assert f"{out / 'panel'}: panel" in output
     assert f"{out / 'graph'}: graph" in output
+
+
+def test_training_says_where_simple_models_are_served(recipe: Path, run: Run) -> None:
+    out = recipe.parent / "run"
+    days = ("2021-03-01", "2021-03-18"), ("2021-03-19", "2021-03-27"), ("2021-03-28", "2021-03-31")
+    for split, (first, last) in zip(("train", "validation", "test"), days, strict=True):
+        with recipe.open("a") as file:
+            file.write("[splits]\n" if split == "train" else "")
+            file.write(f'{split} = [["{first}", "{last}"]]\n')
+    code, output, errors = run("train", recipe, "--out", out)
+    assert code == 0
+    assert "comparing with simple models …" in errors
+    line = next(line for line in output.splitlines() if line.startswith("falls back "))
+    estimator = load_estimator(out)
+    assert estimator.run is not None
+    found = estimator.run.about["fallback"]
+    assert found["locations"] == len(served_models(estimator.run)) > 0  # two epochs of noise
+    assert line.startswith(f"falls back     at {found['locations']} of 3 locations: ")
+    code, again, _ = run("train", recipe, "--out", out)
+    assert code == 0
+    assert line in again
+    code, output, _ = run("train", recipe, "--out", out, "--json")
+    assert json.loads(output)["fallback"] == found
+    words = ("--panel", out / "panel", "--at", "2021-03-28T12:00+02:00")
+    code, output, _ = run("forecast", out, *words)
+    assert code == 0
+    assert output.splitlines()[0].split(",")[-1] == "fallback"
 
 
 def test_the_same_command_says_that_it_is_done(recipe: Path, run: Run) -> None:

@@ -22,43 +22,49 @@ NOISE = np.random.default_rng(0).poisson(30, (12 * 24 * 5, 3))
 TIMES = ["04-hours", "05-weekdays", "06-steps"]
 WEEK = ["02-normal-week", "03-worst-day"]
 PLACE = "08-error-by-location"
+BIAS = ["30-bias-by-size", "31-bias-by-hour"]
 SURE = ["20-coverage-steps", "21-coverage-hours", "23-coverage-by-location", "24-interval-width"]
 
 CASES: dict[str, tuple[Panel, tuple[str, ...], dict[str, Any], list[str]]] = {
-    "one model": (bare_panel(daily_cycle()), ("Ridge",), {}, [*WEEK, *TIMES, PLACE, *SURE]),
-    "one location": (bare_panel(daily_cycle(1)), SIMPLE, {}, [*WEEK, *TIMES, *SURE[:2], SURE[3]]),
+    "one model": (
+        bare_panel(daily_cycle()), ("Ridge",), {}, [*WEEK, *TIMES, PLACE, *BIAS, *SURE],
+    ),
+    "one location": (
+        bare_panel(daily_cycle(1)), SIMPLE, {},
+        [*WEEK, *TIMES, BIAS[1], *SURE[:2], SURE[3]],
+    ),
     "horizon 1": (
         bare_panel(daily_cycle()), SIMPLE, {"lags": {**SHORT, "horizon": 1}},
-        [*WEEK, *TIMES[:2], PLACE, *SURE],
+        [*WEEK, *TIMES[:2], PLACE, *BIAS, *SURE],
     ),
     "five minutes": (
         bare_panel(NOISE, 5), SIMPLE, {"lags": {**SHORT, "horizon": 7}},
-        [*WEEK, *TIMES, PLACE, *SURE],
+        [*WEEK, *TIMES, PLACE, *BIAS, *SURE],
     ),
     "days": (
         bare_panel(NOISE[:307], 1440), ("HistoricalMean", "Ridge"), {"lags": SHORT},
-        [*WEEK, *TIMES[1:], PLACE, SURE[0], *SURE[2:]],
+        [*WEEK, *TIMES[1:], PLACE, BIAS[0], SURE[0], *SURE[2:]],
     ),
     "below zero": (
         bare_panel(daily_cycle() - 25, kind="measurement"), SIMPLE, {},
-        [*WEEK, *TIMES, PLACE, *SURE],
+        [*WEEK, *TIMES, PLACE, *BIAS, *SURE],
     ),
     "no MAPE": (
         bare_panel(daily_cycle()), SIMPLE, {"metrics": {"mape_cut": 1e6}},
-        [*WEEK, *TIMES, PLACE, *SURE],
+        [*WEEK, *TIMES, PLACE, *BIAS, *SURE],
     ),
     "one day": (
         bare_panel(daily_cycle()), SIMPLE,
         {"splits": {**DAYS, "test": [["2021-04-09", "2021-04-09"]]}},
-        [*WEEK, TIMES[0], TIMES[2], PLACE, *SURE],
+        [*WEEK, TIMES[0], TIMES[2], PLACE, *BIAS, *SURE],
     ),
     "a failed row": (
         bare_panel(daily_cycle()), ("SeasonalNaive", "Forecaster"), DISTANCE,
-        [*WEEK, *TIMES, PLACE, *SURE],
+        [*WEEK, *TIMES, PLACE, *BIAS, *SURE],
     ),
     "one quantile": (
         bare_panel(daily_cycle()), SIMPLE, {"intervals": {"quantiles": [0.3]}},
-        [*WEEK, *TIMES, PLACE],
+        [*WEEK, *TIMES, PLACE, *BIAS],
     ),
     "all failed": (bare_panel(daily_cycle()), ("Forecaster",), DISTANCE, []),
 }  # fmt: skip
@@ -83,7 +89,7 @@ def test_sections_come_in_the_order_of_questions(
     assert render_comparison(data, again) == page  # the same comparison gives the same page
     assert len(page) < 1_000_000
     names = [section.name for section in sections]
-    expected = ["forecasts", "errors", "intervals", "locations", "training"]
+    expected = ["forecasts", "errors", "bias", "intervals", "locations", "training"]
     assert [name for name in names if name in expected] == expected
     assert "Selection of the graph" in sections[names.index("locations")].facts
     assert said == ["forecasting with Ridge", "drawing"]

@@ -1,14 +1,20 @@
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
+from forecaster.config import TableConfig, TripsConfig
 from forecaster.errors import ArtifactError, ConfigError
+from forecaster.estimators.checks.sample import small_city
 from forecaster.graph.storage import open_graph
+from forecaster.recipe import Recipe
+from forecaster.report.comparison import render_comparison
 from forecaster.report.data import ReportData, mean_rmse, read_report_data
+from forecaster.report.tables import error_table
 from tests.report.comparisons import bare_panel, compare, daily_cycle
 
 
@@ -26,6 +32,23 @@ def change_table(folder: Path, **values: Any) -> None:
 def test_what_is_read_is_the_comparison_that_was_written(folder: Path, data: ReportData) -> None:
     written = json.loads((folder / "table.json").read_text())
     assert json.loads(data.comparison.to_json()) == written
+
+
+def test_a_model_without_its_fallback_is_read_again_from_its_own_run(tmp_path: Path) -> None:
+    splits = {
+        "train": [["2021-03-01", "2021-03-28"]],
+        "validation": [["2021-03-29", "2021-04-07"]],
+        "test": [["2021-04-08", "2021-04-12"]],
+    }
+    folder = compare(tmp_path, small_city(), ["Ridge", "Transformer"], splits=splits)
+    data = read_report_data(folder)
+    written = json.loads((folder / "table.json").read_text())
+    assert json.loads(data.comparison.to_json()) == written
+    assert [row.name for row in data.comparison.rows] == ["Ridge", "Transformer"]
+    networks = dict(error_table(data.comparison).groups)["Networks"]
+    assert [line.name for line in networks] == ["Transformer", "Transformer, without fallback"]
+    assert "Transformer falls back at " in render_comparison(data, [])
+    assert all(result.fallback for result in data.comparison.rows[1].results.values())
 
 
 def test_the_panel_may_lie_elsewhere(copied: Path, tmp_path: Path) -> None:
@@ -48,17 +71,46 @@ def test_the_graph_is_the_one_that_was_learned(folder: Path, data: ReportData) -
 def test_at_most_four_models_are_drawn_the_one_to_use_first(data: ReportData) -> None:
     names = [row.name for row in data.drawn]
     assert data.best is not None
-    assert names[0] == data.best.name
+    assert data.rival is not None
+    assert names[:2] == [data.best.name, data.rival.name]
     assert set(names) == {"Ridge", "Forecaster", "SeasonalNaive"}
     rmse = [mean_rmse(row, data.comparison) for row in data.comparison.tested]
     assert mean_rmse(data.best, data.comparison) <= 1.02 * min(rmse)
+
+
+def test_the_rival_is_the_strongest_simple_model_besides_the_one_to_use(data: ReportData) -> None:
+    assert data.best is not None
+    assert data.best.name == "Ridge"
+    assert data.rival is not None
+    assert data.rival.name == "SeasonalNaive"
+
+
+@pytest.mark.parametrize(
+    ("recipe", "kind", "step", "unit"),
+    [
+        (Recipe(trips=TripsConfig(files=("a",))), "count", 60, "trips per hour"),
+        (Recipe(trips=TripsConfig(files=("a",))), "count", 15, "trips per 15 min"),
+        (Recipe(table=TableConfig(columns="time=t,id=i,value=rides")), "count", 1440,
+         "rides per day"),
+        (Recipe(table=TableConfig(columns="time=t,id=i,value=y")), "count", 60, "counts per hour"),
+        (Recipe(table=TableConfig(columns="time=t")), "count", 120, "counts per 2 hours"),
+        (Recipe(table=TableConfig(columns="time=t, id=i, value=speed")), "measurement", 5,
+         "units of speed"),
+        (Recipe(), "measurement", 60, "units of the data"),
+    ],
+)  # fmt: skip
+def test_numbers_have_a_unit_as_far_as_it_is_known(
+    data: ReportData, recipe: Recipe, kind: str, step: int, unit: str
+) -> None:
+    panel = bare_panel(daily_cycle(), step, kind)
+    assert replace(data, recipe=recipe, panel=panel).unit == unit
 
 
 def test_without_forecaster_there_is_no_graph(tmp_path: Path) -> None:
     compare(tmp_path, bare_panel(daily_cycle()), ["Ridge"])
     found = read_report_data(tmp_path)
     assert found.graph is None
-    assert found.naive is None
+    assert found.rival is None
     assert [row.name for row in found.drawn] == ["Ridge"]
 
 

@@ -4,6 +4,7 @@ import pytest
 
 from forecaster.evaluation.backtest import CALIBRATION_MODES
 from forecaster.evaluation.comparison import Comparison
+from forecaster.evaluation.tables import format_bias
 from forecaster.report.data import ReportData
 from forecaster.report.tables import (
     HtmlTable,
@@ -79,8 +80,11 @@ def test_costs_and_differences_have_a_line_for_each_tested_model(data: ReportDat
     found = lines(sheet)
     assert "Forecaster, graph distance" not in found
     assert sheet.columns[1][0] == "Relative to Forecaster"
-    assert found["Forecaster"].cells[2].text == "–"
-    assert found["Forecaster"].cells[4].text == "2"  # trainings
+    assert sheet.columns[0] == ("Errors", ["MAE", "WAPE %", "bias %"])
+    bias = data.comparison.rows[0].seed_means("bias", "observed")[0].mean
+    assert found["SeasonalNaive"].cells[2].text == format_bias(bias)
+    assert found["Forecaster"].cells[3].text == "–"
+    assert found["Forecaster"].cells[5].text == "2"  # trainings
     widths = {len(line.cells) for line in found.values()}
     assert widths == {sum(len(heads) for _, heads in sheet.columns)}
 

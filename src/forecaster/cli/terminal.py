@@ -95,16 +95,18 @@ def _training() -> "Iterator[tuple[Callable[[str], None], ProgressCallback]]":
     columns = TextColumn("{task.description}"), BarColumn(bar_width=10), figures
     with Progress(*columns, console=Console(stderr=True), transient=True) as bar:
         task = bar.add_task("", total=None, figures="")
+        loss: float | None = None  # the last one known: an epoch begins without any
 
         def on_progress(update: "ProgressUpdate") -> None:
-            if not update.steps:
-                bar.reset(task, total=None, description=update.message or "", figures="")
-                return
+            nonlocal loss
             if update.message:
                 bar.console.print(update.message, highlight=False, markup=False)
+            if not update.steps:  # a stage without a bar
+                return
+            loss = loss if update.loss is None else update.loss
             text = f"epoch {update.epoch}/{update.epochs}"
             bar.update(task, total=update.steps, completed=update.step, description=text)
-            bar.update(task, figures=_figures(update, update.loss))
+            bar.update(task, figures=_figures(update, loss))
 
         yield lambda stage: bar.reset(task, total=None, description=stage), on_progress
 
@@ -116,12 +118,11 @@ class _EpochLines:
         self._previous: ProgressUpdate | None = None
 
     def __call__(self, update: "ProgressUpdate") -> None:
-        if not update.steps:
-            say(f"{update.message} …")
-            return
-        previous, self._previous = self._previous, update
         if update.message:
             say(update.message)
+        if not update.steps:  # a stage without epochs
+            return
+        previous, self._previous = self._previous, update
         if previous is not None and update.step < previous.step:  # a new training
             return
         if previous is not None and update.rmse != previous.rmse:

@@ -45,6 +45,8 @@ from forecaster.panel.parts import LocalCovariates, Locations, check_names
 from forecaster.splits import MAX_FILLED
 
 RELATIVE = "y_relative"
+DEGRADED = "degraded"
+TINY = 1e-9  # in place of a spread of 0
 SUMMED = ("y_hat", "y_hat_what_if", "difference")
 ChangeKey = frozenset[tuple[str, bytes]]  # changed covariates by name
 
@@ -121,6 +123,8 @@ def add_areas(
         sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
         if RELATIVE in table.columns:  # which does not add up
             sums[RELATIVE] = sums["y_hat"]
+        if DEGRADED in table.columns:
+            sums[DEGRADED] = _join_reasons(members)
         quantiles = _quantile_columns(area, origin, changes, sums)
         whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
         rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles, **whole))
@@ -146,11 +150,15 @@ def area_predictors(
     members = areas.members[:, location_order(panel.locations.ids, predictor.panel)]
     cache = _ForecastCache(predictor.forecast_origins)
     for name, chosen in zip(areas.names, members, strict=True):
-        yield replace(
-            predictor,
+        calibrated = calibrate_area(run, name, chosen)
+        spreads = predictor.calibration.spread[:, chosen].mean(axis=0)
+        weights = spreads / max(float(calibrated.spread.mean()), TINY)
+        yield Predictor(
             panel=_as_panel(predictor.panel, chosen),
-            forecast_origins=partial(cache.sum, chosen),
-            calibration=calibrate_area(run, name, chosen),
+            forecast_origins=partial(cache.sum, chosen, weights),
+            calibration=calibrated,
+            counts=partial(_count_area, predictor, chosen),
+            observed=partial(_observe_area, predictor, chosen),
         )
 
 
@@ -198,24 +206,51 @@ def _quantile_columns(
     return columns
 
 
+def _join_reasons(members: pd.DataFrame) -> str:
+    """The reasons why the forecast of an area is degraded: those of all, then of its locations."""
+    by_location = members.groupby("unique_id", sort=False)[DEGRADED].first()
+    parts = [text.split("; ") for text in by_location]
+    shared = [reason for reason in parts[0] if reason and all(reason in p for p in parts)]
+    own = [
+        f"{name}: {'; '.join(reason for reason in reasons if reason not in shared)}"
+        for name, reasons in zip(by_location.index, parts, strict=True)
+        if set(reasons) - {*shared, ""}
+    ]
+    return "; ".join([*shared, *([name_some(own)] if own else [])])
+
+
 class _ForecastCache:
     """Forecasts of locations, made once for all areas, by step and changed covariates."""
 
     def __init__(self, forecast_origins: ForecastOrigins) -> None:
         self._forecast_origins = forecast_origins
         self._forecasts: dict[tuple[int, ChangeKey], np.ndarray] = {}  # [K, N]
+        self._doubts: dict[int, np.ndarray] = {}  # by step: [N]
 
     def sum(
         self,
         members: Bool[np.ndarray, " N"],
+        weights: Float32[np.ndarray, " n"],
         steps: Int64[np.ndarray, " S"],
         changes: Changes | None = None,
     ) -> WindowForecasts:
-        """The forecasts of an area [S K 1], and no quantiles."""
+        """The forecasts of an area [S K 1], and no quantiles.
+
+        Args:
+            members: the locations of the area.
+            weights: their spreads, in spreads of the area.
+            steps: the origins.
+            changes: covariates ahead to replace.
+        """
         forecast = self._look_up(steps, changes)
         sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
-        return WindowForecasts(sums.astype(np.float32), np.empty((S, 0, K, 1), dtype=np.float32))
+        doubts = [self._doubts.get(step) for step in steps.tolist()]
+        doubt = [np.zeros(1) if d is None else d[members] @ weights[:, None] for d in doubts]
+        no_quantiles = np.empty((S, 0, K, 1), dtype=np.float32)
+        return WindowForecasts(
+            sums.astype(np.float32), no_quantiles, doubt=np.stack(doubt).astype(np.float32)
+        )
 
     def _look_up(
         self, steps: Int64[np.ndarray, " S"], changes: Changes | None
@@ -225,10 +260,33 @@ class _ForecastCache:
         new = [key for key in keys if key not in self._forecasts]
         if new:
             steps = np.array([step for step, _ in new])
-            self._forecasts |= dict(
-                zip(new, self._forecast_origins(steps, changes).mean, strict=True)
-            )
+            outputs = self._forecast_origins(steps, changes)
+            self._forecasts |= dict(zip(new, outputs.mean, strict=True))
+            if outputs.doubt is not None:
+                self._doubts |= dict(zip(steps.tolist(), outputs.doubt, strict=True))
         return np.stack([self._forecasts[key] for key in keys])
+
+
+def _count_area(
+    predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
+) -> Bool[np.ndarray, " S"]:
+    """Whether the forecasts of all locations of an area count."""
+    counts = predictor.counts(steps)
+    return counts if counts.ndim == 1 else np.asarray(counts[:, members].all(axis=1))
+
+
+def _observe_area(
+    predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
+) -> Float32[np.ndarray, "S 1"]:
+    """The sums of an area's outcomes; NaN where one is missing or doubtful."""
+    return _sum_values(predictor.outcomes(steps), members)
+
+
+def _sum_values(
+    values: Float32[np.ndarray, "S N"], members: Bool[np.ndarray, " N"]
+) -> Float32[np.ndarray, "S 1"]:
+    sums = values[:, members].sum(axis=1, dtype=np.float64, keepdims=True)
+    return np.asarray(sums, dtype=np.float32)
 
 
 def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
@@ -236,7 +294,7 @@ def _as_panel(panel: Panel, members: Bool[np.ndarray, " N"]) -> Panel:
     steps = len(panel.covariates.values)
     return replace(
         panel,
-        values=panel.values[:, members].sum(axis=1, dtype=np.float64).astype(np.float32)[:, None],
+        values=_sum_values(panel.values, members),
         locations=Locations.of_ids(("area",)),
         local_covariates=LocalCovariates.empty(steps, 1),
         digest=None,

@@ -13,7 +13,7 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -28,6 +28,11 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, RunError
+from forecaster.estimators.degraded import (
+    describe_doubts,
+    describe_outage,
+    warn_of_doubts,
+)
 from forecaster.estimators.fallback.choice import choose_fallback, fit_outputs, leave_out
 from forecaster.estimators.fallback.served import (
     Fallback,
@@ -57,6 +62,7 @@ from forecaster.estimators.match import (
     training_steps,
     with_meaning,
 )
+from forecaster.estimators.plausible import Plausibility
 from forecaster.estimators.predictor import (
     Prediction,
     Predictor,
@@ -194,7 +200,7 @@ class Estimator(ABC):
             forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         if self.falls_back and self.recipe.preset != "paper":
             if on_progress is not None:
-                on_progress(ProgressUpdate.stage("comparing with simple models"))
+                on_progress(ProgressUpdate.stage("comparing with simple models …"))
             choice = choose_fallback(run, data, forecasts.mean)
             about |= choice.about
             arrays |= choice.arrays
@@ -345,11 +351,11 @@ class Estimator(ABC):
         with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
             degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
-        warn_extreme_history(run, recent, origin)
+        reasons = self._reasons(predictor.panel, int(step[0]), degraded)
         prediction = predictor.predict(step)
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
-        table = forecast_table(recent, origin, *numbers, "; ".join(degraded), relative)
+        table = forecast_table(recent, origin, *numbers, reasons, relative)
         simple = served_models(run)
         if simple:
             table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
@@ -359,13 +365,32 @@ class Estimator(ABC):
         changed = predictor.predict_changed(prediction, step, changes)
         return add_changed(table, *self._first(changed), run, changes)
 
+    def _reasons(self, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
+        """The reasons why a forecast is degraded, by location; those of all come first.
+
+        Args:
+            panel: matched to the run.
+            origin: the last observed step.
+            shared: further reasons that concern all locations.
+        """
+        run = self._fitted
+        known = Plausibility.of(run)
+        if known is None:
+            warn_extreme_history(run, panel, origin)
+        doubts = {} if known is None else describe_doubts(known, panel, origin)
+        warn_of_doubts(panel, doubts)
+        outage = describe_outage(panel, origin, known)
+        everywhere = [*shared, *([outage] if outage else [])]
+        own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
+        return ["; ".join([*everywhere, *text]) for text in own]
+
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
         """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
         A run saved without quantiles forecasts without them.
         """
         run, matched = self._fitted, match(self._fitted, panel)
-        lags, N = run.recipe.lags, len(run.about["ids"])
+        lags, N, known = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
@@ -374,6 +399,7 @@ class Estimator(ABC):
             counts=lambda steps: online.can_count(
                 matched, lags, weather, training_steps(run, matched), steps
             ),
+            observed=None if known is None else partial(known.plausible_values, matched),
         )
 
     def forecast_origins(
@@ -429,11 +455,12 @@ class Estimator(ABC):
             block = origins[first : first + BLOCK]
             inputs = prepare_inputs(run, panel, block, weather, changes)
             outputs = self.predict_outputs(run.arrays, inputs)
-            blocks.append(fallback.replace_outputs(outputs, inputs) if fallback else outputs)
+            outputs = fallback.replace_outputs(outputs, inputs) if fallback else outputs
+            blocks.append(outputs._replace(doubt=inputs.doubt))
         outputs = join_blocks(blocks)
         refuse_non_finite(run, outputs.quantiles)
         relative = None if outputs.relative is None else finish(run, outputs.relative)
-        return WindowForecasts(finish(run, outputs.mean), outputs.quantiles, relative)
+        return outputs._replace(mean=finish(run, outputs.mean), relative=relative)
 
     def save(self, folder: Path | str) -> None:
         """Save the fitted run as a folder."""

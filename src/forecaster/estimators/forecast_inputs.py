@@ -14,6 +14,8 @@ from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.estimators.degraded import describe_outage
+from forecaster.estimators.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.splits import MAX_FILLED, history_steps, is_incomplete
@@ -40,6 +42,8 @@ class ForecastInputs:
     covariates: Float32[np.ndarray, "B K P"]  # of t+1…t+K
     local_covariates: Float32[np.ndarray, "B K Q N"]
     holiday: Float32[np.ndarray, " K"] | None = None  # changed: 1 or 0; NaN: as in the calendar
+    # Spreads by which intervals are widened, for implausible and repeated values; None: unknown.
+    doubt: Float32[np.ndarray, "B N"] | None = None
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -48,6 +52,7 @@ class ForecastInputs:
             origins=self.origins[first:end],
             covariates=self.covariates[first:end],
             local_covariates=self.local_covariates[first:end],
+            doubt=None if self.doubt is None else self.doubt[first:end],
         )
 
 
@@ -67,14 +72,32 @@ def prepare_inputs(
         weather: the source of covariates ahead.
         changes: covariates ahead to replace.
     """
-    recent, origins = look_back(panel, run.recipe.lags, origins)
+    recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead)
+    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead, doubt=doubt)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def bounded_history(
+    run: Run, panel: Panel, origins: Int64[np.ndarray, " B"]
+) -> tuple[Panel, Int64[np.ndarray, " B"], Float32[np.ndarray, "B N"] | None]:
+    """The part of a panel that windows see, with implausible values bounded (`plausible`).
+
+    Returns that part, the origins as its steps, and by how many spreads intervals are widened: by
+    one where the last day has an implausible or repeated value (None: the run cannot tell).
+    """
+    recent, steps = look_back(panel, run.recipe.lags, origins)
+    known = Plausibility.of(run)
+    if known is None:
+        return recent, steps, None
+    first = int(origins[0] - steps[0])
+    judgement = known.judge(panel, first, first + len(recent.values))
+    doubtful = judgement.marked_since(steps, day_steps(panel.clock))
+    return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
 
 
 def fill_of(run: Run) -> Fill:
@@ -135,10 +158,12 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     share = float(missing[steps].mean())
     gaps = np.unique(steps[missing[steps] > 0])
     names = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
+    outage = describe_outage(panel, origin)
     raise DataError(
         f"history incomplete: {100 * share:.0f} % of the history and "
         f"{100 * missing[origin]:.0f} % of the origin are missing "
         f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}"
+        + (f"; {outage}" if outage else "")
     )
 
 

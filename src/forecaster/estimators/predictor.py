@@ -24,6 +24,7 @@ class WindowForecasts(NamedTuple):
     mean: Float32[np.ndarray, "B K N"]
     quantiles: Float32[np.ndarray, "B Q K N"]  # Q = 0: the model has none of its own
     relative: Float32[np.ndarray, "B K N"] | None = None  # lowest MAPE; None: the mean serves both
+    doubt: Float32[np.ndarray, "B N"] | None = None  # by how many spreads intervals are widened
 
 
 ForecastOrigins = Callable[[np.ndarray, Changes | None], WindowForecasts]
@@ -65,7 +66,9 @@ class Predictor:
     panel: Panel  # by the run's locations, or the sum as a panel of one location
     forecast_origins: ForecastOrigins
     calibration: Calibration
-    counts: Callable[[np.ndarray], np.ndarray]  # which steps count for online calibration
+    # Which forecasts from some steps count for online calibration: [S], or by location [S N].
+    counts: Callable[[np.ndarray], np.ndarray]
+    observed: Callable[[np.ndarray], np.ndarray] | None = None  # outcomes; None: of the panel
 
     def base(self, origins: Int64[np.ndarray, " B"], changes: Changes | None = None) -> Base:
         """The forecasts, and their quantiles before any correction.
@@ -74,14 +77,16 @@ class Predictor:
             origins: steps of the panel.
             changes: covariates ahead to replace.
         """
-        forecast, quantiles, relative = self.forecast_origins(origins, changes)
+        forecast, quantiles, relative, doubt = self.forecast_origins(origins, changes)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         hours = local_hours(self.panel, ahead)
-        return self.calibration.base(forecast, quantiles, hours, relative)
+        return replace(self.calibration.base(forecast, quantiles, hours, relative), doubt=doubt)
 
     def outcomes(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S N"]:
-        """The observed values by which quantiles are corrected; NaN: missing."""
-        return np.asarray(self.panel.values[steps])
+        """The observed values by which quantiles are corrected; NaN: missing or doubtful."""
+        return np.asarray(
+            self.panel.values[steps] if self.observed is None else self.observed(steps)
+        )
 
     def predict(self, origins: Int64[np.ndarray, " B"]) -> Prediction:
         """The forecasts and both forms of their quantiles."""
@@ -124,13 +129,12 @@ class Predictor:
 
 def join_blocks(blocks: Sequence[WindowForecasts]) -> WindowForecasts:
     """The forecasts of consecutive blocks of origins as one."""
-    mean, quantiles, relative = zip(*blocks, strict=True)
-    without = any(part is None for part in relative)
-    return WindowForecasts(
-        np.concatenate(mean),
-        np.concatenate(quantiles),
-        None if without else np.concatenate(relative),
+    mean, quantiles, relative, doubt = zip(*blocks, strict=True)
+    optional = (
+        None if any(part is None for part in parts) else np.concatenate(parts)
+        for parts in (relative, doubt)
     )
+    return WindowForecasts(np.concatenate(mean), np.concatenate(quantiles), *optional)
 
 
 def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:

@@ -1,7 +1,7 @@
 """Forecasts as a long table, CSV, Parquet or GeoJSON."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -21,13 +21,13 @@ def forecast_table(
     origin: int,
     forecast: Float32[np.ndarray, "K N"],
     quantiles: Mapping[float, Float32[np.ndarray, "K N"]],
-    degraded: str,
+    degraded: Sequence[str],
     relative: Float32[np.ndarray, "K N"] | None = None,
 ) -> pd.DataFrame:
     """The columns `unique_id, ds, ds_local, cutoff, y_hat`, one per quantile, and `degraded`.
 
     `y_relative` is there if the model has an output for relative error. `degraded` gives the
-    reason; it is left out of a forecast that is not degraded.
+    reason by location, empty where there is none; it is left out of a forecast without any.
     """
     K, N = forecast.shape
     times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
@@ -42,7 +42,9 @@ def forecast_table(
             **{quantile_name(level): q.T.reshape(-1) for level, q in quantiles.items()},
         }
     )
-    return table.assign(degraded=degraded) if degraded else table
+    if not any(degraded):
+        return table
+    return table.assign(degraded=np.repeat(np.array(degraded, dtype=object), K))
 
 
 def quantile_name(level: float) -> str:

@@ -6,8 +6,8 @@ relative error, if the model has such an output.
 
 import statistics
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -16,8 +16,9 @@ from jaxtyping import Float32, Float64, Int64
 from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.intervals.calibration import Base, local_hours
-from forecaster.estimators.match import location_order
+from forecaster.estimators.match import location_order, match
 from forecaster.estimators.predictor import Prediction
 from forecaster.evaluation.bias import location_sizes
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
@@ -50,6 +51,14 @@ class IntervalResults:
 
 
 @dataclass(frozen=True, eq=False)
+class OwnErrors:
+    """Errors of a model alone, without the simple ones that are served at some locations."""
+
+    errors: Mapping[Weather, ErrorSums]  # [B K]
+    by_location: ErrorSums  # [K N]
+
+
+@dataclass(frozen=True, eq=False)
 class BacktestResult:
     """Errors and interval scores of a fitted estimator on the test windows, and its costs."""
 
@@ -64,6 +73,15 @@ class BacktestResult:
     has_relative: bool = False  # MAPE is of a second output; otherwise of the mean
     location_sizes: Float64[np.ndarray, " N"] | None = None  # mean |value| in training
     hours: Int64[np.ndarray, "B K"] | None = None  # of the local day; None: steps of days
+    fallback: Mapping[str, int] | None = None  # locations of simple models; None: not compared
+    own: OwnErrors | None = None  # None: the model is served everywhere
+
+    def under(self, weathers: Iterable[Weather]) -> "BacktestResult":
+        """The result with errors under these weather assumptions only, in this order."""
+        chosen, own = list(weathers), self.own
+        if own is not None:
+            own = replace(own, errors={w: own.errors[w] for w in chosen})
+        return replace(self, errors={w: self.errors[w] for w in chosen}, own=own)
 
     @property
     def has_bias(self) -> bool:
@@ -94,7 +112,7 @@ def backtest(
     first_targets = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
     return BacktestResult(
         errors=errors,
-        by_location=_sum_by_location(truth, base, cut),
+        by_location=_sum_by_location(truth, base.forecast, base.relative, cut),
         origins=panel.times[origins].astype("datetime64[s]").astype(np.int64),
         days=first_targets.astype("datetime64[D]").astype(np.int64),
         parameters=count_parameters(estimator.run) if estimator.run else 0,
@@ -104,6 +122,8 @@ def backtest(
         has_relative=base.relative is not None,
         location_sizes=location_sizes(estimator.run, panel) if estimator.run else None,
         hours=_target_hours(panel, origins, truth.shape[1]),
+        fallback=estimator.run.about.get("fallback", {}).get("models") if estimator.run else None,
+        own=_own_errors(estimator, panel, origins, weathers),
     )
 
 
@@ -122,12 +142,38 @@ def _forecast(
     return predictor.base(origins).at(location_order(predictor.panel.locations.ids, panel))
 
 
-def _sum_by_location(truth: Float32[np.ndarray, "B K N"], base: Base, cut: float) -> ErrorSums:
+def _own_errors(
+    estimator: Estimator,
+    panel: Panel,
+    origins: Int64[np.ndarray, " B"],
+    weathers: Sequence[Weather],
+) -> OwnErrors | None:
+    """The errors of the model alone; None: it is served everywhere."""
+    run, cut = estimator.run, estimator.recipe.metrics.mape_cut
+    if run is None or not served_models(run):
+        return None
+    matched = match(run, panel)
+    truth = targets(matched, origins, run.recipe.lags.horizon)
+    own = {w: estimator.own_forecasts(run, matched, w, origins) for w in weathers}
+    first = own[weathers[0]]
+    in_run_order = _sum_by_location(truth, first.mean, first.relative, cut)
+    order = location_order(matched.locations.ids, panel)
+    return OwnErrors(
+        errors={w: sum_errors(truth, f.mean, cut, f.relative) for w, f in own.items()},
+        by_location=ErrorSums(**{n: s[:, order] for n, s in vars(in_run_order).items()}),
+    )
+
+
+def _sum_by_location(
+    truth: Float32[np.ndarray, "B K N"],
+    forecast: Float32[np.ndarray, "B K N"],
+    relative: Float32[np.ndarray, "B K N"] | None,
+    cut: float,
+) -> ErrorSums:
     """The error sums over windows of each step ahead and location."""
-    by_location = (1, 2, 0)
-    relative = None if base.relative is None else base.relative.transpose(by_location)
-    forecast = base.forecast.transpose(by_location)
-    return sum_errors(truth.transpose(by_location), forecast, cut, relative)
+    axes = (1, 2, 0)
+    relative = None if relative is None else relative.transpose(axes)
+    return sum_errors(truth.transpose(axes), forecast.transpose(axes), cut, relative)
 
 
 def _target_hours(

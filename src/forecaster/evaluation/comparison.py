@@ -22,7 +22,14 @@ from forecaster.evaluation.backtest import (
 )
 from forecaster.evaluation.bias import SizeBias, bias_by_hour, bias_by_size
 from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
-from forecaster.evaluation.tables import MEAN, RELATIVE, csv_text, markdown_text
+from forecaster.evaluation.tables import (
+    MEAN,
+    RELATIVE,
+    csv_text,
+    describe_fallbacks,
+    describe_outputs,
+    markdown_text,
+)
 from forecaster.evaluation.verdict import (
     ModelScore,
     describe_coverage,
@@ -69,6 +76,33 @@ class ModelResult:
     chosen: Mapping[str, str] = field(default_factory=dict)  # on validation: width → 256
     of: str | None = None  # the model that this one is an ablation of
     runs: Mapping[int, str] = field(default_factory=dict)  # folders, by seed
+    is_own: bool = False  # the model alone, without the simple ones that are served
+
+    @property
+    def own(self) -> "ModelResult | None":
+        """The model without the simple ones that are served at some locations; None: same."""
+        if all(result.own is None for result in self.results.values()):
+            return None
+        return ModelResult(
+            name=f"{self.name}, without fallback",
+            estimator=self.estimator,
+            results={seed: _own_result(result) for seed, result in self.results.items()},
+            of=self.of,
+            is_own=True,
+        )
+
+    @property
+    def fallback(self) -> dict[str, dict[str, Any]]:
+        """At how many locations simple models are served, by seed; empty: never compared."""
+        return {
+            str(seed): {
+                "locations": sum(result.fallback.values()),
+                "of": result.by_location.squares.shape[1],
+                "models": dict(result.fallback),
+            }
+            for seed, result in self.results.items()
+            if result.fallback is not None
+        }
 
     @property
     def first(self) -> BacktestResult:
@@ -96,9 +130,9 @@ class ModelResult:
         return self.interval_seed_means("coverage", mode)
 
     @property
-    def has_relative(self) -> bool:
-        """Whether MAPE is of a second output, not of the mean."""
-        return all(result.has_relative for result in self.results.values())
+    def mape_of(self) -> str:
+        """The column of a forecast that MAPE is of: `y_relative` if the model has it."""
+        return RELATIVE if all(r.has_relative for r in self.results.values()) else MEAN
 
     def size_bias(self) -> list[SizeBias]:
         """Return the bias by fifth of location size, the mean over seeds; empty if not known."""
@@ -152,6 +186,12 @@ class Comparison:
     def tested(self) -> list[ModelResult]:
         """The models with at least one backtest."""
         return [row for row in self.rows if row.results]
+
+    @property
+    def shown(self) -> list[ModelResult]:
+        """The rows of the tables: each model, and beside it the model without its fallback."""
+        pairs = ((row, row.own) for row in self.rows)
+        return [row for pair in pairs for row in pair if row is not None]
 
     @property
     def weathers(self) -> list[Weather]:
@@ -216,6 +256,17 @@ class Comparison:
         return next((row for row in self.tested if row.name == name), None)
 
     @property
+    def scored_outputs(self) -> str:
+        """A sentence on which of a model's numbers each metric is of."""
+        rows = [{"model": row.name, "mape_of": row.mape_of} for row in self.tested]
+        return describe_outputs(rows).replace("`", "")
+
+    @property
+    def fallbacks(self) -> list[str]:
+        """A text on how many locations serve a simple model; empty: none was compared."""
+        return describe_fallbacks({"model": r.name, "fallback": r.fallback} for r in self.tested)
+
+    @property
     def strongest_simple(self) -> ModelResult | None:
         """The simple model with the lowest RMSE, besides the recommended one."""
         name = strongest_simple(self._scores, besides=recommend(self._scores))
@@ -247,7 +298,7 @@ class Comparison:
             "quantiles": list(self.levels),
             "verdict": self.verdict,
             "sureness": self.interval_verdict,
-            "rows": [self._row_dict(row) for row in self.rows],
+            "rows": [self._row_dict(row) for row in self.shown],
             "against": self.reference.name if self.reference else None,
             "differences": {name: asdict(diff) for name, diff in self.differences.items()},
         }
@@ -273,6 +324,8 @@ class Comparison:
             "failures": dict(row.failures),
             "seeds": list(row.results),
             "runs": {str(seed): folder for seed, folder in row.runs.items()},
+            "without_fallback": row.is_own,
+            "fallback": row.fallback,
         }
         if not row.results:
             return description
@@ -292,7 +345,7 @@ class Comparison:
             **description,
             "terms": scores.rmse.terms,
             "mape_terms": scores.mape.terms,
-            "mape_of": RELATIVE if row.has_relative else MEAN,
+            "mape_of": row.mape_of,
             **row.costs(),
             "weather": errors,
             "bias_by_size": [asdict(group) for group in row.size_bias()],
@@ -346,6 +399,14 @@ def evaluate(
         for name, ((estimator, _), by_seed) in zip(names, rows.items(), strict=True)
     ]
     return Comparison(results, cuts.pop(), describe_panel(panel))
+
+
+def _own_result(result: BacktestResult) -> BacktestResult:
+    """The backtest of a model without the simple ones that are served at some locations."""
+    alone = replace(result, fallback=None, own=None, interval_results=None)
+    if result.own is None:
+        return alone
+    return replace(alone, errors=result.own.errors, by_location=result.own.by_location)
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:

@@ -1,5 +1,6 @@
 """Backtest results on disk: error sums and counts as arrays, from which tables can be remade."""
 
+from collections.abc import Mapping
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, get_args
@@ -9,7 +10,12 @@ import numpy as np
 from forecaster.artifact import ARRAYS, FOREIGN, pack, unpack
 from forecaster.choices import Weather
 from forecaster.errors import ArtifactError
-from forecaster.evaluation.backtest import CALIBRATION_MODES, BacktestResult, IntervalResults
+from forecaster.evaluation.backtest import (
+    CALIBRATION_MODES,
+    BacktestResult,
+    IntervalResults,
+    OwnErrors,
+)
 from forecaster.metrics import ErrorSums, IntervalSums
 from forecaster.publish.manifest import MANIFEST, read_manifest, verify_files
 from forecaster.publish.writing import Draft, bytes_writer, publish
@@ -17,6 +23,7 @@ from forecaster.publish.writing import Draft, bytes_writer, publish
 FORMAT, KIND = 1, "assessment"
 LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
 OVERLAPS = "overlaps"  # may be absent
+OWN = "own."  # prefix of the arrays of the model alone
 COSTS = ("parameters", "milliseconds", "seconds")
 OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
 
@@ -26,8 +33,10 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     arrays = {"origins": result.origins, "days": result.days}
     optional = {name: getattr(result, name) for name in OPTIONAL}
     arrays |= {name: array for name, array in optional.items() if array is not None}
-    for name, errors in [*result.errors.items(), (LOCATIONS, result.by_location)]:
-        arrays |= {f"{name}.{part}": sums for part, sums in vars(errors).items()}
+    arrays |= _error_arrays(result.errors, result.by_location)
+    if result.own is not None:
+        own = _error_arrays(result.own.errors, result.own.by_location)
+        arrays |= {f"{OWN}{name}": sums for name, sums in own.items()}
     intervals = result.interval_results
     if intervals is not None:
         arrays |= _interval_arrays(intervals)
@@ -35,6 +44,7 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     about = {
         "weathers": list(result.errors),
         "has_relative": result.has_relative,
+        "fallback": None if result.fallback is None else dict(result.fallback),
         "levels": list(intervals.levels) if intervals is not None else [],
         "arrays": descriptions,
         **{name: getattr(result, name) for name in COSTS},
@@ -66,9 +76,32 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             has_relative=bool(about.get("has_relative", False)),
             location_sizes=arrays.get("location_sizes"),
             hours=arrays.get("hours"),
+            fallback=_fallback(about.get("fallback")),
+            own=_own_errors(arrays, weathers),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
+
+
+def _error_arrays(
+    errors: Mapping[Weather, ErrorSums], by_location: ErrorSums
+) -> dict[str, np.ndarray]:
+    """The error sums by array name: `observed.squares`, `places.squares`."""
+    named = [*errors.items(), (LOCATIONS, by_location)]
+    return {f"{name}.{part}": array for name, sums in named for part, array in vars(sums).items()}
+
+
+def _own_errors(arrays: dict[str, np.ndarray], weathers: list[Weather]) -> OwnErrors | None:
+    """The errors of the model alone; None: it is served everywhere."""
+    if not any(name.startswith(OWN) for name in arrays):
+        return None
+    errors = {weather: _error_sums(arrays, f"{OWN}{weather}") for weather in weathers}
+    return OwnErrors(errors, _error_sums(arrays, f"{OWN}{LOCATIONS}"))
+
+
+def _fallback(models: Any) -> dict[str, int] | None:
+    """The number of locations of each simple model; None: not compared with any."""
+    return None if models is None else {str(name): int(n) for name, n in models.items()}
 
 
 def _error_sums(arrays: dict[str, np.ndarray], name: str) -> ErrorSums:

@@ -3,6 +3,7 @@
 import csv
 import io
 import math
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -18,8 +19,8 @@ PERCENT = ("mape", "wape", "bias", "coverage", "randomised")  # fractions, shown
 MEAN, RELATIVE = "y_hat", "y_relative"  # the columns of a forecast that are scored
 LARGE_BIAS = 10  # per cent; larger ones have one decimal
 RANDOMISED_NOTE = (
-    "Randomised coverage spreads a count evenly over ± ½, so that equal counts, such as the zeros "
-    "of quiet locations, do not all count as inside: it should be the same. "
+    "Where counts are small, an interval contains whole counts and so a larger share; the "
+    "randomised coverage spreads every count evenly over ± ½ and should be the same there. "
 )
 
 Content = Mapping[str, Any]  # of `Comparison.to_dict`, or a part of it
@@ -36,6 +37,7 @@ def markdown_text(content: Content) -> str:
             _error_table(content["rows"], weathers[0], "rmse"),
         ]
         parts += [_error_table(content["rows"], weathers[0], "mape"), describe_outputs(tested)]
+        parts += describe_fallbacks(tested)
         parts += [*_bias(tested, weathers[0]), *_intervals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
@@ -88,7 +90,11 @@ def interval_name(levels: Sequence[float]) -> str:
 
 def describe_outputs(rows: Iterable[Content]) -> str:
     """Say which of a model's numbers each metric is of; `rows` have `model` and `mape_of`."""
-    both = [str(row["model"]) for row in rows if row["mape_of"] == RELATIVE]
+    both = [
+        str(row["model"])
+        for row in rows
+        if row["mape_of"] == RELATIVE and not row.get("without_fallback")
+    ]
     means = f"RMSE, MAE and bias are of `{MEAN}`, the forecast mean"
     if not both:
         return f"{means}; so is MAPE, since no model here has a second output for relative error."
@@ -96,6 +102,32 @@ def describe_outputs(rows: Iterable[Content]) -> str:
         f"{means}. MAPE is of `{RELATIVE}`, the output with the lowest relative error, for "
         f"{', '.join(both)}; the other models have one number for both."
     )
+
+
+def describe_fallbacks(rows: Iterable[Content]) -> list[str]:
+    """Say at how many locations each model serves a simple one; empty: none was compared."""
+    compared = [row for row in rows if row.get("fallback")]
+    sentences = [_describe_fallback(row) for row in compared]
+    if any(found["locations"] for row in compared for found in row["fallback"].values()):
+        sentences.append(
+            "Scores are of what is served: where a simple model was better on validation by more "
+            "than chance, that one. A row “without fallback” is of the model alone."
+        )
+    return [" ".join(sentences)] if sentences else []
+
+
+def _describe_fallback(row: Content) -> str:
+    seeds = list(row["fallback"].values())
+    of = f"of {count_of(seeds[0]['of'], 'location')}"
+    total: Counter[str] = Counter()
+    for found in seeds:
+        total.update(found["models"])
+    if not total:
+        return f"{row['model']} falls back at none {of}."
+    names = ", ".join(f"{name} {count:,}" for name, count in total.items())
+    at = ", ".join(f"{found['locations']:,}" for found in seeds)
+    by_seed = " by seed" if seeds[1:] else ""
+    return f"{row['model']} falls back at {at} {of}{by_seed}: {names}."
 
 
 def format_bias(bias: float | None) -> str:
@@ -171,6 +203,8 @@ def _intervals(content: Content) -> list[str]:
     columns = [("coverage", k) for k in range(steps)] + [(metric, 0) for metric in further]
     lines = []
     for row in content["rows"]:
+        if row.get("without_fallback"):  # intervals are of what is served
+            continue
         scores = row.get("intervals")
         lines.append([row["model"], *(_pair(scores, *c) if scores else MISSING for c in columns)])
     head = [interval_name(levels), "coverage %", *(f"+{k}" for k in range(1, steps))]

@@ -14,6 +14,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    bounded_history,
     fill_of,
     find_origin,
     label_missing,
@@ -74,17 +75,20 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
         raise RunError(f"{name} is not fitted yet; call fit(panel, splits)")
     lags, matched = run.recipe.lags, match(run, panel)
     index = _location_index(matched, location)
-    observed, origins = look_back(matched, lags, np.array([find_origin(panel, at)]))
+    step = np.array([find_origin(panel, at)])
+    observed, origins = look_back(matched, lags, step)
     origin = int(origins[0])
     refuse_unknown_future(observed, origin, lags.horizon)
     label_missing(observed, (lags, estimator.lags), origin, allowed=False)
-    panels = (observed, _without_values(observed))
+    seen, _, _ = bounded_history(run, matched, step)
+    blank = _without_values(observed)
     forecast, baseline_forecast = (
-        estimator.predict(p, origins)[0, :, index].astype(np.float64) for p in panels
+        estimator.own_forecasts(run, p, "observed", s).mean[0, :, index].astype(np.float64)
+        for p, s in ((matched, step), (blank, origins))
     )
     ready = estimator.load_network(run.arrays)
     (history, ahead), (baseline, _) = (
-        ready.states(_forecast_inputs(run, p, origin)) for p in panels
+        ready.states(_forecast_inputs(run, p, origin)) for p in (seen, blank)
     )
     scale = float(ready.scaler.values.deviation[index])
     window = Window(ready.network, history, ahead, baseline, index, scale)

@@ -1,6 +1,7 @@
 """Explains a forecast: the effects of past steps and of other locations."""
 
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.forecast_inputs import At
 from forecaster.explain.case import Case, open_case
 from forecaster.explain.explanation import Explanation, StepForecast
@@ -36,7 +37,8 @@ NOTHING_FROZEN = (
 def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) -> Explanation:
     """Explain the forecast of one location: which past steps and locations mattered, and how much.
 
-    Effects are measured by gradient, by ablation and, where the network has it, by attention.
+    Effects are measured by gradient, by ablation and, where the network has it, by attention. The
+    network's own forecast is explained, also where a simple model is served in its place.
 
     Args:
         estimator: a fitted network: Forecaster, Transformer or DCRNN.
@@ -67,6 +69,7 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
         city_wide=locations.city_wide(),
         agreement=(*past_steps.agreement(), *locations.agreement()),
         notes=_notes(case),
+        fallback=served_models(case.run).get(location),
     )
 
 

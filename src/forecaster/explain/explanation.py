@@ -104,6 +104,7 @@ class Explanation:
     city_wide: CityWideEffect  # effect of others beyond the graph
     agreement: tuple[Agreement, ...]  # of pairs of methods
     notes: tuple[str, ...]  # how to read it
+    fallback: str | None = None  # the simple model that is served here; None: the network
 
     def to_dict(self) -> dict[str, Any]:
         """Return the explanation as JSON-compatible data."""
@@ -117,12 +118,18 @@ class Explanation:
 
     @property
     def sentence(self) -> str:
-        """The agreement of the methods in words."""
+        """The agreement of the methods in words, and whether another forecast is served."""
         parts: dict[str, list[str]] = {}
         for agreement in self.agreement:
             parts.setdefault(agreement.of, []).append(agreement.text)
         sentences = (f"{of.capitalize()}: {'; '.join(texts)}." for of, texts in parts.items())
-        return f"{' '.join(sentences)} Rank correlations in brackets."
+        text = f"{' '.join(sentences)} Rank correlations in brackets."
+        if self.fallback is None:
+            return text
+        return (
+            f"The network's own forecast is explained. {self.fallback} is served at this "
+            f"location, since it was better here on validation by more than chance. {text}"
+        )
 
 
 def compare_orders(

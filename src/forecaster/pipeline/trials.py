@@ -100,7 +100,7 @@ def load_result(trial: Trial, experiment: Experiment) -> BacktestResult | None:
     times = experiment.panel.times[experiment.origins].astype("datetime64[s]").astype(np.int64)
     if not np.array_equal(tested.origins, times):
         return None
-    return replace(tested, errors={w: tested.errors[w] for w in experiment.weathers})
+    return tested.under(experiment.weathers)
 
 
 def result_folder(trial: Trial, experiment: Experiment) -> Path:

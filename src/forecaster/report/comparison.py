@@ -8,6 +8,7 @@ from forecaster.report.data import ReportData
 from forecaster.report.draw.svg import inline_svg
 from forecaster.report.formatting import duration, number, percent, with_minus
 from forecaster.report.html import render_template
+from forecaster.report.sections.bias import bias_section
 from forecaster.report.sections.errors import error_section
 from forecaster.report.sections.explanations import explanation_section
 from forecaster.report.sections.forecasts import forecast_section
@@ -35,6 +36,7 @@ def make_sections(data: ReportData, say: Callable[[str], None]) -> list[Section]
         sections = [
             forecast_section(data),
             error_section(data),
+            bias_section(data),
             interval_section(data),
             explanation_section(data),
             what_if_section(data),
@@ -112,7 +114,8 @@ def _summarise_error(data: ReportData) -> str:
         return ""
     relative = f" ({percent(wape)} of the mean)" if wape and data.panel.kind == "count" else ""
     return (
-        f"On average a forecast of {best.name} differs from the value by {number(mae)}{relative}."
+        f"On average a forecast of {best.name} differs from the value by {number(mae)} "
+        f"{data.unit}{relative}."
     )
 
 
@@ -125,6 +128,7 @@ def _caption(data: ReportData) -> str:
     seeds = any(len(row.results) > 1 for row in comparison.rows)
     deviation = " ± is the standard deviation over trainings." if seeds else ""
     return (
-        f"{weather}RMSE in units of the data; MAPE over values ≥ {comparison.mape_cut:g}. "
-        f"Lower is better; the best value of each column is bold.{deviation}"
+        f"{weather}RMSE in {data.unit}; MAPE over values ≥ {comparison.mape_cut:g}. "
+        f"Lower is better; the best value of each column is bold.{deviation} "
+        f"{' '.join([comparison.scored_outputs, *comparison.fallbacks])}"
     )

@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -19,10 +19,11 @@ from forecaster.graph.dependency import About, DependencyGraph, bare
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, Manifest, read_manifest
 from forecaster.recipe import Recipe, check_stage, read_recipe
+from forecaster.report.formatting import rate
 
 TABLE, RECIPE, COMMAND, PANEL = "table", "recipe.toml", "command", "panel"
 TEST = "test"  # folder of a run; the pipeline names it
-NAIVE = "SeasonalNaive"  # the baseline of every model
+PLAIN_NAMES = ("value", "values", "y", "target")  # columns that do not name what is counted
 DERIVED = (  # entries of the table that are computed from the rows
     "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
     "differences",
@@ -45,21 +46,28 @@ class ReportData:
         """The recommended model."""
         return self.comparison.recommended
 
+    @cached_property
+    def rival(self) -> ModelResult | None:
+        """The strongest simple model besides the recommended one, if any was tested."""
+        return self.comparison.strongest_simple
+
     @property
-    def naive(self) -> ModelResult | None:
-        """The baseline SeasonalNaive, if it was tested."""
-        return next((row for row in self.comparison.tested if row.estimator == NAIVE), None)
+    def unit(self) -> str:
+        """The unit of the values, as far as it is known: `trips per hour`, `units of speed`."""
+        name = _name_values(self.recipe)
+        if self.panel.kind == "count":
+            return f"{name or 'counts'} {rate(self.panel.clock.step_minutes)}"
+        return f"units of {name or 'the data'}"
 
     @cached_property
     def drawn(self) -> list[ModelResult]:
-        """The models in figures: recommended, Forecaster, the best other one, SeasonalNaive."""
+        """The models in figures: recommended, strongest simple, Forecaster, the best other one."""
         models = [row for row in self.comparison.tested if row.of is None]
         reference = [row for row in models if row.name == REFERENCE]
-        first = [row for row in (self.best, *reference) if row is not None]
-        remaining = [row for row in models if row not in first and row is not self.naive]
+        first = [row for row in (self.best, self.rival, *reference) if row is not None]
+        remaining = [row for row in models if row not in first]
         ranked = sorted(remaining, key=lambda row: mean_rmse(row, self.comparison))
-        rows = [*first, *ranked[:1], self.naive]
-        return list(dict.fromkeys(row for row in rows if row is not None))
+        return list(dict.fromkeys([*first, *ranked[:1]]))
 
     @cached_property
     def graph(self) -> DependencyGraph | None:
@@ -86,6 +94,16 @@ class ReportData:
     def estimator_of(self, row: ModelResult) -> Estimator:
         """Load the first trained model of a row, verified."""
         return load_estimator(self.folder / _first_run(row))
+
+
+def _name_values(recipe: Recipe) -> str | None:
+    """The name of what is counted or measured; None: the recipe does not tell."""
+    if recipe.trips is not None:
+        return "trips"
+    columns = (recipe.table.columns if recipe.table is not None else None) or ""
+    named = (part.partition("=") for part in columns.split(","))
+    name = next((column.strip() for role, _, column in named if role.strip() == "value"), "")
+    return None if name.lower() in ("", *PLAIN_NAMES) else name
 
 
 def _first_run(row: ModelResult) -> str:
@@ -119,7 +137,8 @@ def read_report_data(source: Path, panel_folder: Path | None = None) -> ReportDa
             raise ArtifactError(f"{message}; give that {part}, or run `forecaster evaluate` again")
     try:
         about = {name: value for name, value in table.items() if name not in DERIVED}
-        rows = [_read_row(folder, suffix, record) for record in table["rows"]]
+        records = [r for r in table["rows"] if not r.get("without_fallback")]
+        rows = [_read_row(folder, suffix, record) for record in records]
         comparison = Comparison(rows, float(table["mape_cut"]), about)
     except FOREIGN as error:
         raise ArtifactError(f"{path}: not a comparison table ({error})") from error
@@ -159,8 +178,7 @@ def _read_row(folder: Path, suffix: str, record: Mapping[str, Any]) -> ModelResu
         if tested is None:
             message = f"{folder / path}: not tested since it was trained"
             raise ArtifactError(f"{message}; run `forecaster evaluate` again")
-        errors = {weather: tested.errors[weather] for weather in record["weather"]}
-        assessments[int(seed)] = replace(tested, errors=errors)
+        assessments[int(seed)] = tested.under(record["weather"])
     return ModelResult(
         name=str(record["model"]),
         estimator=str(record["estimator"]),

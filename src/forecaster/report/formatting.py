@@ -40,6 +40,13 @@ def less_or_more(difference: RelativeDifference) -> str:
     return with_minus(f"{size} {direction} (95 % interval {low:.1f} … {high:.1f} %)")
 
 
+def too_high_or_low(bias: float) -> str:
+    """Format a bias in words: `1.2 % too high`."""
+    if f"{100 * bias:.1f}" in ("0.0", "-0.0"):
+        return "neither too high nor too low"
+    return f"{percent(abs(bias))} too {'high' if bias > 0 else 'low'}"
+
+
 def with_minus(text: str) -> str:
     """Replace the hyphen of negative numbers by a minus sign."""
     return HYPHEN.sub("−", text)
@@ -51,6 +58,11 @@ def duration(minutes: int) -> str:
         if minutes % size == 0:
             return count_of(minutes // size, unit)
     return f"{minutes} min"
+
+
+def rate(minutes: int) -> str:
+    """Format the length of a step after a number: `per hour`, `per 15 min`, `per 2 days`."""
+    return f"per {duration(minutes).removeprefix('1 ')}"
 
 
 def join_names(names: Sequence[str]) -> str:

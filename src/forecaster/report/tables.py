@@ -9,6 +9,7 @@ from forecaster.evaluation.model_specs import is_network
 from forecaster.evaluation.tables import (
     TITLES,
     chosen_text,
+    format_bias,
     format_cost,
     format_difference,
     format_mean,
@@ -50,7 +51,7 @@ class HtmlTable:
 
 def error_table(comparison: Comparison) -> HtmlTable:
     """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
-    rows = [row for row in comparison.rows if row.of is None]
+    rows = [row for row in comparison.shown if row.of is None]
     steps = _shown_steps(comparison)
     heads = ["all" if k == 0 else f"+{k}" for k in steps]
     builder = _ErrorRows(comparison, rows, steps)
@@ -142,12 +143,13 @@ def cost_table(comparison: Comparison) -> HtmlTable:
         differences = [format_difference(getattr(difference, f, None)) for f in FIGURES]
         weather, costs = comparison.weathers[0], row.costs()
         errors = [_show(row.seed_means(f, weather)[0], f) for f in ("mae", "wape")]
+        errors.append(format_bias(row.seed_means("bias", weather)[0].mean))
         sizes = [f"{len(row.results)}", f"{costs['parameters']:,}"]
         times = [format_cost(costs[name]) for name in ("seconds", "milliseconds")]
         texts = [*errors, *(differences if reference else ()), *sizes, *times]
         lines.append(TableRow(row.name, [TableCell(text) for text in texts]))
     columns = [
-        ("Errors", [TITLES["mae"], TITLES["wape"]]),
+        ("Errors", [TITLES["mae"], TITLES["wape"], TITLES["bias"]]),
         (relative, ["RMSE", "MAPE"]),
         ("Cost", ["trainings", "parameters", "training s", "forecast ms"]),
     ]

@@ -11,6 +11,7 @@ from forecaster.estimators.areas import add_areas, read_areas
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.fallback.served import (
     MODEL,
     NAMES,
@@ -19,6 +20,7 @@ from forecaster.estimators.fallback.served import (
     served_models,
 )
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.transformer import Transformer
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
@@ -88,6 +90,20 @@ def test_L11_a_network_falls_back_at_places_of_noise_and_gains_on_test_days() ->
         for e in (network, bare(network))
     ]
     assert errors[0] < errors[1]
+
+
+def test_a_finished_training_that_is_resumed_falls_back_at_the_same_places(tmp_path: Path) -> None:
+    panel = small_city().save(tmp_path / "panel")
+    splits = Splits.by_share(panel, validation=0.25, test=0.2)
+    first, again = (
+        run_of(Transformer(RECIPE).fit(panel, splits, folder=tmp_path / "training"))
+        for _ in range(2)
+    )
+    assert served_models(first)  # after one epoch
+    assert first.about == again.about
+    assert first.arrays.keys() == again.arrays.keys()
+    for name, array in first.arrays.items():
+        assert np.array_equal(array, again.arrays[name]), name
 
 
 def test_the_served_forecasts_are_those_of_the_simple_model(

@@ -106,6 +106,47 @@ def test_a_forecast_counts_once_its_step_has_come(calibration: Calibration) -> N
     np.testing.assert_allclose(found[2, 1], 1 + GAMMA * 0.9, rtol=1e-6)
 
 
+def test_a_location_whose_forecast_does_not_count_moves_nothing(calibration: Calibration) -> None:
+    both = []
+    for far in (9.0, np.nan):  # as if its outcome were missing
+        tracker, base = Tracker(calibration), flat_base(1).row(0)
+        tracker.issue(base, np.arange(PLACES) != 2)
+        tracker.observe(np.array([-2, -2, far, 0.5, 2], np.float32))
+        both.append(tracker.corrections)
+    np.testing.assert_array_equal(*both)
+    assert both[0][2, 0] == pytest.approx(GAMMA * (0.25 - 0.1))
+    tracker.issue(base, np.zeros(PLACES, bool))
+    before = tracker.corrections
+    tracker.observe(np.full(PLACES, 9, np.float32))
+    np.testing.assert_array_equal(tracker.corrections[:, 0], before[:, 0])
+
+
+def test_doubtful_outcomes_and_forecasts_are_left_out_at_their_location(
+    calibration: Calibration, noise: Panel
+) -> None:
+    wrong = noise.values.copy()
+    wrong[1000:1100, 3] = 999
+    spoiled = replace(noise, values=wrong)
+    plain, struck = (predictor_of(calibration, panel) for panel in (noise, spoiled))
+
+    def observed(steps: np.ndarray) -> np.ndarray:
+        return np.where(wrong[steps] == 999, np.float32(np.nan), wrong[steps])
+
+    def counts(steps: np.ndarray) -> np.ndarray:  # forecasts from such a value do not count
+        return wrong[steps] != 999
+
+    origins = np.array([1050, 1150])
+    masked = replace(struck, observed=observed, counts=counts).predict(origins).corrections
+    gone = replace(struck, observed=observed).predict(origins).corrections
+    missing = replace(noise, values=np.where(wrong == 999, np.float32(np.nan), wrong))
+    np.testing.assert_array_equal(
+        gone, predictor_of(calibration, missing).predict(origins).corrections
+    )
+    usual = plain.predict(origins).corrections
+    assert np.abs(masked - usual).max() < 0.2
+    assert np.abs(struck.predict(origins).corrections - usual).max() > 0.4
+
+
 def test_equal_values_are_on_neither_side_and_within_the_outermost(
     calibration: Calibration,
 ) -> None:

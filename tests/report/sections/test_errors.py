@@ -145,7 +145,7 @@ def test_the_hardest_place_is_named(data: ReportData) -> None:
 
 def test_alternatives_name_the_models(data: ReportData) -> None:
     for picture in error_section(data).pictures[:4]:
-        assert "Ridge, Forecaster and SeasonalNaive" in picture.alternative
+        assert "Ridge, SeasonalNaive and Forecaster" in picture.alternative
 
 
 def breakdown(labels: int, models: int) -> Breakdown:

@@ -240,7 +240,7 @@ def test_each_picture_says_what_it_shows(data: ReportData, section: Section) -> 
 def test_alternatives_name_the_interval_and_the_models(section: Section) -> None:
     for picture in section.pictures[:3]:
         assert "coverage of the 80 % interval of Ridge, static and online" in picture.alternative
-    assert "Ridge, Forecaster and SeasonalNaive" in section.pictures[-1].alternative
+    assert "Ridge, SeasonalNaive and Forecaster" in section.pictures[-1].alternative
 
 
 def test_every_model_has_a_line_in_the_table(data: ReportData, section: Section) -> None:

@@ -4,7 +4,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import Comparison, ModelResult
+from forecaster.evaluation.tables import format_bias
 from forecaster.report.data import ReportData, read_report_data
 from forecaster.report.doctor.checkup import Finding
 from forecaster.report.groups import group_by_hour
@@ -23,21 +25,78 @@ def with_rows(data: ReportData, rows: list[ModelResult]) -> ReportData:
     return replace(data, comparison=comparison)
 
 
-def test_the_recommended_model_is_held_against_the_naive_one(data: ReportData) -> None:
-    found = findings(data)["SeasonalNaive"]
+def test_the_recommended_model_is_held_against_the_strongest_simple_one(data: ReportData) -> None:
+    found = findings(data)["Simple models"]
     assert data.best is not None
-    assert data.naive is not None
-    difference = data.comparison.compare(data.best, data.naive).rmse
+    assert data.rival is not None
+    difference = data.comparison.compare(data.best, data.rival).rmse
     assert difference is not None
     assert difference.high < 0
     assert found.level == "good"
     assert f"{-100 * difference.value:.0f} % lower" in found.text
+    assert found.text.endswith("that of SeasonalNaive, the strongest other simple model")
+
+
+def test_a_network_is_held_against_the_best_and_not_the_weakest_simple_model(
+    data: ReportData,
+) -> None:
+    rows = {row.name: row for row in data.comparison.tested}
+    ridge, naive = rows["Ridge"], rows["SeasonalNaive"]
+    better = {seed: shrink(result) for seed, result in rows["Forecaster"].results.items()}
+    network = replace(rows["Forecaster"], results=better)
+    other = with_rows(data, [naive, ridge, network])
+    assert other.best is network
+    assert other.rival is ridge
+    text = findings(other)["Simple models"].text
+    assert text.endswith("than that of Ridge, the strongest simple model")
+    assert "RMSE relative to Ridge, the strongest simple model" in key_figures(other, network)
+    assert findings(other)["Locations"].text.startswith("better than Ridge at ")
+
+
+def shrink(result: BacktestResult) -> BacktestResult:
+    """Return the result of a model whose errors are a tenth as large."""
+    errors = {w: replace(e, squares=e.squares / 100, shares=e.shares / 10)
+              for w, e in result.errors.items()}  # fmt: skip
+    by_location = replace(result.by_location, squares=result.by_location.squares / 100)
+    return replace(result, errors=errors, by_location=by_location)
+
+
+@pytest.mark.parametrize(
+    ("surplus", "level"), [(0.0, "good"), (0.03, "note"), (-0.03, "note"), (0.3, "warning")]
+)
+def test_bias_is_checked(data: ReportData, surplus: float, level: str) -> None:
+    best = data.best
+    assert best is not None
+    first = best.first
+    errors = {w: replace(e, signed=surplus * e.sizes) for w, e in first.errors.items()}
+    by_location = replace(first.by_location, signed=surplus * first.by_location.sizes)
+    result = replace(first, errors=errors, by_location=by_location)
+    other = with_rows(data, [replace(best, results={0: result})])
+    found = findings(other)["Bias"]
+    assert found.level == level
+    direction = "high" if surplus > 0 else "low"
+    size = {0.03: "3.0 %", 0.3: "30 %"}.get(abs(surplus))
+    expected = f"{size} too {direction}" if size else "neither too high nor too low"
+    assert found.text.startswith(f"forecasts are {expected} overall; ")
+
+
+def test_a_fifth_with_a_large_bias_is_noted(data: ReportData) -> None:
+    best = data.best
+    assert best is not None
+    sums = best.first.by_location
+    unbiased = {w: replace(e, signed=0 * e.signed) for w, e in best.first.errors.items()}
+    signed = 0 * sums.signed
+    signed[:, 0], signed[:, 1] = 0.1 * sums.sizes[:, 0], -0.07 * sums.sizes[:, 1]
+    result = replace(best.first, errors=unbiased, by_location=replace(sums, signed=signed))
+    found = findings(with_rows(data, [replace(best, results={0: result})]))["Bias"]
+    assert found.level == "note"
+    assert found.text.endswith("−7.00 … +10.0 % by size of the locations")
 
 
 def test_places_where_the_naive_one_is_better_are_named(data: ReportData) -> None:
     assert data.best is not None
-    assert data.naive is not None
-    better = int((location_rmse(data.best) < location_rmse(data.naive)).sum())
+    assert data.rival is not None
+    better = int((location_rmse(data.best) < location_rmse(data.rival)).sum())
     text = findings(data)["Locations"].text
     assert text.startswith(f"better than SeasonalNaive at {better} of 5 locations")
     assert ("not at" in text) == (better < 5)
@@ -80,14 +139,15 @@ def test_failures_of_the_model_itself_are_a_warning(data: ReportData) -> None:
 def test_nothing_to_compare_with_is_told(data: ReportData) -> None:
     assert data.best is not None
     found = findings(with_rows(data, [data.best]))
-    assert "SeasonalNaive was not tested" in found["SeasonalNaive"].text
+    assert "no other simple model was tested" in found["Simple models"].text
     assert "Next best model" not in found
 
 
 def test_a_naive_best_model_is_a_warning(data: ReportData) -> None:
-    assert data.naive is not None
-    found = findings(with_rows(data, [data.naive]))
-    assert found["SeasonalNaive"].level == "warning"
+    assert data.rival is not None
+    found = findings(with_rows(data, [data.rival]))
+    assert found["Simple models"].level == "warning"
+    assert "no trained model is better than repeating past values" in found["Simple models"].text
 
 
 def test_chance_is_told_of_networks_alone(data: ReportData) -> None:
@@ -168,8 +228,11 @@ def test_the_key_figures_are_those_of_the_table(data: ReportData) -> None:
     assert best is not None
     rmse = best.seed_means("rmse", "observed")[0].mean
     figures = key_figures(data, best)
-    assert figures["RMSE, all steps ahead"] == pytest.approx(f"{rmse:.3g}")
-    assert figures["RMSE relative to SeasonalNaive"].startswith("−")
+    assert figures["RMSE, all steps ahead, counts per hour"] == pytest.approx(f"{rmse:.3g}")
+    name = "RMSE relative to SeasonalNaive, the strongest other simple model"
+    assert figures[name].startswith("−")
+    bias = best.seed_means("bias", "observed")[0].mean
+    assert figures["bias"] == f"{format_bias(bias)} %"
     held = best.interval_seed_means("coverage", "online")[0].mean
     assert held is not None
     assert figures["coverage of the 80 % interval"] == f"{100 * held:.1f} %"

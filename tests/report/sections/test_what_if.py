@@ -73,7 +73,7 @@ def test_what_a_model_makes_of_rain_is_measured_at_tested_origins(data: ReportDa
 
 
 def test_a_model_that_does_not_look_at_the_weather_has_no_effect(data: ReportData) -> None:
-    naive = data.naive
+    naive = data.rival
     assert naive is not None
     assert measure_rain_effect(data.estimator_of(naive), data.panel, naive.first) is None
 

@@ -57,6 +57,20 @@ def forecast() -> Forecast:
     )
 
 
+def test_the_model_that_is_served_at_a_location_is_named(forecast: Forecast) -> None:
+    plain = json.loads(b"{" + to_json(forecast) + b"}")["forecasts"]
+    assert not any("fallback" in row for row in plain)
+    assert "fallback" not in to_csv(forecast, BASIS).decode()
+    simple = replace(forecast, fallback={"plain, quoted": "Ridge"})
+    rows = json.loads(b"{" + to_json(simple) + b"}")["forecasts"]
+    assert [row.get("fallback") for row in rows] == [None] * 5 + ["Ridge", None]
+    features = to_geojson(simple)["features"]
+    assert features[5]["properties"]["fallback"] == "Ridge"
+    table = list(csv.DictReader(io.StringIO(to_csv(simple, BASIS).decode())))
+    assert {row["unique_id"] for row in table if row["fallback"] == "Ridge"} == {"plain, quoted"}
+    assert list(table[0])[-5:] == ["fallback", *BASIS_COLUMNS]
+
+
 def test_W5_no_cell_begins_a_formula(forecast: Forecast) -> None:
     rows = list(csv.reader(io.StringIO(to_csv(forecast, BASIS).decode())))
     assert rows[0][:1] == ["unique_id"]
@@ -113,7 +127,7 @@ def test_quantiles_have_one_name_with_all_their_digits_in_every_format(forecast:
     properties = to_geojson(odd)["features"][0]["properties"]
     assert [name for name in properties if name.startswith("q")] == names
     quantiles = dict(zip(odd.quantile_levels, odd.quantiles, strict=True))
-    table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, "")
+    table = forecast_table(odd.panel, 4, odd.y_hat, quantiles, ())
     assert list(table.columns[5:]) == names
 
 

@@ -56,6 +56,19 @@ def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: P
     assert rows[2]["mean"] == pytest.approx(float(np.nanmean(values[:, 2])), rel=1e-5)
 
 
+def test_each_location_tells_which_model_is_served_there(model: ServedModel, panel: Panel) -> None:
+    ids = panel.locations.ids
+    numbers = np.array([0, 2, 0, 4, 0])
+    run = SimpleNamespace(arrays={"fallback.model": numbers}, about={"ids": list(ids)})
+    estimator = SimpleNamespace(
+        run=run, recipe=model.estimator.recipe, quantile_levels=model.quantile_levels
+    )
+    served = ServedModel(estimator, "0123456789ab")  # type: ignore[arg-type]
+    rows = content.location_list(served, panel)["locations"]
+    assert [row["fallback"] for row in rows] == [None, "Ridge", None, "LastValue", None]
+    assert {row["fallback"] for row in content.location_list(model, panel)["locations"]} == {None}
+
+
 def test_a_graph_is_told_by_the_ids_of_its_edges(
     model: ServedModel, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from forecaster.errors import ConfigError, ForecasterError
-from forecaster.estimators import forecast_inputs
+from forecaster.estimators import degraded, forecast_inputs
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
@@ -54,9 +54,11 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
 @contextmanager
 def _without_range_warnings() -> Iterator[None]:
     """Silences warnings of values outside the training range, which some checks bring about."""
-    log, level = forecast_inputs.log, forecast_inputs.log.level
-    log.setLevel(logging.ERROR)
+    levels = {log: log.level for log in (forecast_inputs.log, degraded.log)}
+    for log in levels:
+        log.setLevel(logging.ERROR)
     try:
         yield
     finally:
-        log.setLevel(level)
+        for log, level in levels.items():
+            log.setLevel(level)

@@ -92,7 +92,7 @@ class Fallback:
             relative = relative.copy()
             factors = 1 if self.factors is None else self.factors[at]
             relative[..., at] = mean[..., at] * np.float32(factors)
-        return WindowForecasts(mean, quantiles, relative)
+        return outputs._replace(mean=mean, quantiles=quantiles, relative=relative)
 
     def replace_quantiles(
         self, outputs: WindowForecasts, hours: Int64[np.ndarray, "B K"]

@@ -68,6 +68,7 @@ class Base:
     quantiles: Float32[np.ndarray, "*B Q K N"]
     spread: Float32[np.ndarray, "*B K N"]
     relative: Float32[np.ndarray, "*B K N"] | None = None  # for MAPE; None: the forecast itself
+    doubt: Float32[np.ndarray, "*B N"] | None = None  # spreads that the outer quantiles move out
 
     def row(self, number: int) -> "Base":
         """The part of one origin."""
@@ -83,7 +84,8 @@ class Base:
 
     def _select(self, part: Callable[[np.ndarray], np.ndarray]) -> "Base":
         relative = None if self.relative is None else part(self.relative)
-        return Base(part(self.forecast), part(self.quantiles), part(self.spread), relative)
+        doubt = None if self.doubt is None else part(self.doubt)
+        return Base(part(self.forecast), part(self.quantiles), part(self.spread), relative, doubt)
 
 
 @dataclass(frozen=True, eq=False)
@@ -136,8 +138,19 @@ class Calibration:
     def widen(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
     ) -> Float32[np.ndarray, "*B Q K N"]:
-        """The shifted quantiles; the outermost two are moved out to the forecast if need be."""
+        """The shifted quantiles; the outermost two are moved out to the forecast if need be.
+
+        Where recent values are in doubt, all move out: the outermost by `doubt` spreads, the
+        others in proportion to |α − ½|.
+        """
         widened = self.shift(base, corrections)
+        if base.doubt is not None and base.doubt.any():
+            outward = np.array(self.levels, dtype=np.float32) - np.float32(MIDDLE)
+            outward /= max(np.abs(outward).max(), np.finfo(np.float32).tiny)
+            moves = (
+                outward[:, None, None] * (base.doubt[..., None, :] * base.spread)[..., None, :, :]
+            )
+            widened = np.maximum(widened + moves, np.float32(self.floor - self.resolution / 2))
         if self.levels and self.levels[0] < MIDDLE:
             lowest = widened[..., 0, :, :]  # a view
             np.minimum(lowest, base.forecast, out=lowest)

@@ -57,29 +57,30 @@ class Tracker:
 
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Update the corrections by the outcomes of a step; NaN: missing."""
-        count = np.count_nonzero(np.isfinite(values))
         origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
         due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
-        if count:
-            parts = count_sides(values, due, self._calibration.resolution)
-            above = parts[0] / count - (1 - self._levels)
-            below = parts[1] / count - self._levels
-            push = np.maximum(above, 0) - np.maximum(below, 0)
-            if self._levels[0] < MIDDLE:
-                push[:, 0] = -below[:, 0]
-            if self._levels[-1] > MIDDLE:
-                push[:, -1] = above[:, -1]
-            was_issued = ~np.isnan(due[:, :1, 0])
-            self._corrections += GAMMA * (push * was_issued).T
+        compared = np.isfinite(values) & ~np.isnan(due[:, 0])  # [K, N]
+        count = np.count_nonzero(compared, axis=1)[:, None]
+        parts = count_sides(values, due, self._calibration.resolution)
+        above, below = (part / np.maximum(count, 1) for part in parts)  # [K, Q]
+        above, below = above - (1 - self._levels), below - self._levels
+        push = np.maximum(above, 0) - np.maximum(below, 0)
+        if self._levels[0] < MIDDLE:
+            push[:, 0] = -below[:, 0]
+        if self._levels[-1] > MIDDLE:
+            push[:, -1] = above[:, -1]
+        self._corrections += GAMMA * (push * (count > 0)).T
 
-    def issue(self, base: Base | None) -> None:
+    def issue(self, base: Base | None, counts: Bool[np.ndarray, " N"] | None = None) -> None:
         """Issue the quantiles of the step observed last, for comparison with later outcomes.
 
         Args:
             base: quantiles to correct; None: nothing is issued.
+            counts: the locations that are compared; None: all.
         """
         quantiles = np.nan if base is None else self._calibration.shift(base, self._corrections)
-        self._issued[self._steps % len(self._ahead)] = quantiles
+        issued = self._issued[self._steps % len(self._ahead)]  # a view
+        issued[:] = quantiles if counts is None else np.where(counts, quantiles, np.nan)
         self._steps += 1
 
 
@@ -105,7 +106,7 @@ class _Step:
     """The outcome of a step, and the forecast from it."""
 
     values: Float32[np.ndarray, " N"]  # as observed; NaN: missing
-    counts: bool  # whether the forecast from it is compared with later outcomes
+    counts: Bool[np.ndarray, " N"]  # whether its forecasts are compared with later outcomes
     base: Base | None = None
 
 
@@ -155,22 +156,24 @@ class OnlineCalibration:
         self,
         steps: Iterable[int],
         values: Float32[np.ndarray, "S N"],
-        counts: Bool[np.ndarray, " S"],
+        counts: Bool[np.ndarray, " S"] | Bool[np.ndarray, "S N"],
     ) -> None:
         """Store the outcomes of some steps.
 
         Args:
             steps: their numbers.
             values: observed values, by the run's locations; NaN: missing.
-            counts: whether the forecast from a step is compared with later outcomes (`can_count`).
+            counts: whether the forecast from a step is compared with later outcomes (`can_count`),
+                for all locations alike or for each.
         """
-        for step, row, count in zip(steps, values, counts.tolist(), strict=True):
+        by_location = np.broadcast_to(counts if counts.ndim > 1 else counts[:, None], values.shape)
+        for step, row, count in zip(steps, values, by_location, strict=True):
             self._steps[step] = _Step(row, count)
 
     def unforecast(self, origin: int) -> list[int]:
         """The observed steps from which forecasts are still needed for an origin."""
         steps = range(self._open_pass(origin).next, origin + 1)
-        counted = [step for step in steps if self._steps[step].counts]
+        counted = [step for step in steps if self._steps[step].counts.any()]
         return [s for s in dict.fromkeys((*counted, origin)) if self._steps[s].base is None]
 
     def add(self, steps: Sequence[int], base: Base) -> None:
@@ -190,12 +193,12 @@ class OnlineCalibration:
         current = self._open_pass(origin)
         for number in range(current.next, origin + 1):
             step = self._steps.get(number)
-            if step is None or (step.counts and step.base is None):
+            if step is None or (step.counts.any() and step.base is None):
                 raise RunError(f"origin {origin}: step {number} lacks its outcome or its forecast")
             current.tracker.observe(step.values)
             if number >= current.second:
                 current.corrections[number] = current.tracker.corrections
-            current.tracker.issue(step.base if step.counts else None)
+            current.tracker.issue(step.base if step.counts.any() else None, step.counts)
             current.next = number + 1
         return current.corrections[origin]
 

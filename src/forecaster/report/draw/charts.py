@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64, Int64
 
-from forecaster.report.data import NAIVE
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, ORANGE, WIDTH
 from forecaster.report.groups import Breakdown
@@ -24,15 +23,17 @@ class LineStyle(NamedTuple):
     line: str
 
 
-LINE_STYLES = (LineStyle(BLUE, "o", "-"), LineStyle(ORANGE, "s", "-"), LineStyle(GREEN, "^", "-"))
-NAIVE_STYLE = LineStyle(FAINT, "D", "--")
+LINE_STYLES = (
+    LineStyle(BLUE, "o", "-"),
+    LineStyle(ORANGE, "s", "-"),
+    LineStyle(GREEN, "^", "-"),
+    LineStyle(FAINT, "D", "--"),
+)
 
 
 def line_styles(models: Sequence[str]) -> dict[str, LineStyle]:
-    """Return the styles of up to four models, by name; SeasonalNaive is faint."""
-    compared = [model for model in models if model != NAIVE]
-    styles = dict(zip(compared, LINE_STYLES, strict=False))
-    return styles | ({NAIVE: NAIVE_STYLE} if NAIVE in models else {})
+    """Return the styles of up to four models, by name."""
+    return dict(zip(models, LINE_STYLES, strict=False))
 
 
 def draw_breakdown(breakdown: Breakdown, axis: str, figure_name: str = "RMSE") -> Any:

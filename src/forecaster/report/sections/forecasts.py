@@ -242,13 +242,13 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     ):
         excerpt = take_excerpt(estimator, panel, assessment, period, list(chosen))
         text = f"{period}: RMSE {number(period.rmse)}, {comment}."
-        text += _describe_error(excerpt) + _describe_coverage(excerpt)
+        text += _describe_error(excerpt, data.unit) + _describe_coverage(excerpt)
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
         picture = draw_excerpt(excerpt, titles)
         yield Picture(name, title, text, alt + join_names(names), picture)
 
 
-def _describe_error(excerpt: Excerpt) -> str:
+def _describe_error(excerpt: Excerpt, unit: str) -> str:
     """Give the mean absolute error of the drawn forecasts."""
     observed = np.isfinite(excerpt.truth) & np.isfinite(excerpt.one_step)
     if not observed.any():
@@ -256,8 +256,8 @@ def _describe_error(excerpt: Excerpt) -> str:
     error = float(np.abs(excerpt.one_step - excerpt.truth)[observed].mean())
     size = float(np.abs(excerpt.truth)[observed].mean())
     return (
-        f" The mean absolute error one step ahead at these locations is {number(error)}, of a "
-        f"mean of {number(size)}."
+        f" The mean absolute error one step ahead at these locations is {number(error)} {unit}, "
+        f"of a mean of {number(size)}."
     )
 
 

@@ -7,7 +7,8 @@ import numpy as np
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import ModelResult
-from forecaster.evaluation.tables import interval_name
+from forecaster.evaluation.tables import format_bias, interval_name
+from forecaster.evaluation.verdict import SIMPLE_MODELS
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.data import ReportData, mean_rmse
 from forecaster.report.doctor.checkup import Finding, Severity
@@ -18,14 +19,19 @@ from forecaster.report.formatting import (
     percent,
     percent_range,
     tenth_percent,
+    too_high_or_low,
     with_minus,
 )
 from forecaster.report.groups import group_by_hour
+from forecaster.report.sections.bias import overall_bias
 from forecaster.report.sections.errors import location_rmse
 from forecaster.report.sections.intervals import TOLERANCE, coverage_by_group
 
 FEW_DAYS, MANY_DAYS = 7, 28  # of test
-MOST_LOCATIONS, SOME_LOCATIONS = 0.9, 0.75  # share where the model should beat SeasonalNaive
+MOST_LOCATIONS, SOME_LOCATIONS = 0.9, 0.5  # share where it should beat the strongest simple model
+SMALL_BIAS, LARGE_BIAS = 0.01, 0.05  # overall
+SMALL_SIZE_BIAS, LARGE_SIZE_BIAS = 0.05, 0.2  # of a fifth of the locations
+REPEATING = ("LastValue", "SeasonalNaive")  # models without anything fitted
 WIDE = 0.05  # deviation over trainings, or increase without known weather, relative to RMSE
 FAR_OFF = 0.05  # deviation from the nominal coverage that is a warning; TOLERANCE is good
 MANY_MISSING = 0.1  # of the target values
@@ -37,10 +43,11 @@ SEVERITIES: tuple[Severity, ...] = ("warning", "note", "good")
 def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
     """Check the recommended model; the findings come with warnings first."""
     findings = [
-        *_against_naive(data, best),
+        *_against_simple(data, best),
         *_against_next(data, best),
         _test_length(best),
         *_trainings(data, best),
+        *_bias(best),
         *_intervals(data, best),
         _missing(best),
         _weather(data, best),
@@ -53,16 +60,20 @@ def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
 
 def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     """Return the main figures of the recommended model, by name."""
-    comparison, naive = data.comparison, data.naive
+    comparison, rival = data.comparison, data.rival
     mape = best.seed_means("mape", comparison.weathers[0])[0].mean
     days = len(set(best.first.days.tolist()))
     figures = {
-        "RMSE, all steps ahead": number(mean_rmse(best, comparison)),
+        f"RMSE, all steps ahead, {data.unit}": number(mean_rmse(best, comparison)),
         f"MAPE of values ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
     }
-    difference = comparison.compare(best, naive).rmse if naive is not None else None
-    if difference is not None and naive is not best:
-        figures["RMSE relative to SeasonalNaive"] = with_minus(f"{100 * difference.value:+.0f} %")
+    difference = comparison.compare(best, rival).rmse if rival is not None else None
+    if difference is not None and rival is not None:
+        change = with_minus(f"{100 * difference.value:+.0f} %")
+        figures[f"RMSE relative to {_name_rival(rival, best)}"] = change
+    bias = overall_bias(best)
+    if bias is not None:
+        figures["bias"] = f"{format_bias(bias)} %"
     coverage = best.interval_seed_means("coverage", "online")
     if coverage and coverage[0].mean is not None:
         name = f"coverage of the {interval_name(comparison.levels)}"
@@ -70,24 +81,31 @@ def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     return figures | {"test day" if days == 1 else "test days": f"{days:,}"}
 
 
-def _against_naive(data: ReportData, best: ModelResult) -> Iterator[Finding]:
-    naive, topic = data.naive, "SeasonalNaive"
-    if naive is None:
-        yield Finding(topic, "note", "SeasonalNaive was not tested, so there is no baseline")
-        return
-    if naive is best:
-        text = "no trained model is better than repeating last week's values"
+def _against_simple(data: ReportData, best: ModelResult) -> Iterator[Finding]:
+    """Compare the recommended model with the strongest simple one."""
+    rival, topic = data.rival, "Simple models"
+    if best.estimator in REPEATING:
+        text = "no trained model is better than repeating past values"
         yield Finding(topic, "warning", text)
         return
-    difference = data.comparison.compare(best, naive).rmse
-    if difference is None:
-        yield Finding(topic, "note", "too few test days to compare the model with SeasonalNaive")
+    if rival is None:
+        yield Finding(topic, "note", "no other simple model was tested, so there is no baseline")
         return
-    text = f"its RMSE is {less_or_more(difference)} than that of SeasonalNaive"
+    difference = data.comparison.compare(best, rival).rmse
+    if difference is None:
+        yield Finding(topic, "note", f"too few test days to compare the model with {rival.name}")
+        return
+    text = f"its RMSE is {less_or_more(difference)} than that of {_name_rival(rival, best)}"
     better = difference.is_clear and difference.value < 0
     verdict = "" if better else ": not clearly better"
     yield Finding(topic, "good" if better else "warning", text + verdict)
-    yield _by_location(data, best, naive)
+    yield _by_location(data, best, rival)
+
+
+def _name_rival(rival: ModelResult, best: ModelResult) -> str:
+    """Name the strongest simple model, besides the recommended one if that is simple itself."""
+    other = "other " if best.estimator in SIMPLE_MODELS else ""
+    return f"{rival.name}, the strongest {other}simple model"
 
 
 def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:
@@ -96,7 +114,7 @@ def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     runners_up = [row for row in comparison.tested if row.of is None and row is not best]
     runners_up = sorted(runners_up, key=lambda row: mean_rmse(row, comparison))
     difference = comparison.compare(best, runners_up[0]).rmse if runners_up else None
-    if difference is None or runners_up[0] is data.naive:
+    if difference is None or runners_up[0] is data.rival:
         return
     text = f"its RMSE is {less_or_more(difference)} than that of {runners_up[0].name}"
     if not difference.is_clear:
@@ -107,15 +125,15 @@ def _against_next(data: ReportData, best: ModelResult) -> Iterator[Finding]:
         yield Finding("Next best model", "good", text)
 
 
-def _by_location(data: ReportData, best: ModelResult, naive: ModelResult) -> Finding:
-    """Count the locations at which the model beats SeasonalNaive."""
-    model, baseline = location_rmse(best), location_rmse(naive)
+def _by_location(data: ReportData, best: ModelResult, rival: ModelResult) -> Finding:
+    """Count the locations at which the model beats the strongest simple one."""
+    model, baseline = location_rmse(best), location_rmse(rival)
     observed = np.isfinite(model + baseline)
     better = observed & (model < baseline)
     share = better.sum() / max(observed.sum(), 1)
     level = SEVERITIES[int(share >= SOME_LOCATIONS) + int(share >= MOST_LOCATIONS)]
     total = count_of(int(observed.sum()), "location")
-    text = f"better than SeasonalNaive at {better.sum():,} of {total}"
+    text = f"better than {rival.name} at {better.sum():,} of {total}"
     worse = [location_label(data.panel, n) for n in np.flatnonzero(observed & ~better).tolist()]
     return Finding("Locations", level, text + (f"; not at {name_some(worse, 3)}" if worse else ""))
 
@@ -137,6 +155,24 @@ def _trainings(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     elif find_estimator(best.estimator).seeded:
         text = "trained once: another seed may give another error"
         yield Finding("Random seed", "note", text)
+
+
+def _bias(best: ModelResult) -> Iterator[Finding]:
+    """Check the bias overall, and of every fifth of the locations."""
+    overall = overall_bias(best)
+    if overall is None:
+        return
+    sizes = [group.bias for group in best.size_bias() if group.bias is not None]
+    largest = max(map(abs, sizes), default=0.0)
+    level = SEVERITIES[
+        int(abs(overall) <= LARGE_BIAS and largest <= LARGE_SIZE_BIAS)
+        + int(abs(overall) <= SMALL_BIAS and largest <= SMALL_SIZE_BIAS)
+    ]
+    text = f"forecasts are {too_high_or_low(overall)} overall"
+    if len(sizes) > 1:
+        ends = " … ".join(format_bias(bias) for bias in (min(sizes), max(sizes)))
+        text += f"; {ends} % by size of the locations"
+    yield Finding("Bias", level, text)
 
 
 def _intervals(data: ReportData, best: ModelResult) -> Iterator[Finding]:

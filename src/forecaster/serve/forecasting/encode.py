@@ -81,14 +81,17 @@ def to_csv(
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\r\n")
     numbers = {name: to_numbers(values) for name, values in _named_numbers(forecast).items()}
-    writer.writerow(["unique_id", "ds", "ds_local", "cutoff", *numbers, *BASIS_COLUMNS])
+    simple = ["fallback"] if forecast.fallback else []
+    names = ["unique_id", "ds", "ds_local", "cutoff", *numbers, *simple, *BASIS_COLUMNS]
+    writer.writerow(names)
     basis_cells = [escape_formula(plain_text(basis[name])) for name in BASIS_COLUMNS]
     steps = step_times(forecast.panel, forecast.times)
     cutoff = utc_text(forecast.origin)
     for n in _columns(forecast, columns):
-        location = escape_formula(forecast.locations.ids[n])
+        identity = forecast.locations.ids[n]
+        location, served = escape_formula(identity), forecast.fallback.get(identity, "")
         for k, step in enumerate(steps):
-            cells = [values[k][n] for values in numbers.values()]
+            cells = [*(values[k][n] for values in numbers.values()), *(served for _ in simple)]
             times = step["ds"], step["ds_local"], cutoff
             writer.writerow([location, *times, *cells, *basis_cells])
     return out.getvalue().encode()
@@ -124,10 +127,13 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
     }
     fields["last"] = to_numbers(forecast.last[chosen])
     fields["usual"] = to_numbers(forecast.usual.T[chosen])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {"id": forecast.locations.ids[n], **{name: column[i] for name, column in fields.items()}}
         for i, n in enumerate(chosen)
     ]
+    for row in rows:
+        if row["id"] in forecast.fallback:
+            row["fallback"] = forecast.fallback[row["id"]]
     return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
 
 

@@ -1,12 +1,14 @@
 """The served model, and a forecast of all locations from one origin."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from jaxtyping import Float32, Shaped
 
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.fallback.served import served_models
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 
@@ -27,6 +29,12 @@ class ServedModel:
     def quantile_levels(self) -> tuple[float, ...]:
         """The levels of its quantiles; empty without intervals."""
         return self.estimator.quantile_levels
+
+    @cached_property
+    def fallback(self) -> dict[str, str]:
+        """The simple models that are served, by the ids of their locations."""
+        run = self.estimator.run
+        return served_models(run) if run is not None else {}
 
 
 @dataclass(frozen=True)
@@ -52,6 +60,7 @@ class Forecast:
     usual: Float32[np.ndarray, "K N"]  # the value a week before each step
     degraded: str | None
     y_relative: Float32[np.ndarray, "K N"] | None = None  # with the lowest relative error, if any
+    fallback: Mapping[str, str] = field(default_factory=dict)  # simple models, by location
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
 

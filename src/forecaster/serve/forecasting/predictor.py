@@ -228,6 +228,7 @@ def _to_forecast(
         last=view.panel.values[view.step],
         usual=snapshot.values_at(week_before),
         degraded="; ".join(filter(None, reasons)) or None,
+        fallback=model.fallback,
     )
 
 

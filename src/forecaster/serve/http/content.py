@@ -45,7 +45,14 @@ def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
         "horizon": model.horizon,
         "quantiles": list(model.quantile_levels),
         "locations": [
-            {"id": i, "name": name, "lat": lat, "lon": lon, "mean": mean}
+            {
+                "id": i,
+                "name": name,
+                "lat": lat,
+                "lon": lon,
+                "mean": mean,
+                "fallback": model.fallback.get(i),
+            }
             for i, name, lat, lon, mean in rows
         ],
     }

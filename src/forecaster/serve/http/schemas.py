@@ -88,6 +88,7 @@ class LocationInfo(BaseModel):
     lat: float | None
     lon: float | None
     mean: float | None  # of its observed values
+    fallback: str | None  # simple model that is served here; null: the run's own
 
 
 class LocationList(BaseModel):
@@ -146,6 +147,7 @@ class LocationForecast(BaseModel):
     ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
+    fallback: str | None = None  # simple model that is served here; absent: the run's own
 
 
 class ForecastResponse(ForecastBasis):

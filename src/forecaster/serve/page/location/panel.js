@@ -36,7 +36,9 @@ export class LocationPanel {
   open(location) {
     this.location = location;
     byId("name").textContent = location.name;
-    byId("location-id").textContent = location.name === location.id ? "" : location.id;
+    const id = location.name === location.id ? "" : location.id;
+    const served = location.fallback ? `forecast by ${location.fallback}, which was better here on validation` : "";
+    byId("location-id").textContent = [id, served].filter(Boolean).join(" · ");
     this.#clear(); // the numbers of one location must not stand under the name of another
     this.chart.replaceChildren(element("p", "quiet", "loading the history …"));
     for (const node of [this.table, this.weeks, this.reasons]) node.replaceChildren();
