@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import import_module
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float32, Int64
@@ -34,6 +34,7 @@ OFFSETS = f"{PREFIX}offsets"  # quantiles of the residuals of the simple models
 FACTORS = f"{PREFIX}relative"  # of the mean, for the lowest relative error
 
 
+@runtime_checkable  # the shape checker of tests asks
 class SimpleModel(Protocol):
     """The part of an estimator that a fallback needs."""
 
