@@ -1,16 +1,19 @@
 """Scaled forecast inputs, and the scales as arrays of a run."""
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.errors import ArtifactError
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.training_data import Arrays
-from forecaster.windows.scaling import Scale, Scaler
+from forecaster.estimators.training_data import Arrays, TrainingData
+from forecaster.windows.scaling import Scale, Scaler, bound_values
 
 _SCALES = ("values", "covariates", "local_covariates")
 _STATISTICS = ("mean", "deviation")
+_RANGE = ("values.least", "values.most")
 
 
 def scale_ahead(
@@ -46,6 +49,32 @@ def scaler_of(arrays: Arrays) -> Scaler:
     if any((scale.deviation <= 0).any() for scale in scales):
         raise ArtifactError("the run's scales have a deviation of 0 or less")
     return Scaler(*scales)
+
+
+def range_arrays(data: TrainingData) -> dict[str, np.ndarray]:
+    """The smallest and largest training value of each location, as arrays of a run."""
+    values = data.panel.values[data.train]
+    ends = (np.fmin.reduce, np.fmax.reduce)  # which ignore NaN
+    return {
+        name: np.nan_to_num(end(values, axis=0)) for name, end in zip(_RANGE, ends, strict=True)
+    }
+
+
+def bound_inputs(arrays: Arrays, inputs: ForecastInputs) -> ForecastInputs:
+    """The inputs with bounded values, so that no location reaches others without limit.
+
+    Within the range of training nothing changes, nor in runs without that range.
+    """
+    if not all(name in arrays for name in _RANGE):
+        return inputs
+    panel = inputs.panel
+    least, most = (arrays[name] for name in _RANGE)
+    if {least.shape, most.shape} != {panel.values.shape[1:]} or not (least <= most).all():
+        raise ArtifactError(
+            f"{' and '.join(_RANGE)} are no ranges of {panel.values.shape[1]} locations"
+        )
+    values = bound_values(panel.values, least, most)
+    return replace(inputs, panel=panel.with_data(values=values))
 
 
 def calendar_of(

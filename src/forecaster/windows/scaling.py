@@ -53,6 +53,22 @@ def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
     )
 
 
+def bound_values(
+    values: Float32[np.ndarray, "T N"],
+    least: Float32[np.ndarray, " N"],
+    most: Float32[np.ndarray, " N"],
+) -> Float32[np.ndarray, "T N"]:
+    """Values within the range of training as they are; beyond it, at most one range further.
+
+    A value e above the largest enters as w e / (w + e) above it, with the width w of the range, of
+    at least 1: smooth, and bounded. Likewise below.
+    """
+    width = np.maximum(most - least, np.float32(1))
+    above, below = np.maximum(values - most, 0), np.maximum(least - values, 0)
+    shift = width * above / (width + above) - width * below / (width + below)
+    return np.asarray(np.clip(values, least, most) + shift, dtype=np.float32)
+
+
 def _fit(values: Float32[np.ndarray, "T n"]) -> Scale:
     observed = np.isfinite(values)
     count = np.maximum(observed.sum(axis=0), 1)

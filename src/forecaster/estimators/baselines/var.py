@@ -20,7 +20,14 @@ from forecaster.estimators.baselines.least_squares import (
 )
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import (
+    bound_inputs,
+    range_arrays,
+    scale_ahead,
+    scale_arrays,
+    scale_shapes,
+    scaler_of,
+)
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
@@ -69,14 +76,16 @@ class VAR(Estimator):
         about = {"order": order, "validation_rmse": finite, "rows": len(steps)}
         about |= _rank(factor, _columns(panel, order))
         log.info("VAR: order %d of 0…%d; %s", order, highest, _in_words(about))
-        arrays = {**scale_arrays(scaler), "weights": solutions[order], "order": np.array([order])}
+        fitted = {"weights": solutions[order], "order": np.array([order])}
+        arrays = {**scale_arrays(scaler), **range_arrays(data), **fitted}
         return FitResult(arrays, {"var": about})
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """The recursive forecasts in the panel's units."""
-        shared = replace(inputs, local_covariates=inputs.local_covariates[:, :, :0])
+        bounded = bound_inputs(arrays, inputs)
+        shared = replace(bounded, local_covariates=inputs.local_covariates[:, :, :0])
         return _forecast(arrays["weights"], int(arrays["order"][0]), shared, scaler_of(arrays))
 
     @classmethod

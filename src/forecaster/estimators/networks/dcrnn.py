@@ -42,6 +42,11 @@ class DCRNN(NetworkEstimator):
         return LagConfig(recent=config.recent, seasons=(), horizon=lags.horizon)
 
     @property
+    def bounds_values(self) -> bool:
+        """True: it has neither levels nor presets of its own."""
+        return True
+
+    @property
     def sampling_decay(self) -> float:
         """The decay of scheduled sampling, in steps."""
         return self.recipe.dcrnn.sampling_decay

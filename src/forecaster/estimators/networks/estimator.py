@@ -19,7 +19,13 @@ from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.states import window_states
 from forecaster.estimators.predictor import WindowForecasts, join_blocks
-from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import (
+    bound_inputs,
+    range_arrays,
+    scale_arrays,
+    scale_shapes,
+    scaler_of,
+)
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
 from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
@@ -100,6 +106,14 @@ class NetworkEstimator(Estimator):
         """A lower bound of the number of weights, without building the network."""
 
     @property
+    def bounds_values(self) -> bool:
+        """Whether values beyond those of training are bounded, since they reach all locations.
+
+        Networks over deviations bound those instead; the paper's network has no bounds.
+        """
+        return self.recipe.preset is None and not self.recipe.model.level
+
+    @property
     def sampling_decay(self) -> float | None:
         """The decay of scheduled sampling, in steps; None: no scheduled sampling."""
         return None
@@ -128,6 +142,7 @@ class NetworkEstimator(Estimator):
             RELATIVE: np.array(recipe.training.relative),
         }
         arrays = {**prerequisites.arrays, **outputs, **scale_arrays(scaler)}
+        arrays |= range_arrays(data) if self.bounds_values else {}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = TrainingTask(
@@ -155,14 +170,14 @@ class NetworkEstimator(Estimator):
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """The network's forecasts."""
-        loaded = self.load_network(arrays)
+        loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
         blocks = range(0, len(inputs.origins), BATCH)
         parts = [loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks]
         return _unbiased(np.concatenate(parts), arrays)
 
     def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
-        loaded = self.load_network(arrays)
+        loaded, inputs = self.load_network(arrays), bound_inputs(arrays, inputs)
         blocks = range(0, len(inputs.origins), BATCH)
         outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
         return outputs._replace(mean=_unbiased(outputs.mean, arrays))
