@@ -61,35 +61,77 @@ def network_inputs(draw: Draw) -> NetworkInputs:
     return history, State(draw(N, 2, B, 3), auxiliary(13, 3))
 
 
+KNOWN = (1.0, 0.0, 0.25, 1.0, 0.5, 0.0, 1.0)  # how well training knows each location
+
+
+def bounds_of(
+    least: float, most: float, *, known: tuple[float, ...] = (1.0,) * N
+) -> DeviationBounds:
+    """Return bounds of all locations: values at every hour, and deviations of −2…9."""
+    values = torch.tensor([least, most], dtype=torch.float64)[:, None, None].expand(2, N, 24)
+    extremes = torch.tensor([-2.0, 9.0], dtype=torch.float64)[:, None].expand(2, N)
+    return DeviationBounds(values, extremes, torch.tensor(known, dtype=torch.float64))
+
+
+@pytest.mark.parametrize("bounds", [None, bounds_of(0.0, 12.0, known=KNOWN)])
 def test_forecasts_are_the_equation_of_its_docstring(
-    make: Make, network_inputs: NetworkInputs
+    make: Make, network_inputs: NetworkInputs, bounds: DeviationBounds | None
 ) -> None:
-    model, (history, ahead) = make(), network_inputs
+    model, (history, ahead) = make(bounds=bounds), network_inputs
+    known = (1.0,) * N if bounds is None else KNOWN
     usual = model.level(history, ahead)
     weights = dict(model.named_parameters())
     edges = weights["neighbours.weight"]
     pattern = model.neighbours.pattern
     for i in range(N):
         for b in range(B):
-            last = usual.past[:, b, -R:]
+            last = usual.bounded[:, b]
             around = torch.zeros(2, R, dtype=torch.float64)
             for e, (target, source) in enumerate(zip(pattern.target, pattern.source, strict=True)):
                 if target == i:
                     around += edges[e] * last[source]
             own = torch.cat([history.signal[i, 1:, b, -1:], ahead.signal[i, :, b]], dim=1)
-            seen = [usual.past[i, b], usual.ahead[i, b], usual.level[i, b], own.flatten()]
+            seen = [usual.past[i, b], usual.shape[i, b], usual.level[i, b], own.flatten()]
             seen = torch.cat([*seen, around.flatten()])
             city = weights["city.weight"] @ last
             shared = torch.cat([ahead.auxiliary[:, b].flatten(), city.flatten()])
             hour = (b * 31 + 12) % 168  # of the origin
             z = weights["from_location"] @ seen + weights["from_all"] @ shared
-            z = z + weights["place"][i, 0] + weights["hour"][hour]
+            z = z + known[i] * weights["place"][i, 0] + weights["hour"][hour]
             for k in range(2):
                 inner = weights[f"blocks.{k}.inner"] @ z + weights[f"blocks.{k}.inner_bias"]
                 z = z + weights[f"blocks.{k}.outer"] @ gelu(inner)
                 z = z + weights[f"blocks.{k}.outer_bias"]
             expected = usual.ahead[i, b] + usual.spread[i, b] * (weights["output"] @ z)
             torch.testing.assert_close(model.roll_out(history, ahead)[i, b], expected)
+
+
+def test_of_a_location_that_training_does_not_know_the_embedding_is_ignored(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
+    before = model.roll_out(*network_inputs)
+    with torch.no_grad():
+        model.place.add_(3.0)
+    changed = (model.roll_out(*network_inputs) != before).flatten(1)
+    assert changed.any(dim=1).tolist() == [share > 0 for share in KNOWN]
+    model.roll_out(*network_inputs).sum().backward()
+    assert model.place.grad is not None
+    taught = model.place.grad.abs().flatten(1).sum(dim=1)
+    assert [bool(size) for size in taught > 0] == [share > 0 for share in KNOWN]
+
+
+def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_counts(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
+    usual = model.level(*network_inputs)
+    before = model._embed(*network_inputs, usual)
+    with torch.no_grad():
+        model.place.add_(3.0)
+    moved = model._embed(*network_inputs, usual) - before
+    expected = 3 * torch.tensor(KNOWN, dtype=torch.float64)[:, None, None].expand_as(moved)
+    torch.testing.assert_close(moved, expected)
 
 
 def test_true_values_between_the_steps_change_nothing(
@@ -197,10 +239,8 @@ def bounded(
     def build(blocks: int = 2, factors: int = 3) -> Mixer:
         profile = (20 + 10 * draw(N, 168).tanh()).round()
         scale = torch.full((2, N), 16.0, dtype=torch.float64)
-        seen = torch.tensor([0.0, MOST], dtype=torch.float64)[:, None, None].expand(2, N, 24)
-        extremes = torch.tensor([-2.0, 9.0], dtype=torch.float64)[:, None].expand(2, N)
         seasonal = SeasonalProfile(
-            profile, *scale, counts=True, bounds=DeviationBounds(seen, extremes), recent=R
+            profile, *scale, counts=True, bounds=bounds_of(0.0, MOST), recent=R
         )
         config = CONFIG.model_copy(update={"blocks": blocks, "factors": factors})
         fitted = MixerPrerequisites(seasonal, pattern)

@@ -71,6 +71,7 @@ def test_counts_rise_and_fall_together(profile: Tensor, hours: Tensor, draw: Dra
             torch.testing.assert_close(usual.level[n, b, 0], m.log().clamp(-0.25, 0.25))
             torch.testing.assert_close(usual.ahead[n, b], (m * coming - MEAN[n]) / DEVIATION[n])
             torch.testing.assert_close(usual.spread[n, b], torch.sqrt(m * coming / MEAN[n] + 0.05))
+    assert torch.equal(usual.shape, usual.ahead)
 
 
 def test_measurements_shift(profile: Tensor, hours: Tensor, draw: Draw) -> None:
@@ -86,6 +87,7 @@ def test_measurements_shift(profile: Tensor, hours: Tensor, draw: Draw) -> None:
             torch.testing.assert_close(usual.level[n, b, 0], shift)
             torch.testing.assert_close(usual.ahead[n, b], (coming + m - MEAN[n]) / DEVIATION[n])
             assert torch.equal(usual.spread[n, b], torch.ones(K, dtype=torch.float64))
+    assert torch.equal(usual.shape, usual.ahead)
 
 
 @pytest.mark.parametrize("counts", [True, False])
@@ -174,11 +176,24 @@ EVENING = 17  # an hour of the day
 AT = torch.arange(L + K) + EVENING - L + 1  # so that the last past step is at that hour
 
 
-def bounds_of(least: float, most: float, deviation: float = 100.0) -> DeviationBounds:
+def bounds_of(
+    least: float, most: float, deviation: float = 100.0, known: tuple[float, ...] = (1.0,) * N
+) -> DeviationBounds:
     """Return bounds of all locations: values at every hour, and deviations."""
     values = torch.tensor([least, most], dtype=torch.float64)[:, None, None].expand(2, N, 24)
     extremes = torch.tensor([-deviation, deviation], dtype=torch.float64)
-    return DeviationBounds(values.clone(), extremes[:, None].expand(2, N).clone())
+    shares = torch.tensor(known, dtype=torch.float64)
+    return DeviationBounds(values.clone(), extremes[:, None].expand(2, N).clone(), shares)
+
+
+def plain_spread(n: int, usual: Tensor, level: Tensor, known: tuple[float, ...]) -> Tensor:
+    """Return the spread of counts in their units, by the formulas of the docstring."""
+    u = usual / MEAN[n]
+    if known[n] >= 1:
+        return DEVIATION[n] * torch.sqrt(u + 0.05)
+    shares = sorted(float(DEVIATION[i] / MEAN[i]) for i in range(N) if known[i] >= 1)
+    city = shares[(len(shares) - 1) // 2] if shares else 1.0
+    return MEAN[n] * torch.sqrt(city**2 * level * (u + 0.05) + u / MEAN[n])
 
 
 class SameLevel:
@@ -228,15 +243,17 @@ def test_wide_bounds_change_nothing(
     torch.testing.assert_close(usual.bounded, usual.past[..., -4:])
 
 
+@pytest.mark.parametrize("known", [(1.0, 1.0, 1.0), (1.0, 0.4, 0.0)])
 @pytest.mark.parametrize("counts", [True, False])
 def test_bounded_deviations_are_those_of_a_plain_loop(
-    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool, known: tuple[float, ...]
 ) -> None:
     values = 30 * draw(N, B, L).abs()
     least, most = 5 * draw(N, 24).abs(), 15 + 30 * draw(N, 24).abs()
     least[:, ::5] = most[:, ::5]  # closed at these hours
     extremes = torch.stack([-0.5 - draw(N).abs(), 0.5 + draw(N).abs()])
-    bounds = DeviationBounds(torch.stack([least, most]), extremes)
+    shares = torch.tensor(known, dtype=torch.float64)
+    bounds = DeviationBounds(torch.stack([least, most]), extremes, shares)
     level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=bounds, recent=6)
     usual = level(*window(values, hours, MEAN, DEVIATION))
     expected = torch.zeros(N, B, 6, dtype=torch.float64)
@@ -244,8 +261,9 @@ def test_bounded_deviations_are_those_of_a_plain_loop(
         for b in range(B):
             past = profile[n, hours[b, :L]]
             if counts:
-                expected_values = past * (values[n, b].sum() + 1) / (past.sum() + 1)
-                spread = DEVIATION[n] * torch.sqrt(expected_values / MEAN[n] + 0.05)
+                m = (values[n, b].sum() + 1) / (past.sum() + 1)
+                expected_values = past * m
+                spread = plain_spread(n, expected_values, m, known)
             else:
                 expected_values = past + (values[n, b] - past).sum() / (L + 1)
                 spread = DEVIATION[n].expand(L)
@@ -298,11 +316,15 @@ def test_the_bound_is_that_of_the_hour_of_the_day(profile: Tensor) -> None:
     assert torch.equal(last_seen(EVENING + 1), last_seen(EVENING + 2))
 
 
-@given(size=st.sampled_from([0.0, 1.0, 7.0, 1e3, 1e6]), seed=st.integers(0, 2**32 - 1))
-def test_a_location_closed_in_training_shows_nothing(size: float, seed: int) -> None:
+@given(
+    size=st.sampled_from([0.0, 1.0, 7.0, 1e3, 1e6]),
+    known=st.sampled_from([0.0, 1.0]),
+    seed=st.integers(0, 2**32 - 1),
+)
+def test_a_location_closed_in_training_shows_nothing(size: float, known: float, seed: int) -> None:
     profile = torch.full((N, WEEK), 0.1, dtype=torch.float64)
     mean, deviation = profile[:, 0], torch.full((N,), 0.1**0.5, dtype=torch.float64)
-    bounds = bounds_of(0.0, 0.0)
+    bounds = bounds_of(0.0, 0.0, known=(known,) * N)
     spread = deviation * (1.05**0.5)
     bounds.deviations[:] = -0.1 / spread  # all of its deviations
     level = SeasonalProfile(profile, mean, deviation, counts=True, bounds=bounds)
@@ -312,6 +334,83 @@ def test_a_location_closed_in_training_shows_nothing(size: float, seed: int) -> 
     usual = level(*window(values.floor(), AT.expand(B, -1), mean, deviation))
     assert torch.equal(usual.bounded, torch.zeros_like(usual.bounded))
     assert usual.past.isfinite().all()
+
+
+# --------------------------------------------------- locations that training hardly knows
+
+
+@pytest.mark.parametrize("known", [(1.0, 0.4, 0.0), (0.0, 1.0, 1.0), (0.9, 0.0, 0.5)])
+def test_locations_of_unknown_spread_have_that_of_their_level_and_of_the_city(
+    profile: Tensor, hours: Tensor, draw: Draw, known: tuple[float, ...]
+) -> None:
+    values = 30 * draw(N, B, L).abs()
+    level = SeasonalProfile(
+        profile, MEAN, DEVIATION, counts=True, bounds=bounds_of(0.0, 1e6, 1e6, known)
+    )
+    usual = level(*window(values, hours, MEAN, DEVIATION))
+    shares = sorted(float(DEVIATION[i] / MEAN[i]) for i in range(N) if known[i] >= 1)
+    city = shares[(len(shares) - 1) // 2] if shares else 1.0
+    for n in range(N):
+        for b in range(B):
+            past, coming = profile[n, hours[b, :L]], profile[n, hours[b, L:]]
+            m = (values[n, b].sum() + 1) / (past.sum() + 1)
+            own = plain_spread(n, m * past, m, known)
+            torch.testing.assert_close(usual.past[n, b], (values[n, b] - m * past) / own)
+            torch.testing.assert_close(usual.ahead[n, b], (m * coming - MEAN[n]) / DEVIATION[n])
+            ahead = plain_spread(n, m * coming, m, known) / DEVIATION[n]
+            torch.testing.assert_close(usual.spread[n, b], ahead)
+            shape = (coming / MEAN[n] - 1) / city  # of the profile, whatever the level
+            expected = usual.ahead[n, b] if known[n] >= 1 else shape
+            torch.testing.assert_close(usual.shape[n, b], expected)
+
+
+def test_without_a_level_of_counts_all_locations_are_known(
+    profile: Tensor, hours: Tensor, draw: Draw
+) -> None:
+    inputs = window(30 * draw(N, B, L), hours, MEAN, DEVIATION)
+    bounds = bounds_of(-1e6, 1e6, 1e6, (1.0, 0.4, 0.0))
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=False, bounds=bounds)
+    usual = level(*inputs)
+    assert torch.equal(usual.spread, torch.ones_like(usual.spread))
+    assert torch.equal(usual.shape, usual.ahead)
+
+
+SILENT = 2  # a location without counts in training, at the floor of a tenth
+SHAPE = 1 + 0.5 * torch.sin(torch.arange(WEEK, dtype=torch.float64))
+
+
+def wake(count: float) -> tuple[Decomposition, Tensor, Tensor]:
+    """Return windows with a count at all steps, and a silent location's spread and usual counts."""
+    mean, deviation = MEAN.clone(), DEVIATION.clone()
+    mean[SILENT], deviation[SILENT] = 0.1, 0.1**0.5
+    bounds = bounds_of(0.0, 100.0, known=(1.0, 1.0, 0.0))
+    level = SeasonalProfile(mean[:, None] * SHAPE, mean, deviation, counts=True, bounds=bounds)
+    values = torch.full((N, B, L), count, dtype=torch.float64)
+    usual: Decomposition = level(*window(values, AT.expand(B, -1), mean, deviation))
+    m = (L * count + 1) / (0.1 * SHAPE[AT[:L]].sum() + 1)
+    return usual, usual.spread[SILENT, 0] * deviation[SILENT], m * 0.1 * SHAPE[AT[L:]]
+
+
+def test_a_silent_location_has_the_spread_of_poisson_counts_while_it_is_quiet() -> None:
+    _, spread, expected = wake(0.0)
+    torch.testing.assert_close(spread, torch.sqrt(expected), rtol=0.01, atol=0)
+
+
+@pytest.mark.parametrize("count", [1e6, 1e7])
+def test_a_silent_location_at_a_high_level_has_a_spread_in_proportion_to_it(count: float) -> None:
+    _, spread, expected = wake(count)
+    city = 2 / 23  # the median in relation to the mean, of 2 / 23 and 7 / 19
+    at_hour = city / torch.sqrt(SHAPE[AT[L:]])  # a busy hour deviates more, but not as much
+    torch.testing.assert_close(spread, at_hour * expected, rtol=1e-3, atol=0)
+    _, twice, _ = wake(2 * count)
+    torch.testing.assert_close(twice, 2 * spread, rtol=1e-3, atol=0)
+
+
+def test_what_a_silent_location_shows_of_its_shape_does_not_depend_on_its_level() -> None:
+    quiet, busy = wake(0.0)[0], wake(1e5)[0]
+    torch.testing.assert_close(busy.shape[SILENT], quiet.shape[SILENT])
+    assert (busy.ahead[SILENT] > 1e3 * quiet.ahead[SILENT].abs()).all()
+    assert not torch.isclose(busy.shape[:SILENT], quiet.shape[:SILENT]).any()
 
 
 @given(

@@ -26,8 +26,8 @@ GOLDEN = Path(__file__).parent / "golden" / "format_1"
 
 def checkpoint(step: int) -> Checkpoint:
     """Return a checkpoint whose every number is its step."""
-    progress = Progress(step=step, sums=[float(step), 0.1, 3.0, 2.0])
-    progress.close([1 / step, 0.1, 7.0, 5.0], 1e-3, 8e-3)
+    progress = Progress(step=step, sums=[float(step), 0.1, float(step), 3.0, 2.0])
+    progress.close([1 / step, 0.1, 1 / step, 7.0, 5.0], 1e-3, 8e-3)
     arrays = {name: np.full(11, step, dtype=np.float32) for name in ("weights", "best")}
     return Checkpoint(progress, arrays, {"panel": "a" * 64}, {"processes": "1"})
 

@@ -21,8 +21,10 @@ from forecaster.training import loop, progress
 from forecaster.training.checkpoint import SLOTS, CheckpointStore
 from forecaster.training.interrupts import SIGNALS
 from forecaster.training.loop import LOG, train
+from forecaster.training.loss import sum_deviance
 from forecaster.training.progress import ProgressUpdate, TrainingResult
 from forecaster.training.task import TrainingTask
+from forecaster.windows.batches import Batch
 from tests.training.town import complete, make_panel, make_task, read_losses, read_weights
 
 pytestmark = pytest.mark.usefixtures("_unchecked")
@@ -75,6 +77,54 @@ def test_training_lowers_the_validation_loss() -> None:
     assert min(losses) < losses[0]
     assert [record.epoch for record in result.records] == [1, 2, 3, 4, 5, 6]
     assert [record.step for record in result.records] == [5, 10, 15, 20, 25, 30]
+
+
+def test_the_best_epoch_of_counts_above_zero_is_that_of_the_lowest_deviance() -> None:
+    task = make_task(learning_rate=3e-2, two_outputs=True, eta="balanced")
+    task.network.is_positive = True
+    result = train(task)
+    best = min(result.records, key=lambda record: record.validation_loss)
+    batch = task.batches.cut(task.validation)
+    task.network.eval()
+    with torch.no_grad():
+        outputs = task.roll_out(batch)  # of the best weights
+    target, seen = batch.target, batch.observed
+    busy = seen & (target >= task.mape_cut)
+    mape = ((outputs.relative - target).abs() / target)[busy].mean().item()
+    deviance = (sum_deviance(outputs.forecast, target, seen) / seen.sum()).item()
+    squares = (outputs.forecast - target)[seen].square().mean().item()
+    assert best.validation_loss == pytest.approx(task.eta * deviance + mape, rel=1e-5)
+    assert (best.rmse, best.mape) == pytest.approx((squares**0.5, mape), rel=1e-5)
+
+
+@pytest.mark.parametrize(("positive", "epoch"), [(True, 3), (False, 2)])
+def test_by_deviance_another_epoch_may_be_the_best_than_by_squares(
+    positive: bool, epoch: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Forecasts far too low for rare counts cost more deviance than squares."""
+    task = make_task(two_outputs=True, eta=1.0)
+    task.network.is_positive = positive
+    wrong = iter([(0.001, 8.0), (0.01, 0.0), (1.0, 2.0), (0.001, 9.0)])  # at 1, and beside 5
+
+    def roll_out(_: TrainingTask, batch: Batch) -> Outputs:
+        rare = torch.arange(batch.target.shape[1])[None, :, None].expand_as(batch.target) % 2 == 0
+        batch.target[:], batch.observed[:] = torch.where(rare, 1.0, 5.0), True
+        guess, error = current[0]
+        forecast = torch.where(rare, guess, 5.0 + error)
+        return Outputs(forecast, forecast[:, None][:, :0], forecast)
+
+    current = [(0.0, 0.0)]
+    validate = loop.Trainer.validate
+
+    def next_epoch(trainer: loop.Trainer, stop: Callable[[], bool]) -> torch.Tensor | None:
+        current[0] = next(wrong)
+        return validate(trainer, stop)
+
+    monkeypatch.setattr(TrainingTask, "roll_out", roll_out)
+    monkeypatch.setattr(loop.Trainer, "validate", next_epoch)
+    result = train(task)
+    best = min(result.records, key=lambda record: record.validation_loss)
+    assert best.epoch == epoch
 
 
 def test_the_network_is_left_with_the_weights_that_are_returned() -> None:

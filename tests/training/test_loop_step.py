@@ -42,16 +42,17 @@ def begin(task: TrainingTask, messages: list[str] | None = None) -> Trainer:
 
 
 def errors_of(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
-    """Return the squares of the forecast and the relative errors of the output for them."""
-    return sum_errors(
+    """Return the sums of a network that learns its mean from squares, which come twice."""
+    squares, shares = sum_errors(
         outputs.forecast, outputs.relative, batch.target, batch.observed, task.mape_cut
     )
+    return torch.stack([squares, shares, squares])
 
 
 def plain_loss(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
     errors = errors_of(task, outputs, batch)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
-    return join_terms(errors, counts, task.config.eta)
+    return join_terms(errors[:2], counts, task.config.eta)
 
 
 @pytest.mark.usefixtures("_unchecked")
@@ -87,7 +88,7 @@ def test_a_step_returns_the_sums_behind_its_loss(two_outputs: bool) -> None:
     loss, _, *sums = begin(task).train_step(ORIGINS, 0).tolist()
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert sums == pytest.approx([*errors.tolist(), *counts.tolist()])
-    assert loss == pytest.approx(join_terms(errors, counts, 8e-3).item())
+    assert loss == pytest.approx(join_terms(errors[:2], counts, 8e-3).item())
 
 
 @pytest.mark.usefixtures("_unchecked")
@@ -144,7 +145,8 @@ def test_validation_measures_relative_error_of_the_output_for_it() -> None:
     shares = ((relative - batch.target).abs() / batch.target)[busy]
     assert before is not None
     assert after is not None
-    assert torch.equal(after[[0, 2, 3]], before[[0, 2, 3]])  # squares and counts
+    others = [0, 2, 3, 4]  # squares, twice, and counts
+    assert torch.equal(after[others], before[others])
     assert after[1].item() == pytest.approx(shares.sum().item(), rel=1e-5)
     assert after[1] != before[1]
 
@@ -311,23 +313,32 @@ def inject(
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_counts_above_zero_learn_from_deviance_and_are_validated_by_squares(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    task = make_task(dtype=torch.float64, clip=1e9, two_outputs=True)
+def test_counts_above_zero_learn_from_deviance_and_are_validated_by_it() -> None:
+    task = make_task(dtype=torch.float64, clip=1e9, two_outputs=True, eta="balanced")
     assert not task.network.is_positive
-    monkeypatch.setattr(task.network, "is_positive", True, raising=False)
+    task.network.is_positive = True
     twin = replace(task, network=copy.deepcopy(task.network))
+
+    def sums_of(outputs: Outputs, batch: Batch) -> torch.Tensor:
+        squares, shares, _ = errors_of(twin, outputs, batch)
+        deviance = sum_deviance(outputs.forecast, batch.target, batch.observed)
+        counts = count_terms(batch.target, batch.observed, task.mape_cut)
+        return torch.cat([torch.stack([deviance, shares, squares]), counts])
+
     trainer = begin(task)
+    validated = trainer.validate(lambda: False)
+    batch = twin.batches.cut(task.validation)
+    assert validated is not None
+    torch.testing.assert_close(validated, sums_of(twin.roll_out(batch), batch).detach())
     batch = twin.batches.cut(ORIGINS)
     outputs = twin.teacher_forced(batch)
-    counts = count_terms(batch.target, batch.observed, task.mape_cut)
-    errors = errors_of(twin, outputs, batch)
     assert (outputs.forecast > 0).all()
-    deviance = sum_deviance(outputs.forecast, batch.target, batch.observed)
-    join_terms(torch.stack([deviance, errors[1]]), counts, task.deviance_eta).backward()
+    sums = sums_of(outputs, batch)
+    loss = join_terms(sums[:2], sums[3:], task.eta)
+    loss.backward()
     row = trainer.train_step(ORIGINS, 0)
-    torch.testing.assert_close(row[2:], torch.cat([errors.detach(), counts]))
+    assert row[0].item() == pytest.approx(loss.item())
+    torch.testing.assert_close(row[2:], sums.detach())
     for name, parameter in twin.network.named_parameters():
         if name in trainer.weights.slices and parameter.grad is not None:
             actual = trainer.weights.slices[name].view(trainer.weights.gradient)

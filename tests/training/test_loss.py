@@ -175,7 +175,21 @@ def test_deviance_falls_to_zero_at_the_target(forecast: float, target: float) ->
     slope = -2 * (target - forecast) / min(forecast, 10)
     assert guess.grad.item() == pytest.approx(slope, rel=1e-9, abs=1e-9)
     assert value.item() >= -1e-9
-    assert deviance(target, target) == 0.0 or target == 0
+    assert deviance(target, target) == (0.0 if target >= 1e-3 else deviance(1e-3, target))
+
+
+@given(st.floats(-1e6, 1e-3, exclude_max=True), st.floats(0, 100))
+def test_a_forecast_below_a_thousandth_counts_as_that_and_teaches_nothing(
+    forecast: float, target: float
+) -> None:
+    assert deviance(forecast, target) == deviance(1e-3, target)
+    assert math.isfinite(deviance(forecast, target))
+    guess = torch.full((1, 1, 1), forecast, dtype=torch.float64, requires_grad=True)
+    sum_deviance(
+        guess, torch.full_like(guess, target), torch.ones(1, 1, 1, dtype=torch.bool)
+    ).backward()
+    assert guess.grad is not None
+    assert guess.grad.item() == 0.0
 
 
 def test_deviance_leaves_out_missing_targets() -> None:

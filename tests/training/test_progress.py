@@ -26,29 +26,29 @@ def after(losses: list[float], **changes: Any) -> str | None:
 
 def close(progress: Progress, validation: float, training: float = 1.0) -> None:
     """Take a step and close its epoch with the given losses, at η = 1."""
-    progress.add([training, 0.0, 1.0, 1.0])
-    progress.close([validation, 0.0, 1.0, 1.0], 1e-3, 1.0)
+    progress.add([training, 0.0, 7.0, 1.0, 1.0])
+    progress.close([validation, 0.0, 7.0, 1.0, 1.0], 1e-3, 1.0)
 
 
 def test_the_loss_of_sums_is_eq_7() -> None:
-    assert loss_of([50.0, 3.0, 10.0, 12.0], 8e-3) == pytest.approx(8e-3 * 5 + 0.25)
+    assert loss_of([50.0, 3.0, 999.0, 10.0, 12.0], 8e-3) == pytest.approx(8e-3 * 5 + 0.25)
 
 
 def test_an_epoch_is_recorded_by_its_sums() -> None:
     progress = Progress(seconds=5.0)
-    for sums in ([4.0, 0.5, 2.0, 1.0], [5.0, 0.0, 1.0, 0.0]):
+    for sums in ([4.0, 0.5, 70.0, 2.0, 1.0], [5.0, 0.0, 80.0, 1.0, 0.0]):
         progress.add(sums)
-    record = progress.close([18.0, 0.6, 2.0, 3.0], 1e-3, 0.1)
+    record = progress.close([18.0, 0.6, 32.0, 2.0, 3.0], 1e-3, 0.1)
     assert (record.epoch, record.step, record.seconds) == (1, 2, 5.0)
     assert record.loss == pytest.approx(0.1 * 9 / 3 + 0.5 / 1)
     assert (record.terms, record.empty_batches) == (1, 1)
-    assert (record.rmse, record.mape) == pytest.approx((3.0, 0.2))
-    assert record.validation_loss == pytest.approx(0.1 * 9 + 0.2)
-    assert (progress.sums, progress.empty_batches, progress.seconds) == ([0.0] * 4, 0, 0.0)
+    assert (record.rmse, record.mape) == pytest.approx((4.0, 0.2))  # of squares
+    assert record.validation_loss == pytest.approx(0.1 * 9 + 0.2)  # of the mean's term
+    assert (progress.sums, progress.empty_batches, progress.seconds) == ([0.0] * 5, 0, 0.0)
 
 
 def test_T3_validation_without_terms_has_no_mape() -> None:
-    record = Progress().close([18.0, 0.0, 2.0, 0.0], 1e-3, 0.1)
+    record = Progress().close([18.0, 0.0, 18.0, 2.0, 0.0], 1e-3, 0.1)
     assert (record.mape, record.validation_terms) == (None, 0)
 
 
@@ -56,7 +56,7 @@ def test_progress_survives_json_to_the_last_bit() -> None:
     progress = Progress()
     for k in range(5):
         close(progress, 1 / (k + 3), 1 / 7)
-    progress.add([0.1, 1e-300, 3.0, 0.0])
+    progress.add([0.1, 1e-300, 1 / 3, 3.0, 0.0])
     assert Progress.from_json(json.loads(json.dumps(progress.to_json()))) == progress
 
 
@@ -80,6 +80,16 @@ def test_T12_the_best_epoch_is_the_first_of_equals() -> None:
     for loss in (3.0, 2.0, 5.0, 2.0):
         close(progress, loss)
     assert progress.best is progress.records[1]
+
+
+def test_the_best_epoch_has_the_lowest_deviance_and_not_the_lowest_squares() -> None:
+    progress = Progress()
+    for deviance, squares in ((5.0, 10.0), (4.0, 90.0), (6.0, 40.0)):
+        progress.add([1.0, 0.0, 1.0, 1.0, 1.0])
+        progress.close([deviance, 0.5, squares, 10.0, 5.0], 1e-3, 2.0)
+    assert progress.best is progress.records[1]
+    assert progress.best.validation_loss == pytest.approx(2 * 4 / 10 + 0.5 / 5)
+    assert [record.rmse for record in progress.records] == pytest.approx([1.0, 3.0, 2.0])
 
 
 def test_T12_a_loss_spike_is_named() -> None:

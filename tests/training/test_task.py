@@ -144,17 +144,43 @@ def test_a_balanced_loss_weighs_both_terms_alike_for_the_last_value() -> None:
     assert task.eta == pytest.approx(mape / (np.square(error).sum() / observed.sum()), rel=1e-5)
 
 
-def test_deviance_is_balanced_by_the_last_value_whatever_eta_is() -> None:
-    task = make_task(eta=8e-3)
+def test_a_balanced_loss_of_counts_weighs_the_deviance_of_the_last_value() -> None:
+    task = make_task(make_panel(7.0), eta="balanced")
+    task.network.is_positive = True
     batch = task.batches.cut(task.train)
     last = task.scale.undo(batch.signal[:, 0, :, -1].T.numpy()).T[..., None]
     forecast = torch.from_numpy(last).expand_as(batch.target)
+    assert (forecast < 0.5).any()  # some are zero
     sums = sum_errors(forecast, forecast, batch.target, batch.observed, task.mape_cut)
-    deviance = sum_deviance(forecast.clamp(min=0.5), batch.target, batch.observed)
+    deviance = sum_deviance(forecast.clamp(min=1e-3), batch.target, batch.observed)
     seen, counted = count_terms(batch.target, batch.observed, task.mape_cut)
     expected = (sums[1] / counted) / (deviance / seen)
-    assert task.deviance_eta == pytest.approx(expected.item(), rel=1e-5)
+    assert task.eta == pytest.approx(expected.item(), rel=1e-5)
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_a_number_for_eta_is_taken_whatever_the_mean_learns_from(positive: bool) -> None:
+    task = make_task(eta=8e-3)
+    task.network.is_positive = positive
     assert task.eta == 8e-3
+
+
+@pytest.mark.parametrize("positive", [False, True])
+def test_sums_are_of_the_means_term_relative_errors_and_squares(positive: bool) -> None:
+    task = make_task(two_outputs=True)
+    task.network.is_positive = positive
+    batch = task.batches.cut(ORIGINS)
+    outputs = task.roll_out(batch)
+    target, observed = batch.target, batch.observed
+    squares, shares = sum_errors(
+        outputs.forecast, outputs.relative, target, observed, task.mape_cut
+    )
+    deviance = sum_deviance(outputs.forecast, target, observed)
+    assert not torch.allclose(deviance, squares)
+    expected = torch.stack([deviance if positive else squares, shares, squares])
+    assert torch.equal(task.sum_errors(outputs, batch), expected)
+    busy = observed & (target >= task.mape_cut)
+    assert task.count_terms(batch).tolist() == [observed.sum(), busy.sum()]
 
 
 def test_a_balanced_loss_does_not_depend_on_the_unit() -> None:

@@ -111,7 +111,7 @@ class Mixer(Network):
         self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
     ) -> Float[Tensor, "N B K"]:
         forecast = parts.restore(linear(z, output))
-        return self.level.keep_positive(forecast) if self.is_positive else forecast
+        return self.level.keep_positive(forecast, parts.ahead) if self.is_positive else forecast
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""

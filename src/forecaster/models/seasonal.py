@@ -13,7 +13,7 @@ from forecaster.windows.profile import SPREAD_FLOOR
 
 DAY_HOURS = 24
 MIN_LEVEL = 1e-3  # of counts
-ZERO_WIDTH = 0.1  # counts: forecasts below about this bend towards zero, and stay above it
+ZERO_WIDTH = 0.05  # of the usual count: forecasts below about this bend towards zero
 TINY = 1e-12
 MAX_LOG_LEVEL, MAX_OFFSET = 0.25, 1.0  # a network's input log m, or m, is clipped here
 
@@ -172,14 +172,17 @@ class SeasonalProfile(nn.Module):
         assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
         return torch.where(self.known >= 1, own, assumed)
 
-    def keep_positive(self, x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
-        """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.
+    def keep_positive(
+        self, x: Float[Tensor, "N B K"], usual: Float[Tensor, "N B K"]
+    ) -> Float[Tensor, "N B K"]:
+        """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = u / 20.
 
         Cutting off what is below zero after training would make the mean of rare counts too high.
+        A forecast near the usual count u is left as it is.
         """
-        zero, width = -self.offset / self.unit, ZERO_WIDTH * self.one_count / self.unit
-        y = x - zero
-        return zero + (y + torch.sqrt(y.square() + (2 * width).square())) / 2
+        zero = -self.offset / self.unit
+        y, width = x - zero, ZERO_WIDTH * (usual - zero)
+        return zero + (y + torch.sqrt(y.square() + (2 * width).square() + TINY)) / 2
 
     def _bound(
         self,
