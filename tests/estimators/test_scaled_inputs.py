@@ -3,14 +3,23 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forecaster.clock.holidays import Holidays
+from forecaster.errors import ArtifactError
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import (
+    bound_inputs,
+    scale_ahead,
+    scale_arrays,
+    scale_shapes,
+    scaler_of,
+)
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.scaling import Scaler, fit_scaler
+from forecaster.windows.scaling import Scaler, bound_values, fit_scaler
 
 HOURS, PLACES = 24 * 47, 5
 TRAIN = np.arange(HOURS) < 700
@@ -79,3 +88,46 @@ def test_scales_come_back_from_the_arrays_of_a_run(scaler: Scaler) -> None:
     assert {name: array.shape for name, array in arrays.items()} == shapes
     again = scale_arrays(scaler_of(arrays))
     assert all(np.array_equal(again[name], arrays[name]) for name in arrays)
+
+
+RANGE = {
+    "values.least": np.arange(PLACES, dtype=np.float32),
+    "values.most": 20 + np.arange(PLACES, dtype=np.float32),
+}
+
+
+def test_values_within_the_range_of_training_stay_to_the_bit(panel: Panel) -> None:
+    values = np.clip(np.nan_to_num(panel.values), RANGE["values.least"], RANGE["values.most"])
+    inside = panel.with_data(values=values)
+    origins = np.array([800])
+    inputs = ForecastInputs(inside, origins, *look_ahead(inside, origins, 3))
+    assert np.array_equal(bound_inputs(RANGE, inputs).panel.values, values)
+    assert bound_inputs({}, inputs) is inputs  # a run of an earlier version
+
+
+@settings(max_examples=50, deadline=None)
+@given(value=st.floats(-(2.0**30), 2.0**30, width=32))
+def test_values_beyond_the_range_of_training_are_at_most_one_range_further(value: float) -> None:
+    least, most = (np.full(1, end, dtype=np.float32) for end in (5, 25))
+    row = np.full((1, 1), value, dtype=np.float32)
+    (bounded,) = bound_values(row, least, most)[0].tolist()
+    assert 5 - 20 <= bounded <= 25 + 20
+    assert abs(bounded - 15) <= abs(value - 15) + 1e-4  # never further out
+    nearer = bound_values(row * np.float32(0.5), least, most)[0, 0]
+    assert (bounded >= nearer) == (value >= value * 0.5) or np.isclose(bounded, nearer)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"values.least": np.zeros(2, np.float32), "values.most": np.ones(2, np.float32)},
+        {"values.least": np.full(PLACES, 99, np.float32)},
+    ],
+)
+def test_impossible_ranges_of_a_run_are_refused(
+    changes: dict[str, np.ndarray], panel: Panel
+) -> None:
+    origins = np.array([800])
+    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
+    with pytest.raises(ArtifactError, match=r"values\.least and values\.most"):
+        bound_inputs({**RANGE, **changes}, inputs)

@@ -7,13 +7,16 @@ import numpy as np
 import pytest
 from statsmodels.tsa import api as statsmodels
 
+from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError
 from forecaster.estimators.baselines import var
 from forecaster.estimators.baselines.var import VAR
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
+from forecaster.estimators.forecast_inputs import ForecastInputs, fill_of, look_ahead
 from forecaster.estimators.training_data import hide_test
+from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -38,6 +41,11 @@ def autoregression(places: int, seed: int = 0) -> np.ndarray:
     for t in range(2, HOURS):
         x[t] += 0.3 * np.roll(x[t - 1], 1) - 0.5 * x[t - 2]
     return 50 + 5 * x
+
+
+def fitted_run(fitted: VAR) -> Run:
+    assert fitted.run is not None
+    return fitted.run
 
 
 def about_of(fitted: VAR) -> dict[str, Any]:
@@ -307,3 +315,22 @@ def test_a_run_whose_weights_do_not_fit_its_order_is_refused(
     arrays = {name: a for name, a in {**run.arrays, **spoil}.items() if a is not None}
     with pytest.raises(ArtifactError, match="not a forecaster run of a VAR"):
         VAR.from_run(replace(run, arrays=arrays))
+
+
+def test_L1_no_value_reaches_the_others_without_limit(
+    make_panel: MakePanel, splits: Splits, recipe: Recipe
+) -> None:
+    panel = make_panel(50 + 5 * autoregression(4), "measurement")
+    fitted = VAR(recipe).fit(panel, splits)
+    origins = cut_windows(panel, splits, recipe.lags).test[:1]
+    forecasts = []
+    for factor in (1e3, 1e6):
+        values = panel.values.copy()
+        values[origins[0] - 1 : origins[0] + 1, 0] *= factor
+        inputs = ForecastInputs(
+            fill_missing(panel.with_data(values=values), fill_of(fitted_run(fitted))),
+            origins,
+            *look_ahead(panel, origins, recipe.lags.horizon),
+        )
+        forecasts.append(fitted.predict_windows(fitted_run(fitted).arrays, inputs))
+    assert np.allclose(forecasts[0], forecasts[1], atol=0.5)  # σ = 5
