@@ -10,7 +10,7 @@ from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import LOCATIONS, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.profile import fit_bounds, fit_profile
+from forecaster.windows.profile import fit_bounds, fit_profile, share_known
 from forecaster.windows.scaling import fit_scaler
 
 
@@ -122,6 +122,22 @@ def test_few_counts_lean_on_the_citys_shape_in_proportion(share: float) -> None:
     expected = share * own[:, 4] + (1 - share) * mean * city / city.mean()
     profile = fit_profile(replace(panel, values=values), all_of(panel))
     np.testing.assert_allclose(profile[4], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_a_location_is_known_by_its_share_of_three_counts_at_each_hour_of_the_week() -> None:
+    panel = shaped(40)
+    train = np.arange(len(panel.values)) < 168 * 30
+    values = np.zeros_like(panel.values)
+    for n, events in enumerate((0, 63, 504, 9_000)):
+        values[100 : 100 + events, n] = 1
+    values[0, 1] = np.nan
+    values[~train, 0] = 1e6  # held out
+    values[:, 4] = np.nan
+    known = share_known(replace(panel, values=values), train)
+    assert known.dtype == np.float32
+    assert known.tolist() == [0.0, 63 / 504, 1.0, 1.0, 0.0]
+    measured = replace(panel, values=values, kind="measurement")
+    assert share_known(measured, train).tolist() == [1.0] * 5
 
 
 def test_few_values_of_measurements_have_no_floor() -> None:

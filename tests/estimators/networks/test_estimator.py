@@ -145,10 +145,10 @@ def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
     estimator = fitted(Forecaster)
     run = run_of(estimator)
     origins = np.array([900, 950, 1000])
-    forecast, own, _ = estimator.forecast_origins(run, PANEL, "observed", origins)
-    assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
-    assert own.shape == (3, 3, 2, LOCATIONS)
-    assert (np.diff(own, axis=1) > 0).all()
+    outputs = estimator.forecast_origins(run, PANEL, "observed", origins)
+    assert np.allclose(outputs.mean, estimator.predict(PANEL, origins), rtol=1e-5)
+    assert outputs.quantiles.shape == (3, 3, 2, LOCATIONS)
+    assert (np.diff(outputs.quantiles, axis=1) > 0).all()
 
 
 # ------------------------------------------------------------- an output for relative error
@@ -262,6 +262,22 @@ def test_the_factor_of_a_run_multiplies_its_mean_alone() -> None:
     assert "outputs.mean_factor" not in run_of(fitted(Forecaster)).arrays
 
 
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        np.array(1.0),  # float64
+        np.ones(1, np.float32),
+        np.ones(LOCATIONS, np.float32),
+        *(np.array(number, np.float32) for number in (0, -1, np.nan, np.inf)),
+    ],
+)
+def test_C4_a_damaged_factor_of_the_mean_is_refused(damaged: np.ndarray) -> None:
+    estimator = fitted_twice(Forecaster, best=True)
+    given_arrays = {**run_of(estimator).arrays, "outputs.mean_factor": damaged}
+    with pytest.raises(ArtifactError, match=r"outputs\.mean_factor is .*, not a factor above 0"):
+        with_arrays(estimator, given_arrays)
+
+
 @pytest.mark.parametrize("kind", NETWORKS)
 def test_with_one_output_the_mean_serves_relative_error(kind: type[NetworkEstimator]) -> None:
     estimator = fitted(kind)
@@ -285,9 +301,10 @@ def test_a_run_of_before_there_were_two_outputs_forecasts_as_before(
 
 def test_a_run_of_best_with_one_output_and_no_bounds_still_loads(tmp_path: Path) -> None:
     estimator = fitted_twice(Forecaster, best=True)
-    added = ("outputs.relative", "model.relative", "level.ranges", "level.deviations")
+    bounds = ("level.ranges", "level.deviations", "level.known")
+    added = ("outputs.relative", "model.relative", "outputs.mean_factor", *bounds)
     kept = {n: a for n, a in run_of(estimator).arrays.items() if n not in added}
-    assert len(kept) == len(run_of(estimator).arrays) - 4
+    assert len(kept) == len(run_of(estimator).arrays) - 6
     older = with_arrays(estimator, kept)
     older.save(tmp_path)
     loaded = load_estimator(tmp_path)

@@ -1,4 +1,5 @@
 import inspect
+import re
 from dataclasses import replace
 from pathlib import Path
 
@@ -84,6 +85,9 @@ def test_a_level_of_other_numbers_is_refused() -> None:
             r"level\.deviations is float32 \(2, 4\)",
         ),
         ("level.deviations", np.full((2, 5), np.inf, np.float32), r"level\.deviations has values"),
+        ("level.known", np.ones(4, np.float32), r"level\.known is float32 \(4,\)"),
+        ("level.known", np.ones(5, bool), r"level\.known is bool \(5,\)"),
+        ("level.known", np.full(5, np.nan, np.float32), r"level\.known has values"),
     ],
 )
 def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) -> None:
@@ -93,11 +97,12 @@ def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) ->
         Forecaster.from_run(replace(estimator.run, arrays={**estimator.run.arrays, name: array}))
 
 
-def test_bounds_of_values_alone_are_refused() -> None:
+@pytest.mark.parametrize("name", ["level.deviations", "level.known"])
+def test_bounds_of_which_a_part_is_missing_are_refused(name: str) -> None:
     estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
     assert estimator.run is not None
-    arrays = {n: a for n, a in estimator.run.arrays.items() if n != "level.deviations"}
-    with pytest.raises(ArtifactError, match=r"level\.deviations is missing"):
+    arrays = {n: a for n, a in estimator.run.arrays.items() if n != name}
+    with pytest.raises(ArtifactError, match=f"{re.escape(name)} is missing"):
         Forecaster.from_run(replace(estimator.run, arrays=arrays))
 
 
@@ -114,6 +119,7 @@ def test_a_place_that_never_had_demand_is_learned_with_the_others() -> None:
     assert arrays["level.profile"][4].mean() == pytest.approx(0.1, rel=0.1)
     assert not arrays["level.ranges"][:, 4].any()
     assert arrays["level.deviations"][1, 4] < 0  # it is always below its profile
+    assert arrays["level.known"].tolist() == [1, 1, 1, 1, 0]
 
 
 def test_a_place_that_never_had_demand_and_wakes_reaches_no_other() -> None:
