@@ -53,7 +53,8 @@ def sum_deviance(
 
 def _integral(t: Float[Tensor, "N B K"], x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
     """∫ (x − t) / min(t, 10) dt up to a constant; x log t is 0 at x = 0."""
-    rare, beyond = t.clamp(max=NORMAL_COUNT), (t - NORMAL_COUNT).clamp(min=0)
+    rare = t.clamp(max=NORMAL_COUNT)
+    beyond = t - rare
     poisson: Tensor = torch.special.xlogy(x, rare) - rare
     return poisson + (beyond * (x - NORMAL_COUNT) - beyond.square() / 2) / NORMAL_COUNT
 

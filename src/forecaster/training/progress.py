@@ -55,7 +55,10 @@ class Progress:
     def from_json(content: Mapping[str, Any]) -> "Progress":
         """The inverse of `to_json`."""
         records = [EpochRecord(**record) for record in content["records"]]
-        return Progress(**{**content, "records": records})
+        sums = list(content["sums"])
+        if len(sums) == 4:  # noqa: PLR2004 (of earlier versions: squares are the mean's term)
+            sums.insert(2, sums[0])
+        return Progress(**{**content, "sums": sums, "records": records})
 
     def to_json(self) -> dict[str, Any]:
         """The progress as JSON."""

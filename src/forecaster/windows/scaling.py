@@ -65,7 +65,7 @@ def bound_values(
     """
     width = np.maximum(most - least, np.float32(1))
     above, below = np.maximum(values - most, 0), np.maximum(least - values, 0)
-    shift = width * above / (width + above) - width * below / (width + below)
+    shift = width * (above / (width + above)) - width * (below / (width + below))
     return np.asarray(np.clip(values, least, most) + shift, dtype=np.float32)
 
 
