@@ -48,7 +48,8 @@ def fit_bounds(
     """What training has seen of each location, as the smallest and the largest.
 
     First its values by hour of the day, then its deviations from the profile, in units of its
-    spread at that hour of the week (`models.seasonal`, at level 1). A location without a value at some hour has its range of all hours there.
+    spread at that hour of the week (`models.seasonal`, at level 1). A location without a value at
+    some hour has its range of all hours there.
     """
     steps = np.flatnonzero(train)
     values, slots = panel.values[steps], _hours_of_week(panel, steps)
