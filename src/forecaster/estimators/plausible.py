@@ -15,7 +15,7 @@ A step is judged by values up to it and not further back than `context`, so that
 on the run, the panel and the step alone. A lasting change is accepted after half a day.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
@@ -33,12 +33,12 @@ SPREAD = "intervals.spread"  # as `intervals.calibration` stores it
 MEANS = "shared.fill"
 
 FAR = 5.0  # spreads from the usual value: beyond them a value outside the range is implausible
-NEAR = 3.0  # spreads from the usual value at which an implausible value enters a window
+NEAR = 1.0  # spreads from the recent level at which an implausible value enters a window
 BUSY = 8.0  # usual count from which a zero is implausible where training had none
 MULTIPLE = 8.0  # of a usual count of at least BUSY: implausible even within the range
 ORDINARY = 4.0  # times the training mean: not implausible for being a multiple of the usual value
 SMALLEST = 1e-3  # of the range of a measurement: its smallest unit
-JOINT, JOINT_SHARE = 3, 0.05  # locations with a mark at one step that are judged together
+MIN_JOINT = 6  # locations that tell by how much all are low or high
 JOINT_FACTOR = 4.0  # most by which all counts together may be above the usual ones
 SUPPORT = 0.5  # of a deviation that the step before must have had as well for an event
 MIN_RUN = 3  # equal values that are never too many
@@ -59,7 +59,6 @@ _ROOT = 3 / 8  # √(x + 3/8) of a Poisson count has a deviation of about ½ (An
 Steps = Int64[np.ndarray, " k"]
 Numbers = Float64[np.ndarray, " k"]
 Cells = tuple[np.ndarray, np.ndarray]  # steps and columns
-Joint = Mapping[int, tuple[float, float]]  # by step: how low and how high all locations are
 
 
 class Marks(NamedTuple):
@@ -69,12 +68,15 @@ class Marks(NamedTuple):
     columns: Int64[np.ndarray, " k"]
     limits: Float64[np.ndarray, " k"]  # the nearest plausible value; NaN: repeated
     lengths: Int64[np.ndarray, " k"]  # of the run of equal values; 0: implausible
-    entries: Float32[np.ndarray, " k"]  # what enters a window; NaN: nothing
+    entries: Float64[np.ndarray, " k"]  # what enters a window; NaN: nothing
 
-    def without(self, steps: Collection[int]) -> "Marks":
-        """The marks of other steps."""
-        kept = ~np.isin(self.steps, list(steps))
-        return Marks(*(column[kept] for column in self))
+
+class Joint(NamedTuple):
+    """What all locations have in common at a step: factors of counts, else differences."""
+
+    low: float  # by how much they are below what is usual
+    high: float  # … above
+    change: float  # against the three steps before
 
 
 @dataclass(frozen=True, eq=False)
@@ -262,11 +264,10 @@ class _History:
         """The marks of the steps from `first` on, with steps counted from there."""
         suspects = self._suspects(first)
         parts = list(map(self._judge, _in_parts(suspects)))
-        joint = self._joint_steps(parts)
-        if joint:  # judged again, with what all locations had in common at these steps
-            again = np.isin(suspects[0], list(joint))
-            parts = [part.without(joint) for part in parts]
-            parts += [self._judge(cells, joint) for cells in _in_parts(_pick(suspects, again))]
+        marked = np.unique(np.concatenate([part.steps for part in parts]))
+        joint = self._look_around(marked.tolist())
+        again = _pick(suspects, np.isin(suspects[0], marked))
+        parts = [self._judge(cells, joint) for cells in _in_parts(again)]
         zeros = self._find_zero_runs(first)
         for part in parts:
             zeros[part.steps, part.columns] = False
@@ -278,33 +279,39 @@ class _History:
         marks = Marks(*(column[order] for column in marks))
         return marks._replace(steps=marks.steps - first)
 
-    def _joint_steps(self, parts: Sequence[Marks]) -> dict[int, tuple[float, float]]:
-        """The steps with many marks, and by how much all locations are low or high there.
+    def _look_around(self, steps: Iterable[int]) -> dict[int, Joint]:
+        """What all locations have in common at some steps: medians.
 
         A wrong value stands alone. On a New Year's night all locations are high: that is no fault.
         """
-        N = self.values.shape[1]
-        steps, counts = np.unique(np.concatenate([p.steps for p in parts]), return_counts=True)
-        joint = {}
-        for step in steps[counts >= max(JOINT, JOINT_SHARE * N)].tolist():
-            columns = np.flatnonzero(np.isfinite(self.values[step]))
-            usual = self._usual(np.full(len(columns), step), columns)
-            x = self.values[step, columns].astype(np.float64)
-            if self.known.kind == "count":
-                factors = (x + 1) / (usual + 1)
-                high = _middle(factors[usual >= 1], 1.0)
-                low = _middle(factors[(usual >= 1) & (x > 0)], 1.0)  # zeros may be an outage
-                joint[step] = min(low, 1.0), float(np.clip(high, 1.0, JOINT_FACTOR))
-            else:
-                shift = _middle(x - usual, 0.0)
-                joint[step] = min(shift, 0.0), max(shift, 0.0)
-        return joint
+        return {step: self._joint(step) for step in steps}
+
+    def _joint(self, step: int) -> Joint:
+        columns = np.flatnonzero(np.isfinite(self.values[step]))
+        cells = np.full(len(columns), step), columns
+        x, usual = self.values[cells].astype(np.float64), self._usual(*cells)
+        before, now = (
+            self._recent_level(cells),
+            self._levels(*cells, np.zeros(1, int), self.values),
+        )
+        if self.known.kind != "count":
+            shift = _middle(x - usual, 0.0)
+            return Joint(min(shift, 0.0), max(shift, 0.0), _middle(now[:, 0] - before, 0.0))
+        heard, positive = usual >= 1, (usual >= 1) & (x > 0)  # zeros may be an outage
+        factor = (x + 1) / (usual + 1)
+        low, high = _middle(factor[positive], 1.0), _middle(factor[heard], 1.0)
+        change = _middle((now[:, 0] / before)[positive], 1.0)
+        return Joint(
+            min(low, 1.0),
+            float(np.clip(high, 1.0, JOINT_FACTOR)),
+            float(np.clip(change, 1 / JOINT_FACTOR, JOINT_FACTOR)),
+        )
 
     def _repeated(self, where: Bool[np.ndarray, "T N"], *, keep: bool) -> Marks:
         """The marks of repeated values, which enter windows as they are or not at all."""
         steps, columns = np.nonzero(where)
         values = self.values[steps, columns]
-        entries = values if keep else np.full_like(values, np.nan)
+        entries = values.astype(np.float64) if keep else np.full(len(values), np.nan)
         limits = np.full(len(steps), np.nan)
         return Marks(steps, columns, limits, self.lengths[steps, columns], entries)
 
@@ -353,86 +360,68 @@ class _History:
         steps, columns = np.nonzero(suspect & ~stuck)
         return steps + first, columns
 
-    def _judge(self, cells: Cells, joint: Joint | None = None) -> Marks:
+    def _judge(self, cells: Cells, joint: Mapping[int, Joint] | None = None) -> Marks:
         """The marks of the implausible ones among suspected cells.
 
         Args:
             cells: the suspects.
-            joint: by how much all locations are low and high at a step; None: not at all.
+            joint: what all locations have in common, by step; None: nothing.
         """
-        steps, columns = cells
-        count = self.known.kind == "count"
-        neutral = (1.0, 1.0) if count else (0.0, 0.0)
-        common = np.array([(joint or {}).get(step, neutral) for step in steps.tolist()])
-        low, high = common.reshape(-1, 2).T
-        usual, daily = self._usual(steps, columns), self._usual_daily(steps, columns)
-        judge = self._judge_counts if count else self._judge_measurements
-        lower, upper = (
-            (usual, np.fmax(usual, daily[1]))
-            if count
-            else (np.fmin(usual, daily[0]), np.fmax(usual, daily[1]))
-        )
-        if count:
-            return judge(cells, (lower + 1) * low - 1, (upper + 1) * high - 1)
-        return judge(cells, lower + low, upper + high)
-
-    def _judge_counts(self, cells: Cells, lower: Numbers, upper: Numbers) -> Marks:
-        """The implausible counts; the usual ones lie between `lower` and `upper`."""
-        (steps, columns), known = cells, self.known
-        x = self.values[steps, columns].astype(np.float64)
-        least, most = (a[self.week_hours[steps], columns] for a in (known.least, known.most))
-        unit = self._root_spread(steps, columns, upper)
-        low = (x == 0) & (least > 0) & (lower >= BUSY) & ~self._was_zero(steps, columns)
-        bottom = (
-            np.square(np.maximum(np.sqrt(np.maximum(lower, 0) + _ROOT) - NEAR * unit, 0)) - _ROOT
-        )
-        lowest = np.minimum(np.maximum(bottom, least), lower)
-        limit = np.maximum(most, np.square(np.sqrt(upper + _ROOT) + FAR * unit) - _ROOT)
-        ceiling = np.where(upper >= BUSY, MULTIPLE * upper, np.inf)
-        limit = np.minimum(limit, ceiling)
-        now, *before = self._levels(steps, columns, np.arange(3), self.values).T
-        once, twice = (level >= SUPPORT * now for level in before)
-        limit = np.where(once, np.maximum(limit, known.most.max(axis=0)[columns]), limit)
-        top = np.square(np.sqrt(upper + _ROOT) + NEAR * unit) - _ROOT
-        highest = np.minimum(np.minimum(top, NEAR / FAR * ceiling), np.maximum(most, upper))
-        highest = np.where(once & twice, x, highest)
-        return self._implausible(
-            cells, low | (x > limit), np.where(low, least, limit), np.where(low, lowest, highest)
-        )
-
-    def _judge_measurements(self, cells: Cells, lower: Numbers, upper: Numbers) -> Marks:
-        """The implausible measurements; the usual ones lie between `lower` and `upper`."""
-        (steps, columns), known = cells, self.known
-        x = self.values[steps, columns].astype(np.float64)
-        least, most = (a[self.week_hours[steps], columns] for a in (known.least, known.most))
-        unit = np.maximum(known.spread[self.hours[steps], columns], SMALLEST * (most - least))
-        bottom = np.minimum(least, lower - FAR * unit)
-        never_negative = known.least.min(axis=0)[columns] >= 0
-        top = np.maximum(most, upper + FAR * unit)
-        level = self._level(steps, columns, self.trusted)[:, None]
-        now, *before = (self._levels(steps, columns, np.arange(3), self.values) - level).T
-        once, twice = (far * np.sign(now) >= SUPPORT * np.abs(now) for far in before)
-        bottom = np.where(once, np.minimum(bottom, known.least.min(axis=0)[columns]), bottom)
+        (steps, columns), known, x = cells, self.known, self.values[cells].astype(np.float64)
+        least, most = (ends[self.week_hours[steps], columns] for ends in (known.least, known.most))
+        neutral = Joint(1.0, 1.0, 1.0) if known.kind == "count" else Joint(0.0, 0.0, 0.0)
+        joints = [(joint or {}).get(step, neutral) for step in steps.tolist()]
+        low, high, change = np.array(joints, dtype=np.float64).reshape(-1, 3).T
+        lower, upper = self._usual_range(cells, low, high)
+        unit = self._unit(cells, upper)
+        once, twice = self._supported(cells)
+        bottom, top = self._shifted(lower, -FAR * unit), self._shifted(upper, FAR * unit)
+        expected = self._expected(cells, change)
+        centre = np.clip(expected, bottom, top)
+        entries = self._shifted(centre, np.sign(x - centre) * NEAR * unit)
+        entries = np.clip(entries, np.minimum(least, centre), np.maximum(most, centre))
+        bottom, top = np.minimum(bottom, least), np.maximum(top, most)
+        if known.kind == "count":
+            top = np.where(upper >= BUSY, np.minimum(top, MULTIPLE * upper), top)
+            busy = np.maximum(lower, expected) >= BUSY
+            low = (x == 0) & (least > 0) & busy & ~self._was_zero(steps, columns)
+            entries = np.where(low, np.maximum(centre, least), entries)
+            bottom, impossible = least, low
+        else:
+            bottom = np.where(once, np.minimum(bottom, known.least.min(axis=0)[columns]), bottom)
+            impossible = (known.least.min(axis=0)[columns] >= 0) & (x < 0)
+            bottom = np.where(impossible, np.maximum(bottom, 0), bottom)
+            low = x < bottom
         top = np.where(once, np.maximum(top, known.most.max(axis=0)[columns]), top)
-        entries = np.clip(x, lower - NEAR * unit, upper + NEAR * unit)
-        entries = np.clip(entries, np.minimum(least, lower), np.maximum(most, upper))
-        bottom = np.where(never_negative, np.maximum(bottom, 0), bottom)
-        negative = never_negative & (x < 0)
-        entries = np.where(once & twice & ~negative, x, entries)
-        limits = np.where(x < bottom, bottom, top)
-        return self._implausible(cells, (x < bottom) | (x > top), limits, entries)
+        entries = np.where(once & twice & ~impossible, x, entries)
+        chosen, limits = low | (x > top), np.where(low, bottom, top)
+        lengths = np.zeros(int(chosen.sum()), dtype=np.int64)
+        return Marks(*_pick(cells, chosen), limits[chosen], lengths, entries[chosen])
 
-    def _implausible(
-        self,
-        cells: Cells,
-        chosen: Bool[np.ndarray, " k"],
-        limits: Float64[np.ndarray, " k"],
-        entries: Float64[np.ndarray, " k"],
-    ) -> Marks:
-        """The marks of the chosen cells."""
-        steps, columns = _pick(cells, chosen)
-        lengths = np.zeros(len(steps), dtype=np.int64)
-        return Marks(steps, columns, limits[chosen], lengths, entries[chosen].astype(np.float32))
+    def _usual_range(self, cells: Cells, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
+        """The lowest and the highest of the values that may be called usual."""
+        usual, (daily_low, daily_high) = self._usual(*cells), self._usual_daily(*cells)
+        if self.known.kind == "count":  # what was low the day before is no reason for a zero
+            return (usual + 1) * low - 1, (np.fmax(usual, daily_high) + 1) * high - 1
+        return np.fmin(usual, daily_low) + low, np.fmax(usual, daily_high) + high
+
+    def _supported(self, cells: Cells) -> tuple[Bool[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
+        """Whether the value of one step before, and of two, was as unusual: such is an event."""
+        levels = self._levels(*cells, np.arange(3), self.values)
+        if self.known.kind == "count":
+            now, *before = levels.T
+            once, twice = (level >= SUPPORT * now for level in before)
+        else:
+            now, *before = (levels - self._level(*cells, self.trusted)[:, None]).T
+            once, twice = (far * np.sign(now) >= SUPPORT * np.abs(now) for far in before)
+        return np.asarray(once), np.asarray(twice)
+
+    def _shifted(self, values: Numbers, by: Numbers) -> Numbers:
+        """Values moved by spreads: those of counts on the square-root scale."""
+        if self.known.kind != "count":
+            return np.asarray(values + by)
+        roots = np.sqrt(np.maximum(values, 0) + _ROOT) + by
+        return np.asarray(np.maximum(np.square(np.maximum(roots, 0)) - _ROOT, 0))
 
     def _usual(self, steps: Steps, columns: Steps) -> Float64[np.ndarray, " k"]:
         """The training mean of the time of the week, at the level of the day before."""
@@ -450,6 +439,18 @@ class _History:
             levels = self._levels(steps, columns, around, self.trusted)
             usual.append(self._at_level(steps, columns, _median(levels, 2, np.nan)))
         return np.maximum(*usual), np.minimum(*usual)
+
+    def _expected(self, cells: Cells, change: Numbers) -> Numbers:
+        """The same at the level of the last three steps, changed as all locations have."""
+        level = self._recent_level(cells)
+        count = self.known.kind == "count"
+        return self._at_level(*cells, level * change if count else level + change)
+
+    def _recent_level(self, cells: Cells) -> Numbers:
+        """The median level of the last three steps; else that of the day before."""
+        levels = self._levels(*cells, np.arange(1, 4), self.trusted)
+        recent, day = _median(levels, 2, np.nan), self._level(*cells, self.trusted)
+        return np.where(np.isnan(recent), day, recent)
 
     def _at_level(
         self, steps: Steps, columns: Steps, level: Float64[np.ndarray, " k"]
@@ -488,17 +489,21 @@ class _History:
         zero = self.values[np.maximum(earlier, 0), columns[:, None]] == 0
         return np.asarray((zero & (earlier >= 0)).all(axis=1))
 
-    def _root_spread(
-        self, steps: Steps, columns: Steps, upper: Numbers
-    ) -> Float64[np.ndarray, " k"]:
-        """The spread of counts on the square-root scale; at least that of counting.
+    def _unit(self, cells: Cells, upper: Numbers) -> Numbers:
+        """The spread; of counts on the square-root scale, at least that of counting.
 
-        Above the level of training it grows with the level, as if counts came in other units.
+        Above the level of training that of counts grows with the level, as in other units.
         """
-        spread = self.known.spread[self.hours[steps], columns].astype(np.float64)
-        mean = self.known.hourly_means[self.hours[steps], columns]
-        unit = np.maximum(spread / (2 * np.sqrt(mean + _ROOT)), 0.5)
-        trained = self.known.means[self.slots[steps], columns].astype(np.float64)
+        (steps, columns), known = cells, self.known
+        spread = known.spread[self.hours[steps], columns].astype(np.float64)
+        if known.kind != "count":
+            ends = known.least, known.most
+            least, most = (end[self.week_hours[steps], columns] for end in ends)
+            return np.asarray(np.maximum(spread, SMALLEST * (most - least)))
+        unit = np.maximum(
+            spread / (2 * np.sqrt(known.hourly_means[self.hours[steps], columns] + _ROOT)), 0.5
+        )
+        trained = known.means[self.slots[steps], columns].astype(np.float64)
         return np.asarray(unit * np.sqrt(np.maximum((upper + 1) / (trained + 1), 1)))
 
     @cached_property
@@ -526,7 +531,7 @@ def _median(
 
 def _middle(values: Float64[np.ndarray, " n"], default: float) -> float:
     """The median of enough values."""
-    return float(np.median(values)) if len(values) >= 2 * JOINT else default
+    return float(np.median(values)) if len(values) >= MIN_JOINT else default
 
 
 def _pick(cells: Cells, chosen: Bool[np.ndarray, " k"]) -> Cells:
