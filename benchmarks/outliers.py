@@ -103,7 +103,8 @@ class Trials:
     def with_extreme(self, fault: Fault, *, largest: bool) -> Panel:
         """The panel up to the origin, with an extreme training value of that hour of the week."""
         near = np.abs(self.slots - self.slots[fault.origin]) <= self.day // 24
-        seen = self.panel.values[self.train & near, fault.column]
+        rows = self.train & near
+        seen = self.panel.values[rows if rows.any() else self.train, fault.column]
         values = self.panel.values[: fault.origin + 1].copy()
         values[-1, fault.column] = np.nanmax(seen) if largest else np.nanmin(seen)
         return self._cut(values)
@@ -185,11 +186,11 @@ def main() -> None:
 def summarise(effects: list[dict[str, float]]) -> str:
     """One line about the effects of one kind of fault."""
     column = {key: np.array([effect[key] for effect in effects]) for key in effects[0]}
-    judged = np.isfinite(column[MARKED])
+    judged, compared = np.isfinite(column[MARKED]), np.isfinite(column[WIDER])
     beyond = column[OTHERS] > column[ALLOWED] + SLACK
     return (
         f"{len(effects):5,} cases: contained {int(column[CONTAINED].sum()):,}, "
-        f"no narrower {int(np.nansum(column[WIDER])):,} of {int(np.isfinite(column[WIDER]).sum()):,} marked, "
+        f"no narrower {int(column[WIDER][compared].sum()):,} of {int(compared.sum()):,} marked, "
         f"marked {int(column[MARKED][judged].sum()):,} of {int(judged.sum()):,}; "
         f"own forecast moves {np.median(column[OWN]):.2f} spreads, at most {column[OWN].max():.2f}"
         f"; others {np.median(column[OTHERS]):.3f}, at most {column[OTHERS].max():.3f}"

@@ -35,11 +35,12 @@ MEANS = "shared.fill"
 FAR = 5.0  # spreads from the usual value: beyond them a value outside the range is implausible
 NEAR = 1.0  # spreads from the recent level at which an implausible value enters a window
 BUSY = 8.0  # usual count from which a zero is implausible where training had none
-MULTIPLE = 8.0  # of a usual count of at least BUSY: implausible even within the range
+MULTIPLE = 8.0  # of a usual count: implausible; from BUSY on even within the range
 ORDINARY = 4.0  # times the training mean: not implausible for being a multiple of the usual value
 SMALLEST = 1e-3  # of the range of a measurement: its smallest unit
 MIN_JOINT = 6  # locations that tell by how much all are low or high
-JOINT_FACTOR = 4.0  # most by which all counts together may be above the usual ones
+JOINT_LEAST = 1.5  # factor by which all counts must be low or high to count
+JOINT_MOST = 4.0  # factor by which all counts together may be above the usual ones
 SUPPORT = 0.5  # of a deviation that the step before must have had as well for an event
 MIN_RUN = 3  # equal values that are never too many
 LONGER = 1.5  # times the longest run of training
@@ -262,12 +263,12 @@ class _History:
 
     def find_marks(self, first: int) -> Marks:
         """The marks of the steps from `first` on, with steps counted from there."""
-        suspects = self._suspects(first)
-        parts = list(map(self._judge, _in_parts(suspects)))
-        marked = np.unique(np.concatenate([part.steps for part in parts]))
-        joint = self._look_around(marked.tolist())
-        again = _pick(suspects, np.isin(suspects[0], marked))
-        parts = [self._judge(cells, joint) for cells in _in_parts(again)]
+        doubted = [self._judge(cells) for cells in _in_parts(self._suspects(first))]
+        steps, columns = (
+            np.concatenate(part) for part in zip(*(d[:2] for d in doubted), strict=True)
+        )
+        joint = self._look_around(np.unique(steps).tolist())
+        parts = [self._judge(cells, joint) for cells in _in_parts((steps, columns))]
         zeros = self._find_zero_runs(first)
         for part in parts:
             zeros[part.steps, part.columns] = False
@@ -295,16 +296,20 @@ class _History:
             self._levels(*cells, np.zeros(1, int), self.values),
         )
         if self.known.kind != "count":
-            shift = _middle(x - usual, 0.0)
+            least = float(np.median(self._unit(cells, usual))) if len(columns) else 0.0
+            shift = _beyond(_middle(x - usual, 0.0), least)
             return Joint(min(shift, 0.0), max(shift, 0.0), _middle(now[:, 0] - before, 0.0))
         heard, positive = usual >= 1, (usual >= 1) & (x > 0)  # zeros may be an outage
         factor = (x + 1) / (usual + 1)
-        low, high = _middle(factor[positive], 1.0), _middle(factor[heard], 1.0)
+        low, high = (
+            float(np.exp(_beyond(np.log(_middle(factors, 1.0)), np.log(JOINT_LEAST))))
+            for factors in (factor[positive], factor[heard])
+        )
         change = _middle((now[:, 0] / before)[positive], 1.0)
         return Joint(
             min(low, 1.0),
-            float(np.clip(high, 1.0, JOINT_FACTOR)),
-            float(np.clip(change, 1 / JOINT_FACTOR, JOINT_FACTOR)),
+            float(np.clip(high, 1.0, JOINT_MOST)),
+            float(np.clip(change, 1 / JOINT_MOST, JOINT_MOST)),
         )
 
     def _repeated(self, where: Bool[np.ndarray, "T N"], *, keep: bool) -> Marks:
@@ -382,7 +387,9 @@ class _History:
         entries = np.clip(entries, np.minimum(least, centre), np.maximum(most, centre))
         bottom, top = np.minimum(bottom, least), np.maximum(top, most)
         if known.kind == "count":
-            top = np.where(upper >= BUSY, np.minimum(top, MULTIPLE * upper), top)
+            ceiling = MULTIPLE * np.maximum(upper, BUSY)
+            ceiling = np.where(upper >= BUSY, ceiling, np.maximum(ceiling, most))
+            top = np.minimum(top, ceiling)
             busy = np.maximum(lower, expected) >= BUSY
             low = (x == 0) & (least > 0) & busy & ~self._was_zero(steps, columns)
             entries = np.where(low, np.maximum(centre, least), entries)
@@ -532,6 +539,14 @@ def _median(
 def _middle(values: Float64[np.ndarray, " n"], default: float) -> float:
     """The median of enough values."""
     return float(np.median(values)) if len(values) >= MIN_JOINT else default
+
+
+def _beyond(value: float, least: float) -> float:
+    """A value of at least twice ± least; less counts less, and from ± least on not at all.
+
+    What is common at an ordinary step is 0 then, so that no location affects another there.
+    """
+    return float(np.sign(value) * np.clip(2 * (abs(value) - least), 0, abs(value)))
 
 
 def _pick(cells: Cells, chosen: Bool[np.ndarray, " k"]) -> Cells:
