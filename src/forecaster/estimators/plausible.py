@@ -32,6 +32,7 @@ LONGEST = "shared.longest_run"
 SPREAD = "intervals.spread"  # as `intervals.calibration` stores it
 MEANS = "shared.fill"
 
+BESIDE = 3.0  # spreads beside the range of training that are not implausible yet
 FAR = 5.0  # spreads from the usual value: beyond them a value outside the range is implausible
 NEAR = 1.0  # spreads from the recent level at which an implausible value enters a window
 BUSY = 8.0  # usual count from which a zero is implausible where training had none
@@ -299,7 +300,8 @@ class _History:
             least = float(np.median(self._unit(cells, usual))) if len(columns) else 0.0
             shift = _beyond(_middle(x - usual, 0.0), least)
             return Joint(min(shift, 0.0), max(shift, 0.0), _middle(now[:, 0] - before, 0.0))
-        heard, positive = usual >= 1, (usual >= 1) & (x > 0)  # zeros may be an outage
+        heard = (usual >= 1) & (self.known.most.max(axis=0)[columns] > 0)  # not those that open
+        positive = heard & (x > 0)  # zeros may be an outage
         factor = (x + 1) / (usual + 1)
         low, high = (
             float(np.exp(_beyond(np.log(_middle(factors, 1.0)), np.log(JOINT_LEAST))))
@@ -327,7 +329,9 @@ class _History:
         stuck = (self.lengths > limit) & (self.values != 0)
         if known.kind == "count" and stuck.any():
             steps, columns = np.nonzero(stuck)
-            likely = 1 / np.sqrt(2 * np.pi * np.maximum(self.values[steps, columns], 1))
+            likely = 1 / np.sqrt(
+                2 * np.pi * np.maximum(self.values[steps, columns].astype(np.float64), 1)
+            )
             chance = likely ** self.lengths[steps, columns]  # at most, of Poisson counts
             stuck[steps, columns] = chance < CHANCE
         return np.asarray(stuck)
@@ -385,7 +389,11 @@ class _History:
         centre = np.clip(expected, bottom, top)
         entries = self._shifted(centre, np.sign(x - centre) * NEAR * unit)
         entries = np.clip(entries, np.minimum(least, centre), np.maximum(most, centre))
-        bottom, top = np.minimum(bottom, least), np.maximum(top, most)
+        beside = BESIDE * unit
+        if known.kind != "count":
+            beside = np.maximum(beside, (most - least) / 2)
+        bottom = np.minimum(bottom, self._shifted(least.astype(np.float64), -beside))
+        top = np.maximum(top, self._shifted(most.astype(np.float64), beside))
         if known.kind == "count":
             ceiling = MULTIPLE * np.maximum(upper, BUSY)
             ceiling = np.where(upper >= BUSY, ceiling, np.maximum(ceiling, most))

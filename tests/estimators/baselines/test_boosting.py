@@ -114,7 +114,7 @@ def test_another_unit_gives_the_same_forecasts_in_that_unit(constant: bool) -> N
     values = PANEL.values.copy()
     if constant:
         values[:, [1, 3]] = 16
-    plain = replace(PANEL, values=values)
+    plain = replace(PANEL, values=values, kind="measurement")  # counts have no other unit
     micro = replace(PANEL, values=values * np.float32(2.0**-20), kind="measurement")
     here, there = (
         Boosting(RECIPE).fit(panel, SPLITS).predict(panel, np.array([900, 950]))

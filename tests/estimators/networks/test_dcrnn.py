@@ -150,11 +150,11 @@ def test_numbers_of_half_the_length_learn_about_the_same() -> None:
     [("recent", set(range(12))), ("lags", {0, 1, 2, 24, 23, 22, 48, 47, 46})],
 )
 def test_it_sees_its_own_steps_and_no_others(inputs: DiffusionInputs, seen: set[int]) -> None:
-    origin = 900
+    origin = 850
     before = fitted(inputs).predict(PANEL, np.array([origin]))
     for lag in range(60):
         values = PANEL.values.copy()
-        values[origin - lag] += 50
+        values[origin - lag] += 0.25  # more might be implausible, which depends on other steps
         after = fitted(inputs).predict(replace(PANEL, values=values), np.array([origin]))
         assert bool((after != before).any()) == (lag in seen), lag
 

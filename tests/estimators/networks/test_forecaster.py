@@ -122,7 +122,7 @@ def test_a_place_that_never_had_demand_is_learned_with_the_others() -> None:
     assert arrays["level.known"].tolist() == [1, 1, 1, 1, 0]
 
 
-def test_a_place_that_never_had_demand_and_wakes_reaches_no_other() -> None:
+def test_L1_a_place_silent_in_training_opens_and_reaches_no_other() -> None:
     values = PANEL.values.copy()
     values[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, 0)
     panel = replace(PANEL, values=values)
@@ -130,11 +130,12 @@ def test_a_place_that_never_had_demand_and_wakes_reaches_no_other() -> None:
     origin, forecasts = 960, []
     for demand in (0.0, 200.0, 100_000.0):
         awake = values.copy()
-        awake[origin, 4] = demand
+        # For three days, so that it is no longer implausible, and not the same, as if stuck.
+        awake[origin - 71 : origin + 1, 4] = demand + np.arange(72) % 7 * demand / 100
         forecasts.append(estimator.predict(replace(panel, values=awake), np.array([origin]))[0])
     asleep, one, other = forecasts
-    np.testing.assert_allclose(other[:, :4], one[:, :4], rtol=1e-5)
-    np.testing.assert_allclose(other[:, :4], asleep[:, :4], rtol=0.02)
+    for awake_forecast in (one, other):
+        np.testing.assert_array_equal(awake_forecast[:, :4], asleep[:, :4])
     assert (other[:, 4] > 100 * one[:, 4]).all()  # its own forecast follows
     assert (one[:, 4] > 10 * asleep[:, 4]).all()
 
