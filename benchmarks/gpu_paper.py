@@ -115,7 +115,7 @@ def _test(city: City, task: TrainingTask, test: np.ndarray) -> tuple[list[str], 
     with torch.inference_mode():
         for begin in range(0, len(test), 64):
             batch = task.batches.cut(test[begin : begin + 64])
-            squares += (task.roll_out(batch) - batch.target).double().square().sum()
+            squares += (task.roll_out(batch).forecast - batch.target).double().square().sum()
         latencies = [_time_forecast(task, test[i : i + 1]) for i in range(LATENCIES)]
     rmse = float((squares / (len(test) * len(city.locations) * K)).sqrt())
     floor = float(np.sqrt(np.mean(np.square(city.floor(test, K)))))
@@ -127,5 +127,5 @@ def _test(city: City, task: TrainingTask, test: np.ndarray) -> tuple[list[str], 
 
 def _time_forecast(task: TrainingTask, origin: np.ndarray) -> float:
     begin = time.perf_counter()
-    task.roll_out(task.batches.cut(origin)).cpu()
+    task.roll_out(task.batches.cut(origin)).forecast.cpu()
     return time.perf_counter() - begin

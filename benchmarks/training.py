@@ -82,7 +82,7 @@ def _time_bare() -> float:
     for _ in range(STEPS):
         optimiser.zero_grad()
         forecast = task.teacher_forced(batch)[0]
-        errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
+        errors = sum_errors(forecast, forecast, batch.target, batch.observed, task.mape_cut)
         counts = count_terms(batch.target, batch.observed, task.mape_cut)
         join_terms(errors, counts, task.eta).backward()  # type: ignore[no-untyped-call]
         optimiser.step()

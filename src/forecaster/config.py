@@ -368,6 +368,11 @@ class TrainingConfig(Stage):
         default=8e-3,
         description="η of Eq. 7; `balanced`: both terms are equal for a last-value forecast",
     )
+    relative: bool = Field(
+        default=False,
+        description="a second output for relative error, so that the forecast is the mean; "
+        "without it one number serves both terms of Eq. 7",
+    )
     learning_rate: float = Field(
         default=3e-3, gt=0.0, description="highest learning rate of the one-cycle schedule"
     )

@@ -42,6 +42,7 @@ PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "best": {
         "training": {
             "eta": "balanced",
+            "relative": True,
             "learning_rate": 2e-3,
             "epochs": 30,
             "ema": 0.99,

@@ -10,7 +10,7 @@ from forecaster.models.attention import Attention
 from forecaster.models.frozen import FrozenAttention, FrozenNorm, freeze, without_gradients
 from forecaster.models.layers import AddNorm
 from forecaster.models.linear import SparseLinear
-from forecaster.models.network import CrossLocationModule, Network, no_quantiles
+from forecaster.models.network import CrossLocationModule, Network, Outputs, no_quantiles
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.transformer import (
     TransformerNetwork,
@@ -142,14 +142,12 @@ class Plain(Network):
         super().__init__(inputs, lags)
         self.city = Mean() if city else None
 
-    def forward(
-        self, history: State, ahead: State, *_: object, **__: object
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def forward(self, history: State, ahead: State, *_: object, **__: object) -> Outputs:
         del ahead
         last = history.signal[:, 0, :, -1:]
         city = 0.0 if self.city is None else 2 * self.city(last)
         forecast = (last + city).expand(-1, -1, 3)
-        return forecast, no_quantiles(forecast)
+        return Outputs(forecast, no_quantiles(forecast), forecast)
 
 
 @pytest.mark.parametrize("city", [True, False])

@@ -1,16 +1,18 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
 from torch import Generator, Tensor
-from torch.nn.functional import gelu
+from torch.nn.functional import gelu, linear
 
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.mixer import Mixer, MixerPrerequisites, MixerQuantileHead, count_weights
+from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.seasonal import SeasonalProfile
+from forecaster.models.seasonal import DeviationBounds, SeasonalProfile
 
 Draw = Callable[..., Tensor]
 NetworkInputs = tuple[State, State]
@@ -25,12 +27,17 @@ LEVELS = (0.1, 0.5, 0.9)
 def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw) -> Make:
     """Return a function that builds a Mixer in which nothing is zero."""
 
-    def build(config: MixerConfig = CONFIG, levels: tuple[float, ...] = ()) -> Mixer:
+    def build(
+        config: MixerConfig = CONFIG,
+        levels: tuple[float, ...] = (),
+        bounds: DeviationBounds | None = None,
+    ) -> Mixer:
         profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-        fitted = MixerPrerequisites(
-            SeasonalProfile(profile, mean, deviation, counts=True), pattern
+        seasonal = SeasonalProfile(
+            profile, mean, deviation, counts=True, bounds=bounds, recent=lags.recent
         )
-        model = Mixer(config, lags, INPUTS, fitted, generator, levels).double()
+        fitted = MixerPrerequisites(seasonal, pattern)
+        model = Mixer(config, lags, INPUTS, fitted, generator, Heads(levels)).double()
         with torch.no_grad():
             for parameter in model.parameters():
                 parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
@@ -91,9 +98,9 @@ def test_true_values_between_the_steps_change_nothing(
     model = make(levels=LEVELS)
     truth = torch.ones(N, B, 2, dtype=torch.float64)
     forecast = model.roll_out(*network_inputs)
-    assert torch.equal(model(*network_inputs, truth)[0], forecast)
-    assert torch.equal(model(*network_inputs, truth)[0], forecast)
-    assert torch.equal(model(*network_inputs)[0], forecast)
+    assert torch.equal(model(*network_inputs, truth).forecast, forecast)
+    assert torch.equal(model(*network_inputs, truth, with_quantiles=False).forecast, forecast)
+    assert torch.equal(model(*network_inputs).forecast, forecast)
 
 
 def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
@@ -139,7 +146,8 @@ def test_a_fresh_network_forecasts_the_seasonal_profile(
     network_inputs: NetworkInputs,
 ) -> None:
     profile, mean, deviation = 9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2
-    fitted = MixerPrerequisites(SeasonalProfile(profile, mean, deviation, counts=True), pattern)
+    seasonal = SeasonalProfile(profile, mean, deviation, counts=True, recent=lags.recent)
+    fitted = MixerPrerequisites(seasonal, pattern)
     model = Mixer(CONFIG, lags, INPUTS, fitted, generator).double()
     torch.testing.assert_close(
         model.roll_out(*network_inputs), fitted.profile(*network_inputs).ahead
@@ -151,9 +159,9 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
 
     def gradients() -> list[Tensor]:
         fresh = Generator().manual_seed(3)
-        fitted = MixerPrerequisites(
-            SeasonalProfile(torch.ones(N, 168), torch.ones(N), torch.ones(N), counts=True), pattern
-        )
+        flat = torch.ones(N, 168), torch.ones(N), torch.ones(N)
+        seasonal = SeasonalProfile(*flat, counts=True, recent=lags.recent)
+        fitted = MixerPrerequisites(seasonal, pattern)
         model = Mixer(config, lags, INPUTS, fitted, fresh)
         with torch.no_grad():
             model.output.fill_(0.1)
@@ -175,20 +183,127 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
         torch.set_num_threads(before)
 
 
+# --------------------------------------------------------------- what others see of a location
+
+BUSY, MOST = 1, 90.0  # location 1 has the neighbours 0 and 2; its largest value in training
+
+
+@pytest.fixture
+def bounded(
+    lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Draw
+) -> Callable[..., Mixer]:
+    """Return a function that builds a Mixer with bounds, whose sums of counts are exact."""
+
+    def build(blocks: int = 2, factors: int = 3) -> Mixer:
+        profile = (20 + 10 * draw(N, 168).tanh()).round()
+        scale = torch.full((2, N), 16.0, dtype=torch.float64)
+        seen = torch.tensor([0.0, MOST], dtype=torch.float64)[:, None, None].expand(2, N, 24)
+        extremes = torch.tensor([-2.0, 9.0], dtype=torch.float64)[:, None].expand(2, N)
+        seasonal = SeasonalProfile(
+            profile, *scale, counts=True, bounds=DeviationBounds(seen, extremes), recent=R
+        )
+        config = CONFIG.model_copy(update={"blocks": blocks, "factors": factors})
+        fitted = MixerPrerequisites(seasonal, pattern)
+        model = Mixer(config, lags, INPUTS, fitted, generator, Heads(LEVELS, relative=True))
+        with torch.no_grad():
+            for parameter in model.double().parameters():
+                parameter.add_(torch.randn(parameter.shape, generator=generator), alpha=0.1)
+        return model
+
+    return build
+
+
+def with_last(inputs: NetworkInputs, last: float, total: float) -> NetworkInputs:
+    """Return the inputs with a last value of the busy location, and its total over the window."""
+    history, ahead = inputs
+    values = torch.full((B, 13), 20.0, dtype=torch.float64)
+    values[:, -1], values[:, 0] = (
+        last,
+        total - 20 * 11 - last,
+    )  # of an old lag, which it alone sees
+    signal = history.signal.clone()
+    signal[BUSY, 0] = (values - 16) / 16
+    return State(signal, history.auxiliary), ahead
+
+
+def others(outputs: Outputs) -> list[Tensor]:
+    return [torch.cat([part[:BUSY], part[BUSY + 1 :]]) for part in outputs]
+
+
+def test_all_values_beyond_training_give_others_the_same_forecasts(
+    bounded: Callable[..., Mixer], network_inputs: NetworkInputs
+) -> None:
+    model = bounded()
+    within, largest, beyond, far = (
+        model(*with_last(network_inputs, last, 512.0)) for last in (30.0, MOST, MOST + 1, 290.0)
+    )
+    for outputs in (beyond, far):
+        assert all(map(torch.equal, others(outputs), others(largest)))
+    assert not torch.allclose(far.forecast[BUSY], largest.forecast[BUSY])  # it sees its own
+    for name in ("forecast", "relative"):
+        moved = (getattr(within, name) != getattr(largest, name)).flatten(1).any(dim=1)
+        assert moved.all()  # the city's factors reach all of them
+
+
+def test_others_move_no_further_than_the_bounds_allow(
+    bounded: Callable[..., Mixer], network_inputs: NetworkInputs
+) -> None:
+    model = bounded(blocks=0)  # linear, so that the most can be computed
+    usual = with_last(network_inputs, 20.0, 512.0)
+    before = model(*usual)
+    parts = model.level(*usual)
+    seen = parts.bounded.clone().requires_grad_()
+    hidden = model._embed(*usual, replace(parts, bounded=seen))
+    room = torch.zeros(N, B, 3, dtype=torch.float64)
+    for n in range(N):
+        for k in range(3):
+            out = parts.restore(linear(hidden, model.output))[n, :, k].sum()
+            (slope,) = torch.autograd.grad(out, seen, retain_graph=True)
+            room[n, :, k] = slope[BUSY].abs().sum(dim=1) * 0.75 * (9 + 2)
+    free = torch.arange(N) != BUSY
+    for last in (200.0, 1e4, 1e6, 1e9):
+        after = model(*with_last(network_inputs, last, last + 512))
+        change = (after.forecast - before.forecast).abs()
+        assert (change[free] <= room[free] + 1e-9).all()
+    assert (change[BUSY] > room[BUSY]).all()  # it follows its own values
+    assert (change[free] / room[free]).max() > 0.05  # others do see it
+
+
+def test_a_location_alone_is_not_reached_at_all(
+    bounded: Callable[..., Mixer], network_inputs: NetworkInputs
+) -> None:
+    model = bounded(factors=0)
+    before, after = (model(*with_last(network_inputs, last, 512.0)) for last in (20.0, 290.0))
+    same = (before.forecast == after.forecast).flatten(1).all(dim=1)
+    assert same.tolist() == [n not in (0, 1, 2) for n in range(N)]
+
+
+def test_without_bounds_others_see_whatever_is_shown(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(CONFIG.model_copy(update={"blocks": 0}))
+    forecasts = [
+        model(*with_last(network_inputs, last, last + 512)).forecast[[0, 2]]
+        for last in (200.0, 1e4, 1e6)
+    ]
+    apart = [(later - forecasts[0]).abs().mean() for later in forecasts[1:]]
+    assert apart[1] > 5 * apart[0]
+
+
 def test_before_training_the_middle_quantile_is_the_forecast(
     make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make()
     model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
-    forecast, quantiles = model(*network_inputs)
-    assert torch.equal(quantiles[:, 1], forecast)
+    outputs = model(*network_inputs)
+    assert torch.equal(outputs.quantiles[:, 1], outputs.forecast)
 
 
 def test_quantiles_never_cross_and_give_the_forecast_no_gradient(
     make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make(levels=LEVELS)
-    _, quantiles = model(*network_inputs)
+    quantiles = model(*network_inputs).quantiles
     assert quantiles.shape == (N, 3, B, 3)
     assert (quantiles.diff(dim=1) > 0).all()
     quantiles.sum().backward()

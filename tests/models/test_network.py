@@ -3,7 +3,7 @@ import torch
 
 from forecaster.config import LagConfig
 from forecaster.errors import DataError
-from forecaster.models.network import Network, refuse_non_finite
+from forecaster.models.network import Network, Outputs, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 
 NetworkInputs = tuple[State, State]
@@ -33,7 +33,7 @@ def test_values_that_are_not_finite_are_refused_with_their_index(
 
 def test_the_default_reach_is_unlimited(inputs: NeuronLayout, lags: LagConfig) -> None:
     class Silent(Network):
-        def forward(self, *_: object, **__: object) -> tuple[torch.Tensor, torch.Tensor]:
+        def forward(self, *_: object, **__: object) -> Outputs:
             raise NotImplementedError
 
     assert Silent(inputs, lags).reach(1) is None

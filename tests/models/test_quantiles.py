@@ -10,6 +10,7 @@ from torch.nn.functional import softplus
 from forecaster.config import LagConfig, ModelConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.linear import SparseLinear
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import QuantileHead
 from forecaster.models.transformer import (
@@ -55,8 +56,8 @@ def build(
 ) -> TransformerNetwork:
     fresh = Generator().manual_seed(31)
     if kind == "dense":
-        return build_dense_transformer(config, lags, inputs, fresh, levels).double()
-    return build_forecaster(config, lags, inputs, pattern, fresh, levels).double()
+        return build_dense_transformer(config, lags, inputs, fresh, Heads(levels)).double()
+    return build_forecaster(config, lags, inputs, pattern, fresh, Heads(levels)).double()
 
 
 def test_quantiles_are_laid_out_location_first(
@@ -68,7 +69,7 @@ def test_quantiles_are_laid_out_location_first(
 def test_before_training_the_middle_quantile_is_the_forecast_and_the_others_equally_far(
     model: TransformerNetwork, network_inputs: tuple[State, State]
 ) -> None:
-    forecast, quantiles = model(*network_inputs)
+    forecast, quantiles, _ = model(*network_inputs)
     assert torch.equal(quantiles[:, 2], forecast)  # 0.4
     apart = quantiles.diff(dim=1)
     torch.testing.assert_close(apart, torch.full_like(apart, math.log(2)))
@@ -108,7 +109,7 @@ def test_a_location_sees_its_neighbours_two_edges_away_and_no_others(
 def test_no_gradient_flows_back_into_the_network(
     model: TransformerNetwork, network_inputs: tuple[State, State], draw: Draw
 ) -> None:
-    _, quantiles = model(*network_inputs, draw(7, 5, 2))
+    quantiles = model(*network_inputs, draw(7, 5, 2)).quantiles
     quantiles.square().sum().backward()
     moved = {name for name, p in model.named_parameters() if p.grad is not None and p.grad.any()}
     assert moved
@@ -129,20 +130,20 @@ def test_the_forecast_is_that_of_the_network_without(
             build(kind, config, lags, inputs, pattern, levels) for levels in ((), LEVELS)
         )
         assert (plain.levels, with_head.levels) == ((), LEVELS)
-        forecast, _ = with_head(*network_inputs, truth)
-        assert torch.equal(forecast, plain(*network_inputs, truth)[0])
-        rolled, _ = with_head(*network_inputs)
-        assert torch.equal(rolled, plain.roll_out(*network_inputs))
-        none = [plain(*network_inputs, truth)[1], plain(*network_inputs)[1]]
+        taught = with_head(*network_inputs, truth)
+        assert torch.equal(taught.forecast, plain(*network_inputs, truth).forecast)
+        rolled = with_head(*network_inputs)
+        assert torch.equal(rolled.forecast, plain.roll_out(*network_inputs))
+        none = [plain(*network_inputs, truth).quantiles, plain(*network_inputs).quantiles]
         assert [tuple(q.shape) for q in none] == [(7, 0, 5, 3)] * 2
 
 
 def test_taught_and_rolled_out_quantiles_agree_on_the_same_values(
     model: TransformerNetwork, network_inputs: tuple[State, State]
 ) -> None:
-    forecast, rolled = model(*network_inputs)
+    forecast, rolled, _ = model(*network_inputs)
     assert rolled.shape == (7, 4, 5, 3)
-    torch.testing.assert_close(model(*network_inputs, forecast[..., :2])[1], rolled)
+    torch.testing.assert_close(model(*network_inputs, forecast[..., :2]).quantiles, rolled)
 
 
 def test_the_last_parameters_are_the_heads(model: TransformerNetwork) -> None:

@@ -2,11 +2,21 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from hypothesis import given
+from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.seasonal import DeviationNetwork, SeasonalProfile, hour_of_week
+from forecaster.models.seasonal import (
+    Decomposition,
+    DeviationBounds,
+    DeviationNetwork,
+    SeasonalProfile,
+    flatten_beyond,
+    hour_of_week,
+)
 from forecaster.models.transformer import TransformerNetwork, build_dense_transformer
 
 Draw = Callable[..., Tensor]
@@ -113,12 +123,235 @@ def test_a_location_without_events_stays_finite(hours: Tensor, counts: bool) -> 
     assert all(part.isfinite().all() for part in vars(usual).values())
 
 
+# ------------------------------------------------------------ bounds of what others may see
+
+SIZES = st.floats(0, 1e6)
+
+
+def flat(r: float, bound: float) -> float:
+    both = (torch.full((1, 1, 1), number, dtype=torch.float64) for number in (r, bound))
+    return flatten_beyond(*both).item()
+
+
+@given(share=st.floats(0, 1), bound=SIZES)
+def test_up_to_half_of_the_bound_a_deviation_stays_as_it_is(share: float, bound: float) -> None:
+    r = share * bound / 2
+    assert flat(r, bound) == r
+
+
+@given(further=SIZES, bound=SIZES)
+def test_all_deviations_beyond_the_bound_are_the_same(further: float, bound: float) -> None:
+    assert flat(bound + further, bound) == flat(bound, bound)
+    assert flat(bound, bound) == pytest.approx(0.75 * bound)  # a half, and half of the other one
+
+
+@given(r=SIZES, bound=st.floats(-1e6, 0))
+def test_without_a_bound_above_zero_nothing_is_left(r: float, bound: float) -> None:
+    assert flat(r, bound) == 0.0
+
+
+@given(share=st.floats(0.5, 1, exclude_min=True), bound=st.floats(1e-3, 1e6))
+def test_the_slope_falls_evenly_from_1_at_the_half_to_0_at_the_bound(
+    share: float, bound: float
+) -> None:
+    r = torch.full((1, 1, 1), share * bound, dtype=torch.float64, requires_grad=True)
+    flatten_beyond(r, torch.full_like(r, bound)).backward()
+    assert r.grad is not None
+    assert r.grad.item() == pytest.approx(2 * (1 - share), abs=1e-9)
+
+
+@given(r=SIZES, further=SIZES, bound=st.floats(-10, 1e6))
+def test_flattening_never_turns_around_jumps_or_enlarges(
+    r: float, further: float, bound: float
+) -> None:
+    less, more = flat(r, bound), flat(r + further, bound)
+    rounding = 1e-9 * max(1.0, bound)
+    assert 0 <= less <= r
+    assert -rounding <= more - less <= further + rounding
+
+
+EVENING = 17  # an hour of the day
+AT = torch.arange(L + K) + EVENING - L + 1  # so that the last past step is at that hour
+
+
+def bounds_of(least: float, most: float, deviation: float = 100.0) -> DeviationBounds:
+    """Return bounds of all locations: values at every hour, and deviations."""
+    values = torch.tensor([least, most], dtype=torch.float64)[:, None, None].expand(2, N, 24)
+    extremes = torch.tensor([-deviation, deviation], dtype=torch.float64)
+    return DeviationBounds(values.clone(), extremes[:, None].expand(2, N).clone())
+
+
+class SameLevel:
+    """Decomposes windows that end with other values, but have the same sums.
+
+    All numbers are whole, or powers of two, so that no sum is rounded.
+    """
+
+    mean = torch.tensor([16.0, 32.0, 4.0], dtype=torch.float64)
+    deviation = torch.tensor([8.0, 2.0, 16.0], dtype=torch.float64)
+
+    def __init__(self, profile: Tensor, bounds: DeviationBounds, *, counts: bool = True) -> None:
+        self.profile = profile.round()
+        scale = self.mean, self.deviation
+        self.level = SeasonalProfile(self.profile, *scale, counts=counts, bounds=bounds, recent=4)
+
+    def window(self, last: float) -> tuple[State, State]:
+        values = self.profile[:, AT[:L]][:, None].expand(N, B, L).clone()
+        values[..., -1] = last
+        values[..., 0] = 512 - last
+        return window(values, AT.expand(B, -1), self.mean, self.deviation)
+
+    def __call__(self, last: float) -> Decomposition:
+        usual: Decomposition = self.level(*self.window(last))
+        return usual
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_without_bounds_others_see_the_last_deviations(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    inputs = window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION)
+    for recent, shown in ((4, slice(-4, None)), (None, slice(None))):
+        level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, recent=recent)
+        usual = level(*inputs)
+        assert torch.equal(usual.bounded, usual.past[..., shown])
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_wide_bounds_change_nothing(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    level = SeasonalProfile(
+        profile, MEAN, DEVIATION, counts=counts, bounds=bounds_of(-1e6, 1e6, 1e6), recent=4
+    )
+    usual = level(*window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION))
+    torch.testing.assert_close(usual.bounded, usual.past[..., -4:])
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_bounded_deviations_are_those_of_a_plain_loop(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    values = 30 * draw(N, B, L).abs()
+    least, most = 5 * draw(N, 24).abs(), 15 + 30 * draw(N, 24).abs()
+    least[:, ::5] = most[:, ::5]  # closed at these hours
+    extremes = torch.stack([-0.5 - draw(N).abs(), 0.5 + draw(N).abs()])
+    bounds = DeviationBounds(torch.stack([least, most]), extremes)
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=bounds, recent=6)
+    usual = level(*window(values, hours, MEAN, DEVIATION))
+    expected = torch.zeros(N, B, 6, dtype=torch.float64)
+    for n in range(N):
+        for b in range(B):
+            past = profile[n, hours[b, :L]]
+            if counts:
+                expected_values = past * (values[n, b].sum() + 1) / (past.sum() + 1)
+                spread = DEVIATION[n] * torch.sqrt(expected_values / MEAN[n] + 0.05)
+            else:
+                expected_values = past + (values[n, b] - past).sum() / (L + 1)
+                spread = DEVIATION[n].expand(L)
+            for place, s in enumerate(range(L - 6, L)):
+                u, size, hour = expected_values[s], spread[s], hours[b, s] % 24
+                r = float((values[n, b, s] - u) / size)
+                high = min(float((most[n, hour] - u) / size), float(extremes[1, n]))
+                low = max(float((least[n, hour] - u) / size), float(extremes[0, n]))
+                if least[n, hour] == most[n, hour]:
+                    low = high = 0.0
+                expected[n, b, place] = flat(r, high) if r > 0 else -flat(-r, -low)
+    torch.testing.assert_close(usual.bounded, expected)
+    changed = (usual.bounded != usual.past[..., -6:]).float().mean()
+    assert 0.2 < changed < 1  # some lie within half of their bounds
+
+
+@pytest.mark.parametrize("counts", [True, False])
+@pytest.mark.parametrize("deviation", [100.0, 0.7])
+def test_a_value_beyond_all_of_training_is_seen_as_the_largest_of_training(
+    profile: Tensor, counts: bool, deviation: float
+) -> None:
+    decompose = SameLevel(profile, bounds_of(0.0, 90.0, deviation), counts=counts)
+    within, largest, beyond, far = map(decompose, (60.0, 90.0, 91.0, 490.0))
+    assert torch.equal(largest.bounded, beyond.bounded)
+    assert torch.equal(largest.bounded, far.bounded)
+    assert torch.equal(largest.level, far.level)
+    assert (far.past[..., -1] > 2 * largest.past[..., -1]).all()
+    assert (largest.bounded[..., -1] > within.bounded[..., -1]).all() or deviation < 1
+    assert (largest.bounded[..., -1] <= deviation).all()
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_value_below_all_of_training_is_seen_as_the_smallest_of_training(
+    profile: Tensor, counts: bool
+) -> None:
+    decompose = SameLevel(profile, bounds_of(3.0, 90.0), counts=counts)
+    smallest, below = map(decompose, (3.0, 0.0))
+    assert torch.equal(smallest.bounded, below.bounded)
+    assert (below.past[..., -1] < smallest.past[..., -1]).all()
+    assert (below.bounded[..., -1] < 0).all()
+
+
+def test_the_bound_is_that_of_the_hour_of_the_day(profile: Tensor) -> None:
+    def last_seen(hour: int) -> Tensor:
+        bounds = bounds_of(0.0, 90.0, 1e3)
+        bounds.values[1, :, hour] = 300.0
+        return SameLevel(profile, bounds)(400.0).bounded[..., -1]
+
+    assert (last_seen(EVENING) > 2 * last_seen(EVENING + 1)).all()
+    assert torch.equal(last_seen(EVENING + 1), last_seen(EVENING + 2))
+
+
+@given(size=st.sampled_from([0.0, 1.0, 7.0, 1e3, 1e6]), seed=st.integers(0, 2**32 - 1))
+def test_a_location_closed_in_training_shows_nothing(size: float, seed: int) -> None:
+    profile = torch.full((N, WEEK), 0.1, dtype=torch.float64)
+    mean, deviation = profile[:, 0], torch.full((N,), 0.1**0.5, dtype=torch.float64)
+    bounds = bounds_of(0.0, 0.0)
+    spread = deviation * (1.05**0.5)
+    bounds.deviations[:] = -0.1 / spread  # all of its deviations
+    level = SeasonalProfile(profile, mean, deviation, counts=True, bounds=bounds)
+    values = size * torch.rand(
+        N, B, L, generator=Generator().manual_seed(seed), dtype=torch.float64
+    )
+    usual = level(*window(values.floor(), AT.expand(B, -1), mean, deviation))
+    assert torch.equal(usual.bounded, torch.zeros_like(usual.bounded))
+    assert usual.past.isfinite().all()
+
+
+@given(
+    values=st.lists(st.floats(-1e4, 1e4), min_size=2, max_size=9),
+    mean=st.floats(0.1, 1e3),
+    deviation=st.floats(0.3, 1e3),
+)
+def test_forecasts_of_counts_are_kept_above_zero(
+    values: list[float], mean: float, deviation: float
+) -> None:
+    scale = (torch.full((1,), number, dtype=torch.float64) for number in (mean, deviation))
+    level = SeasonalProfile(torch.full((1, WEEK), mean, dtype=torch.float64), *scale, counts=True)
+    y = torch.tensor(sorted(values), dtype=torch.float64)[None, None]  # in counts
+    kept = level.keep_positive((y - mean) / deviation) * deviation + mean
+    expected = (y + torch.sqrt(y.square() + 4 * 0.1**2)) / 2
+    rounding = 1e-11 * 1e4
+    torch.testing.assert_close(kept, expected, rtol=1e-9, atol=rounding)
+    assert (kept > -rounding).all()
+    assert (kept.diff() >= -rounding).all()
+    assert ((kept - y)[y > 1] < 0.01 / y[y > 1] + rounding).all()  # what is well above stays
+
+
+def test_no_gradient_flows_from_beyond_the_bound(profile: Tensor) -> None:
+    decompose = SameLevel(profile, bounds_of(0.0, 90.0, 0.1))
+    history, ahead = decompose.window(400.0)
+    signal = history.signal.clone().requires_grad_()
+    usual = decompose.level(State(signal, history.auxiliary), ahead)
+    usual.bounded[..., -1].sum().backward()
+    assert signal.grad is not None
+    assert not signal.grad.any()  # neither of the value nor through the level
+
+
 @pytest.fixture
 def core(lags: LagConfig, generator: Generator) -> TransformerNetwork:
     inputs = NeuronLayout(N, 2, 34)
     small = lags.model_copy(update={"horizon": K})
     config = ModelConfig(auxiliary=4, heads=2, per_location=2)
-    return build_dense_transformer(config, small, inputs, generator, (0.1, 0.5, 0.9)).double()
+    return build_dense_transformer(
+        config, small, inputs, generator, Heads((0.1, 0.5, 0.9))
+    ).double()
 
 
 def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:
@@ -141,13 +374,14 @@ def test_a_levelled_network_forecasts_deviations_from_deviations(
     shown = State(
         torch.cat([usual.past[:, None], history.signal[:, 1:]], dim=1), history.auxiliary
     )
-    deviation, quantiles = core(shown, ahead)
+    deviation, quantiles, _ = core(shown, ahead)
     forecast = usual.ahead + usual.spread * deviation
     torch.testing.assert_close(model.roll_out(history, ahead), forecast)
-    actual, spread = model(history, ahead)
-    torch.testing.assert_close(actual, forecast)
+    outputs = model(history, ahead)
+    torch.testing.assert_close(outputs.forecast, forecast)
+    torch.testing.assert_close(outputs.relative, forecast)
     expected = usual.ahead[:, None] + usual.spread[:, None] * quantiles
-    torch.testing.assert_close(spread, expected)
+    torch.testing.assert_close(outputs.quantiles, expected)
     assert model.levels == (0.1, 0.5, 0.9)
 
 
@@ -156,7 +390,8 @@ def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
 ) -> None:
     model = levelled(profile, core)
     network_inputs = with_covariate(window(30 * draw(N, B, L).abs(), hours, MEAN, DEVIATION), draw)
-    forecast, quantiles = model(*network_inputs)
-    taught = model(*network_inputs, forecast[..., :-1])
-    torch.testing.assert_close(taught, (forecast, quantiles))
-    torch.testing.assert_close(model(*network_inputs, forecast[..., :-1])[0], forecast)
+    outputs = model(*network_inputs)
+    truth = outputs.forecast[..., :-1]
+    torch.testing.assert_close(model(*network_inputs, truth), outputs)
+    without = model(*network_inputs, truth, with_quantiles=False)
+    torch.testing.assert_close(without.forecast, outputs.forecast)

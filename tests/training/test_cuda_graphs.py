@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 import torch
 
+from forecaster.models.network import Outputs
 from forecaster.training import loop as loop_module
 from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.loop import train
@@ -34,8 +35,9 @@ def plain(result: TrainingResult) -> list[tuple[float, float]]:
         lambda: make_task(device="cuda", ema=0.9),
         lambda: make_sampled_task(5.0, device="cuda"),
         lambda: make_task(device="cuda", levels=(0.1, 0.5, 0.9)),
+        lambda: make_task(device="cuda", levels=(0.1, 0.5, 0.9), two_outputs=True),
     ],
-    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles"],
+    ids=["plain", "dropout", "bf16", "averaged", "scheduled sampling", "quantiles", "two outputs"],
 )
 def test_replayed_steps_equal_launched_ones(
     make: Callable[[], TrainingTask], monkeypatch: pytest.MonkeyPatch
@@ -64,9 +66,7 @@ def test_T5_memory_that_runs_out_during_capture_leaves_the_batch_to_be_halved(
         def replay(self, *_: object) -> None:
             full.append(1)
 
-    def teach(
-        task: TrainingTask, batch: Batch, *shown: torch.Tensor
-    ) -> tuple[torch.Tensor, torch.Tensor]:
+    def teach(task: TrainingTask, batch: Batch, *shown: torch.Tensor) -> Outputs:
         if batch.signal.shape[2] > 2:
             raise torch.OutOfMemoryError("CUDA out of memory")
         return taught(task, batch, *shown)

@@ -13,6 +13,7 @@ import pytest
 import torch
 
 from forecaster.errors import ArtifactError, RunError
+from forecaster.models.network import Outputs
 from forecaster.panel.panel import Panel
 from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.publish.writing import locked
@@ -191,7 +192,7 @@ def test_T2_a_signal_in_validation_does_not_wait_for_its_end(
     calls: list[int] = []
     roll_out = TrainingTask.roll_out
 
-    def count(task: TrainingTask, batch: Any) -> torch.Tensor:
+    def count(task: TrainingTask, batch: Any) -> Outputs:
         calls.append(1)
         if len(calls) == 1:
             signal.raise_signal(signal.SIGINT)
@@ -406,9 +407,10 @@ def test_a_device_that_is_ahead_trains_the_same(
 
 
 def test_T4_a_validation_that_is_not_finite_stops(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(
-        TrainingTask, "roll_out", lambda task, batch: task.teacher_forced(batch)[0] * np.inf
-    )
+    def overflow(task: TrainingTask, batch: Any) -> Outputs:
+        return Outputs(*(output * np.inf for output in task.teacher_forced(batch)))
+
+    monkeypatch.setattr(TrainingTask, "roll_out", overflow)
     with pytest.raises(RunError, match=r"epoch 1: validation loss (nan|inf)"):
         train(make_task())
 

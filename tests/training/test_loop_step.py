@@ -9,10 +9,17 @@ import torch
 from torch.optim.lr_scheduler import OneCycleLR
 
 from forecaster.errors import ArtifactError
+from forecaster.models.network import Outputs
 from forecaster.training import loop as loop_module
 from forecaster.training.distributed import ProcessGroup
 from forecaster.training.loop import Trainer
-from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
+from forecaster.training.loss import (
+    count_terms,
+    join_terms,
+    sum_deviance,
+    sum_errors,
+    sum_pinball,
+)
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batch
@@ -34,15 +41,23 @@ def begin(task: TrainingTask, messages: list[str] | None = None) -> Trainer:
     return trainer
 
 
-def plain_loss(task: TrainingTask, forecast: torch.Tensor, batch: Batch) -> torch.Tensor:
-    errors = sum_errors(forecast, batch.target, batch.observed, task.mape_cut)
+def errors_of(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
+    """Return the squares of the forecast and the relative errors of the output for them."""
+    return sum_errors(
+        outputs.forecast, outputs.relative, batch.target, batch.observed, task.mape_cut
+    )
+
+
+def plain_loss(task: TrainingTask, outputs: Outputs, batch: Batch) -> torch.Tensor:
+    errors = errors_of(task, outputs, batch)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     return join_terms(errors, counts, task.config.eta)
 
 
 @pytest.mark.usefixtures("_unchecked")
-def test_steps_are_those_of_torchs_own_parts() -> None:
-    task = make_task(dtype=torch.float64, clip=0.5)
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_steps_are_those_of_torchs_own_parts(two_outputs: bool) -> None:
+    task = make_task(dtype=torch.float64, clip=0.5, two_outputs=two_outputs)
     twin = replace(task, network=copy.deepcopy(task.network))
     trainer, parameters = begin(task), list(twin.network.parameters())
     optimiser = torch.optim.AdamW(parameters, lr=1.0, weight_decay=0.01)
@@ -52,7 +67,7 @@ def test_steps_are_those_of_torchs_own_parts() -> None:
         loss, norm, *_ = trainer.train_step(origins, step).tolist()
         optimiser.zero_grad()
         batch = twin.batches.cut(origins)
-        expected = plain_loss(twin, twin.teacher_forced(batch)[0], batch)
+        expected = plain_loss(twin, twin.teacher_forced(batch), batch)
         expected.backward()
         expected_norm = torch.nn.utils.clip_grad_norm_(parameters, 0.5)
         assert norm > 0.5  # so that it is clipped
@@ -63,13 +78,12 @@ def test_steps_are_those_of_torchs_own_parts() -> None:
         torch.testing.assert_close(mine, theirs, rtol=1e-5, atol=1e-8, msg=name)
 
 
-def test_a_step_returns_the_sums_behind_its_loss() -> None:
-    task = make_task()
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_a_step_returns_the_sums_behind_its_loss(two_outputs: bool) -> None:
+    task = make_task(two_outputs=two_outputs)
     batch = task.batches.cut(ORIGINS)
     with torch.no_grad():
-        errors = sum_errors(
-            task.teacher_forced(batch)[0], batch.target, batch.observed, task.mape_cut
-        )
+        errors = errors_of(task, task.teacher_forced(batch), batch)
     loss, _, *sums = begin(task).train_step(ORIGINS, 0).tolist()
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert sums == pytest.approx([*errors.tolist(), *counts.tolist()])
@@ -102,16 +116,37 @@ def test_the_averaged_weights_are_validated_and_kept() -> None:
     assert torch.equal(trainer.vectors["best"], trainer.vectors["average"])
 
 
-def test_validation_rolls_out_over_every_window_once() -> None:
-    task = make_task(dropout=0.5)
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_validation_rolls_out_over_every_window_once(two_outputs: bool) -> None:
+    task = make_task(dropout=0.5, two_outputs=two_outputs)
     actual = begin(task).validate(lambda: False)
     task.network.eval()
     batch = task.batches.cut(task.validation)
     with torch.no_grad():
-        errors = sum_errors(task.roll_out(batch), batch.target, batch.observed, task.mape_cut)
+        errors = errors_of(task, task.roll_out(batch), batch)
     counts = count_terms(batch.target, batch.observed, task.mape_cut)
     assert actual is not None
     torch.testing.assert_close(actual, torch.cat([errors, counts]), rtol=1e-6, atol=0)
+
+
+def test_validation_measures_relative_error_of_the_output_for_it() -> None:
+    task = make_task(two_outputs=True)
+    trainer = begin(task)
+    before = trainer.validate(lambda: False)
+    with torch.no_grad():
+        task.network.relative.bias += 1
+    after = trainer.validate(lambda: False)
+    batch = task.batches.cut(task.validation)
+    busy = batch.observed & (batch.target >= task.mape_cut)
+    task.network.eval()
+    with torch.no_grad():
+        relative = task.roll_out(batch).relative
+    shares = ((relative - batch.target).abs() / batch.target)[busy]
+    assert before is not None
+    assert after is not None
+    assert torch.equal(after[[0, 2, 3]], before[[0, 2, 3]])  # squares and counts
+    assert after[1].item() == pytest.approx(shares.sum().item(), rel=1e-5)
+    assert after[1] != before[1]
 
 
 def test_T2_validation_ends_on_request() -> None:
@@ -185,11 +220,11 @@ def test_T5_micro_batches_give_the_same_step(room: int, monkeypatch: pytest.Monk
 def limited(method: Any, room: int) -> Any:
     """Return the method of a task for a device with room for so many windows."""
 
-    def run(task: TrainingTask, batch: Batch, *shown: torch.Tensor | None) -> torch.Tensor:
+    def run(task: TrainingTask, batch: Batch, *shown: torch.Tensor | None) -> Outputs:
         if batch.target.shape[1] > room:
             raise torch.OutOfMemoryError("CUDA out of memory")
-        forecast: torch.Tensor = method(task, batch, *shown)
-        return forecast
+        outputs: Outputs = method(task, batch, *shown)
+        return outputs
 
     return run
 
@@ -272,11 +307,40 @@ def inject(
     return "the gradient of output.bias"
 
 
+# -------------------------------------------------------------------- counts above zero
+
+
+@pytest.mark.usefixtures("_unchecked")
+def test_counts_above_zero_learn_from_deviance_and_are_validated_by_squares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = make_task(dtype=torch.float64, clip=1e9, two_outputs=True)
+    assert not task.network.is_positive
+    monkeypatch.setattr(task.network, "is_positive", True, raising=False)
+    twin = replace(task, network=copy.deepcopy(task.network))
+    trainer = begin(task)
+    batch = twin.batches.cut(ORIGINS)
+    outputs = twin.teacher_forced(batch)
+    counts = count_terms(batch.target, batch.observed, task.mape_cut)
+    errors = errors_of(twin, outputs, batch)
+    assert (outputs.forecast > 0).all()
+    deviance = sum_deviance(outputs.forecast, batch.target, batch.observed)
+    join_terms(torch.stack([deviance, errors[1]]), counts, task.deviance_eta).backward()
+    row = trainer.train_step(ORIGINS, 0)
+    torch.testing.assert_close(row[2:], torch.cat([errors.detach(), counts]))
+    for name, parameter in twin.network.named_parameters():
+        if name in trainer.weights.slices and parameter.grad is not None:
+            actual = trainer.weights.slices[name].view(trainer.weights.gradient)
+            torch.testing.assert_close(actual, parameter.grad, msg=name)
+
+
 # ------------------------------------------------------------------------------- quantiles
 
 
 @pytest.mark.usefixtures("_unchecked")
-@pytest.mark.parametrize("changes", [{}, {"ema": 0.9}, {"precision": "bf16"}])
+@pytest.mark.parametrize(
+    "changes", [{}, {"ema": 0.9}, {"precision": "bf16"}, {"two_outputs": True}]
+)
 def test_the_forecast_trains_as_it_would_without_quantiles(changes: dict[str, Any]) -> None:
     plain, beside = (
         begin(make_task(dropout=0.3, clip=0.5, levels=levels, **changes))
@@ -299,7 +363,7 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
     trainer = begin(task)
     _, norm, *_ = trainer.train_step(ORIGINS, 0).tolist()
     batch = twin.batches.cut(ORIGINS)
-    quantiles = twin.teacher_forced(batch)[1]
+    quantiles = twin.teacher_forced(batch).quantiles
     levels = torch.tensor([0.1, 0.9])
     count = batch.observed.sum()
     loss = sum_pinball(quantiles, batch.next_values, batch.observed, levels) / (2 * count)
@@ -326,10 +390,11 @@ def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.Monke
 
 
 @pytest.mark.usefixtures("_unchecked")
+@pytest.mark.parametrize("two_outputs", [False, True])
 def test_quantiles_train_the_same_in_micro_batches(
-    monkeypatch: pytest.MonkeyPatch,
+    two_outputs: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    one, two = (begin(make_task(levels=(0.1, 0.9))) for _ in range(2))
+    one, two = (begin(make_task(levels=(0.1, 0.9), two_outputs=two_outputs)) for _ in range(2))
     one.train_step(ORIGINS, 0)
     monkeypatch.setattr(two._micro_batches, "windows", 2)
     two.train_step(ORIGINS, 0)

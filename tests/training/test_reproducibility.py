@@ -54,7 +54,7 @@ def test_T10_a_gpu_operation_that_cannot_repeat_its_bits_is_refused_by_name() ->
 
 OTHERS = {
     "eta": 1e-3, "learning_rate": 1e-3, "batch": 7, "epochs": 5, "patience": 2, "clip": 2.0,
-    "weight_decay": 0.5, "ema": 0.9, "precision": "bf16", "seed": 1,
+    "weight_decay": 0.5, "ema": 0.9, "precision": "bf16", "seed": 1, "relative": True,
 }  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import torch
 
 from forecaster.errors import DataError
 from forecaster.models.neurons import State
+from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.training.task import TrainingTask
 from tests.training.town import make_panel, make_sampled_task, make_task
@@ -34,24 +35,47 @@ def test_forecasts_are_in_the_values_units(task: TrainingTask) -> None:
     ahead = State(batch.next_local, batch.next_auxiliary)
     scaled = task.network.roll_out(history, ahead)
     expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
-    actual = task.roll_out(batch).detach().permute(1, 2, 0).numpy()
+    actual = task.roll_out(batch).forecast.detach().permute(1, 2, 0).numpy()
     np.testing.assert_allclose(actual, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("show", ["teacher_forced", "roll_out"])
+def test_both_outputs_are_in_the_values_units(show: str) -> None:
+    task = make_task(two_outputs=True, levels=(0.1, 0.9))
+    batch = task.batches.cut(ORIGINS)
+    history = State(batch.signal, batch.auxiliary)
+    truth = batch.next_values[..., :-1] if show == "teacher_forced" else None
+    scaled = task.network(history, State(batch.next_local, batch.next_auxiliary), truth)
+    outputs = getattr(task, show)(batch)
+    for name in ("forecast", "relative"):
+        expected = task.scale.undo(getattr(scaled, name).detach().permute(1, 2, 0).numpy())
+        actual = getattr(outputs, name).detach().permute(1, 2, 0).numpy()
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, err_msg=name)
+    assert not torch.allclose(outputs.forecast, outputs.relative)
+
+
+@pytest.mark.parametrize("show", ["teacher_forced", "roll_out"])
+def test_without_an_output_for_it_relative_error_is_of_the_forecast(
+    task: TrainingTask, show: str
+) -> None:
+    outputs = getattr(task, show)(task.batches.cut(ORIGINS))
+    assert outputs.relative is outputs.forecast
 
 
 def test_teaching_shows_the_true_values_and_rolling_out_does_not(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
     other = replace(batch, next_values=batch.next_values + 1)
-    taught, changed = task.teacher_forced(batch)[0], task.teacher_forced(other)[0]
+    taught, changed = task.teacher_forced(batch).forecast, task.teacher_forced(other).forecast
     torch.testing.assert_close(taught[..., 0], changed[..., 0])  # its past is the history
     assert not torch.allclose(taught[..., 1:], changed[..., 1:])
-    assert torch.equal(task.roll_out(batch), task.roll_out(other))
+    assert torch.equal(task.roll_out(batch).forecast, task.roll_out(other).forecast)
 
 
 def test_teaching_with_its_own_forecasts_is_rolling_out(task: TrainingTask) -> None:
     batch = task.batches.cut(ORIGINS)
-    forecasts = task.scale.apply(task.roll_out(batch).detach().permute(1, 2, 0).numpy())
+    forecasts = task.scale.apply(task.roll_out(batch).forecast.detach().permute(1, 2, 0).numpy())
     shown = replace(batch, next_values=torch.from_numpy(forecasts).permute(2, 0, 1))
-    torch.testing.assert_close(task.teacher_forced(shown)[0], task.roll_out(batch))
+    torch.testing.assert_close(task.teacher_forced(shown), task.roll_out(batch))
 
 
 def test_the_true_value_of_the_last_step_is_never_shown(task: TrainingTask) -> None:
@@ -59,8 +83,8 @@ def test_the_true_value_of_the_last_step_is_never_shown(task: TrainingTask) -> N
     last = torch.zeros_like(batch.next_values)
     last[..., -1] = 1e6
     assert torch.equal(
-        task.teacher_forced(batch)[0],
-        task.teacher_forced(replace(batch, next_values=batch.next_values + last))[0],
+        task.teacher_forced(batch).forecast,
+        task.teacher_forced(replace(batch, next_values=batch.next_values + last)).forecast,
     )
 
 
@@ -72,14 +96,10 @@ def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None
     for step in range(23):
         shown = draw_teacher_forcing(2, 5.0, 7, step)
         truth = batch.next_values[..., :2]
-        scaled = task.network(history, ahead, truth, torch.tensor(shown))[0]
+        scaled = task.network(history, ahead, truth, torch.tensor(shown)).forecast
         expected = task.scale.undo(scaled.detach().permute(1, 2, 0).numpy())
-        taught = (
-            task.teacher_forced(batch, task.teacher_forcing(step))[0]
-            .detach()
-            .permute(1, 2, 0)
-            .numpy()
-        )
+        taught = task.teacher_forced(batch, task.teacher_forcing(step)).forecast
+        taught = taught.detach().permute(1, 2, 0).numpy()
         np.testing.assert_allclose(taught, expected, rtol=1e-6)
         actual.add(shown)
     assert len(actual) == 4  # every choice of two steps came up
@@ -87,12 +107,12 @@ def test_with_scheduled_sampling_the_step_decides_which_truth_is_shown() -> None
 
 def test_a_network_in_double_precision_forecasts_in_it() -> None:
     task = make_task(dtype=torch.float64)
-    assert task.teacher_forced(task.batches.cut(ORIGINS))[0].dtype == torch.float64
+    assert task.teacher_forced(task.batches.cut(ORIGINS)).forecast.dtype == torch.float64
 
 
 def test_a_network_in_bf16_forecasts_in_float32() -> None:
     task = make_task(dtype=torch.bfloat16)
-    assert task.teacher_forced(task.batches.cut(ORIGINS))[0].dtype == torch.float32
+    assert task.teacher_forced(task.batches.cut(ORIGINS)).forecast.dtype == torch.float32
 
 
 @pytest.mark.parametrize("name", ["train", "validation"])
@@ -102,14 +122,15 @@ def test_a_task_without_windows_is_refused(task: TrainingTask, name: str) -> Non
 
 
 def test_quantiles_are_scaled_and_leave_the_forecast_unchanged() -> None:
-    task, plain = make_task(levels=(0.1, 0.5, 0.9)), make_task()
+    task, plain = (make_task(levels=levels, two_outputs=True) for levels in ((0.1, 0.5, 0.9), ()))
     batch = task.batches.cut(ORIGINS)
-    forecast, quantiles = task.teacher_forced(batch)
-    assert torch.equal(forecast, plain.teacher_forced(batch)[0])
+    forecast, quantiles, relative = task.teacher_forced(batch)
+    assert torch.equal(forecast, plain.teacher_forced(batch).forecast)
+    assert torch.equal(relative, plain.teacher_forced(batch).relative)
     assert quantiles.shape == (5, 3, len(ORIGINS), 3)
     assert quantiles.abs().mean() < 5  # in deviations; values are about 23
     assert task.levels.tolist() == pytest.approx([0.1, 0.5, 0.9])
-    assert plain.teacher_forced(batch)[1].shape == (5, 0, len(ORIGINS), 3)
+    assert plain.teacher_forced(batch).quantiles.shape == (5, 0, len(ORIGINS), 3)
 
 
 def test_a_balanced_loss_weighs_both_terms_alike_for_the_last_value() -> None:
@@ -121,6 +142,19 @@ def test_a_balanced_loss_weighs_both_terms_alike_for_the_last_value() -> None:
     busy = observed & (target >= task.mape_cut)
     mape = (np.abs(error[busy]) / target[busy]).mean()
     assert task.eta == pytest.approx(mape / (np.square(error).sum() / observed.sum()), rel=1e-5)
+
+
+def test_deviance_is_balanced_by_the_last_value_whatever_eta_is() -> None:
+    task = make_task(eta=8e-3)
+    batch = task.batches.cut(task.train)
+    last = task.scale.undo(batch.signal[:, 0, :, -1].T.numpy()).T[..., None]
+    forecast = torch.from_numpy(last).expand_as(batch.target)
+    sums = sum_errors(forecast, forecast, batch.target, batch.observed, task.mape_cut)
+    deviance = sum_deviance(forecast.clamp(min=0.5), batch.target, batch.observed)
+    seen, counted = count_terms(batch.target, batch.observed, task.mape_cut)
+    expected = (sums[1] / counted) / (deviance / seen)
+    assert task.deviance_eta == pytest.approx(expected.item(), rel=1e-5)
+    assert task.eta == 8e-3
 
 
 def test_a_balanced_loss_does_not_depend_on_the_unit() -> None:

@@ -112,8 +112,12 @@ def test_T4_parameters_that_are_not_finite_are_named(network: nn.Module) -> None
     assert weights.name_non_finite(weights.vector) == "output.bias"
 
 
-def test_the_quantile_head_is_a_part_of_its_own() -> None:
-    plain, with_head = (Weights(make_task(levels=q).network, "float32") for q in ((), (0.1, 0.9)))
+@pytest.mark.parametrize("two_outputs", [False, True])
+def test_the_quantile_head_is_a_part_of_its_own(two_outputs: bool) -> None:
+    plain, with_head = (
+        Weights(make_task(levels=levels, two_outputs=two_outputs).network, "float32")
+        for levels in ((), (0.1, 0.9))
+    )
     assert [len(part) for part in plain.parts(plain.vector)] == [len(plain.vector)]
     forecast, head = with_head.parts(with_head.vector)
     assert torch.equal(forecast, plain.vector)

@@ -20,6 +20,7 @@ from forecaster.config import DCRNNConfig, LagConfig, ModelConfig, Season, Train
 from forecaster.errors import ForecasterError
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.transformer import build_forecaster
 from forecaster.panel.fill import fit_fill
@@ -62,9 +63,13 @@ def make_task(
     dtype: torch.dtype = torch.float32,
     device: str = "cpu",
     levels: tuple[float, ...] = (),
+    two_outputs: bool = False,
     **changes: Any,
 ) -> TrainingTask:
-    """Return the task of a panel; changes are of its training configuration."""
+    """Return the task of a panel; changes are of its training configuration.
+
+    Two outputs are one for the mean and one for relative error.
+    """
     panel = make_panel() if panel is None else panel
     train = np.arange(HOURS) < 200
     scaler = fit_scaler(panel, train)
@@ -72,7 +77,8 @@ def make_task(
     model = ModelConfig(per_location=2, auxiliary=4, heads=2, dropout=dropout)
     pattern = BlockPattern.from_pairs(PLACES, PAIRS)
     fresh = torch.Generator().manual_seed(5)
-    network = build_forecaster(model, LAGS, inputs, pattern, fresh, levels)
+    heads = Heads(levels, two_outputs)
+    network = build_forecaster(model, LAGS, inputs, pattern, fresh, heads)
     return TrainingTask(
         network=network.to(device=device, dtype=dtype),
         batches=Batches(panel, scaler, fit_fill(panel, train), LAGS, device),

@@ -1,13 +1,17 @@
+import math
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
-from forecaster.estimators.checks.sample import small_city
+from forecaster.estimators.checks.sample import LOCATIONS, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.profile import fit_profile
+from forecaster.windows.profile import fit_bounds, fit_profile
+from forecaster.windows.scaling import fit_scaler
 
 
 def every(minutes: int, steps: int) -> Panel:
@@ -86,15 +90,58 @@ def test_quarters_of_an_hour_share_it_and_days_have_one_hour() -> None:
     np.testing.assert_allclose(profile[:, 24], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
 
 
-def test_an_empty_place_stays_empty_and_one_ride_at_an_hour_moves_no_other_place() -> None:
+def test_a_silent_place_has_the_citys_shape_at_a_mean_of_a_tenth() -> None:
+    panel = shaped(6)
+    values = panel.values * (1 + np.arange(len(panel.values)) % 24)[:, None]  # a day has a shape
+    values[:, 4] = 0
+    silent = replace(panel, values=values.astype(np.float32))
+    city = values.reshape(6, 168, 5).sum(axis=(0, 2), dtype=np.float64)
+    expected = 0.1 * city / city.mean()
+    np.testing.assert_allclose(fit_profile(silent, all_of(silent))[4], expected, rtol=1e-5)
+    assert expected.max() > 10 * expected.min()
+
+
+def test_a_place_never_observed_in_training_has_the_citys_shape_too() -> None:
+    panel = shaped(6)
+    values = panel.values.copy()
+    values[: 168 * 4, 2] = np.nan
+    train = np.arange(len(values)) < 168 * 4
+    profile = fit_profile(replace(panel, values=values), train)
+    city = np.delete(values, 2, axis=1)[train].reshape(4, 168, 4).sum(axis=(0, 2))
+    np.testing.assert_allclose(profile[2], 0.1 * city / city.mean(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("share", [1 / 8, 1 / 2, 1.0])
+def test_few_counts_lean_on_the_citys_shape_in_proportion(share: float) -> None:
+    panel = shaped(40)  # weeks enough to be trusted
+    values, events = panel.values.copy(), int(share * 3 * 168)
+    values[:, 4] = 0
+    values[np.linspace(0, len(values) - 1, events).astype(int), 4] = 1
+    own = values.reshape(40, 168, 5).mean(axis=0, dtype=np.float64)
+    city, mean = own.sum(axis=1), max(own[:, 4].mean(), 0.1)
+    expected = share * own[:, 4] + (1 - share) * mean * city / city.mean()
+    profile = fit_profile(replace(panel, values=values), all_of(panel))
+    np.testing.assert_allclose(profile[4], expected, rtol=1e-4, atol=1e-6)
+
+
+def test_few_values_of_measurements_have_no_floor() -> None:
+    panel = shaped(40, "measurement")
+    values = panel.values.copy()
+    values[:, 4] = np.resize([-0.01, 0.01, 0.0], len(values))
+    profile = fit_profile(replace(panel, values=values), all_of(panel))
+    own = values[:, 4].reshape(40, 168).mean(axis=0)
+    np.testing.assert_allclose(profile[4], own, atol=1e-6)
+
+
+def test_one_ride_at_an_hour_of_an_empty_place_moves_no_other_place() -> None:
     panel = shaped(6)
     values = panel.values.copy()
     values[:, 4] = 0
     quiet = fit_profile(replace(panel, values=values), all_of(panel))
-    assert np.array_equal(quiet[4], np.zeros(168))
     values[77, 4] = 1
     one = fit_profile(replace(panel, values=values), all_of(panel))
     assert np.abs(one[:4] - quiet[:4]).max() < 0.05
+    assert np.abs(one[4] - quiet[4]).max() < 0.005  # a single ride is no shape
     assert (one >= 0).all()
 
 
@@ -115,7 +162,106 @@ def test_a_clock_change_of_a_daily_panel_keeps_its_weekdays() -> None:
     assert len(np.unique(profile[0, :, 0])) > 1
 
 
-def test_a_panel_of_nothing_has_a_profile_of_nothing() -> None:
+def test_a_panel_of_nothing_has_a_flat_profile_at_the_floor() -> None:
     panel = shaped(6)
     empty = replace(panel, values=np.zeros_like(panel.values))
-    assert np.array_equal(fit_profile(empty, all_of(panel)), np.zeros((5, 168)))
+    assert np.array_equal(fit_profile(empty, all_of(panel)), np.full((5, 168), np.float32(0.1)))
+
+
+# ---------------------------------------------------------------------------------- bounds
+
+
+def plain_bounds(
+    panel: Panel, train: np.ndarray, profile: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the smallest and largest values and deviations, one value at a time."""
+    scale = fit_scaler(panel, train).values
+    local = panel.clock.local(panel.times)
+    days = local.astype("datetime64[D]")
+    hours = (local - days).astype("timedelta64[s]").astype(int) // 3600
+    weekdays = (days.astype(int) + 3) % 7
+    ranges, deviations = np.zeros((2, LOCATIONS, 24)), np.zeros((2, LOCATIONS))
+    for n in range(LOCATIONS):
+        by_hour: dict[int, list[float]] = {}
+        everything, apart = [], []
+        for s in np.flatnonzero(train):
+            value = float(panel.values[s, n])
+            if math.isnan(value):
+                continue
+            usual = float(profile[n, weekdays[s] * 24 + hours[s]])
+            spread = float(scale.deviation[n])
+            if panel.kind == "count":
+                spread *= math.sqrt(usual / float(scale.mean[n]) + 0.05)
+            by_hour.setdefault(int(hours[s]), []).append(value)
+            everything.append(value)
+            apart.append((value - usual) / spread)
+        if not everything:
+            continue
+        deviations[:, n] = min(apart), max(apart)
+        for hour in range(24):
+            seen = by_hour.get(hour, everything)
+            ranges[:, n, hour] = min(seen), max(seen)
+    return ranges, deviations
+
+
+@settings(max_examples=settings().max_examples // 5)
+@given(
+    seed=st.integers(0, 2**32 - 1),
+    kind=st.sampled_from(["count", "measurement"]),
+    missing=st.sampled_from([0.0, 0.1, 0.9, 1.0]),
+    steps=st.integers(1, 500),
+)
+def test_bounds_are_the_extremes_of_training(
+    seed: int, kind: str, missing: float, steps: int
+) -> None:
+    panel, generator = small_city(kind), np.random.default_rng(seed)
+    values = panel.values.copy()
+    values[generator.random(values.shape) < missing] = np.nan
+    values[:, 3] = np.nan  # never observed
+    values[np.arange(len(values)) % 24 < 7, 2] = np.nan  # never at some hours
+    panel = replace(panel, values=values)
+    train = np.zeros(len(values), dtype=bool)
+    train[generator.choice(len(values), steps, replace=False)] = True
+    profile = fit_profile(panel, train)
+    ranges, deviations = fit_bounds(panel, train, profile)
+    assert ranges.dtype == deviations.dtype == np.float32
+    expected = plain_bounds(panel, train, profile)
+    np.testing.assert_array_equal(ranges, expected[0])
+    np.testing.assert_allclose(deviations, expected[1], rtol=1e-4, atol=1e-5)
+    assert np.array_equal(ranges[:, 3], np.zeros((2, 24)))
+    assert np.array_equal(deviations[:, 3], np.zeros(2))
+
+
+@pytest.mark.parametrize("kind", ["count", "measurement"])
+def test_bounds_of_hours_never_observed_are_those_of_all_hours(kind: str) -> None:
+    panel = shaped(6, kind)
+    values = panel.values.copy()
+    values[np.arange(len(values)) % 24 == 5, 1] = np.nan
+    panel = replace(panel, values=values, clock=Clock("UTC"))
+    train = all_of(panel)
+    ranges, _ = fit_bounds(panel, train, fit_profile(panel, train))
+    assert ranges[:, 1, 5].tolist() == [np.nanmin(values[:, 1]), np.nanmax(values[:, 1])]
+    assert ranges[:, 0, 5].tolist() == [values[5::24, 0].min(), values[5::24, 0].max()]
+
+
+def test_bounds_of_a_silent_place_let_nothing_above_zero_through() -> None:
+    panel = shaped(6)
+    values = panel.values.copy()
+    values[:, 4] = 0
+    panel = replace(panel, values=values)
+    ranges, deviations = fit_bounds(panel, all_of(panel), fit_profile(panel, all_of(panel)))
+    assert not ranges[:, 4].any()
+    lowest, highest = deviations[:, 4]
+    assert lowest <= highest < 0  # it is always below its profile
+    assert np.isfinite(deviations).all()
+
+
+def test_bounds_do_not_see_held_out_steps() -> None:
+    panel = shaped(6)
+    train = np.arange(len(panel.values)) < 168 * 4
+    other = panel.values.copy()
+    other[~train] = 1e6
+    profile = fit_profile(panel, train)
+    expected = fit_bounds(panel, train, profile)
+    actual = fit_bounds(replace(panel, values=other), train, profile)
+    assert all(map(np.array_equal, actual, expected))

@@ -174,6 +174,65 @@ def test_a_location_never_observed_in_training_stays_as_it_is(
     assert (scale.mean[5], scale.deviation[5]) == (0.0, 1.0)
 
 
+def counts(panel: Panel, column: np.ndarray) -> Panel:
+    """Return a panel of counts with other values of location 5."""
+    values = panel.values.copy()
+    values[:, 5] = np.resize(column, len(values))
+    return replace(panel, values=values)
+
+
+@pytest.mark.parametrize("value", [0.0, math.nan])
+def test_silent_counts_have_at_least_the_scale_of_a_tenth(
+    panel: Panel, train: np.ndarray, value: float
+) -> None:
+    scale = fit_scaler(counts(panel, np.float32([value])), train).values
+    assert scale.mean[5] == np.float32(0.1)
+    assert math.sqrt(0.1) <= scale.deviation[5] + 1e-7
+    assert scale.deviation[5] <= 1.0
+
+
+def test_a_single_count_does_not_set_the_scale(panel: Panel, train: np.ndarray) -> None:
+    column = np.zeros(len(panel.values), np.float32)
+    column[5] = 1
+    scale = fit_scaler(counts(panel, column), train).values
+    assert scale.mean[5] == np.float32(0.1)
+    assert scale.deviation[5] == pytest.approx(math.sqrt(0.1))
+    assert column.std() < 0.1
+
+
+def test_rare_large_counts_keep_their_wide_scale(panel: Panel, train: np.ndarray) -> None:
+    column = np.zeros(len(panel.values), np.float32)
+    column[5] = 30
+    scale = fit_scaler(counts(panel, column), train).values
+    assert scale.mean[5] == np.float32(0.1)  # of 0.0896
+    assert scale.deviation[5] == pytest.approx(column[train].std(), rel=1e-5)
+    assert scale.deviation[5] > 1
+
+
+@pytest.mark.parametrize(("every", "floored"), [(9, False), (11, True)])
+def test_the_floor_begins_below_a_tenth(
+    panel: Panel, train: np.ndarray, every: int, floored: bool
+) -> None:
+    column = (np.arange(len(panel.values)) % every == 0).astype(np.float32)
+    plain = mean_and_deviation(observed(column, train))
+    scale = fit_scaler(counts(panel, column), train).values
+    expected = (0.1, math.sqrt(0.1)) if floored else plain
+    assert (scale.mean[5], scale.deviation[5]) == pytest.approx(expected, rel=1e-6)
+    assert (plain[0] < 0.1) == floored
+
+
+def test_the_floor_changes_no_other_location_and_no_measurement(
+    panel: Panel, train: np.ndarray
+) -> None:
+    scale, silent = (fit_scaler(p, train).values for p in (panel, counts(panel, np.float32([0]))))
+    others = np.arange(len(scale.mean)) != 5
+    assert np.array_equal(scale.mean[others], silent.mean[others])
+    assert np.array_equal(scale.deviation[others], silent.deviation[others])
+    small = replace(counts(panel, np.float32([0.01, 0.03])), kind="measurement")
+    scale = fit_scaler(small, train).values
+    assert (scale.mean[5], scale.deviation[5]) == pytest.approx((0.02, 0.01), rel=0.01)
+
+
 def test_holes_are_left_out_and_not_taken_for_zero(panel: Panel) -> None:
     def change(values: np.ndarray) -> None:
         values[:, 0] = NAN

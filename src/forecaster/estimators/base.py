@@ -13,7 +13,7 @@ A forecast is made in this order: `match` the panel to the run → `prepare_inpu
 import logging
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
@@ -134,6 +134,18 @@ class Estimator(ABC):
         del sizes
         return {}
 
+    def adjust_mean(
+        self, data: TrainingData, forecasts: WindowForecasts
+    ) -> Mapping[str, np.ndarray]:
+        """Arrays by which `predict_outputs` takes a bias from the mean; by default none.
+
+        Args:
+            data: as for the fit.
+            forecasts: the model's own, of the validation windows.
+        """
+        del data, forecasts
+        return {}
+
     @property
     def lags(self) -> LagConfig:
         """The past steps that the model sees; by default those by which windows are cut."""
@@ -183,6 +195,9 @@ class Estimator(ABC):
         )
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
+        if adjustment := self.adjust_mean(data, forecasts):
+            arrays |= adjustment
+            forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         if self.falls_back and self.recipe.preset != "paper":
             if on_progress is not None:
                 on_progress(ProgressUpdate.stage("comparing with simple models …"))

@@ -16,7 +16,7 @@ from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
-from forecaster.models.network import Network, no_quantiles
+from forecaster.models.network import NO_HEADS, Heads, Network, Outputs, no_quantiles
 from forecaster.models.neurons import NeuronLayout, State
 
 DAY_HOURS = 24
@@ -78,6 +78,7 @@ class DCRNNNetwork(Network):
         inputs: NeuronLayout,
         kernel: Float[Tensor, "N N"],
         generator: Generator,
+        heads: Heads = NO_HEADS,
     ) -> None:
         """Draw the weights.
 
@@ -87,6 +88,7 @@ class DCRNNNetwork(Network):
             inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
             kernel: weights by the distance between locations.
             generator: of the initial weights.
+            heads: an output for relative error, or none; quantiles are not supported.
         """
         super().__init__(inputs, lags)
         self.units, self.sees_ahead = config.units, config.inputs == "lags"
@@ -97,6 +99,8 @@ class DCRNNNetwork(Network):
         self.encoder = self._layers(past, config.n_layers, generator)
         self.decoder = self._layers(coming, config.n_layers, generator)
         self.output = draw_glorot((config.units, 1), generator)
+        self.has_relative = heads.relative
+        self.relative = draw_glorot((config.units, 1), generator) if heads.relative else None
         # Of a step: the terms of x and, in each layer, of h and of r ∘ h; six vectors beside them.
         terms = self.diffusion.terms
         per_step = terms * past + config.n_layers * (2 * terms + 6) * config.units
@@ -110,7 +114,7 @@ class DCRNNNetwork(Network):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N 0 B K"]]:
+    ) -> Outputs:
         """Return x̂_{t+1…t+K}; there is no quantile head."""
         del with_quantiles
         self.check_sizes(history, ahead, truth)
@@ -118,18 +122,21 @@ class DCRNNNetwork(Network):
         previous = torch.zeros_like(history.signal[:, 0, :, 0])  # the symbol GO
         if not self.sees_ahead:
             ahead = State(ahead.signal[:, :0], ahead.auxiliary[:0])
-        forecasts = []
+        forecasts, states = [], []
         for k in range(self.K):
             signal = torch.cat([previous[:, None], ahead.signal[..., k]], dim=1)
             hidden = self._advance(decoder, _join(signal, ahead.auxiliary[..., k]), hidden)
             forecast = (hidden[-1].value @ self.output).squeeze(2)
             forecasts.append(forecast)
+            states.append(hidden[-1].value)
             previous = forecast
             if truth is not None and k < truth.shape[2]:
                 x = truth[..., k]
                 previous = x if forced is None else torch.where(forced[k], x, forecast)
-        result = torch.stack(forecasts, dim=2)
-        return result, no_quantiles(result)
+        result = relative = torch.stack(forecasts, dim=2)
+        if self.relative is not None:
+            relative = torch.cat([state @ self.relative for state in states], dim=2)
+        return Outputs(result, no_quantiles(result), relative)
 
     def _encode(self, history: State) -> list[Hidden]:
         """The state of each layer after the whole history."""

@@ -12,7 +12,14 @@ from forecaster.clock.clock import WEEK_HOURS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.linear import SparseLinear, draw_dense
-from forecaster.models.network import CrossLocationModule, Network, no_quantiles
+from forecaster.models.network import (
+    NO_HEADS,
+    CrossLocationModule,
+    Heads,
+    Network,
+    Outputs,
+    no_quantiles,
+)
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import median_index, stack_quantiles
 from forecaster.models.seasonal import Decomposition, SeasonalProfile, hour_of_week
@@ -32,9 +39,12 @@ class Mixer(Network):
     z_i = W_r r_i + W_g Σ_{j ∈ N(i) ∪ {i}} w_ij r_j + W_c F r + W_a a_{t+1…t+K} + e_i + d_w
     z_i ← z_i + V gelu(U z_i), some times; r̂_i = O z_i, x̂_i = u_i + spread_i · r̂_i
 
+    The mean and the lowest relative error have an output O each.
+
     All locations share one set of weights. A location's own are its embedding e_i and a few
     strengths w_ij for each of its edges. F r are a few factors of the whole city, d_w belongs to
-    the hour of the week. Neighbours and the city enter with their recent steps only.
+    the hour of the week. Neighbours and the city enter with their recent steps only, and with
+    deviations bounded by what training has seen (`DeviationBounds`).
     """
 
     def __init__(
@@ -44,7 +54,7 @@ class Mixer(Network):
         inputs: NeuronLayout,
         fitted: MixerPrerequisites,
         generator: Generator,
-        levels: Sequence[float] = (),
+        heads: Heads = NO_HEADS,
     ) -> None:
         super().__init__(inputs, lags)
         N, L, K, R, H = inputs.n_locations, self.L, self.K, lags.recent, config.hidden
@@ -62,8 +72,11 @@ class Mixer(Network):
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
+        self.has_relative = heads.relative
+        self.is_positive = heads.relative and fitted.profile.counts
+        self.relative = nn.Parameter(torch.zeros(K, H)) if heads.relative else None
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
-        self.quantiles = MixerQuantileHead(levels, H, K, generator) if levels else None
+        self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
 
     def forward(
         self,
@@ -73,7 +86,7 @@ class Mixer(Network):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+    ) -> Outputs:
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
         self.check_sizes(history, ahead, truth)
@@ -81,10 +94,24 @@ class Mixer(Network):
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
             z = self.dropout(block(z))
-        forecast = parts.restore(linear(z, self.output))
+        forecast = self._forecast(z, self.output, parts)
+        relative = forecast
+        if self.relative is not None:
+            relative = self._forecast(z, self.relative, parts)
         if self.quantiles is None or not with_quantiles:
-            return forecast, no_quantiles(forecast)
-        return forecast, self.quantiles(z, forecast, parts)
+            return Outputs(forecast, no_quantiles(forecast), relative)
+        return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
+
+    def _embedding(self) -> Float[Tensor, "N 1 H"]:
+        """e; of a location that training hardly knows, little of it, so that it may change."""
+        known = self.level.known
+        return self.place if known is None else self.place * known
+
+    def _forecast(
+        self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
+    ) -> Float[Tensor, "N B K"]:
+        forecast = parts.restore(linear(z, output))
+        return self.level.keep_positive(forecast) if self.is_positive else forecast
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""
@@ -93,10 +120,10 @@ class Mixer(Network):
 
     def _embed(self, history: State, ahead: State, parts: Decomposition) -> Float[Tensor, "N B H"]:
         """The hidden state z of each location, before the residual blocks."""
-        recent = parts.past[:, :, -self.recent :].contiguous()
+        recent = parts.bounded.contiguous()
         B = recent.shape[1]
         covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
-        local = [parts.past, parts.ahead, parts.level, covariates.transpose(1, 2).flatten(2)]
+        local = [parts.past, parts.shape, parts.level, covariates.transpose(1, 2).flatten(2)]
         if self.neighbours is not None:
             empty = recent.new_zeros(0, B, self.recent)
             weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
@@ -109,7 +136,7 @@ class Mixer(Network):
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
-        return linear(torch.cat(local, dim=2), self.from_location) + common + self.place
+        return linear(torch.cat(local, dim=2), self.from_location) + common + self._embedding()
 
 
 class CityFactors(CrossLocationModule):

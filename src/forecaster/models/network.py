@@ -1,6 +1,9 @@
 """The interface of all networks, and the checks of their inputs."""
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
@@ -8,6 +11,25 @@ from torch import Tensor, nn
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of
 from forecaster.models.neurons import NeuronLayout, State
+
+
+class Outputs(NamedTuple):
+    """The forecasts of a network for the coming steps, all scaled."""
+
+    forecast: Float[Tensor, "N B K"]  # the mean, if there is an output for relative error
+    quantiles: Float[Tensor, "N Q B K"]  # at `Network.levels`
+    relative: Float[Tensor, "N B K"]  # the lowest relative error; else the forecast itself
+
+
+@dataclass(frozen=True)
+class Heads:
+    """The outputs of a network beside its forecast."""
+
+    levels: Sequence[float] = ()  # of its quantiles; empty: it has none
+    relative: bool = False  # whether relative error has an output of its own
+
+
+NO_HEADS = Heads()
 
 
 class Network(nn.Module, ABC):
@@ -18,6 +40,8 @@ class Network(nn.Module, ABC):
     """
 
     window_numbers: int  # approximate count of numbers in memory per window of a training step
+    has_relative = False  # whether relative error has an output of its own
+    is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()
@@ -38,8 +62,8 @@ class Network(nn.Module, ABC):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """Return x̂_{t+1…t+K} and its quantiles at `levels`.
+    ) -> Outputs:
+        """Return x̂_{t+1…t+K}, its quantiles at `levels`, and the output for relative error.
 
         Args:
             history: x with the covariates of each location, and a, of the L past steps.
@@ -52,8 +76,8 @@ class Network(nn.Module, ABC):
 
     def roll_out(self, history: State, ahead: State) -> Float[Tensor, "N B K"]:
         """Return x̂_{t+1…t+K} without quantiles, each from the forecasts before it."""
-        forecast: Tensor = self(history, ahead, with_quantiles=False)[0]
-        return forecast
+        outputs: Outputs = self(history, ahead, with_quantiles=False)
+        return outputs.forecast
 
     def reach(self, step: int) -> int | None:
         """The number of graph edges from which values can reach the forecast of a step.

@@ -7,12 +7,14 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
-from forecaster.models.network import Network
+from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
+from forecaster.windows.profile import SPREAD_FLOOR
 
 DAY_HOURS = 24
 MIN_LEVEL = 1e-3  # of counts
-FLOOR = 0.05  # of a location's mean, so that hours without demand may deviate too
+ZERO_WIDTH = 0.1  # counts: forecasts below about this bend towards zero, and stay above it
+TINY = 1e-12
 MAX_LOG_LEVEL, MAX_OFFSET = 0.25, 1.0  # a network's input log m, or m, is clipped here
 
 
@@ -21,8 +23,10 @@ class Decomposition:
     """A window as expected values u and deviations r: x = u + spread · r, all scaled."""
 
     past: Float[Tensor, "N B L"]  # r_s
+    bounded: Float[Tensor, "N B R"]  # r_s of the last steps, as other locations may see them
     level: Float[Tensor, "N B 1"]  # log m, or m, clipped
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
+    shape: Float[Tensor, "N B K"]  # the same as an input; at a mean level, where x̄ is not known
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
 
     def restore(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
@@ -38,6 +42,15 @@ class Decomposition:
         return (x - self.ahead[:, :, :T]) / self.spread[:, :, :T]
 
 
+@dataclass(frozen=True, eq=False)
+class DeviationBounds:
+    """What training has seen of each location: its values by hour of the day, its deviations."""
+
+    values: Float[Tensor, "2 N H"]  # the smallest and the largest, in the values' units
+    deviations: Float[Tensor, "2 N"]  # of r
+    known: Float[Tensor, " N"]  # the share of counts that are enough to know a location by
+
+
 class SeasonalProfile(nn.Module):
     """Decomposes the values of a window: x_s = u_s + spread_s · r_s, all scaled.
 
@@ -46,6 +59,14 @@ class SeasonalProfile(nn.Module):
     more, by √(u_s / x̄ + 1/20) deviations. Measurements shift: u_s = p(s) + m with
     m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One expected count, or
     one expected step, is added to the observed ones, so that a few cannot set the level alone.
+
+    Other locations see r bounded: by the deviation that the smallest and the largest training
+    value at that hour of the day would have, and by the extreme deviations of training. So no
+    value can reach others further than training has seen, and a location whose values at that
+    hour never varied in training, being closed, does not reach them at all.
+
+    A location with too few counts in training to know its spread has that of Poisson counts while
+    it is quiet, and the city's spread in relation to its level once it is busy.
     """
 
     profile: Float[Tensor, "N W"]
@@ -53,6 +74,10 @@ class SeasonalProfile(nn.Module):
     one_count: Float[Tensor, "N 1 1"]
     unit: Float[Tensor, "N 1 1"]  # a deviation
     offset: Float[Tensor, "N 1 1"]  # the mean, of counts
+    city_spread: Float[Tensor, ""]  # of counts, in relation to the mean
+    known: Float[Tensor, "N 1 1"] | None
+    value_bounds: Float[Tensor, "2 N H"] | None
+    deviation_bounds: Float[Tensor, "2 N"] | None
 
     def __init__(
         self,
@@ -61,6 +86,8 @@ class SeasonalProfile(nn.Module):
         deviation: Float[Tensor, " N"],
         *,
         counts: bool,
+        bounds: DeviationBounds | None = None,
+        recent: int | None = None,
     ) -> None:
         """Scale the profile.
 
@@ -69,14 +96,28 @@ class SeasonalProfile(nn.Module):
             mean: of the scaled values, by location.
             deviation: of the scaled values, by location.
             counts: whether the level multiplies the profile; else it is added.
+            bounds: of the deviations that others see; None: no bounds (runs of earlier versions).
+            recent: the last steps that others see; None: all.
         """
         super().__init__()
-        self.counts = counts
+        self.counts, self.recent = counts, recent
         size = torch.where(mean > 0, mean, deviation) if counts else deviation
         zero = torch.zeros_like(mean) if counts else mean
         self.register_buffer(
             "profile", (profile - zero[:, None]) / size[:, None], persistent=False
         )
+        value_bounds = deviation_bounds = known = None
+        city_spread = torch.ones(())
+        if bounds is not None:
+            if (bounds.known >= 1).any():
+                city_spread = (deviation / size)[bounds.known >= 1].median()
+            known = bounds.known[:, None, None]
+            value_bounds = (bounds.values - zero[:, None]) / size[:, None]
+            deviation_bounds = bounds.deviations
+        self.register_buffer("city_spread", city_spread, persistent=False)
+        self.register_buffer("known", known, persistent=False)
+        self.register_buffer("value_bounds", value_bounds, persistent=False)
+        self.register_buffer("deviation_bounds", deviation_bounds, persistent=False)
         self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
         self.register_buffer("unit", (deviation / size)[:, None, None], persistent=False)
         self.register_buffer("offset", ((mean - zero) / size)[:, None, None], persistent=False)
@@ -88,19 +129,78 @@ class SeasonalProfile(nn.Module):
         if not self.counts:
             level = (x - past).sum(dim=2, keepdim=True) / (x.shape[2] + 1)
             usual = past + level
-            clipped = level.clamp(-MAX_OFFSET, MAX_OFFSET)
-            return Decomposition(x - usual, clipped, coming + level, torch.ones_like(coming))
+            deviation = x - usual
+            return Decomposition(
+                deviation,
+                self._bound(deviation, usual, self.unit, history),
+                level.clamp(-MAX_OFFSET, MAX_OFFSET),
+                coming + level,
+                coming + level,
+                torch.ones_like(coming),
+            )
         observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
         level = ((observed + self.one_count) / (expected + self.one_count)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
-        deviation = (x - usual) / (self.unit * torch.sqrt(usual + FLOOR))
+        spread = self._spread(usual, level)
+        deviation = (x - usual) / (self.unit * spread)
         scaled = (coming - self.offset) / self.unit
         return Decomposition(
             deviation,
+            self._bound(deviation, usual, self.unit * spread, history),
             level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL),
             scaled,
-            torch.sqrt(coming + FLOOR),
+            scaled
+            if self.known is None
+            else torch.where(
+                self.known >= 1, scaled, (coming / level - self.offset) / self.city_spread
+            ),
+            self._spread(coming, level),
         )
+
+    def _spread(
+        self, usual: Float[Tensor, "N B T"], level: Float[Tensor, "N B 1"]
+    ) -> Float[Tensor, "N B T"]:
+        """The spread of counts around the usual ones u, in deviations σ.
+
+        √(u + 1/20). Where σ is not known, it is that of Poisson counts at a low level m, and in
+        proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
+        """
+        own = torch.sqrt(usual + SPREAD_FLOOR)
+        if self.known is None:
+            return own
+        city = self.city_spread.square() * level * (usual + SPREAD_FLOOR)
+        assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
+        return torch.where(self.known >= 1, own, assumed)
+
+    def keep_positive(self, x: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
+        """Scaled forecasts of counts above zero: y ← (y + √(y² + 4 w²)) / 2 with w = 0.1 counts.
+
+        Cutting off what is below zero after training would make the mean of rare counts too high.
+        """
+        zero, width = -self.offset / self.unit, ZERO_WIDTH * self.one_count / self.unit
+        y = x - zero
+        return zero + (y + torch.sqrt(y.square() + (2 * width).square())) / 2
+
+    def _bound(
+        self,
+        deviation: Float[Tensor, "N B L"],
+        usual: Float[Tensor, "N B L"],
+        spread: Float[Tensor, "N b l"],
+        history: State,
+    ) -> Float[Tensor, "N B R"]:
+        """The deviations of the last steps, bounded by what training has seen."""
+        last = slice(-self.recent if self.recent else None, None)
+        r = deviation[..., last]
+        if self.value_bounds is None or self.deviation_bounds is None:
+            return r
+        hours = hour_of_week(history)[:, last] % DAY_HOURS
+        seen = self.value_bounds.index_select(2, hours.flatten())
+        least, most = seen.view(2, len(r), *hours.shape)
+        lowest, highest = self.deviation_bounds[..., None, None]
+        low = torch.maximum((least - usual[..., last]) / spread[..., last], lowest)
+        high = torch.minimum((most - usual[..., last]) / spread[..., last], highest)
+        low, high = (torch.where(most > least, bound, 0.0) for bound in (low, high))
+        return flatten_beyond(r.clamp(min=0), high) - flatten_beyond(-r.clamp(max=0), -low)
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
         hours = hour_of_week(steps)
@@ -115,6 +215,7 @@ class DeviationNetwork(Network):
         self.inputs, self.L, self.K = core.inputs, core.L, core.K
         self.window_numbers = core.window_numbers
         self.level, self.core = level, core
+        self.has_relative = core.has_relative
 
     @property
     def levels(self) -> tuple[float, ...]:
@@ -133,18 +234,31 @@ class DeviationNetwork(Network):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+    ) -> Outputs:
         parts: Decomposition = self.level(history, ahead)
         deviations = None if truth is None else parts.deviations(truth)
-        signal = torch.cat([parts.past[:, None], history.signal[:, 1:]], dim=1)
-        forecast, quantiles = self.core(
+        signal = torch.cat([parts.bounded[:, None], history.signal[:, 1:]], dim=1)
+        outputs: Outputs = self.core(
             State(signal, history.auxiliary),
             ahead,
             deviations,
             forced,
             with_quantiles=with_quantiles,
         )
-        return parts.restore(forecast), parts.restore(quantiles)
+        return Outputs(*(parts.restore(deviation) for deviation in outputs))
+
+
+def flatten_beyond(
+    r: Float[Tensor, "N B R"], bound: Float[Tensor, "N B R"]
+) -> Float[Tensor, "N B R"]:
+    """R ≥ 0 up to half of the bound, then less and less of it; the same for all beyond the bound.
+
+    The slope is 1 up to the half and falls evenly to 0 at the bound; without a bound above 0
+    nothing is left.
+    """
+    half = bound.clamp(min=0) / 2
+    beyond = torch.minimum((r - half).clamp(min=0), half)
+    return torch.minimum(r, half) + beyond - beyond.square() / (2 * half).clamp(min=TINY)
 
 
 def hour_of_week(steps: State) -> Int64[Tensor, "B T"]:

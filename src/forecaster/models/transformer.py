@@ -14,7 +14,7 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
 from forecaster.models.linear import DenseLinear, SparseLinear
-from forecaster.models.network import Network, no_quantiles
+from forecaster.models.network import NO_HEADS, Heads, Network, Outputs, no_quantiles
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
@@ -38,7 +38,7 @@ class TransformerNetwork(Network):
         inputs: NeuronLayout,
         layout: NeuronLayout,
         linear: LinearFactory,
-        levels: Sequence[float] = (),
+        heads: Heads = NO_HEADS,
     ) -> None:
         super().__init__(inputs, lags)
         layers, dropout = range(config.n_layers), config.dropout
@@ -49,9 +49,16 @@ class TransformerNetwork(Network):
         self.encoder = nn.ModuleList(EncoderLayer(layout, linear, dropout) for _ in layers)
         self.decoder = nn.ModuleList(DecoderLayer(layout, linear, dropout) for _ in layers)
         self.output = linear(layout, NeuronLayout(inputs.n_locations, 1, 0))
+        self.has_relative = heads.relative
+        second = linear(layout, NeuronLayout(inputs.n_locations, 1, 0)) if heads.relative else None
+        self.relative = second
         self.window_numbers = STATES * config.n_layers * layout.width * (self.L + self.K)
         # Drawn last: all other initial weights are then those of a network without a head.
-        head = QuantileHead(levels, layout, inputs.n_locations, linear) if levels else None
+        head = (
+            QuantileHead(heads.levels, layout, inputs.n_locations, linear)
+            if heads.levels
+            else None
+        )
         self.quantiles = head
 
     def forward(
@@ -62,7 +69,7 @@ class TransformerNetwork(Network):
         forced: Bool[Tensor, " T"] | None = None,
         *,
         with_quantiles: bool = True,
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
+    ) -> Outputs:
         """Return x̂_{t+1…t+K} and its quantiles; scheduled sampling (`forced`) is not supported."""
         if forced is not None:
             raise ConfigError("a Transformer has no scheduled sampling; leave out sampling_decay")
@@ -71,12 +78,23 @@ class TransformerNetwork(Network):
         if truth is not None:
             previous = torch.cat([history.signal[:, 0, :, -1:], truth], dim=2)
             forecast, x, _ = self._decode(previous, ahead, self._encode(history), [])
-            return forecast, no_quantiles(forecast) if head is None else head(x, forecast)
-        forecasts, quantiles = [], []
-        for forecast, x in self._roll_out(history, ahead):
-            forecasts.append(forecast)
-            quantiles.append(no_quantiles(forecast) if head is None else head(x, forecast))
-        return torch.cat(forecasts, dim=2), torch.cat(quantiles, dim=3)
+            return self._outputs(forecast, x, head)
+        steps = [self._outputs(*step, head) for step in self._roll_out(history, ahead)]
+        forecasts, quantiles, relatives = zip(*steps, strict=True)
+        forecast = torch.cat(forecasts, dim=2)
+        relative = torch.cat(relatives, dim=2) if self.has_relative else forecast
+        return Outputs(forecast, torch.cat(quantiles, dim=3), relative)
+
+    def _outputs(
+        self, forecast: Float[Tensor, "N B T"], x: State, head: QuantileHead | None
+    ) -> Outputs:
+        """The outputs of some steps from the decoder's last state."""
+        relative = forecast
+        if self.relative is not None:
+            second: State = self.relative(x)
+            relative = second.signal[:, 0]
+        quantiles = no_quantiles(forecast) if head is None else head(x, forecast)
+        return Outputs(forecast, quantiles, relative)
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach the forecast of a step.
@@ -136,7 +154,7 @@ def build_forecaster(
     inputs: NeuronLayout,
     pattern: BlockPattern,
     generator: Generator,
-    levels: Sequence[float] = (),
+    heads: Heads = NO_HEADS,
 ) -> TransformerNetwork:
     """Build the graph Transformer of section 2.4 with fresh weights.
 
@@ -146,11 +164,11 @@ def build_forecaster(
         inputs: the neurons of a step: 1 + Q of each location, P auxiliary ones.
         pattern: the edges of the dependency graph.
         generator: of the initial weights.
-        levels: of the quantile head; empty: no head.
+        heads: the outputs beside the forecast.
     """
     layout = NeuronLayout(inputs.n_locations, config.per_location, config.auxiliary, config.heads)
     linear = partial(SparseLinear, pattern=pattern, generator=generator)
-    return TransformerNetwork(config, lags, inputs, layout, linear, levels)
+    return TransformerNetwork(config, lags, inputs, layout, linear, heads)
 
 
 def build_dense_transformer(
@@ -158,7 +176,7 @@ def build_dense_transformer(
     lags: LagConfig,
     inputs: NeuronLayout,
     generator: Generator,
-    levels: Sequence[float] = (),
+    heads: Heads = NO_HEADS,
 ) -> TransformerNetwork:
     """Build the dense Transformer with fresh weights; by default it is as wide as Forecaster.
 
@@ -168,4 +186,4 @@ def build_dense_transformer(
     forecaster_width = inputs.n_locations * config.per_location + config.auxiliary
     layout = NeuronLayout(0, 0, config.width or forecaster_width, config.heads)
     linear = partial(DenseLinear, generator=generator)
-    return TransformerNetwork(config, lags, inputs, layout, linear, levels)
+    return TransformerNetwork(config, lags, inputs, layout, linear, heads)

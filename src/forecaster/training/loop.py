@@ -30,7 +30,7 @@ from forecaster.training.checkpoint import Checkpoint, CheckpointStore
 from forecaster.training.cuda_graphs import CudaGraphs
 from forecaster.training.distributed import ProcessGroup, join_process_group
 from forecaster.training.interrupts import Interrupts, interrupts
-from forecaster.training.loss import count_terms, join_terms, sum_errors, sum_pinball
+from forecaster.training.loss import join_terms, sum_pinball
 from forecaster.training.micro_batches import MicroBatches
 from forecaster.training.progress import (
     MetricsLog,
@@ -261,7 +261,7 @@ class TrainingLoop:
                 epochs=task.config.epochs,
                 step=progress.step,
                 steps=task.steps,
-                loss=loss_of(progress.sums, task.eta) if progress.sums[2] else None,
+                loss=loss_of(progress.sums, task.eta) if progress.sums[3] else None,
                 rmse=last.rmse if last else None,
                 mape=last.mape if last else None,
                 windows_per_second=self._windows(taken) / seconds if taken else None,
@@ -341,7 +341,7 @@ class Trainer:
         """The learning rate of a step, counted from 0."""
         return self._task.config.learning_rate * one_cycle(step, self._task.steps)
 
-    def train_step(self, origins: Int64[np.ndarray, " B"], step: int) -> Float64[Tensor, "6"]:
+    def train_step(self, origins: Int64[np.ndarray, " B"], step: int) -> Float64[Tensor, "7"]:
         """Take a step, counted from 0: forward, loss, gradient, clipping, AdamW.
 
         Returns the loss, the norm of the gradient, the sums of errors and the counts of targets.
@@ -353,7 +353,7 @@ class Trainer:
         self._group.all_reduce(errors)
         parts = self.weights.parts(gradient)
         norms = torch.stack([part.norm().double() for part in parts])
-        loss, norm = join_terms(errors, counts, self._task.eta), norms.max()
+        loss, norm = join_terms(errors[:2], counts, self._task.eta), norms.max()
         self._has_failed.logical_or_(~torch.isfinite(loss + norm))
         for part, part_norm in zip(parts, norms, strict=True):
             part.mul_((config.clip / part_norm).clamp(max=1.0))
@@ -362,7 +362,7 @@ class Trainer:
 
     def _sum_gradient(
         self, origins: Int64[np.ndarray, " B"], step: int
-    ) -> tuple[Float64[Tensor, "2"], Float64[Tensor, "2"]]:
+    ) -> tuple[Float64[Tensor, "3"], Float64[Tensor, "2"]]:
         """Sum the gradient over this process's windows; return their errors and the whole counts.
 
         One CUDA graph for the whole batch where possible, else launch by launch in micro-batches.
@@ -374,18 +374,18 @@ class Trainer:
             inputs = (indices,) if forced is None else (indices, forced)
             sums = self._graphs.replay("learn", self._backward_whole, inputs, seed)
             if sums is not None:
-                return sums[:2], sums[2:]
+                return sums[:3], sums[3:]
         whole = self._task.batches.gather(indices)
-        counts = self._group.all_reduce(self._count(whole))
+        counts = self._group.all_reduce(self._task.count_terms(whole))
         backward = partial(self._backward_parts, share, whole, counts, step)
         return self._micro_batches.run(backward), counts
 
     def _backward_whole(
         self, indices: Int64[Tensor, "B T"], forced: Bool[Tensor, " S"] | None = None
-    ) -> Float64[Tensor, "4"]:
+    ) -> Float64[Tensor, "5"]:
         """Gradient, errors and counts of a whole batch in one process, for a CUDA graph."""
         whole = self._task.batches.gather(indices)
-        counts = self._count(whole)
+        counts = self._task.count_terms(whole)
         self.weights.zero_gradient()
         errors = self._backward(whole, counts, forced)
         return torch.cat([errors, counts])
@@ -397,29 +397,29 @@ class Trainer:
         counts: Float64[Tensor, "2"],
         step: int,
         windows: int,
-    ) -> Float64[Tensor, "2"]:
+    ) -> Float64[Tensor, "3"]:
         """Gradient and errors of a batch, in micro-batches of at most `windows` windows."""
         self._seed(step)
         forced = self._task.teacher_forcing(step)
         self.weights.zero_gradient()
-        errors = torch.zeros_like(counts)
+        errors = counts.new_zeros(3)
         for part in [whole] if len(share) <= windows else self._cut(share, windows):
             errors += self._backward(part, counts, forced)
         return errors
 
     def _backward(
         self, part: Batch, counts: Float64[Tensor, "2"], forced: Bool[Tensor, " S"] | None
-    ) -> Float64[Tensor, "2"]:
+    ) -> Float64[Tensor, "3"]:
         """Add the gradient of a micro-batch; return its errors.
 
         Quantiles add a pinball loss of scaled values, so that all locations weigh the same.
         """
-        forecast, quantiles = self._task.teacher_forced(part, forced)
-        errors = self._errors(forecast, part)  # Eq. 6
-        loss = join_terms(errors, counts, self._task.eta)  # Eq. 7
-        if quantiles.shape[1]:
+        outputs = self._task.teacher_forced(part, forced)
+        errors = self._task.sum_errors(outputs, part)  # Eq. 6
+        loss = join_terms(errors[:2], counts, self._task.eta)  # Eq. 7
+        if outputs.quantiles.shape[1]:
             levels = self._task.levels
-            pinball = sum_pinball(quantiles, part.next_values, part.observed, levels)
+            pinball = sum_pinball(outputs.quantiles, part.next_values, part.observed, levels)
             loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
         self.weights.backward(loss)
         return errors.detach()
@@ -451,10 +451,10 @@ class Trainer:
                 average.lerp_(weights, 1 - decay)
         self.weights.update_network()
 
-    def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "4"] | None:
+    def validate(self, stop: Callable[[], bool]) -> Float64[Tensor, "5"] | None:
         """Sums of errors and counts of the rolled-out validation windows; None if interrupted."""
         origins, batch = self._task.validation, self._task.config.batch
-        totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
+        totals = torch.zeros(5, dtype=torch.float64, device=self._task.device)
         with self._evaluating():
             for start in range(0, len(origins), batch):
                 if stop():
@@ -463,8 +463,8 @@ class Trainer:
                 totals += self._micro_batches.run(partial(self._score_share, share))
         return self._group.all_reduce(totals)
 
-    def _score_share(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "4"]:
-        totals = torch.zeros(4, dtype=torch.float64, device=self._task.device)
+    def _score_share(self, share: Int64[np.ndarray, " B"], windows: int) -> Float64[Tensor, "5"]:
+        totals = torch.zeros(5, dtype=torch.float64, device=self._task.device)
         for start in range(0, len(share), windows):
             indices = self._task.batches.locate(share[start : start + windows])
             sums = None
@@ -473,10 +473,10 @@ class Trainer:
             totals += self._score_batch(indices) if sums is None else sums
         return totals
 
-    def _score_batch(self, indices: Int64[Tensor, "B T"]) -> Float64[Tensor, "4"]:
+    def _score_batch(self, indices: Int64[Tensor, "B T"]) -> Float64[Tensor, "5"]:
         part = self._task.batches.gather(indices)
-        errors = self._errors(self._task.roll_out(part), part)
-        return torch.cat([errors, self._count(part)])
+        errors = self._task.sum_errors(self._task.roll_out(part), part)
+        return torch.cat([errors, self._task.count_terms(part)])
 
     @contextmanager
     def _evaluating(self) -> Iterator[None]:
@@ -526,12 +526,6 @@ class Trainer:
     def _cut(self, origins: Int64[np.ndarray, " B"], windows: int) -> Iterator[Batch]:
         for start in range(0, len(origins), windows):
             yield self._task.batches.cut(origins[start : start + windows])
-
-    def _count(self, batch: Batch) -> Float64[Tensor, "2"]:
-        return count_terms(batch.target, batch.observed, self._task.mape_cut)
-
-    def _errors(self, forecast: Float[Tensor, "N B K"], batch: Batch) -> Float64[Tensor, "2"]:
-        return sum_errors(forecast, batch.target, batch.observed, self._task.mape_cut)
 
 
 def _no_seed() -> None:

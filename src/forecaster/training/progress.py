@@ -20,7 +20,8 @@ from forecaster.training.loss import join_terms
 
 SPIKE = 2.0  # times the lowest training loss so far
 
-Sums = list[float]  # Σ squared errors, Σ relative errors, and the counts of their terms
+# Σ of the mean's term of the loss and of relative errors, Σ squared errors, counts of terms.
+Sums = list[float]
 
 
 @dataclass(frozen=True)
@@ -45,7 +46,7 @@ class Progress:
     """The state of a training; as JSON it is part of every checkpoint."""
 
     step: int = 0  # number of steps taken
-    sums: Sums = field(default_factory=lambda: [0.0] * 4)  # of this epoch
+    sums: Sums = field(default_factory=lambda: [0.0] * 5)  # of this epoch
     empty_batches: int = 0  # of this epoch
     seconds: float = 0.0  # of this epoch
     records: list[EpochRecord] = field(default_factory=list)
@@ -68,7 +69,7 @@ class Progress:
 
     def close(self, validation: Sums, learning_rate: float, eta: float) -> EpochRecord:
         """Close the epoch with its validation sums; begin the next."""
-        squares, shares, values, terms = validation
+        _, shares, squares, values, terms = validation
         record = EpochRecord(
             epoch=len(self.records) + 1,
             step=self.step,
@@ -83,7 +84,7 @@ class Progress:
             seconds=self.seconds,
         )
         self.records.append(record)
-        self.sums, self.empty_batches, self.seconds = [0.0] * 4, 0, 0.0
+        self.sums, self.empty_batches, self.seconds = [0.0] * 5, 0, 0.0
         return record
 
     @property
@@ -143,8 +144,8 @@ class TrainingResult:
 
 def loss_of(sums: Sums, eta: float) -> float:
     """η · RMSE² + MAPE of sums of errors and counts (Eq. 7)."""
-    errors, counts = torch.tensor(sums, dtype=torch.float64).view(2, 2)
-    return join_terms(errors, counts, eta).item()
+    terms = torch.tensor(sums, dtype=torch.float64)
+    return join_terms(terms[:2], terms[3:], eta).item()
 
 
 FLUSH_SECONDS = 1.0

@@ -5,14 +5,14 @@ from functools import cached_property
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int64
+from jaxtyping import Bool, Float, Float64, Int64
 from torch import Tensor
 
 from forecaster.config import TrainingConfig
 from forecaster.errors import DataError
-from forecaster.models.network import Network
+from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
-from forecaster.training.loss import count_terms, sum_errors
+from forecaster.training.loss import count_terms, sum_deviance, sum_errors
 from forecaster.training.schedule import draw_teacher_forcing
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scale
@@ -73,24 +73,37 @@ class TrainingTask:
         for start in range(0, len(sample), self.config.batch):
             batch = self.batches.cut(sample[start : start + self.config.batch])
             last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
-            sums = sum_errors(last, batch.target, batch.observed, self.mape_cut)
-            errors += torch.cat([sums, count_terms(batch.target, batch.observed, self.mape_cut)])
-        squares, shares, seen, counted = errors.tolist()
-        if not squares or not shares:  # constant series, or no target counts for MAPE
+            sums = self.sum_errors(Outputs(last, last[:, None], last), batch)[:2]
+            errors += torch.cat([sums, self.count_terms(batch)])
+        means, shares, seen, counted = errors.tolist()
+        if not means or not shares:  # constant series, or no target counts for MAPE
             return 1.0
-        return float((shares / counted) / (squares / seen))
+        return float((shares / counted) / (means / seen))
 
-    def teacher_forced(
-        self, batch: Batch, forced: Bool[Tensor, " T"] | None = None
-    ) -> tuple[Float[Tensor, "N B K"], Float[Tensor, "N Q B K"]]:
-        """x̂_{t+1…t+K} in the values' units and the scaled quantiles, by teacher forcing.
+    def sum_errors(self, outputs: Outputs, batch: Batch) -> Float64[Tensor, "3"]:
+        """The sums of Eq. 6 that the loss is of, and the squares.
+
+        The first is of squares, or of the deviance of counts, if the network's forecasts are
+        counts above zero; the second of relative errors.
+        """
+        forecast, target, observed = outputs.forecast, batch.target, batch.observed
+        sums = sum_errors(forecast, outputs.relative, target, observed, self.mape_cut)
+        squares, shares = sums.unbind()
+        mean = sum_deviance(forecast, target, observed) if self.network.is_positive else squares
+        return torch.stack([mean, shares, squares])
+
+    def count_terms(self, batch: Batch) -> Float64[Tensor, "2"]:
+        """The numbers of targets that count for squares, and for relative errors."""
+        return count_terms(batch.target, batch.observed, self.mape_cut)
+
+    def teacher_forced(self, batch: Batch, forced: Bool[Tensor, " T"] | None = None) -> Outputs:
+        """The outputs by teacher forcing: quantiles scaled, all else in the values' units.
 
         Scheduled sampling forces only some steps; the others start from the forecast before.
         """
         history, ahead = self._inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
-        forecast, quantiles = self.network(history, ahead, truth, forced)
-        return self._scale_back(forecast), quantiles
+        return self._in_units(self.network(history, ahead, truth, forced))
 
     def teacher_forcing(self, step: int) -> Bool[Tensor, " T"] | None:
         """The steps ahead that are teacher-forced in a training step; None: all of them."""
@@ -101,15 +114,21 @@ class TrainingTask:
         )
         return torch.tensor(drawn, dtype=torch.bool).to(self.device)
 
-    def roll_out(self, batch: Batch) -> Float[Tensor, "N B K"]:
-        """x̂_{t+1…t+K} in the values' units, rolled out: each from the forecasts before it."""
-        return self._scale_back(self.network.roll_out(*self._inputs(batch)))
+    def roll_out(self, batch: Batch) -> Outputs:
+        """The outputs in the values' units, rolled out: each from the forecasts before it."""
+        return self._in_units(self.network(*self._inputs(batch), with_quantiles=False))
 
     def _inputs(self, batch: Batch) -> tuple[State, State]:
         """The history and the covariates ahead, in the network's floating-point type."""
         dtype = self.dtype
         history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
         return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
+
+    def _in_units(self, outputs: Outputs) -> Outputs:
+        forecast = self._scale_back(outputs.forecast)
+        own = self.network.has_relative
+        relative = self._scale_back(outputs.relative) if own else forecast
+        return Outputs(forecast, outputs.quantiles, relative)
 
     def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units

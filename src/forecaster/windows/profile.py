@@ -1,7 +1,7 @@
 """The seasonal profile: the mean of each location by hour of the week, from training steps."""
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.clock.clock import WEEK_HOURS, WEEKDAYS
 from forecaster.panel.fill import slot_means
@@ -9,7 +9,10 @@ from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import Scale, fit_scaler
 
 TRUSTED = 30  # values at an hour of the week from which their mean is used unmixed
+TRUSTED_COUNTS = 3  # on average at an hour of the week, from which its shape counts fully
+SPREAD_FLOOR = 0.05  # of a location's mean, so that hours without demand may deviate too
 HOUR_MINUTES = 60
+DAY_HOURS = 24
 
 
 def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, "N W"]:
@@ -18,6 +21,8 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     A mean over few weeks contains much of the values that a network learns to forecast, so that a
     network which relies on it overfits. With n < 30 values, n/30 of their mean is therefore mixed
     with the location's mean in the shape of the whole city: no single value weighs more than 1/30.
+    So it is with counts too few to have a shape of their own: a location that was silent in
+    training has the city's shape at a small mean, and its level carries the rest.
     """
     steps = np.flatnonzero(train)
     values, slots = panel.values[steps], _hours_of_week(panel, steps)
@@ -26,11 +31,53 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     counts = slot_means(np.isfinite(values).astype(np.float32), slots, WEEK_HOURS) * steps_of
     trust = np.minimum(counts / TRUSTED, 1)
     scale = fit_scaler(panel, train).values
-    city = _scale_shape(hours, scale) if panel.kind == "count" else _shift_shape(hours, scale)
+    if panel.kind == "count":
+        trust = trust * _share_of_trusted(values)
+        city = _scale_shape(hours, scale)
+    else:
+        city = _shift_shape(hours, scale)
     profile = trust * hours + (1 - trust) * city
     if panel.clock.step_minutes > HOUR_MINUTES:  # clock changes lead to hours without any step
         profile = profile[_nearest(np.unique(slots))]
     return np.ascontiguousarray(profile.T, dtype=np.float32)
+
+
+def fit_bounds(
+    panel: Panel, train: Bool[np.ndarray, " M"], profile: Float32[np.ndarray, "N W"]
+) -> tuple[Float32[np.ndarray, "2 N 24"], Float32[np.ndarray, "2 N"]]:
+    """What training has seen of each location, as the smallest and the largest.
+
+    First its values by hour of the day, then its deviations from the profile, in the units of
+    `models.seasonal`. A location without a value at some hour has its range of all hours there.
+    """
+    steps = np.flatnonzero(train)
+    values, slots = panel.values[steps], _hours_of_week(panel, steps)
+    scale, expected = fit_scaler(panel, train).values, profile.T[slots]
+    spread = scale.deviation
+    if panel.kind == "count":
+        spread = spread * np.sqrt(expected / scale.mean + SPREAD_FLOOR)
+    ends = (np.fmin.reduce, np.fmax.reduce)  # which ignore NaN
+    overall = np.stack([np.nan_to_num(end(values, axis=0)) for end in ends])
+    ranges = np.repeat(overall[..., None], DAY_HOURS, axis=2)
+    for hour in np.unique(slots % DAY_HOURS):
+        for number, end in enumerate(ends):
+            seen = end(values[slots % DAY_HOURS == hour], axis=0)
+            ranges[number, :, hour] = np.where(np.isnan(seen), overall[number], seen)
+    deviations = np.stack([end((values - expected) / spread, axis=0) for end in ends])
+    return ranges.astype(np.float32), np.nan_to_num(deviations).astype(np.float32)
+
+
+def share_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, " N"]:
+    """How well training knows each location: its share of the counts that are enough, up to 1."""
+    if panel.kind != "count":
+        return np.ones(len(panel.locations), dtype=np.float32)
+    return _share_of_trusted(panel.values[np.flatnonzero(train)]).astype(np.float32)
+
+
+def _share_of_trusted(values: Float32[np.ndarray, "T N"]) -> Float64[np.ndarray, " N"]:
+    """The counts of a location, as a share of those that are needed; at most 1."""
+    events = np.nansum(values, axis=0, dtype=np.float64)
+    return np.asarray(np.minimum(events / (TRUSTED_COUNTS * WEEK_HOURS), 1))
 
 
 def _hours_of_week(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:
@@ -41,8 +88,9 @@ def _hours_of_week(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.nda
 
 def _scale_shape(hours: Float32[np.ndarray, "W N"], scale: Scale) -> Float32[np.ndarray, "W N"]:
     """Each location's mean times the ratio of the city's hourly total to its mean."""
-    total = float(scale.mean.sum())
-    shape = hours.sum(axis=1, keepdims=True) / total if total > 0 else np.ones((len(hours), 1))
+    total = hours.sum(axis=1, keepdims=True, dtype=np.float64)
+    mean = total.mean()
+    shape = total / mean if mean > 0 else np.ones_like(total)
     return np.asarray(scale.mean * shape, dtype=np.float32)
 
 

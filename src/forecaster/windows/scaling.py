@@ -7,6 +7,8 @@ from jaxtyping import Bool, Float32
 
 from forecaster.panel.panel import Panel
 
+MIN_MEAN = 0.1  # counts per step: of a location that was silent, or nearly so
+
 
 @dataclass(frozen=True, eq=False)
 class Scale:
@@ -34,13 +36,18 @@ class Scaler:
 
 
 def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
-    """The scales of the training steps; covariates that are only 0 or 1 are not scaled."""
+    """The scales of the training steps; covariates that are only 0 or 1 are not scaled.
+
+    The scale of a location with less than 0.1 counts per step is at least that of Poisson counts
+    of this mean: if it was silent in training, it would otherwise deviate without limit later.
+    """
     steps = np.flatnonzero(train)
+    values = _fit(panel.values[steps])
     covariates = panel.covariates.values[steps]
     local = panel.local_covariates.values[:, steps]
     local = local.reshape(len(local), local.shape[1] * local.shape[2]).T  # locations share a scale
     return Scaler(
-        values=_fit(panel.values[steps]),
+        values=_floor_counts(values) if panel.kind == "count" else values,
         covariates=_unless_flags(_fit(covariates), covariates),
         local_covariates=_unless_flags(_fit(local), local),
     )
@@ -54,6 +61,14 @@ def _fit(values: Float32[np.ndarray, "T n"]) -> Scale:
     deviation = np.sqrt(square)
     varies = deviation > 1e-6 * np.maximum(np.abs(mean), 1e-6)
     return Scale(mean.astype(np.float32), np.where(varies, deviation, 1.0).astype(np.float32))
+
+
+def _floor_counts(scale: Scale) -> Scale:
+    """The scale; where the mean is below 0.1, that of Poisson counts of mean 0.1 or wider."""
+    silent = scale.mean < MIN_MEAN
+    mean = np.where(silent, np.float32(MIN_MEAN), scale.mean)
+    floor = np.sqrt(mean)
+    return Scale(mean, np.where(silent, np.maximum(scale.deviation, floor), scale.deviation))
 
 
 def _unless_flags(scale: Scale, values: Float32[np.ndarray, "T n"]) -> Scale:

@@ -1,8 +1,10 @@
+import inspect
 from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
@@ -16,11 +18,12 @@ from forecaster.config import DCRNNConfig, GraphConfig, ModelConfig, TrainingCon
 from forecaster.errors import ArtifactError, ConfigError, ForecasterError
 from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.networks.dcrnn import DCRNN
-from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.networks.estimator import NetworkEstimator, fit_mean_factor
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
 from forecaster.estimators.registry import load_estimator
 from forecaster.graph.dependency import DependencyGraph
+from forecaster.models.network import Heads
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
@@ -119,14 +122,15 @@ def test_P6_a_thousand_origins_agree_with_one_at_a_time(
 
 
 @pytest.mark.parametrize("kind", TRANSFORMERS)
-@pytest.mark.parametrize("changes", [{}, {"ema": 0.5}, {"precision": "bf16"}])
+@pytest.mark.parametrize("changes", [{}, {"ema": 0.5}, {"precision": "bf16"}, {"relative": True}])
 def test_quantiles_change_no_bit_of_the_forecast(
     kind: type[NetworkEstimator], changes: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     training = TrainingConfig(epochs=2, batch=100, **changes)
     recipe = STEPS.model_copy(update={"training": training})
     with_head = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
-    monkeypatch.setattr(f"{kind.__module__}.quantile_levels_of", lambda _: ())
+    heads = Heads(relative=training.relative)
+    monkeypatch.setattr(f"{kind.__module__}.heads_of", lambda _: heads)
     plain = run_of(kind(recipe=recipe).fit(PANEL, SPLITS)).arrays
     weights = [name for name in plain if name.startswith("model.")]
     beside = [name for name in with_head if name.startswith("model.") and name not in plain]
@@ -145,6 +149,182 @@ def test_quantiles_come_with_the_forecasts_of_the_same_pass() -> None:
     assert np.allclose(forecast, estimator.predict(PANEL, origins), rtol=1e-5)
     assert own.shape == (3, 3, 2, LOCATIONS)
     assert (np.diff(own, axis=1) > 0).all()
+
+
+# ------------------------------------------------------------- an output for relative error
+
+ORIGINS = np.array([900, 950, 1000])
+AT = "2021-04-10T12:00Z"
+BEST = change(
+    RECIPE,
+    {"preset": "best", "mixer": {"hidden": 8}, "training": {"epochs": 3, "batch": 64}},
+    source="test",
+)
+
+
+@cache
+def fitted_twice(
+    kind: type[NetworkEstimator], *, best: bool = False, values: str = "count"
+) -> NetworkEstimator:
+    """Return a network with an output for relative error beside its forecast."""
+    recipe = BEST if best else change(STEPS, {"training": {"relative": True}}, source="test")
+    return kind(recipe=recipe).fit(small_city(values), SPLITS)
+
+
+def with_arrays(estimator: NetworkEstimator, arrays: dict[str, np.ndarray]) -> NetworkEstimator:
+    """Return the estimator of the same run with other arrays."""
+    return type(estimator).from_run(replace(run_of(estimator), arrays=arrays))
+
+
+@pytest.mark.parametrize(
+    ("kind", "best"), [(Forecaster, True), *((kind, False) for kind in NETWORKS)]
+)
+def test_a_second_output_is_forecast_beside_the_mean(
+    kind: type[NetworkEstimator], best: bool, tmp_path: Path
+) -> None:
+    estimator = fitted_twice(kind, best=best)
+    assert run_of(estimator).arrays["outputs.relative"]
+    table = estimator.forecast(PANEL, AT)
+    assert np.isfinite(table["y_relative"]).all()
+    assert (table["y_relative"] >= 0).all()
+    assert not np.allclose(table["y_relative"], table["y_hat"])
+    prediction = estimator.predict_all(PANEL, ORIGINS)
+    assert prediction.relative.shape == prediction.forecast.shape == (3, 2, LOCATIONS)
+    assert not np.allclose(prediction.relative, prediction.forecast)
+    assert np.array_equal(prediction.forecast, estimator.predict(PANEL, ORIGINS))
+    estimator.save(tmp_path)
+    loaded = load_estimator(tmp_path)
+    assert loaded.forecast(PANEL, AT).equals(table)
+
+
+def test_the_preset_best_has_a_second_output_and_the_paper_has_not() -> None:
+    assert Forecaster(preset="best").recipe.training.relative
+    assert not Forecaster(preset="paper").recipe.training.relative
+
+
+def test_the_second_output_has_the_lower_relative_error_and_the_mean_the_lower_squares() -> None:
+    recipe = change(BEST, {"training": {"epochs": 12}}, source="test")
+    estimator = Forecaster(recipe=recipe).fit(PANEL, SPLITS)
+    origins = np.arange(100, 700)  # in training
+    prediction = estimator.predict_all(PANEL, origins)
+    truth = np.stack([PANEL.values[origins + k] for k in (1, 2)], axis=1)
+    busy = truth >= 10
+    squares, shares = {}, {}
+    for name in ("forecast", "relative"):
+        error = getattr(prediction, name) - truth
+        squares[name] = np.nanmean(np.square(error))
+        shares[name] = (np.abs(error[busy]) / truth[busy]).mean()
+    assert squares["forecast"] < squares["relative"]
+    assert shares["relative"] < shares["forecast"]
+
+
+class Validation(NamedTuple):
+    """The parts of training data that a factor of the mean is fitted on."""
+
+    panel: Panel
+    windows: Any
+
+
+def factor(bias: float, noise: float, days: int = 20) -> float:
+    """Return the factor for forecasts that are too high by a share, and by noise on each day."""
+    origins = np.arange(100, 100 + 24 * days)
+    truth = PANEL.values[origins[:, None] + [1, 2]]
+    daily = np.random.default_rng(0).normal(0, noise, HOURS)[origins // 24]
+    forecast = np.nan_to_num(truth) * (1 + bias + daily[:, None, None])
+    data = Validation(PANEL, SimpleNamespace(validation=origins))
+    unchecked = inspect.unwrap(fit_mean_factor)
+    return float(unchecked(data, forecast.astype(np.float32)))
+
+
+def test_a_certain_bias_is_taken_from_the_mean_and_chance_is_not() -> None:
+    assert factor(0.2, 0.0) == pytest.approx(1 / 1.2, rel=1e-4)
+    assert factor(-0.2, 0.0) == pytest.approx(1 / 0.8, rel=1e-4)
+    assert factor(0.0, 0.0) == 1.0
+    assert abs(factor(0.01, 0.5) - 1) < 0.1
+    assert 1 / 1.2 < factor(0.2, 0.3) < 1  # a part of it
+    assert factor(0.2, 0.0, days=5) == 1.0  # too few to tell
+
+
+def test_the_factor_of_a_run_multiplies_its_mean_alone() -> None:
+    estimator = fitted_twice(Forecaster, best=True)
+    run = run_of(estimator)
+    assert run.arrays["outputs.mean_factor"].shape == ()
+    plain, doubled = (
+        with_arrays(estimator, {**run.arrays, "outputs.mean_factor": np.array(f, np.float32)})
+        for f in (1, 2)
+    )
+    inputs = [e.own_forecasts(run_of(e), PANEL, "observed", ORIGINS) for e in (plain, doubled)]
+    np.testing.assert_allclose(inputs[1].mean, 2 * inputs[0].mean, rtol=1e-6)
+    assert np.array_equal(inputs[1].quantiles, inputs[0].quantiles)
+    assert np.array_equal(inputs[1].relative, inputs[0].relative)
+    measured = fitted_twice(Forecaster, best=True, values="measurement")
+    assert "outputs.mean_factor" not in run_of(measured).arrays
+    assert "outputs.mean_factor" not in run_of(fitted(Forecaster)).arrays
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_with_one_output_the_mean_serves_relative_error(kind: type[NetworkEstimator]) -> None:
+    estimator = fitted(kind)
+    assert not run_of(estimator).arrays["outputs.relative"]
+    assert "y_relative" not in estimator.forecast(PANEL, AT)
+    prediction = estimator.predict_all(PANEL, ORIGINS)
+    assert prediction.relative is prediction.forecast
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_a_run_of_before_there_were_two_outputs_forecasts_as_before(
+    kind: type[NetworkEstimator], tmp_path: Path
+) -> None:
+    estimator = fitted(kind)
+    older = with_arrays(estimator, without(run_of(estimator), "outputs.relative"))
+    older.save(tmp_path)
+    loaded = load_estimator(tmp_path)
+    assert loaded.forecast(PANEL, AT).equals(estimator.forecast(PANEL, AT))
+    assert "outputs.relative" not in run_of(loaded).arrays
+
+
+def test_a_run_of_best_with_one_output_and_no_bounds_still_loads(tmp_path: Path) -> None:
+    estimator = fitted_twice(Forecaster, best=True)
+    added = ("outputs.relative", "model.relative", "level.ranges", "level.deviations")
+    kept = {n: a for n, a in run_of(estimator).arrays.items() if n not in added}
+    assert len(kept) == len(run_of(estimator).arrays) - 4
+    older = with_arrays(estimator, kept)
+    older.save(tmp_path)
+    loaded = load_estimator(tmp_path)
+    table = loaded.forecast(PANEL, AT)
+    assert "y_relative" not in table
+    assert np.isfinite(table["y_hat"]).all()
+    assert table.equals(older.forecast(PANEL, AT))
+
+
+@pytest.mark.parametrize(
+    ("kind", "best", "values"),
+    [(Forecaster, True, "measurement"), *((kind, False, "count") for kind in NETWORKS)],
+)
+def test_without_its_second_output_a_network_forecasts_the_same_mean(
+    kind: type[NetworkEstimator], best: bool, values: str
+) -> None:
+    """Only the counts of `best` are kept above zero if there are two outputs."""
+    estimator, panel = fitted_twice(kind, best=best, values=values), small_city(values)
+    kept = without(run_of(estimator), "outputs.relative")
+    one = with_arrays(
+        estimator, {n: a for n, a in kept.items() if not n.startswith("model.relative")}
+    )
+    table = estimator.forecast(panel, AT)
+    assert one.forecast(panel, AT).equals(table.drop(columns="y_relative"))
+
+
+@pytest.mark.parametrize("kind", NETWORKS)
+def test_C4_a_second_output_without_weights_or_weights_without_it_are_refused(
+    kind: type[NetworkEstimator],
+) -> None:
+    run = run_of(fitted_twice(kind))
+    weights = [name for name in run.arrays if name.startswith("model.relative")]
+    spoiled = [without(run, weights[0]), without(run, "outputs.relative")]
+    spoiled += [{**run.arrays, "outputs.relative": np.array(v)} for v in (False, [True] * 3)]
+    for given_arrays in spoiled:
+        with pytest.raises(ArtifactError, match=f"not a forecaster run of a {kind.__name__}"):
+            with_arrays(fitted_twice(kind), given_arrays)
 
 
 # --------------------------------------------------------------- another machine and device

@@ -71,6 +71,19 @@ def test_a_level_of_other_numbers_is_refused() -> None:
         ("level.profile", np.ones((5, 100), np.float32), r"level\.profile"),
         ("level.profile", np.full((5, 168), -1, np.float32), "below zero or not finite"),
         ("level.counts", np.ones(3, bool), r"level\.counts"),
+        (
+            "level.ranges",
+            np.zeros((2, 5, 23), np.float32),
+            r"level\.ranges is float32 \(2, 5, 23\)",
+        ),
+        ("level.ranges", np.zeros((2, 5, 24)), r"level\.ranges is float64"),
+        ("level.ranges", np.full((2, 5, 24), np.nan, np.float32), r"level\.ranges has values"),
+        (
+            "level.deviations",
+            np.zeros((2, 4), np.float32),
+            r"level\.deviations is float32 \(2, 4\)",
+        ),
+        ("level.deviations", np.full((2, 5), np.inf, np.float32), r"level\.deviations has values"),
     ],
 )
 def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) -> None:
@@ -80,12 +93,44 @@ def test_a_damaged_level_is_refused(name: str, array: np.ndarray, fault: str) ->
         Forecaster.from_run(replace(estimator.run, arrays={**estimator.run.arrays, name: array}))
 
 
+def test_bounds_of_values_alone_are_refused() -> None:
+    estimator = Forecaster(given_graph(), BEST).fit(PANEL, SPLITS)
+    assert estimator.run is not None
+    arrays = {n: a for n, a in estimator.run.arrays.items() if n != "level.deviations"}
+    with pytest.raises(ArtifactError, match=r"level\.deviations is missing"):
+        Forecaster.from_run(replace(estimator.run, arrays=arrays))
+
+
 def test_a_place_that_never_had_demand_is_learned_with_the_others() -> None:
     values = PANEL.values.copy()
     values[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, 0)
     panel = replace(PANEL, values=values)
-    table = Forecaster(recipe=BEST).fit(panel, SPLITS).forecast(panel, "2021-04-10T12:00Z")
+    estimator = Forecaster(recipe=BEST).fit(panel, SPLITS)
+    assert estimator.run is not None
+    arrays = estimator.run.arrays
+    table = estimator.forecast(panel, "2021-04-10T12:00Z")
     assert np.isfinite(table["y_hat"]).all()
+    assert arrays["values.mean"][4] == np.float32(0.1)
+    assert arrays["level.profile"][4].mean() == pytest.approx(0.1, rel=0.1)
+    assert not arrays["level.ranges"][:, 4].any()
+    assert arrays["level.deviations"][1, 4] < 0  # it is always below its profile
+
+
+def test_a_place_that_never_had_demand_and_wakes_reaches_no_other() -> None:
+    values = PANEL.values.copy()
+    values[:, 4] = np.where(np.isnan(values[:, 4]), np.nan, 0)
+    panel = replace(PANEL, values=values)
+    estimator = Forecaster(recipe=BEST).fit(panel, SPLITS)
+    origin, forecasts = 960, []
+    for demand in (0.0, 200.0, 100_000.0):
+        awake = values.copy()
+        awake[origin, 4] = demand
+        forecasts.append(estimator.predict(replace(panel, values=awake), np.array([origin]))[0])
+    asleep, one, other = forecasts
+    np.testing.assert_allclose(other[:, :4], one[:, :4], rtol=1e-5)
+    np.testing.assert_allclose(other[:, :4], asleep[:, :4], rtol=0.02)
+    assert (other[:, 4] > 100 * one[:, 4]).all()  # its own forecast follows
+    assert (one[:, 4] > 10 * asleep[:, 4]).all()
 
 
 def test_a_preset_beside_a_recipe_is_refused() -> None:

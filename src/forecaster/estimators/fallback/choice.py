@@ -298,8 +298,19 @@ def fit_outputs(
         cut = run.recipe.metrics.mape_cut
         arrays[FACTORS] = np.ones(truth.shape[2], dtype=np.float32)
         for n in at.tolist():
-            arrays[FACTORS][n] = fit_factor(truth[..., n], served.mean[..., n], cut)
+            x, mean, own = (part[..., n] for part in (truth, served.mean, served.relative))
+            factor = fit_factor(x, mean, cut)
+            lower = relative_error(x, factor * mean, cut) < relative_error(x, own, cut)
+            arrays[FACTORS][n] = factor if lower else 0.0
     return arrays
+
+
+def relative_error(
+    truth: Float32[np.ndarray, "V K"], forecast: Float32[np.ndarray, "V K"], cut: float
+) -> float:
+    """Σ |y − ŷ| / y over targets y ≥ cut."""
+    counted = truth >= cut
+    return float((np.abs(truth - forecast)[counted] / truth[counted]).sum(dtype=np.float64))
 
 
 def fit_factor(

@@ -72,7 +72,8 @@ class Fallback:
     parts: tuple[FittedSimple, ...]
     locations: Int64[np.ndarray, " F"]  # of all parts, ascending
     offsets: Float32[np.ndarray, "24 Q K F"] | None  # None: the run's model has no quantiles
-    factors: Float32[np.ndarray, " N"] | None  # None: the run's model has no relative output
+    # From the mean to the lowest relative error; 0: the model's own is lower. None: it has none.
+    factors: Float32[np.ndarray, " N"] | None
 
     def replace_means(
         self, mean: Float32[np.ndarray, "B K N"], inputs: ForecastInputs
@@ -89,10 +90,10 @@ class Fallback:
         mean, at = self.replace_means(outputs.mean, inputs), self.locations
         relative, quantiles = outputs.relative, outputs.quantiles.copy()
         quantiles[..., at] += (mean - outputs.mean)[:, None, :, at]
-        if relative is not None:
+        if relative is not None and self.factors is not None:
+            at = at[self.factors[at] > 0]
             relative = relative.copy()
-            factors = 1 if self.factors is None else self.factors[at]
-            relative[..., at] = mean[..., at] * np.float32(factors)
+            relative[..., at] = mean[..., at] * self.factors[at]
         return outputs._replace(mean=mean, quantiles=quantiles, relative=relative)
 
     def replace_quantiles(

@@ -12,11 +12,12 @@ from forecaster.choices import GraphKind
 from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.match import MAX_HISTORY, Sizes
-from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.networks.estimator import NetworkEstimator, heads_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
+from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_incomplete
@@ -72,7 +73,8 @@ class DCRNN(NetworkEstimator):
         if self.lags.length > MAX_HISTORY:
             raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
         kernel = torch.from_numpy(_kernel(arrays))
-        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator)
+        heads = Heads(relative=heads_of(arrays).relative)
+        return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator, heads)
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the network."""

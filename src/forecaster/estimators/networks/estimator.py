@@ -6,8 +6,8 @@ from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Float32
-from torch import Generator
+from jaxtyping import Float, Float32
+from torch import Generator, Tensor
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
@@ -22,7 +22,7 @@ from forecaster.estimators.predictor import WindowForecasts, join_blocks
 from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
-from forecaster.models.network import Network, refuse_non_finite
+from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
@@ -33,8 +33,11 @@ from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
+RELATIVE = "outputs.relative"  # whether relative error has an output of its own
+MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
+FEWEST_DAYS = 7  # of validation, to take a bias from the mean
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -50,18 +53,20 @@ class LoadedNetwork:
     @torch.inference_mode()
     def predict_windows(self, inputs: ForecastInputs) -> Float32[np.ndarray, "B K N"]:
         """x̂_{t+1…t+K} in the panel's units, each step from the forecasts before it."""
-        forecast = self.network.roll_out(*self.states(inputs))  # [N, B, K]
-        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
+        return self._in_units(self.network.roll_out(*self.states(inputs)))
 
     @torch.inference_mode()
     def predict_outputs(self, inputs: ForecastInputs) -> WindowForecasts:
-        """The same, with the network's quantiles."""
-        forecast, quantiles = self.network(*self.states(inputs))
-        undo = self.scaler.values.undo
+        """The same, with the network's quantiles and its output for relative error."""
+        outputs: Outputs = self.network(*self.states(inputs))
         return WindowForecasts(
-            undo(forecast.permute(1, 2, 0).cpu().numpy()),
-            undo(quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+            self._in_units(outputs.forecast),
+            self.scaler.values.undo(outputs.quantiles.permute(2, 1, 3, 0).cpu().numpy()),
+            self._in_units(outputs.relative) if self.network.has_relative else None,
         )
+
+    def _in_units(self, forecast: Float[Tensor, "N B K"]) -> Float32[np.ndarray, "B K N"]:
+        return self.scaler.values.undo(forecast.permute(1, 2, 0).cpu().numpy())
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
@@ -118,8 +123,11 @@ class NetworkEstimator(Estimator):
         """Train the network; the weights with the lowest validation loss are kept."""
         prerequisites, recipe = self.prerequisites(data), self.recipe
         scaler = fit_scaler(data.panel, data.train)
-        levels = {LEVELS: np.array(recipe.intervals.quantiles)}
-        arrays = {**prerequisites.arrays, **levels, **scale_arrays(scaler)}
+        outputs = {
+            LEVELS: np.array(recipe.intervals.quantiles),
+            RELATIVE: np.array(recipe.training.relative),
+        }
+        arrays = {**prerequisites.arrays, **outputs, **scale_arrays(scaler)}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         task = TrainingTask(
@@ -149,17 +157,28 @@ class NetworkEstimator(Estimator):
         """The network's forecasts."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
-        return np.concatenate([loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks])
+        parts = [loaded.predict_windows(inputs.rows(b, b + BATCH)) for b in blocks]
+        return _unbiased(np.concatenate(parts), arrays)
 
     def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
         """The network's forecasts, and its quantiles if it has any."""
         loaded = self.load_network(arrays)
         blocks = range(0, len(inputs.origins), BATCH)
-        return join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
+        return outputs._replace(mean=_unbiased(outputs.mean, arrays))
+
+    def adjust_mean(
+        self, data: TrainingData, forecasts: WindowForecasts
+    ) -> dict[str, Float32[np.ndarray, ""]]:
+        """The factor that takes the bias of the validation windows from the mean of counts."""
+        if data.panel.kind != "count" or forecasts.relative is None:
+            return {}
+        return {MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)}
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
         if self._loaded is None or self._loaded[0] is not arrays:
+            _check_mean_factor(arrays)
             scaler, device = scaler_of(arrays), best_device()
             network = self._restore(_layout(scaler), arrays).eval().to(device)
             self._loaded = (arrays, LoadedNetwork(network, scaler, self.lags, device))
@@ -189,9 +208,50 @@ class NetworkEstimator(Estimator):
         return estimator
 
 
-def quantile_levels_of(arrays: Arrays) -> tuple[float, ...]:
-    """The quantile levels of a network; none in a run saved without quantiles."""
-    return tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
+def fit_mean_factor(
+    data: TrainingData, forecast: Float32[np.ndarray, "V K N"]
+) -> Float32[np.ndarray, ""]:
+    """Σ x / Σ x̂ over the validation windows, as far as it is more than chance.
+
+    A network learns the trend of its training weeks and takes it along; the weeks after them say
+    what is left of it. Of the bias b with its standard error s over days, b² / (b² + s²) is
+    taken off.
+    """
+    panel, origins = data.panel, data.windows.validation
+    truth = panel.values[origins[:, None] + np.arange(1, forecast.shape[1] + 1)]
+    observed = np.isfinite(truth)
+    days = panel.clock.local(panel.times[origins]).astype("datetime64[D]")
+    _, day = np.unique(days, return_inverse=True)
+    total, error = (
+        np.bincount(day, np.where(observed, part, 0).sum(axis=(1, 2), dtype=np.float64))
+        for part in (truth, forecast - truth)
+    )
+    D = len(total)
+    if D < FEWEST_DAYS or total.sum() <= 0:
+        return np.array(1, dtype=np.float32)
+    bias = error.sum() / total.sum()
+    variance = D / (D - 1) * np.square(error - bias * total).sum() / total.sum() ** 2
+    kept = bias**2 / (bias**2 + variance) if bias else 0.0
+    return np.array(1 / (1 + kept * bias), dtype=np.float32)
+
+
+def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:
+    """The mean without the bias of validation; runs of earlier versions have no such factor."""
+    return mean * arrays[MEAN_FACTOR] if MEAN_FACTOR in arrays else mean
+
+
+def _check_mean_factor(arrays: Arrays) -> None:
+    factor = arrays.get(MEAN_FACTOR, np.array(1, dtype=np.float32))
+    if factor.dtype != np.float32 or factor.shape or not 0 < factor < np.inf:
+        raise ArtifactError(
+            f"{MEAN_FACTOR} is {factor.dtype} {factor.shape}, not a factor above 0"
+        )
+
+
+def heads_of(arrays: Arrays) -> Heads:
+    """The outputs of a run's network beside its forecast; older runs may lack some or all."""
+    levels = tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
+    return Heads(levels, bool(arrays.get(RELATIVE, False)))
 
 
 def best_device() -> str:

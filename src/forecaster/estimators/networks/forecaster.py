@@ -8,7 +8,7 @@ from torch import Generator
 
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, quantile_levels_of
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.profile import profile_arrays, profile_of, profile_shapes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
@@ -75,11 +75,11 @@ class Forecaster(NetworkEstimator):
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
         """The network with new weights."""
         pattern = BlockPattern.from_pairs(layout.n_locations, _pairs(arrays))
-        recipe, levels = self.recipe, quantile_levels_of(arrays)
+        recipe, heads = self.recipe, heads_of(arrays)
         if recipe.preset == "best":
-            prerequisites = MixerPrerequisites(profile_of(arrays), pattern)
-            return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, levels)
-        network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, levels)
+            prerequisites = MixerPrerequisites(profile_of(arrays, recipe.lags.recent), pattern)
+            return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, heads)
+        network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, heads)
         return DeviationNetwork(network, profile_of(arrays)) if recipe.model.level else network
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:

@@ -8,10 +8,11 @@ from forecaster.errors import ArtifactError
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
-from forecaster.models.seasonal import SeasonalProfile
-from forecaster.windows.profile import fit_profile
+from forecaster.models.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
+from forecaster.windows.profile import fit_bounds, fit_profile, share_known
 
 PROFILE, COUNTS = "level.profile", "level.counts"
+RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.known"
 
 
 def profile_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -20,13 +21,26 @@ def profile_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
 
 
 def profile_arrays(data: TrainingData) -> Arrays:
-    """The profile of the training steps, and whether values are counts (levels multiply)."""
+    """The profile and bounds of the training steps, and whether values are counts."""
     counts = np.array(data.panel.kind == "count")
-    return {PROFILE: fit_profile(data.panel, data.train), COUNTS: counts}
+    profile = fit_profile(data.panel, data.train)
+    ranges, deviations = fit_bounds(data.panel, data.train, profile)
+    return {
+        PROFILE: profile,
+        COUNTS: counts,
+        RANGES: ranges,
+        DEVIATIONS: deviations,
+        KNOWN: share_known(data.panel, data.train),
+    }
 
 
-def profile_of(arrays: Arrays) -> SeasonalProfile:
-    """The seasonal profile of a run, in its scales; impossible values are refused."""
+def profile_of(arrays: Arrays, recent: int | None = None) -> SeasonalProfile:
+    """The seasonal profile of a run, in its scales; impossible values are refused.
+
+    Args:
+        arrays: of the run.
+        recent: the last steps that other locations see; None: all.
+    """
     profile, counts = arrays[PROFILE], arrays[COUNTS]
     if profile.dtype != np.float32 or counts.dtype != np.bool_:
         types = f"{profile.dtype} and {counts.dtype}"
@@ -35,4 +49,24 @@ def profile_of(arrays: Arrays) -> SeasonalProfile:
         raise ArtifactError(f"{PROFILE} has values below zero or not finite")
     scale = scaler_of(arrays).values
     tensors = map(torch.from_numpy, (profile, scale.mean, scale.deviation))
-    return SeasonalProfile(*tensors, counts=bool(counts))
+    return SeasonalProfile(*tensors, counts=bool(counts), bounds=_bounds_of(arrays), recent=recent)
+
+
+def _bounds_of(arrays: Arrays) -> DeviationBounds | None:
+    """The bounds of what other locations see; None in runs of earlier versions."""
+    if RANGES not in arrays:
+        return None
+    N = len(arrays[PROFILE])
+    needed = {
+        RANGES: ("float32", (2, N, DAY_HOURS)),
+        DEVIATIONS: ("float32", (2, N)),
+        KNOWN: ("float32", (N,)),
+    }
+    for name, form in needed.items():
+        array = arrays.get(name)
+        if array is None or (array.dtype.name, array.shape) != form:
+            found = "missing" if array is None else f"{array.dtype} {array.shape}"
+            raise ArtifactError(f"{name} is {found}, not {form[0]} {form[1]}")
+        if not np.isfinite(array).all():
+            raise ArtifactError(f"{name} has values that are not finite")
+    return DeviationBounds(*(torch.from_numpy(arrays[name]) for name in needed))

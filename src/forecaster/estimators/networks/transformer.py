@@ -3,7 +3,7 @@
 from torch import Generator
 
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, quantile_levels_of
+from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.profile import profile_arrays, profile_of, profile_shapes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.models.network import Network
@@ -28,8 +28,8 @@ class Transformer(NetworkEstimator):
 
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
         """The network with new weights."""
-        model, lags, levels = self.recipe.model, self.recipe.lags, quantile_levels_of(arrays)
-        network = build_dense_transformer(model, lags, layout, generator, levels)
+        model, lags, heads = self.recipe.model, self.recipe.lags, heads_of(arrays)
+        network = build_dense_transformer(model, lags, layout, generator, heads)
         return DeviationNetwork(network, profile_of(arrays)) if model.level else network
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
