@@ -37,6 +37,12 @@ PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
 
 
+@pytest.fixture(autouse=True)
+def _its_own_forecasts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let a few trees forecast themselves, however bad: they are what is tested."""
+    monkeypatch.setattr(Boosting, "falls_back", False)
+
+
 @pytest.fixture
 def few_trees(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let a fit end after a few trees, where what they say is not at stake."""
@@ -234,7 +240,6 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "ROWS", 67)
     # Forecasts of the validation windows, for comparison and calibration, see rows too.
     monkeypatch.setattr(Boosting, "own_forecasts", lambda *_: None)
-    monkeypatch.setattr(Boosting, "falls_back", False)
     monkeypatch.setattr(Boosting, "calibrate", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67

@@ -57,13 +57,12 @@ def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: P
 
 
 def test_each_location_tells_which_model_is_served_there(model: ServedModel, panel: Panel) -> None:
-    ids = panel.locations.ids
-    numbers = np.array([0, 2, 0, 4, 0])
-    run = SimpleNamespace(arrays={"fallback.model": numbers}, about={"ids": list(ids)})
-    estimator = SimpleNamespace(
-        run=run, recipe=model.estimator.recipe, quantile_levels=model.quantile_levels
-    )
-    served = ServedModel(estimator, "0123456789ab")  # type: ignore[arg-type]
+    run = model.estimator.run
+    assert run is not None
+    numbers = {"fallback.model": np.array([0, 2, 0, 4, 0])}
+    estimator = type(model.estimator)(model.estimator.recipe)
+    estimator.run = replace(run, arrays={**run.arrays, **numbers})
+    served = ServedModel(estimator, "0123456789ab")
     rows = content.location_list(served, panel)["locations"]
     assert [row["fallback"] for row in rows] == [None, "Ridge", None, "LastValue", None]
     assert {row["fallback"] for row in content.location_list(model, panel)["locations"]} == {None}
