@@ -125,6 +125,8 @@ class Recipe(Stage):
     def digest(self) -> str:
         """Return the SHA-256 of the settings that affect a run's result."""
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
+        if not self.training.relative:  # recipes without a second output keep their hashes
+            del content["training"]["relative"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -271,7 +271,8 @@ def test_bounded_deviations_are_those_of_a_plain_loop(
                 u, size, hour = expected_values[s], spread[s], hours[b, s] % 24
                 r = float((values[n, b, s] - u) / size)
                 high = min(float((most[n, hour] - u) / size), float(extremes[1, n]))
-                low = max(float((least[n, hour] - u) / size), float(extremes[0, n]))
+                lowest = float(extremes[0, n])
+                low = max(min(float((least[n, hour] - u) / size), lowest / 2), lowest)
                 if least[n, hour] == most[n, hour]:
                     low = high = 0.0
                 expected[n, b, place] = flat(r, high) if r > 0 else -flat(-r, -low)
@@ -296,14 +297,24 @@ def test_a_value_beyond_all_of_training_is_seen_as_the_largest_of_training(
 
 
 @pytest.mark.parametrize("counts", [True, False])
-def test_a_value_below_all_of_training_is_seen_as_the_smallest_of_training(
+def test_a_value_below_all_of_training_is_seen_as_the_lowest_deviation_of_training(
     profile: Tensor, counts: bool
 ) -> None:
-    decompose = SameLevel(profile, bounds_of(3.0, 90.0), counts=counts)
+    decompose = SameLevel(profile, bounds_of(3.0, 90.0, 0.7), counts=counts)
     smallest, below = map(decompose, (3.0, 0.0))
-    assert torch.equal(smallest.bounded, below.bounded)
+    low = smallest.past[..., -1] < -0.7
+    assert low.any()
+    assert torch.equal(smallest.bounded[..., -1][low], below.bounded[..., -1][low])
     assert (below.past[..., -1] < smallest.past[..., -1]).all()
-    assert (below.bounded[..., -1] < 0).all()
+    assert (below.bounded[..., -1] >= -0.7).all()
+
+
+def test_at_a_level_below_all_of_training_others_still_see_what_is_low(profile: Tensor) -> None:
+    quiet = SameLevel(profile, bounds_of(1e6, 2e6, 4.0))(0.0)  # far below the smallest value
+    low = quiet.past[..., -4:] < -0.5
+    assert low.any()
+    assert (quiet.bounded[low] < -0.4).all()
+    assert (quiet.bounded >= -2.0).all()  # half of the lowest deviation of training
 
 
 def test_the_bound_is_that_of_the_hour_of_the_day(profile: Tensor) -> None:

@@ -16,7 +16,8 @@ TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
 
 def _forecasts_are_a_long_table(setup: CheckSetup) -> None:
     table = setup.fitted.forecast(setup.panel, setup.at)
-    wanted = [*COLUMNS, "q10", "q50", "q90"]
+    second = ["y_relative"] if "y_relative" in table.columns else []
+    wanted = [*COLUMNS, *second, "q10", "q50", "q90"]
     need(list(table.columns) == wanted, f"columns {list(table.columns)}, not {wanted}")
     horizon = RECIPE.lags.horizon
     need(len(table) == horizon * LOCATIONS, f"{len(table)} rows, not {horizon * LOCATIONS}")
