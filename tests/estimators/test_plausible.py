@@ -256,7 +256,7 @@ def test_L6_the_value_itself_stays_in_the_panel(fitted: dict[str, Ridge], kind: 
     np.testing.assert_array_equal(wrong.values, kept)
     entered = recent.values[steps[0], 3]
     usual = run.arrays["shared.fill"][panel.clock.slot_of_week(panel.times[[EVENT]])[0], 3]
-    assert usual / 2 < entered < 2 * usual
+    assert abs(entered - usual) < 2 * run.arrays["intervals.spread"][0, 3]
     assert doubt is not None
     assert doubt.tolist() == [[0, 0, 0, 1, 0, 0, 0, 0]]
 
@@ -291,7 +291,7 @@ def test_a_place_that_opens_is_accepted_within_two_days() -> None:
     assert judgement.marked[:2, 7].all()
     assert (judgement.values[:2, 7] < panel.values[EVENT : EVENT + 2, 7] / 2).all()
     assert not judgement.marked[2 * DAY :, 7].any()
-    np.testing.assert_array_equal(judgement.values[2 * DAY :], panel.values[EVENT + 2 * DAY :])
+    np.testing.assert_array_equal(judgement.values[2:], panel.values[EVENT + 2 :])  # an event
 
 
 @pytest.mark.parametrize("factor", [0.3, 2, 5])
@@ -454,14 +454,22 @@ def test_many_origins_see_the_windows_of_one(fitted: dict[str, Ridge], kind: str
 @pytest.mark.parametrize("longest", [None, 220])
 @pytest.mark.parametrize("kind", ["count", "measurement"])
 def test_a_panel_cut_shorter_in_front_is_judged_alike(kind: str, longest: int | None) -> None:
+    def stick(values: np.ndarray) -> None:
+        values[40 * DAY :, 1] = {"count": CITY, "measurement": MEASURED}[kind].values[
+            40 * DAY :, 1
+        ]
+        values[40 * DAY : 56 * DAY, 1] = 200
+        values[56 * DAY + 9 : 56 * DAY + 12, 1] = 199, 201, 203
+        values[57 * DAY + 10, 1] = 200  # plausible only if both days before could be trusted
+
     panel, known = WILD[kind], KNOWN[kind]
     if longest is not None:  # so that the longest runs of all count
         known = replace(known, longest=np.full_like(known.longest, longest))
-        panel = spoiled(panel, lambda values: values[40 * DAY : 56 * DAY, 1].fill(33))
+        panel = spoiled(panel, stick)
     back = context(panel.clock)
     assert back > RUN_DAYS * day_steps(panel.clock)
     everything = judge_all(known, panel)
-    for step in range(50 * DAY, DAYS * DAY, 7):
+    for step in (57 * DAY + 10, *range(50 * DAY, DAYS * DAY, 7)):
         cut = panel.steps(step - back, step + 1)
         judgement = known.judge(cut, back, back + 1)
         np.testing.assert_array_equal(judgement.values[0], everything.values[step])

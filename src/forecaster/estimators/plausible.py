@@ -453,10 +453,10 @@ class _History:
         return self._at_level(steps, columns, self._level(steps, columns, self.trusted))
 
     def _usual_daily(self, steps: Steps, columns: Steps) -> tuple[Numbers, Numbers]:
-        """The same at the levels of this time one and two days ago: the lower and the higher.
+        """The same at the levels of this time one and two days ago: how low and high both were.
 
-        So a place that opened, or has other hours than in training, is accepted after two days.
-        NaN: unknown.
+        So a place that opened, or has other hours than in training, is accepted after two days,
+        and one wrong value makes no other plausible. NaN: unknown.
         """
         usual = []
         for days in (1, 2):
