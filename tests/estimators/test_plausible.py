@@ -254,7 +254,7 @@ def test_L6_the_value_itself_stays_in_the_panel(fitted: dict[str, Ridge], kind: 
     recent, steps, doubt = bounded_history(run, wrong, origins)
     fitted[kind].predict_all(wrong, origins)
     np.testing.assert_array_equal(wrong.values, kept)
-    assert recent.values[steps[0], 3] < 2 * panel.values[EVENT, 3]
+    assert recent.values[steps[0], 3] <= run.arrays[RANGE][1, :, 3].max()
     assert doubt is not None
     assert doubt.tolist() == [[0, 0, 0, 1, 0, 0, 0, 0]]
 
@@ -267,15 +267,16 @@ def test_L6_an_implausible_value_enters_near_what_was_to_be_expected(
     if kind == "count" and fault < 0:
         pytest.skip("panels refuse negative counts")
     panel, known, distances = {"count": CITY, "measurement": MEASURED}[kind], KNOWN[kind], []
+    usual = known.means[CLOCK.slot_of_week(panel.times)]
     for step in range(EVENT, len(panel.values), 5):
         for place in (3, 4, 5):
             judgement = known.judge(strike(panel, step, place, fault), step, step + 1)
             if judgement.marked[0, place]:
-                distance = abs(judgement.values[0, place] - panel.values[step, place])
-                distances.append(distance / known.spread[0, place])
+                entry = judgement.values[0, place]
+                assert known.least[:, place].min() <= entry <= known.most[:, place].max()
+                distances.append(abs(entry - usual[step, place]) / known.spread[0, place])
     assert len(distances) > 100
-    assert np.median(distances) < 1.5
-    assert max(distances) < 6
+    assert np.median(distances) < 2  # one by design, and the noise of the steps before
 
 
 @pytest.mark.parametrize(("hours", "doubtful"), [(0, 1), (23, 1), (24, 0)])
