@@ -1,171 +1,188 @@
-import logging
-from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
+import pandas as pd
 import pytest
 
+from forecaster.config import LagConfig, Season
+from forecaster.errors import DataError
+from forecaster.estimators.areas import add_areas, read_areas
 from forecaster.estimators.baselines.ridge import Ridge
-from forecaster.estimators.checks.sample import RECIPE
 from forecaster.estimators.degraded import describe_doubts, describe_outage
-from forecaster.estimators.plausible import LONGEST, RANGE, Plausibility
-from forecaster.panel.panel import Panel
+from forecaster.estimators.plausible import Plausibility
+from forecaster.panel.panel import Panel, local_texts
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
+from forecaster.synthetic.city import make_city
 
-HOURS, DAY, ORIGIN = 24 * 47, 24, 24 * 45 + 11
-LEVELS = (12.0, 20.0, 20.0, 40.0, 60.0, 100.0, 1.0, 0.02)
-MakePanel = Callable[..., Panel]
-
-
-@pytest.fixture
-def panel(make_panel: MakePanel) -> Panel:
-    values = np.random.default_rng(4).poisson(LEVELS, (HOURS, len(LEVELS)))
-    values[-5 * DAY :, 7] = 0  # a quiet place
-    return make_panel(values)
+PLACES = 13
+LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2)
+IMPLAUSIBLE = "implausible value (9,000 at "
 
 
-@pytest.fixture
-def fitted(panel: Panel, splits: Splits) -> Ridge:
-    return Ridge(recipe=RECIPE).fit(panel, splits)
+@pytest.fixture(scope="module")
+def city() -> Panel:
+    return make_city(locations=PLACES, hours=24 * 90, seed=5).panel
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
+def fitted(city: Panel) -> Ridge:
+    splits = Splits.by_share(city, validation=0.15, test=0.2)
+    return Ridge(Recipe(lags=LAGS)).fit(city, splits)
+
+
+@pytest.fixture(scope="module")
 def known(fitted: Ridge) -> Plausibility:
     assert fitted.run is not None
-    known = Plausibility.of(fitted.run)
-    assert known is not None
-    return known
+    plausibility = Plausibility.of(fitted.run)
+    assert plausibility is not None
+    return plausibility
 
 
-def changed(panel: Panel, steps: slice | int, places: list[int], value: float) -> Panel:
-    """The panel with some values replaced; step −1 is the origin."""
+@pytest.fixture(scope="module")
+def noon(city: Panel, known: Plausibility) -> int:
+    """A late step at which most places have at least 15 in training."""
+    busy = (known.means >= 15).sum(axis=1)
+    slots = city.clock.slot_of_week(city.times)
+    late = np.arange(len(city.values) - 200, len(city.values) - 5)
+    return int(late[np.argmax(busy[slots[late]])])
+
+
+def changed(panel: Panel, cells: object, value: float) -> Panel:
     values = panel.values.copy()
-    values[: ORIGIN + 1][steps, places] = value
+    values[cells] = value  # type: ignore[index]
     return replace(panel, values=values)
 
 
-def test_clean_values_leave_nothing_to_say(
-    fitted: Ridge, panel: Panel, known: Plausibility
+def test_L6_the_forecast_says_which_value_is_implausible(
+    city: Panel, fitted: Ridge, noon: int
 ) -> None:
-    assert describe_doubts(known, panel, ORIGIN) == {}
-    assert describe_outage(panel, ORIGIN, known) is None
-    assert "degraded" not in fitted.forecast(panel, panel.times[ORIGIN])
+    at, busiest = f"{city.times[noon]}Z", int(np.argmax(np.nanmean(city.values, axis=0)))
+    wrong = changed(city, (noon - 2, busiest), 9000)
+    table = fitted.forecast(wrong, at, weather="persist")
+    here = table["unique_id"] == city.locations.ids[busiest]
+    texts = table["degraded"][here].unique()
+    assert len(texts) == 1
+    shared, own = texts[0].split("; ")
+    assert shared == "weather persist"
+    assert own.startswith(IMPLAUSIBLE)
+    assert own.endswith(" is plausible)")
+    assert (table["degraded"][~here] == "weather persist").all()
+    day_later = fitted.forecast(wrong, f"{city.times[noon + 2]}Z")
+    assert "degraded" in day_later
 
 
-def test_L6_the_reason_stands_in_the_rows_of_its_place(
-    fitted: Ridge, panel: Panel, caplog: pytest.LogCaptureFixture
+def test_a_day_later_an_implausible_value_is_forgotten(
+    city: Panel, known: Plausibility, noon: int
 ) -> None:
-    wrong, at = changed(panel, -1, [3], 4000), panel.times[ORIGIN]
-    with caplog.at_level(logging.WARNING):
-        table = fitted.forecast(wrong, at)
-    here = table["unique_id"] == "p3"
-    (reason,) = set(table["degraded"][here])
-    assert reason.startswith("implausible value (4,000 at 2015-11-15T10:00:00-05:00, at most ")
-    assert reason.endswith(" is plausible)")
-    assert 60 < float(reason.split("at most ")[1].split()[0]) < 200
-    assert (table["degraded"][~here] == "").all()
-    assert f"doubtful values of 1 location: p3: {reason}" in caplog.text
-    clean = fitted.forecast(panel, at)
-    assert table["y_hat"][~here].tolist() == clean["y_hat"][~here].tolist()
-    assert (table["q90"] - table["q10"])[here].min() > (clean["q90"] - clean["q10"])[here].max()
+    wrong = changed(city, (noon - 23, 4), 9000)
+    assert list(describe_doubts(known, wrong, noon)) == [4]
+    assert describe_doubts(known, wrong, noon + 1) == {}
 
 
-def test_L6_a_zero_is_described_by_the_least_plausible_value(
-    panel: Panel, known: Plausibility
+def test_L5_the_forecast_says_which_value_is_repeated(
+    city: Panel, fitted: Ridge, noon: int
 ) -> None:
-    reasons = describe_doubts(known, changed(panel, -1, [5], 0), ORIGIN)
-    assert list(reasons) == [5]
-    assert reasons[5].startswith("implausible value (0 at 2015-11-15T10:00:00-05:00, at least ")
+    stuck = changed(city, (slice(noon - 30, noon + 1), 4), 77)
+    table = fitted.forecast(stuck, f"{city.times[noon]}Z")
+    text = table["degraded"][table["unique_id"] == city.locations.ids[4]].iloc[0]
+    assert text.endswith(f"repeated value (77 for 31 steps up to {local(city, noon)})")
 
 
-def test_L6_several_wrong_values_of_a_day_are_counted(panel: Panel, known: Plausibility) -> None:
-    wrong = changed(changed(changed(panel, -2, [4], 9000), -9, [4], 7000), -30, [4], 5000)
-    (reason,) = describe_doubts(known, wrong, ORIGIN).values()
-    assert reason.startswith("implausible value (9,000 at 2015-11-15T09:00:00-05:00, at most ")
-    assert reason.endswith(" is plausible, 1 more in the last day)")
-
-
-def test_L5_a_repeated_value_is_named_with_its_length(
-    fitted: Ridge, panel: Panel, known: Plausibility
+def test_several_implausible_values_are_counted(
+    city: Panel, known: Plausibility, noon: int
 ) -> None:
-    stuck = changed(panel, slice(-31, None), [3], 37)
-    text = "repeated value (37 for 31 steps up to 2015-11-15T10:00:00-05:00)"
-    assert describe_doubts(known, stuck, ORIGIN) == {3: text}
-    table = fitted.forecast(stuck, panel.times[ORIGIN])
-    assert set(table["degraded"][table["unique_id"] == "p3"]) == {text}
-    assert set(table["degraded"][table["unique_id"] != "p3"]) == {""}
-    older = changed(panel, slice(-400, None), [3], 37)
-    assert "37 for at least 336 steps" in describe_doubts(known, older, ORIGIN)[3]
+    wrong = changed(city, ([noon - 9, noon - 4, noon], 4), 9000)
+    text = describe_doubts(known, wrong, noon)[4]
+    assert text.startswith(f"{IMPLAUSIBLE}{local(city, noon)}, at most ")
+    assert text.endswith(" is plausible, 2 more in the last day)")
 
 
-def test_L5_zeros_for_days_are_named_and_reach_no_other_place(
-    fitted: Ridge, panel: Panel, known: Plausibility
+def local(panel: Panel, step: int) -> str:
+    return local_texts(panel, panel.times[[step]])[0]
+
+
+@pytest.mark.parametrize("value", [0.0, np.nan])
+def test_many_silent_places_are_a_feed_outage(
+    city: Panel, known: Plausibility, noon: int, value: float
 ) -> None:
-    silent = changed(panel, slice(-60, None), [5], 0)
-    text = "repeated value (0 for 60 steps up to 2015-11-15T10:00:00-05:00)"
-    assert describe_doubts(known, silent, ORIGIN) == {5: text}
-    there, here = (fitted.forecast(each, panel.times[ORIGIN]) for each in (panel, silent))
-    others = there["unique_id"] != "p5"
-    assert here["y_hat"][others].tolist() == there["y_hat"][others].tolist()
+    slot = city.clock.slot_of_week(city.times[[noon - 1, noon]])
+    busy = np.flatnonzero((known.means[slot] >= 20).all(axis=0))
+    assert len(busy) >= 5
+    out = changed(city, (slice(noon - 1, noon + 1), busy), value)
+    text = describe_outage(out, noon, known)
+    assert text is not None
+    assert text.startswith(f"feed outage: {len(busy)} of ")
+    assert text.endswith(f" locations silent since {local(city, noon - 1)}")
+    assert describe_outage(city, noon, known) is None
+    few = changed(city, (slice(noon - 1, noon + 1), busy[:2]), value)
+    assert describe_outage(few, noon, known) is None
 
 
-def test_both_reasons_of_a_place_are_named(panel: Panel, known: Plausibility) -> None:
-    wrong = changed(changed(panel, slice(-15, None), [3], 37), -1, [3], 8000)
-    reason = describe_doubts(known, wrong, ORIGIN)[3]
-    assert reason.startswith("implausible value (8,000 at ")
-    assert "; repeated value (37 for 14 steps up to 2015-11-15T09:00:00-05:00)" in reason
-
-
-@pytest.mark.parametrize("value", [np.nan, 0.0])
-def test_L5_many_places_silent_at_once_are_a_feed_outage(
-    fitted: Ridge, panel: Panel, known: Plausibility, value: float
+def test_a_feed_outage_stands_in_every_row_and_in_the_refusal(
+    city: Panel, fitted: Ridge, known: Plausibility, noon: int
 ) -> None:
-    wrong = changed(panel, slice(-4, None), [0, 2, 3, 4, 5], value)
-    now = wrong.values[ORIGIN, [1, 6, 7]]
-    heard = 5 + int((now != 0).sum())  # a zero that is nothing unusual does not count
-    text = f"feed outage: 5 of {heard} locations silent since 2015-11-15T07:00:00-05:00"
-    assert describe_outage(wrong, ORIGIN, known) == text
-    table = fitted.forecast(wrong, panel.times[ORIGIN], allow_missing=True)
-    assert table["degraded"].str.contains(text, regex=False).all()
-    assert np.isfinite(table["y_hat"]).all()
+    slot = city.clock.slot_of_week(city.times[[noon]])[0]
+    busy = np.flatnonzero(known.means[slot] >= 15)
+    at = f"{city.times[noon]}Z"
+    table = fitted.forecast(changed(city, (noon, busy), 0), at)
+    assert table["degraded"].str.startswith(f"feed outage: {len(busy)} of ").all()
+    with pytest.raises(DataError, match=r"history incomplete: .*; feed outage: 5 of 13 locations"):
+        fitted.forecast(changed(city, (noon, slice(5)), np.nan), at)
 
 
-def test_zeros_of_quiet_places_are_no_outage(panel: Panel, known: Plausibility) -> None:
-    quiet = changed(panel, slice(-9, None), [6, 7], 0)
-    assert describe_outage(quiet, ORIGIN, known) is None
-    assert describe_outage(changed(panel, -1, [3, 4], 0), ORIGIN, known) is None  # two are few
-    assert describe_outage(changed(panel, -1, [3, 4, 5], 0), ORIGIN, known) is not None
+def test_places_silent_for_weeks_are_no_outage(
+    city: Panel, known: Plausibility, noon: int
+) -> None:
+    closed = changed(city, (slice(noon - 400, noon + 1), slice(6)), np.nan)
+    assert describe_outage(closed, noon, known) is None
+    more = changed(closed, (noon, slice(6, 9)), np.nan)
+    assert describe_outage(more, noon, known) == (
+        f"feed outage: 3 of 7 locations silent since {local(city, noon)}"
+    )
 
 
-def test_an_outage_that_is_over_is_none(panel: Panel, known: Plausibility) -> None:
-    over = changed(panel, slice(-9, -1), [0, 2, 3, 4, 5], np.nan)
-    assert describe_outage(over, ORIGIN, known) is None
+def test_the_reasons_of_its_places_stand_in_the_rows_of_an_area_and_it_is_wider(
+    city: Panel, fitted: Ridge, noon: int
+) -> None:
+    ids, at = city.locations.ids, f"{city.times[noon]}Z"
+    source = {"area": ["a"] * 3 + ["b"] * 2, "id": [*ids[3:6], *ids[7:9]]}
+    areas = read_areas(pd.DataFrame(source), city.locations)
+    wrong = changed(city, (noon, 4), 9000)
+    clean, doubted = (
+        add_areas(fitted.forecast(p, at), areas, fitted, p).set_index("unique_id")
+        for p in (city, wrong)
+    )
+    assert "degraded" not in clean
+    assert doubted.loc["a", "degraded"].str.startswith(f"{ids[4]}: {IMPLAUSIBLE}").all()
+    assert (doubted.loc["b", "degraded"] == "").all()
+    width, was = (t.loc["a", "q90"] - t.loc["a", "q10"] for t in (doubted, clean))
+    assert (width > was).all()
+    assert doubted.loc["b", "q90"].tolist() == clean.loc["b", "q90"].tolist()
 
 
-def test_places_silent_for_weeks_are_no_outage(panel: Panel, known: Plausibility) -> None:
-    gone = changed(panel, slice(-20 * DAY, None), [0, 2, 3, 4, 5], np.nan)
-    assert describe_outage(gone, ORIGIN, known) is None
+def test_L5_the_length_of_a_run_is_told_up_to_two_weeks(
+    city: Panel, known: Plausibility, noon: int
+) -> None:
+    stuck = changed(city, (slice(noon - 500, noon + 1), 4), 77)
+    assert "(77 for at least 336 steps up to " in describe_doubts(known, stuck, noon)[4]
 
 
-def test_without_a_run_missing_values_alone_are_an_outage(panel: Panel) -> None:
-    everywhere = list(range(8))
-    silent = changed(panel, slice(-2, None), everywhere, np.nan)
-    text = "feed outage: 8 of 8 locations silent since 2015-11-15T09:00:00-05:00"
-    assert describe_outage(silent, ORIGIN) == text
-    assert describe_outage(changed(panel, -1, everywhere, 0), ORIGIN) is None
+def test_L5_both_reasons_of_a_place_are_named(city: Panel, known: Plausibility, noon: int) -> None:
+    stuck = changed(city, (slice(noon - 30, noon), 4), 77)
+    text = describe_doubts(known, changed(stuck, (noon, 4), 9000), noon)[4]
+    assert text.startswith(f"{IMPLAUSIBLE}{local(city, noon)}, at most ")
+    assert text.endswith(f"; repeated value (77 for 30 steps up to {local(city, noon - 1)})")
 
 
-def test_an_older_run_has_no_marks_and_the_same_forecasts(fitted: Ridge, panel: Panel) -> None:
-    assert fitted.run is not None
-    arrays = {n: a for n, a in fitted.run.arrays.items() if n not in (RANGE, LONGEST)}
-    older = Ridge.from_run(replace(fitted.run, arrays=arrays))
-    at = panel.times[ORIGIN]
-    assert older.forecast(panel, at).equals(fitted.forecast(panel, at))
-    wrong = changed(panel, -1, [3], 4000)
-    assert "degraded" not in older.forecast(wrong, at)
-    unbounded, bounded = older.forecast(wrong, at), fitted.forecast(wrong, at)
-    here = bounded["unique_id"] == "p3"
-    clean = fitted.forecast(panel, at)["y_hat"]
-    far, near = ((each["y_hat"] - clean).abs()[here].max() for each in (unbounded, bounded))
-    assert far > 10 * near
-    assert unbounded["y_hat"][~here].tolist() == bounded["y_hat"][~here].tolist()
+def test_an_outage_that_is_over_is_none(city: Panel, known: Plausibility, noon: int) -> None:
+    over = changed(city, (slice(noon - 9, noon), slice(8)), np.nan)
+    assert describe_outage(over, noon - 1, known) is not None
+    assert describe_outage(over, noon, known) is None
+
+
+def test_without_a_run_missing_values_alone_are_an_outage(city: Panel, noon: int) -> None:
+    silent = changed(city, (slice(noon - 1, noon + 1), slice(None)), np.nan)
+    expected = f"feed outage: 13 of 13 locations silent since {local(city, noon - 1)}"
+    assert describe_outage(silent, noon) == expected
+    assert describe_outage(changed(city, (noon, slice(None)), 0), noon) is None

@@ -1,4 +1,3 @@
-import re
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -8,591 +7,347 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from forecaster.clock.clock import Clock
-from forecaster.errors import ArtifactError
+from forecaster.config import LagConfig, Season, TrainingConfig
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import HistoricalMean
 from forecaster.estimators.baselines.ridge import Ridge
-from forecaster.estimators.checks.sample import RECIPE
-from forecaster.estimators.forecast_inputs import ForecastInputs, bounded_history
-from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.plausible import (
-    FAR,
     LONGEST,
-    NEAR,
     RANGE,
-    RUN_DAYS,
-    Judgement,
     Plausibility,
     context,
     day_steps,
+    find_wrong,
     fit_plausible,
     run_lengths,
 )
-from forecaster.estimators.predictor import Prediction
-from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
-from forecaster.panel.fill import fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.recipe import change
+from forecaster.recipe import Recipe
 from forecaster.splits import Splits
+from forecaster.synthetic.city import make_city
 
-CLOCK = Clock("America/New_York")
-DAY, DAYS, TRAINED = 24, 70, 47
-LEVELS = (12.0, 20.0, 20.0, 40.0, 60.0, 100.0, 3.0, 0.3)
-SPLITS = Splits(
-    train=[("2015-08-31", "2015-10-16")],
-    validation=[("2015-10-17", "2015-10-25")],
-    test=[("2015-10-26", "2015-11-08")],
-)
-BEST = change(
-    RECIPE,
-    {"preset": "best", "mixer": {"hidden": 8}, "training": {"epochs": 3}},
-    source="test",
-)
-FIRST = 57 * DAY  # the first test step
-EVENT = 60 * DAY  # midnight before a Friday
-Spoil = Callable[[np.ndarray], None]
-
-
-def city(
-    levels: tuple[float, ...] = LEVELS,
-    kind: str = "count",
-    seed: int = 7,
-    clock: Clock = CLOCK,
-) -> Panel:
-    """Ten weeks of Poisson counts, or of normal measurements, with a daily course."""
-    generator = np.random.default_rng(seed)
-    T, N = DAYS * DAY * 60 // clock.step_minutes, len(levels)
-    local = clock.local(clock.axis(np.datetime64("2015-08-31T04", "s"), T))
-    hours = (local - local.astype("datetime64[D]")).astype(np.int64) / 3600
-    rate = np.array(levels) * (1.2 + np.sin(hours / 24 * 2 * np.pi))[:, None]
-    counts = generator.poisson(rate)
-    measured = 10 + np.sqrt(rate) + generator.normal(0, 0.5, rate.shape)
-    return Panel(
-        values=(counts if kind == "count" else measured).astype(np.float32),
-        start=np.datetime64("2015-08-31T04", "s"),
-        clock=clock,
-        kind="count" if kind == "count" else "measurement",
-        locations=Locations.of_ids(f"p{n}" for n in range(N)),
-        covariates=Covariates((), np.empty((T, 0), np.float32)),
-        local_covariates=LocalCovariates.empty(T, N),
-    )
-
-
-def learn(panel: Panel) -> Plausibility:
-    """What a run would know, with the residuals of the means by time of the week."""
-    train = np.arange(len(panel.values)) < len(panel.values) * TRAINED // DAYS
-    means = fit_fill(panel, train).values
-    arrays = fit_plausible(panel, train)
-    residuals = (panel.values - means[panel.clock.slot_of_week(panel.times)])[train]
-    spread = np.tile(np.nanstd(residuals, axis=0), (24, 1)).astype(np.float32)
-    return Plausibility(panel.kind, means, *arrays[RANGE], arrays[LONGEST], spread)
-
-
-def spoiled(panel: Panel, spoil: Spoil) -> Panel:
-    values = panel.values.copy()
-    spoil(values)
-    return replace(panel, values=values)
-
-
-def judge_all(known: Plausibility, panel: Panel) -> Judgement:
-    return known.judge(panel, 0, len(panel.values))
-
-
-CITY, MEASURED = city(), city(kind="measurement")
-KNOWN = {"count": learn(CITY), "measurement": learn(MEASURED)}
+PLACES, WEEKS = 11, 13
+LAGS = LagConfig(recent=3, seasons=(Season(days=1, count=2, before=0, after=2),), horizon=2)
+RECIPE = Recipe(lags=LAGS, training=TrainingConfig(epochs=2, batch=256))
+MakePanel = Callable[..., Panel]
+NIGHT, DAY = 6, 30  # usual counts of `daily`
+TRAINED = 24 * 70  # steps
 
 
 @pytest.fixture(scope="module")
-def fitted() -> dict[str, Ridge]:
-    return {p.kind: Ridge(recipe=RECIPE).fit(p, SPLITS) for p in (CITY, MEASURED)}
+def city() -> Panel:
+    return make_city(locations=PLACES, hours=168 * WEEKS, seed=7).panel
 
 
-def older(estimator: Estimator) -> Estimator:
-    """The same run without what it knows about plausible values."""
-    assert estimator.run is not None
-    arrays = {n: a for n, a in estimator.run.arrays.items() if n not in (RANGE, LONGEST)}
-    return type(estimator).from_run(replace(estimator.run, arrays=arrays))
+@pytest.fixture(scope="module")
+def splits(city: Panel) -> Splits:
+    return Splits.by_share(city, validation=0.15, test=0.2)
 
 
-# Values without any fault.
+@pytest.fixture
+def daily(make_panel: MakePanel) -> Panel:
+    """Twelve weeks of counts: 6 … 12 until 8:00, then 30 … 36, give or take one."""
+    hours = np.arange(24 * 84) % 24
+    usual = np.where(hours < 8, NIGHT, DAY)[:, None] + np.arange(7)
+    noise = np.random.default_rng(2).integers(-1, 2, usual.shape)
+    return make_panel(usual + noise, clock=Clock("UTC"), start=np.datetime64("2018-01-01", "s"))
 
 
-def test_almost_nothing_of_poisson_counts_is_marked() -> None:
-    marked, cells = 0, 0
-    for seed in range(6):
-        panel = city((0.05, 0.3, 1.0, 3.0, 8.0, 20.0, 60.0, 200.0), seed=seed)
-        marked += len(judge_all(learn(panel), panel).marks.steps)
-        cells += panel.values.size
-    assert marked <= cells / 3000
+def trained(panel: Panel, spread: float = 1.0) -> Plausibility:
+    """What a run knows that was trained on the first weeks of a panel of hours."""
+    train = np.arange(len(panel.values)) < TRAINED
+    arrays, slots = fit_plausible(panel, train), panel.clock.slot_of_week(panel.times)
+    means = [np.nanmean(panel.values[train & (slots == s)], axis=0) for s in range(168)]
+    spreads = np.full((24, panel.values.shape[1]), spread, np.float32)
+    return Plausibility(panel.kind, np.stack(means), *arrays[RANGE], arrays[LONGEST], spreads)
 
 
-def test_almost_no_normal_measurement_is_marked() -> None:
-    panels = [city(kind="measurement", seed=seed) for seed in range(4)]
-    marked = sum(len(judge_all(learn(panel), panel).marks.steps) for panel in panels)
-    assert marked <= sum(panel.values.size for panel in panels) / 3000
+def changed(panel: Panel, cells: object, value: object) -> Panel:
+    values = panel.values.copy()
+    values[cells] = value  # type: ignore[index]
+    return replace(panel, values=values)
 
 
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_forecasts_without_a_mark_are_those_of_an_older_run_to_the_bit(
-    fitted: dict[str, Ridge], kind: str
+def test_a_range_is_that_of_an_hour_and_its_neighbours_without_the_most_extreme_week(
+    make_panel: MakePanel,
 ) -> None:
-    panel = {"count": CITY, "measurement": MEASURED}[kind]
-    origins = np.arange(FIRST, DAYS * DAY - 2, 5)
-    here, there = fitted[kind].predict_all(panel, origins), older(fitted[kind])
-    known = Plausibility.of(fitted[kind].run)  # type: ignore[arg-type]
-    assert known is not None
-    assert not judge_all(known, panel).marked[FIRST - 400 :].any()
-    assert here.base.doubt is not None
-    assert not here.base.doubt.any()
-    before = there.predict_all(panel, origins)
-    assert before.base.doubt is None
-    np.testing.assert_array_equal(here.forecast, before.forecast)
-    np.testing.assert_array_equal(here.online, before.online)
-    np.testing.assert_array_equal(here.static, before.static)
+    hours = np.tile(np.arange(168.0), 5)[:, None] + np.array([0, 1000])
+    hours[168 * 2 + 30, 0] = 5000  # once in five weeks
+    hours[168 + 77, 1] = 0
+    panel = make_panel(hours, clock=Clock("UTC"), start=np.datetime64("2018-01-01", "s"))
+    least, most = fit_plausible(panel, np.ones(len(hours), dtype=bool))[RANGE]
+    assert most[[10, 29, 30, 31], 0].tolist() == [11, 30, 31, 32]
+    assert least[[10, 76, 77, 78], 1].tolist() == [1009, 1075, 1076, 1077]
+    few = np.arange(len(hours)) >= 168 * 2  # three weeks: nothing is left out
+    assert fit_plausible(panel, few)[RANGE][1, 30, 0] == 5000
 
 
-@pytest.mark.parametrize("minutes", [15, 120, 360, 1440])
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_L6_steps_of_any_length_are_judged(kind: str, minutes: int) -> None:
-    panel = city((30.0, 60.0), kind, clock=Clock("UTC", minutes))
-    known, last = learn(panel), len(panel.values) - 3
-    assert judge_all(known, panel).marked.mean() <= 1 / 1000
-    wrong = spoiled(panel, lambda values: values.__setitem__((last, 0), 50 * values[last, 0]))
-    marked = judge_all(known, wrong).marked
-    assert marked[last, 0]
-    assert not marked[:, 1][judge_all(known, panel).marked[:, 1] == 0].any()
-
-
-# One wrong value, or a repeated one.
-
-
-def strike(panel: Panel, origin: int, place: int, fault: float) -> Panel:
-    """The panel with a value times a factor; NaN: repeated for ten days."""
-
-    def spoil(values: np.ndarray) -> None:
-        if np.isnan(fault):
-            values[origin - 10 * DAY + 1 : origin + 1, place] = values[origin, place]
-        else:
-            values[origin, place] *= fault
-
-    return spoiled(panel, spoil)
-
-
-def widths(prediction: Prediction) -> np.ndarray:
-    return np.asarray(prediction.online[0, -1] - prediction.online[0, 0])
-
-
-def check_struck(estimator: Estimator, panel: Panel, fault: float, seed: int, cases: int) -> int:
-    """Strike random places and origins; returns in how many cases a mark was due."""
-    assert estimator.run is not None
-    generator, due = np.random.default_rng(seed), 0
-    means = estimator.run.arrays["shared.fill"][panel.clock.slot_of_week(panel.times)]
-    for _ in range(cases):
-        origin, place = int(generator.integers(FIRST, DAYS * DAY - 2)), int(generator.integers(8))
-        wrong, at = strike(panel, origin, place, fault), np.array([origin])
-        before, after = (estimator.predict_all(each, at) for each in (panel, wrong))
-        assert (after.online[0, 0] <= after.forecast[0]).all()
-        assert (after.forecast[0] <= after.online[0, -1]).all()
-        assert after.base.doubt is not None
-        marked = bool(after.base.doubt[0, place])
-        value, expected = float(panel.values[origin, place]), float(means[origin, place])
-        # Ten times a value that is itself far below what is expected may be an ordinary one.
-        if expected >= 10 and value >= expected / 2:
-            due += 1
-            assert marked
-        if marked:
-            assert (widths(after)[:, place] >= widths(before)[:, place]).all()
-        moved = np.abs(after.forecast - before.forecast)[0]
-        if fault == 50:
-            assert (moved[:, place] <= 3 * after.base.spread[0, :, place]).all()
-        if isinstance(estimator, Ridge):  # sees only a place's own past
-            assert not np.delete(moved, place, axis=1).any()
-        others = np.delete(after.base.doubt[0], place)
-        assert not others.any()
-    return due
-
-
-@pytest.mark.parametrize("fault", [0.0, 10.0, 50.0])
-def test_L6_an_implausible_count_is_marked_and_bounded(
-    fitted: dict[str, Ridge], fault: float
+def test_an_hour_without_training_values_has_the_range_of_its_location(
+    make_panel: MakePanel,
 ) -> None:
-    assert check_struck(fitted["count"], CITY, fault, seed=int(fault), cases=12) >= 4
-
-
-@pytest.mark.parametrize("fault", [-1.0, 10.0, 50.0])
-def test_L6_an_implausible_measurement_is_marked_and_bounded(
-    fitted: dict[str, Ridge], fault: float
-) -> None:
-    due = check_struck(fitted["measurement"], MEASURED, fault, seed=int(fault) + 1, cases=8)
-    assert due == 8
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_L5_a_value_repeated_for_ten_days_is_marked_and_bounded(
-    fitted: dict[str, Ridge], kind: str
-) -> None:
-    panel = {"count": CITY, "measurement": MEASURED}[kind]
-    assert check_struck(fitted[kind], panel, np.nan, seed=5, cases=8) >= 3
-
-
-def test_L6_a_network_keeps_its_forecast_within_a_wider_interval(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(NetworkEstimator, "falls_back", False)
-    estimator = Forecaster(recipe=BEST).fit(CITY, SPLITS)
-    due = sum(check_struck(estimator, CITY, fault, seed=3, cases=3) for fault in (0.0, 10.0, 50.0))
-    assert due >= 3
-    check_struck(estimator, CITY, np.nan, seed=4, cases=3)
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_L6_the_value_itself_stays_in_the_panel(fitted: dict[str, Ridge], kind: str) -> None:
-    panel = {"count": CITY, "measurement": MEASURED}[kind]
-    wrong, origins = strike(panel, EVENT, 3, 50), np.array([EVENT])
-    kept = wrong.values.copy()
-    run = fitted[kind].run
-    assert run is not None
-    recent, steps, doubt = bounded_history(run, wrong, origins)
-    fitted[kind].predict_all(wrong, origins)
-    np.testing.assert_array_equal(wrong.values, kept)
-    assert recent.values[steps[0], 3] <= run.arrays[RANGE][1, :, 3].max()
-    assert doubt is not None
-    assert doubt.tolist() == [[0, 0, 0, 1, 0, 0, 0, 0]]
-
-
-@pytest.mark.parametrize(
-    ("kind", "fault"),
-    [("count", 0), ("count", 10), ("count", 50)]
-    + [("measurement", fault) for fault in (0, -1, 10, 50)],
-)
-def test_L6_an_implausible_value_enters_near_what_was_to_be_expected(
-    kind: str, fault: float
-) -> None:
-    panel, known, distances = {"count": CITY, "measurement": MEASURED}[kind], KNOWN[kind], []
-    usual = known.means[CLOCK.slot_of_week(panel.times)]
-    for step in range(EVENT, len(panel.values), 5):
-        for place in (3, 4, 5):
-            judgement = known.judge(strike(panel, step, place, fault), step, step + 1)
-            if judgement.marked[0, place]:
-                entry, mean = judgement.values[0, place], usual[step, place]
-                if kind == "count":  # on the square-root scale the noise is ½ everywhere
-                    distances.append(2 * abs(np.sqrt(entry) - np.sqrt(mean)))
-                else:
-                    distances.append(abs(entry - mean) / known.spread[0, place])
-    assert len(distances) > 100
-    assert np.median(distances) < 2  # one by design, and the noise of the steps before
-    assert max(distances) < FAR + NEAR
-
-
-@pytest.mark.parametrize(("hours", "doubtful"), [(0, 1), (23, 1), (24, 0)])
-def test_L6_intervals_are_wider_for_a_day(
-    fitted: dict[str, Ridge], hours: int, doubtful: int
-) -> None:
-    run = fitted["count"].run
-    assert run is not None
-    wrong = strike(CITY, EVENT, 3, 50)
-    _, _, doubt = bounded_history(run, wrong, np.array([EVENT - 1, EVENT + hours]))
-    assert doubt is not None
-    assert doubt[:, 3].tolist() == [0, doubtful]
-
-
-# Lasting changes and joint events.
-
-
-def test_a_place_that_opens_is_accepted_within_two_days() -> None:
-    generator = np.random.default_rng(3)
-
-    def asleep(values: np.ndarray) -> None:
-        values[:EVENT, 7] = 0
-
-    def opens(values: np.ndarray) -> None:
-        asleep(values)
-        values[EVENT:, 7] = generator.poisson(2 * values[EVENT:, 4])
-
-    panel = spoiled(CITY, opens)
-    judgement = learn(spoiled(CITY, asleep)).judge(panel, EVENT, len(panel.values))
-    assert judgement.marked[:2, 7].all()
-    assert (judgement.values[:2, 7] < panel.values[EVENT : EVENT + 2, 7] / 2).all()
-    assert not judgement.marked[2 * DAY :, 7].any()
-    np.testing.assert_array_equal(judgement.values[2:], panel.values[EVENT + 2 :])  # an event
-
-
-@pytest.mark.parametrize("factor", [0.3, 2, 5])
-@pytest.mark.parametrize("place", [0, 3, 5])
-def test_a_level_that_changes_for_good_is_accepted_within_two_days(
-    place: int, factor: float
-) -> None:
-    def changes(values: np.ndarray) -> None:
-        usual = KNOWN["count"].means[CLOCK.slot_of_week(CITY.times[EVENT:]), place]
-        values[EVENT:, place] = np.random.default_rng(place).poisson(factor * usual)
-
-    panel = spoiled(CITY, changes)
-    judgement = KNOWN["count"].judge(panel, EVENT + 2 * DAY, len(panel.values))
-    assert not judgement.marked.any()
-    np.testing.assert_array_equal(judgement.values, panel.values[EVENT + 2 * DAY :])
-
-
-@pytest.mark.parametrize("shift", [-8, 8])
-def test_a_measurement_that_changes_for_good_is_accepted_within_two_days(shift: float) -> None:
-    panel = spoiled(MEASURED, lambda values: values[EVENT:, 2].__iadd__(shift))
-    judgement = KNOWN["measurement"].judge(panel, EVENT, len(panel.values))
-    assert judgement.marked[0, 2]
-    np.testing.assert_array_equal(judgement.values[2 * DAY :], panel.values[EVENT + 2 * DAY :])
-
-
-@pytest.mark.parametrize(("factor", "hours"), [(0.2, DAY), (0.5, DAY), (2.0, 6), (3.5, 4)])
-def test_a_day_low_or_high_everywhere_is_no_fault(factor: float, hours: int) -> None:
-    event = slice(EVENT, EVENT + hours)
-
-    def happens(values: np.ndarray) -> None:
-        values[event] = np.random.default_rng(1).poisson(factor * values[event])
-
-    marked = judge_all(KNOWN["count"], spoiled(CITY, happens)).marked
-    assert marked[EVENT : EVENT + hours + DAY].mean() <= 0.01
-
-
-def test_L6_a_wrong_value_in_a_joint_event_is_marked_still() -> None:
-    def happens(values: np.ndarray) -> None:
-        values[EVENT : EVENT + 4] = np.random.default_rng(1).poisson(3 * values[EVENT : EVENT + 4])
-        values[EVENT + 2, 4] *= 20
-
-    marked = judge_all(KNOWN["count"], spoiled(CITY, happens)).marked
-    assert np.argwhere(marked[EVENT : EVENT + DAY]).tolist() == [[2, 4]]
-
-
-# Repeated values.
-
-
-def test_L5_zeros_for_days_are_marked_and_enter_as_zeros_after_a_day() -> None:
-    panel = spoiled(CITY, lambda values: values[:, 3].__setitem__(slice(EVENT, None), 0))
-    judgement = KNOWN["count"].judge(panel, EVENT, len(panel.values))
-    assert judgement.marked[:, 3].all()
-    assert not np.delete(judgement.marked, 3, axis=1).any()
-    assert (judgement.values[: DAY // 4, 3] > 20).all()  # they do not look like demand at once
-    assert not judgement.values[DAY:, 3].any()
-    lengths = judgement.marks.lengths[judgement.marks.steps >= DAY]
-    assert lengths[0] == DAY + 1  # told as a run of zeros
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_L5_repeats_enter_as_missing(kind: str) -> None:
-    panel = {"count": CITY, "measurement": MEASURED}[kind]
-    stuck = spoiled(panel, lambda values: values[EVENT:, 3].fill(values[EVENT, 3]))
-    judgement = KNOWN[kind].judge(stuck, EVENT, len(stuck.values))
-    first = int(np.argmax(judgement.marked[:, 3]))
-    assert 3 <= first <= 8
-    assert judgement.marked[first:, 3].all()
-    assert np.isnan(judgement.values[first:, 3]).all()
-    np.testing.assert_array_equal(judgement.values[:first], stuck.values[EVENT : EVENT + first])
-    others = np.delete(judgement.values, 3, axis=1)
-    np.testing.assert_array_equal(others, np.delete(stuck.values[EVENT:], 3, axis=1))
-    here = judgement.marks.lengths
-    assert here.tolist() == [*range(first + 1, len(judgement.values) + 1)]
-
-
-@pytest.mark.parametrize(
-    ("place", "value", "length"), [(7, 0, 20), (7, 1, 12), (6, 3, 8), (3, 40, 3)]
-)
-def test_small_counts_repeat_by_chance(place: int, value: float, length: int) -> None:
-    panel = spoiled(CITY, lambda values: values[EVENT : EVENT + length, place].fill(value))
-    assert not judge_all(KNOWN["count"], panel).marked[EVENT:].any()
-
-
-def test_L5_a_missing_value_ends_a_run() -> None:
-    def stuck_with_gaps(values: np.ndarray) -> None:
-        values[EVENT : EVENT + 30, 3] = values[EVENT, 3]
-        values[EVENT : EVENT + 30 : 4, 3] = np.nan  # three equal values at a time
-
-    judgement = judge_all(KNOWN["count"], spoiled(CITY, stuck_with_gaps))
-    assert not judgement.marked[EVENT:].any()
-    one = np.array([[1, 1, np.nan, 1, np.nan, np.nan, 0, 0, 0]], dtype=np.float32).T
-    assert run_lengths(one)[:, 0].tolist() == [1, 2, 1, 1, 1, 1, 1, 2, 3]
-
-
-def test_L5_a_place_that_repeats_in_training_may_do_so() -> None:
-    def repeats(values: np.ndarray) -> None:
-        for start in range(0, len(values), 48):
-            values[start : start + 20, 2] = values[start, 2]
-
-    panel = spoiled(MEASURED, repeats)
-    assert not judge_all(learn(panel), panel).marked[:, 2].any()
-    longer = spoiled(panel, lambda values: values[EVENT : EVENT + 40, 2].fill(values[EVENT, 2]))
-    marked = judge_all(learn(panel), longer).marked[EVENT:, 2]
-    assert np.flatnonzero(marked)[0] == 30  # one and a half times as long
-    assert marked[30:40].all()
-
-
-# What a judgement depends on.
-
-
-def wild(panel: Panel) -> Panel:
-    """The panel with many faults of all kinds."""
-    generator = np.random.default_rng(11)
-
-    def spoil(values: np.ndarray) -> None:
-        cells = generator.integers(0, values.size, 300)
-        values.reshape(-1)[cells] *= generator.choice([0, 10, 50, np.nan], size=300)
-        for start in generator.integers(40 * DAY, DAYS * DAY, 12):
-            values[start : start + 90, generator.integers(8)] = generator.choice([0, 7, 300])
-        values[62 * DAY : 63 * DAY] *= 3
-
-    return spoiled(panel, spoil)
-
-
-WILD = {p.kind: wild(p) for p in (CITY, MEASURED)}
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-@settings(max_examples=12, deadline=None)
-@given(
-    step=st.integers(FIRST, DAYS * DAY - 2),
-    later=st.one_of(st.just(np.nan), st.floats(0, 1e6, width=32)),
-)
-def test_later_values_change_nothing_of_a_judgement(kind: str, step: int, later: float) -> None:
-    panel, known = WILD[kind], KNOWN[kind]
-    other = spoiled(panel, lambda values: values[step + 1 :].fill(later))
-    first = step - 50
-    here, there = (known.judge(p, first, len(p.values)) for p in (panel, other))
-    np.testing.assert_array_equal(here.values[:51], there.values[:51])
-    np.testing.assert_array_equal(here.marked[:51], there.marked[:51])
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_many_origins_see_the_windows_of_one(fitted: dict[str, Ridge], kind: str) -> None:
-    run, panel = fitted[kind].run, WILD[kind]
-    assert run is not None
-    origins = np.arange(FIRST, DAYS * DAY - 2, 29)
-    together, steps, doubt = bounded_history(run, panel, origins)
-    assert doubt is not None
-    assert 0 < doubt.mean() < 1
-    back = run.recipe.lags.length
-    for origin, step, doubtful in zip(origins, steps, doubt, strict=True):
-        alone, (last,), own = bounded_history(run, panel, np.array([origin]))
-        window = together.values[step - back : step + 1]
-        np.testing.assert_array_equal(alone.values[last - back : last + 1], window)
-        assert own is not None
-        np.testing.assert_array_equal(own[0], doubtful)
-
-
-@pytest.mark.parametrize("longest", [None, 220])
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_a_panel_cut_shorter_in_front_is_judged_alike(kind: str, longest: int | None) -> None:
-    def stick(values: np.ndarray) -> None:
-        values[40 * DAY :, 1] = {"count": CITY, "measurement": MEASURED}[kind].values[
-            40 * DAY :, 1
-        ]
-        values[40 * DAY : 56 * DAY, 1] = 200
-        values[56 * DAY + 9 : 56 * DAY + 12, 1] = 199, 201, 203
-        values[57 * DAY + 10, 1] = 200  # plausible only if both days before could be trusted
-
-    panel, known = WILD[kind], KNOWN[kind]
-    if longest is not None:  # so that the longest runs of all count
-        known = replace(known, longest=np.full_like(known.longest, longest))
-        panel = spoiled(panel, stick)
-    back = context(panel.clock)
-    assert back > RUN_DAYS * day_steps(panel.clock)
-    everything = judge_all(known, panel)
-    for step in (57 * DAY + 10, *range(50 * DAY, DAYS * DAY, 7)):
-        cut = panel.steps(step - back, step + 1)
-        judgement = known.judge(cut, back, back + 1)
-        np.testing.assert_array_equal(judgement.values[0], everything.values[step])
-        np.testing.assert_array_equal(judgement.marked[0], everything.marked[step])
-
-
-def test_marks_of_the_last_steps() -> None:
-    values = np.zeros((10, 2), dtype=np.float32)
-    empty = judge_all(KNOWN["count"], CITY).marks
-    one = empty._replace(
-        steps=np.array([4]),
-        columns=np.array([1]),
-        limits=np.ones(1),
-        lengths=np.zeros(1, np.int64),
-        entries=np.ones(1),
-    )
-    judgement = Judgement(values, one)
-    since = judgement.marked_since(np.array([9, 3, 4, 6, 7]), 3)
-    assert since.tolist() == [[0, 0], [0, 0], [0, 1], [0, 1], [0, 0]]
-    assert not Judgement(values, empty).marked_since(np.array([9]), 3).any()
-
-
-# What a run stores, and what follows its outcomes.
-
-
-@pytest.mark.parametrize(
-    ("name", "damage"),
-    [
-        (RANGE, lambda a: a[:, :-1]),
-        (RANGE, lambda a: a.astype(np.float64)),
-        (RANGE, lambda a: a[0]),
-        (RANGE, lambda a: a[::-1] + np.float32([[[0]], [[-1]]])),
-        (RANGE, lambda a: np.where(a == a[0, 0, 0], np.float32(np.nan), a)),
-        (LONGEST, lambda a: a[:, :-1]),
-        (LONGEST, lambda a: a.astype(np.float64)),
-        (LONGEST, lambda a: -1 - a),
-    ],
-)
-def test_damaged_ranges_and_runs_are_refused(
-    fitted: dict[str, Ridge], name: str, damage: Callable[[np.ndarray], np.ndarray]
-) -> None:
-    run = fitted["count"].run
-    assert run is not None
-    arrays = {**run.arrays, name: damage(run.arrays[name])}
-    with pytest.raises(ArtifactError, match=re.escape(name)):
-        Ridge.from_run(replace(run, arrays=arrays))
-
-
-@pytest.mark.parametrize("name", [RANGE, LONGEST])
-def test_a_run_with_a_part_of_them_is_refused(fitted: dict[str, Ridge], name: str) -> None:
-    run = fitted["count"].run
-    assert run is not None
-    arrays = {n: a for n, a in run.arrays.items() if n != name}
-    with pytest.raises(ArtifactError, match=re.escape(name)):
-        Ridge.from_run(replace(run, arrays=arrays))
-
-
-@pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_a_panel_of_missing_values_alone_has_a_range_of_zero(kind: str) -> None:
-    panel = spoiled(city((5.0, 9.0), kind), lambda values: values[:, 0].fill(np.nan))
-    arrays = fit_plausible(panel, np.ones(len(panel.values), dtype=bool))
+    values = np.tile(np.arange(168.0), 5)[:, None] + np.array([0, 1000, 0])
+    values[np.arange(len(values)) % 168 > 100, 0] = np.nan
+    values[:, 2] = np.nan  # never observed
+    panel = make_panel(values, clock=Clock("UTC"), start=np.datetime64("2018-01-01", "s"))
+    arrays = fit_plausible(panel, np.ones(len(values), dtype=bool))
+    assert arrays[RANGE][:, 150].tolist() == [[0, 1149, 0], [100, 1151, 0]]
     assert np.isfinite(arrays[RANGE]).all()
-    assert not arrays[RANGE][..., 0].any()
-    assert arrays[LONGEST][:, 0].tolist() == [0, 0]
 
 
-def test_a_range_leaves_out_the_most_extreme_week() -> None:
-    night = 12 * DAY
-    panel = spoiled(CITY, lambda values: values[night].__imul__(9))
-    train = np.ones(len(panel.values), dtype=bool)
-    here, there = (fit_plausible(p, train)[RANGE][1] for p in (panel, CITY))
-    assert (here <= CITY.values.max(axis=0)).all()
-    assert (here >= there).all()
+@pytest.mark.parametrize(("minutes", "bins"), [(5, 168), (60, 168), (180, 56), (1440, 7)])
+def test_steps_of_any_length_have_ranges(make_panel: MakePanel, minutes: int, bins: int) -> None:
+    values = np.random.default_rng(0).poisson(9, (5 * 7 * 24 * 60 // minutes, 3))
+    panel = make_panel(values, clock=Clock("Europe/Berlin", step_minutes=minutes))
+    arrays = fit_plausible(panel, np.ones(len(values), dtype=bool))
+    assert arrays[RANGE].shape == (2, bins, 3)
+    assert (arrays[RANGE][0] <= arrays[RANGE][1]).all()
+    assert not find_wrong(arrays, panel.clock.slots_per_week, 3)
+    assert find_wrong(arrays, panel.clock.slots_per_week, 2) == [RANGE, LONGEST]
 
 
-class Constant(Estimator):
-    """Its forecasts depend on no recent value."""
-
-    def fit_windows(self, data: TrainingData) -> FitResult:
-        return FitResult({"mean": data.panel.values[data.train].mean(axis=0)})
-
-    def predict_windows(self, arrays: Arrays, inputs: ForecastInputs) -> np.ndarray:
-        return np.tile(arrays["mean"], (len(inputs.origins), self.recipe.lags.horizon, 1))
+def test_nothing_outside_training_reaches_ranges_and_runs(daily: Panel) -> None:
+    train = np.arange(len(daily.values)) < TRAINED
+    other = changed(daily, slice(TRAINED, None), 977.0)
+    before, after = (fit_plausible(p, train) for p in (daily, other))
+    assert all(np.array_equal(before[name], after[name]) for name in before)
 
 
-def test_L6_quantiles_do_not_follow_marked_outcomes() -> None:
-    def without_some(values: np.ndarray) -> None:
-        values[EVENT : EVENT + 60 : 3, 2] = np.nan
+def test_run_lengths_count_equal_values_and_missing_ones_interrupt() -> None:
+    column = np.float32([3, 3, 0, 0, 0, np.nan, np.nan, 0, 5])
+    assert run_lengths(column[:, None])[:, 0].tolist() == [1, 2, 1, 2, 3, 1, 1, 1, 1]
 
-    def with_wrong(values: np.ndarray) -> None:
-        values[EVENT : EVENT + 60 : 3, 2] = 50_000
 
-    panel = city((*LEVELS, 15.0, 25.0, 35.0, 45.0))  # so many that one may be missing
-    estimator = Constant(recipe=RECIPE).fit(panel, SPLITS)
-    origins = np.array([EVENT + 60, EVENT + 100])
-    gaps, wrong = (spoiled(panel, each) for each in (without_some, with_wrong))
-    outcomes = estimator.predictor(wrong, "observed").outcomes(np.arange(EVENT, EVENT + 60))
-    np.testing.assert_array_equal(outcomes, gaps.values[EVENT : EVENT + 60])
-    missing, marked = (estimator.predict_all(each, origins) for each in (gaps, wrong))
-    np.testing.assert_array_equal(marked.corrections, missing.corrections)
-    followed = older(estimator).predict_all(wrong, origins)
-    assert (followed.corrections != missing.corrections).any()
+def test_clean_values_are_neither_marked_nor_changed(daily: Panel) -> None:
+    judgement = trained(daily).judge(daily, TRAINED, len(daily.values))
+    assert not len(judgement.marks.steps)
+    assert np.array_equal(judgement.values, daily.values[TRAINED:])
+
+
+@pytest.mark.parametrize("hour", [3, 14])
+@pytest.mark.parametrize("factor", [10, 50, 1e6])
+def test_L6_a_value_far_too_high_is_marked_and_enters_near_the_usual_one(
+    daily: Panel, hour: int, factor: float
+) -> None:
+    step, usual = TRAINED + 24 * 3 + hour, (NIGHT if hour < 8 else DAY) + 4
+    wrong = changed(daily, (step, 4), factor * usual)
+    judgement = trained(daily).judge(wrong, TRAINED, step + 1)
+    assert np.argwhere(judgement.marked).tolist() == [[step - TRAINED, 4]]
+    assert usual <= judgement.values[-1, 4] <= usual + 4 * np.sqrt(usual)
+    assert usual < judgement.marks.limits[0] < factor * usual
+    assert judgement.marks.lengths.tolist() == [0]
+    untouched = ~judgement.marked
+    assert np.array_equal(judgement.values[untouched], wrong.values[TRAINED : step + 1][untouched])
+
+
+def test_L6_a_zero_is_marked_where_many_are_usual_and_training_had_none(daily: Panel) -> None:
+    by_day, by_night = TRAINED + 24 * 3 + 14, TRAINED + 24 * 5 + 3
+    wrong = changed(changed(daily, (by_day, 2), 0), (by_night, 0), 0)
+    judgement = trained(daily).judge(wrong, TRAINED, len(daily.values))
+    assert np.argwhere(judgement.marked).tolist() == [[by_day - TRAINED, 2]]  # 6 are usual at 3:00
+    assert abs(judgement.values[by_day - TRAINED, 2] - (DAY + 2)) < 4
+    usual = changed(daily, (np.arange(14, TRAINED, 168), 2), 0)  # every Monday in training
+    monday = TRAINED + 14
+    assert (
+        not trained(usual).judge(changed(usual, (monday, 2), 0), monday, monday + 1).marked.any()
+    )
+
+
+def test_L6_a_negative_measurement_is_marked_where_training_had_none(
+    make_panel: MakePanel,
+) -> None:
+    hours = np.arange(24 * 84)
+    values = 20 + 5 * np.sin(hours / 24 * 2 * np.pi)[:, None] + np.zeros(3)
+    values += np.random.default_rng(3).normal(0, 1, values.shape)
+    panel = make_panel(values, "measurement")
+    step = TRAINED + 24 * 4
+    known = trained(panel)
+    judgement = known.judge(changed(panel, (step, 1), -panel.values[step, 1]), step, step + 1)
+    assert np.argwhere(judgement.marked).tolist() == [[0, 1]]
+    assert 14 < judgement.values[0, 1] < 27
+    below = make_panel(values - 30, "measurement")  # −15 … −5
+    assert not trained(below).judge(below, TRAINED, len(values)).marked.any()
+
+
+@pytest.mark.parametrize("factor", [3.0, 20.0, 0.2])
+def test_a_lasting_change_of_level_is_accepted_within_a_day(daily: Panel, factor: float) -> None:
+    begin = TRAINED + 24 * 2
+    values = daily.values.copy()
+    values[begin:, 3] = np.round(values[begin:, 3] * factor)
+    judgement = trained(daily).judge(replace(daily, values=values), begin, len(values))
+    assert not judgement.marked[24:].any()
+    assert np.array_equal(judgement.values[24:], values[begin + 24 :])
+
+
+def test_L1_a_place_that_opens_is_accepted_after_two_days(daily: Panel) -> None:
+    values = daily.values.copy()
+    opens = TRAINED + 24 * 4 + 9
+    values[:opens, 5] = 0
+    panel = replace(daily, values=values)
+    judgement = trained(panel).judge(panel, TRAINED, len(values))
+    later = opens + 48 - TRAINED
+    assert not judgement.marked[later:].any()
+    assert np.array_equal(judgement.values[later:], values[TRAINED + later :])
+
+
+def test_what_all_places_have_in_common_is_no_fault(daily: Panel) -> None:
+    known, night = trained(daily), TRAINED + 24 * 3 + 2
+    festive = changed(daily, slice(night, night + 3), 3 * daily.values[night : night + 3])
+    alone = changed(daily, (slice(night, night + 1), 2), 5 * daily.values[night, 2])
+    assert not known.judge(festive, TRAINED, night + 3).marked.any()
+    assert known.judge(alone, TRAINED, night + 3).marked[:, 2].any()
+    few = 1 + np.random.default_rng(5).poisson(daily.values[night : night + 30] / 4)
+    quiet = changed(daily, slice(night, night + 30), few)
+    assert not known.judge(quiet, TRAINED, night + 30).marked.any()  # a holiday
+
+
+def test_an_event_that_lasts_enters_as_it_is_though_marked(daily: Panel) -> None:
+    known, step = trained(daily), TRAINED + 24 * 3 + 12
+    event = changed(daily, (slice(step, step + 5), 1), np.float32([400, 520, 480, 510, 450]))
+    judgement = known.judge(event, step, step + 5)
+    assert judgement.marked[:, 1].all()
+    assert (judgement.values[:2, 1] < 100).all()
+    assert judgement.values[2:, 1].tolist() == [480, 510, 450]
+
+
+def test_L5_a_repeated_value_is_marked_and_enters_as_missing(daily: Panel) -> None:
+    known, begin = trained(daily), TRAINED + 24 * 3 + 12
+    stuck = changed(daily, (slice(begin, begin + 240), 4), daily.values[begin, 4])
+    judgement = known.judge(stuck, TRAINED, begin + 252)
+    marked = judgement.marked[begin - TRAINED :, 4]
+    assert not marked[:3].any()
+    assert marked[14:240].all()
+    assert not marked[243:].any()  # the first may equal the repeated one
+    repeated = judgement.marks.lengths > 0
+    entries = judgement.marks.entries[repeated & (judgement.marks.columns == 4)]
+    assert len(entries) > 220
+    assert np.isnan(entries).all()
+    assert not np.delete(judgement.marked, 4, axis=1).any()
+
+
+def test_L5_zeros_for_days_are_marked_and_the_place_goes_to_zero(daily: Panel) -> None:
+    known, begin = trained(daily), TRAINED + 24 * 3 + 12
+    silent = changed(daily, (slice(begin, begin + 240), 4), 0)
+    judgement = known.judge(silent, begin, begin + 240)
+    assert judgement.marked[:, 4].mean() > 0.9
+    assert judgement.marked[-1, 4]
+    assert judgement.values[:6, 4].min() > 20  # an outage of hours is not learned
+    assert (judgement.values[48:, 4] == 0).all()
+    assert not np.delete(judgement.marked, 4, axis=1).any()
+
+
+def test_equal_small_counts_are_left_to_chance(make_panel: MakePanel) -> None:
+    values = np.random.default_rng(4).poisson(0.7, (24 * 84, 29))
+    panel = make_panel(values, clock=Clock("UTC"), start=np.datetime64("2018-01-01", "s"))
+    assert trained(panel).judge(panel, TRAINED, len(values)).marked.mean() < 1e-4
+
+
+def test_older_runs_and_runs_without_intervals_judge_nothing(city: Panel, splits: Splits) -> None:
+    fitted = HistoricalMean(RECIPE).fit(city, splits)
+    assert fitted.run is not None
+    for name in (RANGE, LONGEST, "intervals.spread"):
+        arrays = {key: array for key, array in fitted.run.arrays.items() if key != name}
+        assert Plausibility.of(replace(fitted.run, arrays=arrays)) is None
+
+
+wild = st.sampled_from([0.0, 1.0, 7.0, 60.0, 5e3, 1e9, float("nan")])
+
+
+@given(
+    cells=st.lists(st.tuples(st.integers(-200, 30), st.integers(0, 6), wild), max_size=40),
+    cut=st.integers(0, 30),
+)
+@settings(max_examples=60, deadline=None)
+def test_a_step_is_judged_by_earlier_values_and_a_bounded_past_alone(
+    cells: list[tuple[int, int, float]], cut: int
+) -> None:
+    hours = np.arange(24 * 84)
+    usual = np.where(hours % 24 < 8, NIGHT, DAY)[:, None] + np.arange(7)
+    values = (usual + np.random.default_rng(2).integers(-1, 2, usual.shape)).astype(np.float32)
+    base = city_of(values)
+    origin = TRAINED + 24 * 12
+    for step, column, value in cells:
+        values[origin + step, column] = value
+    known, panel = trained(base), city_of(values)
+    whole = known.judge(panel, TRAINED, len(values))
+    row = whole.values[origin - TRAINED]
+    assert np.array_equal(known.judge(panel, origin, origin + 1).values[0], row, equal_nan=True)
+    later = values.copy()
+    later[origin + 1 :] = 1e6
+    seen = known.judge(city_of(later), origin, origin + 1)
+    assert np.array_equal(seen.values[0], row, equal_nan=True)
+    assert np.array_equal(seen.marked[0], whole.marked[origin - TRAINED])
+    first = origin - context(panel.clock) - cut
+    short = known.judge(panel.steps(first, origin + 1), origin - first, origin - first + 1)
+    assert np.array_equal(short.values[0], row, equal_nan=True)
+    observed = np.isfinite(whole.values)
+    assert (whole.values[observed] >= 0).all()
+    unmarked = ~whole.marked
+    assert np.array_equal(whole.values[unmarked], values[TRAINED:][unmarked], equal_nan=True)
+
+
+def city_of(values: np.ndarray) -> Panel:
+    """A panel of hours, with nothing else known."""
+    steps, places = values.shape
+    return Panel(
+        values=values.astype(np.float32),
+        start=np.datetime64("2018-01-01", "s"),
+        clock=Clock("UTC"),
+        kind="count",
+        locations=Locations.of_ids(f"p{n}" for n in range(places)),
+        covariates=Covariates((), np.empty((steps, 0), np.float32)),
+        local_covariates=LocalCovariates.empty(steps, places),
+    )
+
+
+def test_days_of_few_steps_count_as_weeks() -> None:
+    assert day_steps(Clock("UTC")) == 24
+    assert day_steps(Clock("UTC", step_minutes=5)) == 288
+    assert day_steps(Clock("UTC", step_minutes=1440)) == 7
+    assert day_steps(Clock("UTC", step_minutes=7 * 1440)) == 7
+
+
+def make_best(recipe: Recipe) -> Estimator:
+    return Forecaster(recipe=recipe.model_copy(update={"preset": "best"}))
+
+
+@pytest.mark.parametrize("make", [Ridge, HistoricalMean, make_best])
+def test_L6_one_wrong_value_widens_its_interval_and_hardly_moves_forecasts(
+    city: Panel, splits: Splits, make: Callable[[Recipe], Estimator]
+) -> None:
+    fitted = make(RECIPE).fit(city, splits)
+    assert fitted.run is not None
+    known = Plausibility.of(fitted.run)
+    assert known is not None
+    generator, M = np.random.default_rng(11), len(city.values)
+    slots = city.clock.slot_of_week(city.times)
+    marked = expected = 0
+    for number in range(24):
+        origin, n = int(generator.integers(M - 400, M - 3)), int(generator.integers(PLACES))
+        factor = (0, 10, 50)[number % 3]
+        mean = float(known.means[slots[origin], n])
+        value = np.round(factor * max(float(city.values[origin, n]), mean))
+        wrong = changed(city, (origin, n), value)
+        before, after = (fitted.predict_all(p, np.array([origin])) for p in (city, wrong))
+        is_marked = bool(known.judge(wrong, origin, origin + 1).marked[0, n])
+        if mean >= 15 and city.values[origin, n] >= 10:
+            expected, marked = expected + 1, marked + is_marked
+        for q in (after.online[0], after.static[0]):
+            assert (q[0] <= after.forecast[0]).all()
+            assert (after.forecast[0] <= q[-1]).all()
+        if not is_marked:
+            continue
+        moved = np.abs(after.forecast - before.forecast)[0] / before.base.spread[0]
+        assert moved[:, n].max() <= 3
+        assert np.delete(moved, n, axis=1).max() <= 1
+        calibration = after.calibration
+        plain = calibration.correct(replace(after.base, doubt=None), calibration.corrections)
+        low, high = (after.static - plain)[0, [0, -1], :, n] / after.base.spread[0, :, n]
+        assert (high >= 0.999).all()
+        assert ((low <= -0.999) | (after.static[0, 0, :, n] == 0)).all()
+        for form in ("static", "online"):
+            width, was = (np.ptp(getattr(p, form)[0, :, :, n], axis=0) for p in (after, before))
+            assert (width >= was).all()
+    assert expected >= 8
+    assert marked == expected

@@ -395,8 +395,9 @@ class _History:
         unit = self._unit(cells, upper)
         once, twice = self._supported(cells)
         bottom, top = self._shifted(lower, -FAR * unit), self._shifted(upper, FAR * unit)
-        expected = self._expected(cells, change)
-        centre = np.clip(expected, bottom, top)
+        recent = self._recent_level(cells)
+        now = recent * change if known.kind == "count" else recent + change
+        centre = np.clip(self._at_level(*cells, now), bottom, top)
         entries = self._shifted(centre, np.sign(x - centre) * NEAR * unit)
         entries = np.clip(entries, np.minimum(least, centre), np.maximum(most, centre))
         beside = BESIDE * unit
@@ -408,7 +409,7 @@ class _History:
             ceiling = MULTIPLE * np.maximum(upper, BUSY)
             ceiling = np.where(upper >= BUSY, ceiling, np.maximum(ceiling, most))
             top = np.minimum(top, ceiling)
-            busy = np.maximum(lower, expected) >= BUSY
+            busy = np.maximum(lower, self._at_level(*cells, recent)) >= BUSY
             low = (x == 0) & (least > 0) & busy & ~self._was_zero(steps, columns)
             entries = np.where(low, np.maximum(centre, least), entries)
             bottom, impossible = least, low
@@ -418,6 +419,7 @@ class _History:
             bottom = np.where(impossible, np.maximum(bottom, 0), bottom)
             low = x < bottom
         top = np.where(once, np.maximum(top, known.most.max(axis=0)[columns]), top)
+        entries = np.where(low, np.maximum(entries, x), np.minimum(entries, x))
         entries = np.where(once & twice & ~impossible, x, entries)
         chosen, limits = low | (x > top), np.where(low, bottom, top)
         lengths = np.zeros(int(chosen.sum()), dtype=np.int64)
@@ -464,12 +466,6 @@ class _History:
             levels = self._levels(steps, columns, around, self.trusted)
             usual.append(self._at_level(steps, columns, _median(levels, 2, np.nan)))
         return np.maximum(*usual), np.minimum(*usual)
-
-    def _expected(self, cells: Cells, change: Numbers) -> Numbers:
-        """The same at the level of the last three steps, changed as all locations have."""
-        level = self._recent_level(cells)
-        count = self.known.kind == "count"
-        return self._at_level(*cells, level * change if count else level + change)
 
     def _recent_level(self, cells: Cells) -> Numbers:
         """The median level of the last three steps; else that of the day before."""

@@ -63,7 +63,8 @@ class SeasonalProfile(nn.Module):
     Other locations see r bounded: by the deviation that the smallest and the largest training
     value at that hour of the day would have, and by the extreme deviations of training. So no
     value can reach others further than training has seen, and a location whose values at that
-    hour never varied in training, being closed, does not reach them at all.
+    hour never varied in training, being closed, does not reach them at all. At levels below all of
+    training, half of the lowest deviation is still seen: a city that falls silent falls together.
 
     A location with too few counts in training to know its spread has that of Poisson counts while
     it is quiet, and the city's spread in relation to its level once it is busy.
@@ -200,7 +201,8 @@ class SeasonalProfile(nn.Module):
         seen = self.value_bounds.index_select(2, hours.flatten())
         least, most = seen.view(2, len(r), *hours.shape)
         lowest, highest = self.deviation_bounds[..., None, None]
-        low = torch.maximum((least - usual[..., last]) / spread[..., last], lowest)
+        low = torch.minimum((least - usual[..., last]) / spread[..., last], lowest / 2)
+        low = torch.maximum(low, lowest)
         high = torch.minimum((most - usual[..., last]) / spread[..., last], highest)
         low, high = (torch.where(most > least, bound, 0.0) for bound in (low, high))
         return flatten_beyond(r.clamp(min=0), high) - flatten_beyond(-r.clamp(max=0), -low)

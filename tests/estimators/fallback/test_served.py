@@ -19,8 +19,11 @@ from forecaster.estimators.fallback.served import (
     fallback_of,
     served_models,
 )
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.networks.transformer import Transformer
+from forecaster.estimators.predictor import WindowForecasts
+from forecaster.estimators.training_data import Arrays
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
@@ -155,6 +158,28 @@ def test_relative_forecasts_of_a_simple_model_have_their_lowest_relative_error(
     factors = run_of(with_quantiles).arrays["fallback.relative"][at]
     assert ((factors < 1) & (factors > 0.8)).all()  # counts: the median of y / ŷ, weighted, is low
     assert np.allclose(relative, factors * mean, rtol=1e-6)
+
+
+def test_a_model_keeps_its_output_for_relative_error_where_that_is_lower(
+    with_quantiles: PartialQuantiles, town: Panel, weeks: Splits
+) -> None:
+    class Informed(PartialQuantiles):
+        """Its mean is bad at some places, its forecast of the lowest relative error is not."""
+
+        def predict_outputs(self, arrays: Arrays, inputs: ForecastInputs) -> WindowForecasts:
+            outputs = super().predict_outputs(arrays, inputs)
+            begin = int((inputs.panel.start - town.start) / town.clock.step)
+            ahead = begin + inputs.origins[:, None] + np.arange(1, outputs.mean.shape[1] + 1)
+            seen = np.minimum(ahead, len(town.values) - 1)
+            return outputs._replace(relative=np.nan_to_num(town.values[seen]) + np.float32(0.01))
+
+    informed = Informed(with_quantiles.recipe).fit(town, weeks)
+    factors = run_of(informed).arrays["fallback.relative"]
+    origins, at = last_days(town), list(NOISY)
+    assert (factors[at] == 0).all()
+    prediction = informed.predict_all(town, origins)
+    assert np.allclose(prediction.relative[..., at], truth(town, origins)[..., at] + 0.01)
+    assert not np.allclose(prediction.forecast[..., at], prediction.relative[..., at])
 
 
 def test_a_saved_run_forecasts_the_same(

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.data.live import (
     AHEAD_SECONDS,
     DEAD_STEPS,
@@ -131,6 +131,25 @@ def test_locations_that_stop_a_forecast_of_now_are_named(
     fault = str(live.freshness().fault)
     closed = ", ".join(f"{name} 100 %" for name in live.snapshot.base.locations.ids[:2])
     assert f"none of the last 24 steps has data of 4 of 5 locations (missing: {closed})" in fault
+
+
+def test_many_silent_locations_are_a_feed_outage(live: LiveData, clock: SettableClock) -> None:
+    first = local_texts(live.snapshot.base, np.array([live.snapshot.time_of(HOURS)]))[0]
+    clock.pass_hours(STALE_STEPS - 1)
+    assert live.freshness().outage is None  # the last step may still arrive
+    clock.pass_hours(1)
+    all_silent = f"feed outage: 5 of 5 locations silent since {first}"
+    assert live.freshness().outage == all_silent
+    clock.pass_hours(DEAD_STEPS)
+    assert f"no data in the last 24 steps; {all_silent}; the newest" in str(live.freshness().fault)
+    steps = range(HOURS, live.closed_steps())
+    cells = [(step, n, 3.0) for step in steps for n in range(2)]
+    live.snapshot = live.snapshot.with_observations(cells, 1)
+    assert live.freshness().outage == f"feed outage: 3 of 5 locations silent since {first}"
+    cells = [(step, 2, 3.0) for step in steps]
+    live.snapshot = live.snapshot.with_observations(cells, 2)
+    freshness = live.freshness()
+    assert (freshness.stale, freshness.outage) == (True, None)  # two are closed: no outage
 
 
 def test_a_past_that_is_over_is_told_how_it_can_be_asked_for(

@@ -71,6 +71,22 @@ def test_the_model_that_is_served_at_a_location_is_named(forecast: Forecast) -> 
     assert list(table[0])[-5:] == ["fallback", *BASIS_COLUMNS]
 
 
+def test_doubtful_values_of_a_location_are_told_in_every_format(forecast: Forecast) -> None:
+    plain = json.loads(b"{" + to_json(forecast) + b"}")["forecasts"]
+    assert not any("degraded" in row for row in plain)
+    doubtful = replace(forecast, doubts={"+1": "=implausible"})
+    rows = json.loads(b"{" + to_json(doubtful) + b"}")["forecasts"]
+    assert [row.get("degraded") for row in rows] == [None, "=implausible", *[None] * 5]
+    assert to_geojson(doubtful)["features"][1]["properties"]["degraded"] == "=implausible"
+    for overall, cells in (
+        (None, {"'+1": "'=implausible", "<script>": ""}),
+        ("late", {"'+1": "late; =implausible", "<script>": "late"}),
+    ):
+        table = to_csv(doubtful, {**BASIS, "degraded": overall}, [1, 4]).decode()
+        rows = list(csv.DictReader(io.StringIO(table)))
+        assert {row["unique_id"]: row["degraded"] for row in rows} == cells
+
+
 def test_W5_no_cell_begins_a_formula(forecast: Forecast) -> None:
     rows = list(csv.reader(io.StringIO(to_csv(forecast, BASIS).decode())))
     assert rows[0][:1] == ["unique_id"]

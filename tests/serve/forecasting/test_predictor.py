@@ -14,7 +14,7 @@ from forecaster.errors import DataError
 from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
 from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.predictor import (
@@ -178,7 +178,7 @@ def test_an_explanation_needs_no_weather_ahead(
 
 
 def test_what_is_cut_out_gives_the_forecast_of_the_whole(model: ServedModel, panel: Panel) -> None:
-    for origin in (HOURS - 1, HOURS - 7, 400):
+    for origin in (HOURS - 1, HOURS - 7, 777):
         part, own = cut_panel(model, Snapshot(panel), origin)
         assert part.times[own] == panel.times[origin]
         assert len(part.values) == own + 1 < origin  # nothing later, and not all before
@@ -204,6 +204,65 @@ def test_weather_is_taken_to_stay_where_none_is_known_ahead(panel: Panel) -> Non
     weather, worse = choose_weather(blind, origin, 3)
     assert (weather, str(worse).partition(":")[0]) == ("persist", "covariates")
     assert choose_weather(blind, origin, 2) == ("observed", None)
+
+
+CALM = HOURS - 13, 0, 3.0  # a location's only noon without any trip, which is doubted
+
+
+def test_an_implausible_value_is_named_at_its_location_alone(
+    model: ServedModel, panel: Panel
+) -> None:
+    ids, step = panel.locations.ids, HOURS - 5
+    time = local_texts(panel, panel.times[[step]])[0]
+    calm = Snapshot(panel).with_observations([CALM], 1)
+    snapshot = calm.with_observations([(step, 2, 44_444.0)], 2)
+    predictor = SnapshotPredictor()
+    provisional = predictor.predict_provisional(model, snapshot, HOURS - 1)
+    final = final_forecast(predictor, model, snapshot, HOURS - 1)
+    for forecast in (provisional, final):
+        assert list(forecast.doubts) == [ids[2]]
+        said = f"implausible value (44,444 at {time}, at most "
+        assert forecast.doubts[ids[2]].startswith(said)
+    assert (provisional.degraded, final.degraded) == (UNADJUSTED, None)
+    assert final_forecast(predictor, model, calm, HOURS - 1).doubts == {}
+
+
+def test_reasons_are_those_of_the_estimator(model: ServedModel, panel: Panel) -> None:
+    cells = [(HOURS - back, 1, 57.0) for back in range(1, 13)]  # a sensor that repeats itself
+    snapshot = Snapshot(panel).with_observations([CALM, (HOURS - 9, 3, 44_444.0), *cells], 1)
+    doubts = final_forecast(SnapshotPredictor(), model, snapshot, HOURS - 1).doubts
+    whole = snapshot.panel(0, HOURS, HOURS + 3)
+    table = model.estimator.forecast(whole, f"{whole.times[-1]}+00:00")
+    told = table.drop_duplicates("unique_id").set_index("unique_id")["degraded"]
+    assert doubts == {identity: text for identity, text in told.items() if text}
+    assert doubts[panel.locations.ids[1]].startswith("repeated value (57 for 12 steps up to ")
+    assert len(doubts) == 2
+
+
+def test_reasons_follow_the_order_of_the_panel(model: ServedModel, panel: Panel) -> None:
+    other = panel.select(panel.locations.ids[::-1])
+    snapshot = Snapshot(other).with_observations([(HOURS - 1, 0, 44_444.0)], 1)
+    forecast = SnapshotPredictor().predict_provisional(model, snapshot, HOURS - 1)
+    assert forecast.doubts[other.locations.ids[0]].startswith("implausible value (44,444 at ")
+
+
+def test_zeros_at_many_locations_are_a_feed_outage(model: ServedModel, panel: Panel) -> None:
+    origin = HOURS - 6  # an evening, when all are busy
+    cells = [(origin - back, n, 0.0) for back in range(2) for n in range(4)]
+    snapshot = Snapshot(panel).with_observations(cells, 1)
+    forecast = SnapshotPredictor().predict_provisional(model, snapshot, origin)
+    assert str(forecast.degraded).startswith("feed outage: ")
+    assert str(forecast.degraded).endswith(UNADJUSTED)
+
+
+def test_a_refusal_calls_many_silent_locations_a_feed_outage(
+    model: ServedModel, panel: Panel
+) -> None:
+    cells = [(HOURS - back, n, None) for back in (1, 2, 3) for n in range(4)]
+    since = local_texts(panel, panel.times[[HOURS - 3]])[0]
+    with pytest.raises(DataError, match="history incomplete") as refusal:
+        view_origin(model, Snapshot(panel).with_observations(cells, 1), HOURS - 1)
+    assert f"feed outage: 4 of 5 locations silent since {since}" in str(refusal.value)
 
 
 def final_forecast(

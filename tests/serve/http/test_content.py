@@ -42,6 +42,8 @@ def test_all_that_degrades_a_forecast_is_told(answer: Forecast) -> None:
     stale_reason = content.forecast_basis(good, stale)["degraded"]
     assert stale_reason == "data: too few observations in the last 2 steps"
     assert str(content.forecast_basis(answer, stale)["degraded"]).count(":") == 2
+    silent = replace(stale, outage="feed outage: 3 of 5 locations silent since noon")
+    assert content.forecast_basis(good, silent)["degraded"] == f"{stale_reason}; {silent.outage}"
 
 
 def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: Panel) -> None:

@@ -240,11 +240,26 @@ def test_headers_tell_a_forecast_in_plain_words(service: Running, clock: Settabl
     assert (calm["x-forecast-stale"], calm["x-forecast-data-age-seconds"]) == ("false", "60")
     assert "x-forecast-degraded" not in calm
     clock.pass_hours(3)
-    late = service.get("/v1/forecast?format=csv")
+    late = service.get("/v1/forecast?format=csv&location=L0002")  # nothing of its own
     assert late.headers["x-forecast-stale"] == "true"
     assert late.headers["x-forecast-degraded"].startswith("data:")
     (row, *_) = csv.DictReader(io.StringIO(late.body.decode()))
     assert (row["stale"], row["degraded"]) == ("true", late.headers["x-forecast-degraded"])
+
+
+def test_an_implausible_observation_is_kept_and_marked(service: Running, panel: Panel) -> None:
+    identity, time = panel.locations.ids[3], f"{panel.times[-1]}Z"
+    sent = [{"location": identity, "ds": time, "value": 4_000}]
+    assert service.post("/v1/observations", {"observations": sent}).json["accepted"] == 1
+    kept = service.get(f"/v1/history?location={identity}&hours=1").json
+    assert kept["values"] == [4_000]
+    told = service.get(f"/v1/forecast?location={identity}").json
+    (row,) = told["forecasts"]
+    assert row["degraded"].startswith("implausible value (4,000 at 2015-11-01T00:00:00-04:00, ")
+    assert (row["last"], told["degraded"]) == (4_000, None)
+    for form in ("csv", "geojson"):
+        reply = service.get(f"/v1/forecast?location={identity}&format={form}")
+        assert row["degraded"] in reply.body.decode()
 
 
 def test_without_weather_ahead_the_forecast_says_so(service: Running, panel: Panel) -> None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from forecaster.estimators.degraded import describe_outage
+from forecaster.estimators.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import CellUpdate, Snapshot
 from forecaster.serve.data.store import (
@@ -42,6 +44,7 @@ class Freshness:
     age_seconds: int | None  # since that step was over
     stale: bool
     fault: str | None  # reason why there is no current forecast
+    outage: str | None = None  # many locations are silent at once
 
 
 class LiveData:
@@ -71,6 +74,7 @@ class LiveData:
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
         self._waiting = 0
         self._newest: tuple[Snapshot, int, int | None] = (self.snapshot, -1, None)
+        self._outage: tuple[Snapshot, int, str | None] = (self.snapshot, -1, None)
 
     def closed_steps(self) -> int:
         """Return the number of steps that are over."""
@@ -92,11 +96,14 @@ class LiveData:
         over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
         age = max(int(self.now() - over), 0)
         steps, fault = age / snapshot.step_seconds, None
+        stale = steps >= STALE_STEPS
+        outage = self._find_outage(snapshot) if stale else None
         if steps >= DEAD_STEPS:
             last = f"{snapshot.time_of(newest)}Z"
-            fault = f"{self._name_missing(snapshot)}; the newest forecast origin, {last}, is too"
-            fault += f" long ago for a forecast of now; /v1/forecast?at={last} forecasts from it"
-        return Freshness(newest, age, steps >= STALE_STEPS, fault)
+            missing = "; ".join(filter(None, (self._name_missing(snapshot), outage)))
+            fault = f"{missing}; the newest forecast origin, {last}, is too long ago for a"
+            fault += f" forecast of now; /v1/forecast?at={last} forecasts from it"
+        return Freshness(newest, age, stale, fault, outage)
 
     def find_origin(self, seconds: int) -> int:
         """Return the step that begins at an instant; it must be over."""
@@ -138,6 +145,16 @@ class LiveData:
             newest = snapshot.newest_origin(end)
             self._newest = snapshot, end, newest
         return newest
+
+    def _find_outage(self, snapshot: Snapshot) -> str | None:
+        """Describe a feed outage at the last step but one: the last may still arrive."""
+        end = self.closed_steps() - 1
+        known_snapshot, known_end, outage = self._outage
+        if known_snapshot is not snapshot or known_end != end:
+            first = max(end - RUN_DAYS * day_steps(snapshot.base.clock), 0)
+            outage = describe_outage(snapshot.panel(first, end, end), end - 1 - first)
+            self._outage = snapshot, end, outage
+        return outage
 
     def _name_missing(self, snapshot: Snapshot) -> str:
         """Say what the last steps lack to be forecast origins."""

@@ -75,7 +75,8 @@ def to_csv(
 
     Args:
         forecast: the forecast.
-        basis: model, data and origin; its BASIS_COLUMNS are in every row.
+        basis: model, data and origin; its BASIS_COLUMNS are in every row, `degraded` together
+            with the location's own reason.
         columns: of the locations; None: all.
     """
     out = io.StringIO()
@@ -84,12 +85,14 @@ def to_csv(
     simple = ["fallback"] if forecast.fallback else []
     names = ["unique_id", "ds", "ds_local", "cutoff", *numbers, *simple, *BASIS_COLUMNS]
     writer.writerow(names)
-    basis_cells = [escape_formula(plain_text(basis[name])) for name in BASIS_COLUMNS]
     steps = step_times(forecast.panel, forecast.times)
     cutoff = utc_text(forecast.origin)
     for n in _columns(forecast, columns):
         identity = forecast.locations.ids[n]
         location, served = escape_formula(identity), forecast.fallback.get(identity, "")
+        reasons = filter(None, (basis["degraded"], forecast.doubts.get(identity)))
+        own = {**basis, "degraded": "; ".join(reasons)}
+        basis_cells = [escape_formula(plain_text(own[name])) for name in BASIS_COLUMNS]
         for k, step in enumerate(steps):
             cells = [*(values[k][n] for values in numbers.values()), *(served for _ in simple)]
             times = step["ds"], step["ds_local"], cutoff
@@ -132,8 +135,9 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         for i, n in enumerate(chosen)
     ]
     for row in rows:
-        if row["id"] in forecast.fallback:
-            row["fallback"] = forecast.fallback[row["id"]]
+        for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
+            if row["id"] in texts:
+                row[name] = texts[row["id"]]
     return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
 
 

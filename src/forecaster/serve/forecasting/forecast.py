@@ -61,6 +61,7 @@ class Forecast:
     degraded: str | None
     y_relative: Float32[np.ndarray, "K N"] | None = None  # with the lowest relative error, if any
     fallback: Mapping[str, str] = field(default_factory=dict)  # simple models, by location
+    doubts: Mapping[str, str] = field(default_factory=dict)  # doubtful values, by location
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
 

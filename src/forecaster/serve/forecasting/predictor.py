@@ -10,13 +10,20 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
+from forecaster.estimators.degraded import (
+    SILENT_LEAST,
+    SILENT_SHARE,
+    describe_doubts,
+    describe_outage,
+)
 from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
 from forecaster.estimators.intervals.online import OnlineCalibration
 from forecaster.estimators.match import location_order, match
+from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.snapshot import WEEK_DAYS, Snapshot
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 
 KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
@@ -64,7 +71,9 @@ class SnapshotPredictor:
         view = view_origin(model, snapshot, origin)
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = self._numbers(view, weather)
-        return None if numbers is None else _to_forecast(view, numbers, degraded)
+        return (
+            None if numbers is None else _with_doubts(view, _to_forecast(view, numbers, degraded))
+        )
 
     def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
         """Return the forecast from a past origin, without covariates observed since."""
@@ -79,7 +88,7 @@ class SnapshotPredictor:
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = _static_numbers(view, weather)
         forecast = _to_forecast(view, numbers, degraded, UNADJUSTED)
-        return replace(forecast, provisional=True)
+        return replace(_with_doubts(view, forecast), provisional=True)
 
     def _numbers(self, view: OriginView, weather: Weather) -> Numbers | None:
         if not view.model.quantile_levels:
@@ -167,9 +176,10 @@ def cut_panel(
         oldest: an earlier origin, whose forecast needs its history too.
     """
     clock, lags = snapshot.base.clock, model.estimator.recipe.lags
-    day_steps = 24 * 60 // min(clock.step_minutes, 24 * 60)
+    day = 24 * 60 // min(clock.step_minutes, 24 * 60)
     needed = clock.needed_steps(lags, np.array([snapshot.time_of(origin)]))
-    needed = max(needed, WEEK_DAYS * day_steps) + lags.horizon + SPARE_DAYS * day_steps
+    needed = max(needed, RUN_DAYS * day_steps(clock)) + lags.horizon + SPARE_DAYS * day
+    needed += context(clock)  # values are judged by those before them
     first = max((origin if oldest is None else oldest) + 1 - needed, 0)
     return snapshot.panel(first, origin + 1, origin + 1 + lags.horizon), origin - first
 
@@ -229,6 +239,25 @@ def _to_forecast(
         usual=snapshot.values_at(week_before),
         degraded="; ".join(filter(None, reasons)) or None,
         fallback=model.fallback,
+    )
+
+
+def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
+    """Return the forecast with its doubtful locations; a feed outage concerns all of them."""
+    run = view.model.estimator.run
+    if run is None:
+        return forecast
+    known, panel = Plausibility.of(run), match(run, view.panel)
+    doubts = {} if known is None else describe_doubts(known, panel, view.step)
+    row = panel.values[view.step]
+    quiet = np.isnan(row) | (row == 0)
+    many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
+    outage = describe_outage(panel, view.step, known) if many else None
+    reasons = outage, forecast.degraded
+    return replace(
+        forecast,
+        degraded="; ".join(filter(None, reasons)) or None,
+        doubts={panel.locations.ids[column]: text for column, text in doubts.items()},
     )
 
 

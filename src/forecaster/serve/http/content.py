@@ -19,6 +19,7 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     if freshness.stale:
         steps = age_seconds // (forecast.panel.clock.step_minutes * 60)
         reasons.append(f"data: too few observations in the last {steps} steps")
+        reasons += [freshness.outage] if freshness.outage else []
     return {
         "model": forecast.key.model,
         "data_version": forecast.key.version,

@@ -148,6 +148,7 @@ class LocationForecast(BaseModel):
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
     fallback: str | None = None  # simple model that is served here; absent: the run's own
+    degraded: str | None = None  # implausible or repeated values of the last day; absent: none
 
 
 class ForecastResponse(ForecastBasis):
