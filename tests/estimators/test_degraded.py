@@ -159,3 +159,30 @@ def test_the_reasons_of_its_places_stand_in_the_rows_of_an_area_and_it_is_wider(
     width, was = (t.loc["a", "q90"] - t.loc["a", "q10"] for t in (doubted, clean))
     assert (width > was).all()
     assert doubted.loc["b", "q90"].tolist() == clean.loc["b", "q90"].tolist()
+
+
+def test_L5_the_length_of_a_run_is_told_up_to_two_weeks(
+    city: Panel, known: Plausibility, noon: int
+) -> None:
+    stuck = changed(city, (slice(noon - 500, noon + 1), 4), 77)
+    assert "(77 for at least 336 steps up to " in describe_doubts(known, stuck, noon)[4]
+
+
+def test_L5_both_reasons_of_a_place_are_named(city: Panel, known: Plausibility, noon: int) -> None:
+    stuck = changed(city, (slice(noon - 30, noon), 4), 77)
+    text = describe_doubts(known, changed(stuck, (noon, 4), 9000), noon)[4]
+    assert text.startswith(f"{IMPLAUSIBLE}{local(city, noon)}, at most ")
+    assert text.endswith(f"; repeated value (77 for 30 steps up to {local(city, noon - 1)})")
+
+
+def test_an_outage_that_is_over_is_none(city: Panel, known: Plausibility, noon: int) -> None:
+    over = changed(city, (slice(noon - 9, noon), slice(8)), np.nan)
+    assert describe_outage(over, noon - 1, known) is not None
+    assert describe_outage(over, noon, known) is None
+
+
+def test_without_a_run_missing_values_alone_are_an_outage(city: Panel, noon: int) -> None:
+    silent = changed(city, (slice(noon - 1, noon + 1), slice(None)), np.nan)
+    expected = f"feed outage: 13 of 13 locations silent since {local(city, noon - 1)}"
+    assert describe_outage(silent, noon) == expected
+    assert describe_outage(changed(city, (noon, slice(None)), 0), noon) is None

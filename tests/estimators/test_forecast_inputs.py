@@ -16,6 +16,7 @@ from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
+    bounded_history,
     fill_of,
     find_origin,
     fit_climatology,
@@ -302,3 +303,38 @@ def test_covariates_that_nobody_knows_are_refused(run: Run) -> None:
     with pytest.raises(DataError, match="covariates ahead are missing"):
         prepare_inputs(run, holed, np.array([699, 700]), "observed")
     prepare_inputs(run, holed, np.array([699, 700]), "persist")
+
+
+def test_L6_windows_see_bounded_values_and_fill_repeated_ones() -> None:
+    splits = Splits.by_share(CITY, validation=0.15, test=0.2)
+    run = SeasonalNaive(recipe=RECIPE).fit(CITY, splits).run
+    assert run is not None
+    origin, values = len(CITY.values) - 3, CITY.values.copy()
+    values[origin, 4] = 5000
+    values[origin - 29 : origin + 1, 3] = 31
+    wrong = replace(CITY, values=values)
+    inputs = prepare_inputs(run, wrong, np.array([origin - 40, origin]), "observed")
+    assert inputs.doubt is not None
+    assert inputs.doubt.tolist() == [[0, 0, 0, 0, 0], [0, 0, 0, 1, 1]]
+    assert inputs.rows(1, 2).doubt is not None
+    assert inputs.rows(1, 2).doubt.tolist() == [[0, 0, 0, 1, 1]]  # type: ignore[union-attr]
+    last = inputs.origins[1]
+    assert 20 < inputs.panel.values[last, 4] < 200
+    usual = fill_of(run).values[CITY.clock.slot_of_week(CITY.times[[origin]])[0]]
+    assert inputs.panel.values[last, 3] == usual[3]
+    assert wrong.values[origin, 4] == 5000
+    assert np.isfinite(inputs.panel.values).all()
+
+
+def test_L6_an_older_run_cannot_tell_which_values_are_implausible() -> None:
+    splits = Splits.by_share(CITY, validation=0.15, test=0.2)
+    run = SeasonalNaive(recipe=RECIPE).fit(CITY, splits).run
+    assert run is not None
+    ours = {n: a for n, a in run.arrays.items() if n not in ("shared.range", "shared.longest_run")}
+    origin, values = len(CITY.values) - 3, CITY.values.copy()
+    values[origin, 4] = 5000
+    origins = np.array([origin])
+    older = replace(run, arrays=ours)
+    recent, steps, doubt = bounded_history(older, replace(CITY, values=values), origins)
+    assert doubt is None
+    assert recent.values[steps[0], 4] == 5000

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
     from forecaster.report.doctor.checkup import Checkup
 
-VALUES_PER_SECOND = 10e6  # measured on one core; used only for estimates
+VALUES_PER_SECOND = 4e6  # measured on one core; used only for estimates
 
 
 def doctor(

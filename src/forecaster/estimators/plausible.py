@@ -12,7 +12,8 @@ Equal values in a row, longer than in training and than chance gives, are repeat
 window as missing. Zeros enter as they are, since a location may have closed.
 
 A step is judged by values up to it and not further back than `context`, so that the result depends
-on the run, the panel and the step alone. A lasting change is accepted after half a day.
+on the run, the panel and the step alone. A lasting change enters windows as it is from its third
+step on, and is no longer marked after about half a day, two days at most.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -171,8 +172,11 @@ def day_steps(clock: Clock) -> int:
 
 
 def context(clock: Clock) -> int:
-    """The number of earlier steps on which the judgement of a step may depend."""
-    return (RUN_DAYS + 1) * day_steps(clock) + 1
+    """The number of earlier steps on which the judgement of a step may depend.
+
+    It looks two days and a step back, and there as far back as runs of equal values are told.
+    """
+    return (RUN_DAYS + 2) * day_steps(clock) + 1
 
 
 def fit_plausible(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndarray]:
@@ -224,13 +228,19 @@ def _largest(
 
 
 def find_wrong(arrays: Mapping[str, np.ndarray], W: int, N: int) -> list[str]:
-    """The names of arrays that cannot come from `fit_plausible`; older runs have none."""
+    """The names of arrays that cannot come from `fit_plausible`; older runs have neither."""
     needed = {
         RANGE: ("float32", (2, min(W, WEEK_HOURS), N)),
         LONGEST: ("int64", (2, N)),
     }
-    present = {name: form for name, form in needed.items() if name in arrays}
-    return [n for n, form in present.items() if (arrays[n].dtype.name, arrays[n].shape) != form]
+    if not any(name in arrays for name in needed):
+        return []
+    wrong = [n for n, form in needed.items() if (arrays[n].dtype.name, arrays[n].shape) != form]
+    if not wrong:
+        (least, most), longest = arrays[RANGE], arrays[LONGEST]
+        ordered = np.isfinite(arrays[RANGE]).all() and (least <= most).all()
+        wrong = [RANGE] * (not ordered) + [LONGEST] * bool((longest < 0).any())
+    return wrong
 
 
 def _longest_runs(values: Float32[np.ndarray, "M n"]) -> Int64[np.ndarray, "2 n"]:
@@ -445,10 +455,10 @@ class _History:
         return self._at_level(steps, columns, self._level(steps, columns, self.trusted))
 
     def _usual_daily(self, steps: Steps, columns: Steps) -> tuple[Numbers, Numbers]:
-        """The same at the levels of this time one and two days ago: the lower and the higher.
+        """The same at the levels of this time one and two days ago: how low and high both were.
 
-        So a place that opened, or has other hours than in training, is accepted after two days.
-        NaN: unknown.
+        So a place that opened, or has other hours than in training, is accepted after two days,
+        and one wrong value makes no other plausible. NaN: unknown.
         """
         usual = []
         for days in (1, 2):

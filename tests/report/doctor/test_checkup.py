@@ -116,6 +116,22 @@ def test_places_that_say_nothing_are_named(checkup: Callable[..., Checkup]) -> N
     assert places.details[:3] == ("never observed: p5", "always zero: p1", "constant: p3")
 
 
+def test_doubtful_values_are_shown_where_there_are_any(checkup: Callable[..., Checkup]) -> None:
+    def change(values: np.ndarray, _: pd.DatetimeIndex) -> None:
+        values[HOURS - 90 : HOURS - 40, 2] = 57
+        values[HOURS - 30 : HOURS - 10 : 2, 5] = 4_000
+
+    topics = {"implausible values", "repeated values"}
+    assert not topics & {finding.topic for finding in checkup().findings}
+    found = checkup(change)
+    implausible, repeated = topic(found, "implausible values"), topic(found, "repeated values")
+    assert implausible.text == "10 values outside what is plausible by training"
+    assert [detail.startswith("p5, 2015-04-") for detail in implausible.details[:6]] == [True] * 6
+    assert implausible.details[6:] == ("… and 4 more",)
+    assert (repeated.level, len(repeated.details)) == ("warning", 1)
+    assert repeated.text == "1 run of one value, longer than training has"
+
+
 def test_an_outlier_is_shown_beside_the_usual(checkup: Callable[..., Checkup]) -> None:
     def change(values: np.ndarray, _: pd.DatetimeIndex) -> None:
         values[500, 6] = 5_000

@@ -32,6 +32,15 @@ PAINTED = """(() => {
   const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
   return data.filter((value, i) => i % 4 === 3 && value > 200).length;
 })()"""  # pixels of dots that cover the ground
+MARKS = """(() => {
+  const canvas = document.getElementById("dots");
+  const {data} = canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height);
+  const warn = [0x8a, 0x4b, 0x00, 0xff];
+  let count = 0;
+  for (let i = 0; i < data.length; i += 4)
+    count += warn.every((value, c) => data[i + c] === value);
+  return count;
+})()"""  # pixels of marks of doubtful values, in the light scheme
 
 
 @pytest.mark.parametrize("color_scheme", ["light", "dark"])
@@ -89,6 +98,53 @@ def test_W1_markup_in_explanations_and_problems_stays_text(
     page = tab(path="#L0003")
     page.locator("#explanation", has_text="onerror").wait_for()
     assert page.evaluate("window.hurt") is None
+
+
+def test_a_location_with_doubtful_values_is_marked(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    page = tab(path="#L0003")
+    assert page.is_hidden("#doubtful")
+    assert page.is_hidden("#doubt")
+    unmarked, change = page.evaluate(MARKS), totals_change(page)
+    reason = "implausible value (4,000 at 2014-10-15T14:00:00-04:00, at most 180 is plausible)"
+    final = town.forecast()
+    final["forecasts"][2] |= {"last": 4_000.0, "degraded": reason}
+    stub.routes["/v1/forecast"] = lambda _: Answer(final)
+    page = tab(path="#L0003", ready="#doubt:not([hidden])")
+    assert page.text_content("#doubt") == f"This forecast is degraded: {reason}."
+    assert page.text_content("#doubtful") == "! marks 1 location with doubtful values"
+    assert page.is_hidden("#banner")  # the others are as usual
+    assert page.evaluate(MARKS) > unmarked + 50
+    assert page.text_content("#figures").count("4,000") == 1
+    # No base of the change of all: without it the change hardly differs.
+    shares = [float(re.sub(r"[^\d.]", "", text)) for text in (change, totals_change(page))]
+    assert shares[0] == pytest.approx(shares[1], abs=5.0)
+    page.click("#back")
+    marked = page.locator("#rows li", has=page.locator(".doubt"))
+    assert marked.count() == 1
+    assert marked.locator(".name").text_content() == f"! {town.names[2]}"
+    marked.hover()
+    assert reason in page.text_content("#tip")
+
+
+def totals_change(page: Any) -> str:
+    return str(page.text_content("#totals div:nth-child(2) dd"))
+
+
+def test_W1_markup_in_reasons_stays_text(tab: Callable[..., Any], town: Town) -> None:
+    town.doubts = dict(zip(town.ids, HOSTILE, strict=False))
+    page = tab(path=f"#{town.ids[0]}", viewport=NARROW, ready="#doubt:not([hidden])")
+    for identity, reason in town.doubts.items():
+        page.fill("#query", identity)
+        row = page.locator("#rows li").first
+        row.hover()
+        assert page.text_content("#tip .doubt") == f"! {reason}"
+        row.click()
+        assert page.text_content("#doubt") == f"This forecast is degraded: {reason}."
+    assert page.evaluate("window.hurt") is None
+    assert page.locator("main script, main img").count() == 0
+    assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
 @pytest.mark.slow

@@ -1,7 +1,7 @@
 """A town that answers like the service: data of the built-in city, forecasts by a plain rule."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cache
 from typing import Any
@@ -38,6 +38,7 @@ class Town:
     age_seconds: int = 300
     stale: bool = False
     degraded: str | None = None
+    doubts: dict[str, str] = field(default_factory=dict)  # by location
 
     def time(self, step: int) -> dict[str, str]:
         utc = self.start + timedelta(hours=step)
@@ -100,6 +101,7 @@ class Town:
         forecasts = [
             {"id": id_, "last": number(last[i])}
             | {name: numbers(column[:, i]) for name, column in columns.items()}
+            | ({"degraded": self.doubts[id_]} if id_ in self.doubts else {})
             for i, id_ in enumerate(self.ids)
         ]
         times = [self.time(int(step)) for step in steps]

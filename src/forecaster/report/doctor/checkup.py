@@ -1,4 +1,4 @@
-"""The checkup of a panel: gaps, clock changes, zeros, outliers, history, covariates."""
+"""The checkup of a panel: gaps, clock changes, zeros, doubtful values, history, covariates."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -12,6 +12,7 @@ from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
+from forecaster.report.doctor.doubtful import find_doubtful
 from forecaster.report.doctor.scan import (
     OUTLIER_SCALES,
     STUCK_STEPS,
@@ -71,6 +72,7 @@ def examine(
         _zeros(panel, anomalies),
         _places(panel),
         _outliers(panel, anomalies),
+        *_doubtful(panel, recipe),
         _targets(panel, recipe.metrics.mape_cut),
         _history(panel, recipe.lags),
         _covariates(panel),
@@ -216,6 +218,21 @@ def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
     level: Severity = "warning" if share > MANY_OUTLIERS else "note"
     details = _largest(anomalies.outliers, anomalies.outlier_count)
     return Finding("outliers", level, f"{text} from the median of their hour of the week", details)
+
+
+def _doubtful(panel: Panel, recipe: Recipe) -> list[Finding]:
+    """The values that forecasts would not take as they are; no finding where there are none."""
+    implausible, repeated = find_doubtful(panel, recipe)
+    share = len(implausible) / max(np.isfinite(panel.values).sum(), 1)
+    findings = []
+    if implausible:
+        level: Severity = "warning" if share > MANY_OUTLIERS else "note"
+        text = f"{count_of(len(implausible), 'value')} outside what is plausible by training"
+        findings.append(Finding("implausible values", level, text, _largest(implausible)))
+    if repeated:
+        text = f"{count_of(len(repeated), 'run')} of one value, longer than training has"
+        findings.append(Finding("repeated values", "warning", text, _largest(repeated)))
+    return findings
 
 
 def _targets(panel: Panel, cut: float) -> Finding:

@@ -10,7 +10,12 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
-from forecaster.estimators.degraded import describe_doubts, describe_outage
+from forecaster.estimators.degraded import (
+    SILENT_LEAST,
+    SILENT_SHARE,
+    describe_doubts,
+    describe_outage,
+)
 from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
 from forecaster.estimators.intervals.online import OnlineCalibration
 from forecaster.estimators.match import location_order, match
@@ -244,7 +249,11 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         return forecast
     known, panel = Plausibility.of(run), match(run, view.panel)
     doubts = {} if known is None else describe_doubts(known, panel, view.step)
-    reasons = describe_outage(panel, view.step, known), forecast.degraded
+    row = panel.values[view.step]
+    quiet = np.isnan(row) | (row == 0)
+    many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
+    outage = describe_outage(panel, view.step, known) if many else None
+    reasons = outage, forecast.degraded
     return replace(
         forecast,
         degraded="; ".join(filter(None, reasons)) or None,

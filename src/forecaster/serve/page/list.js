@@ -100,6 +100,7 @@ function listItem({ location, change, basis, step, row }, largest, selected) {
   const note = `${numberText(base)} → ${numberText(row?.forecast[step])}`;
   const share = Math.abs(change ?? 0) / largest;
   const parts = barRow({ name: location.name, note, size: signedText(change), share, kind: changeKind(change) });
+  if (row?.degraded) parts[0].prepend(element("b", "doubt", "! "));
   const node = element("li", "", ...parts);
   node.setAttribute("role", "option");
   node.setAttribute("aria-selected", String(location === selected));

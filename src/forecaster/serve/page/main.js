@@ -11,6 +11,7 @@ import { ageText, dateTimeText } from "./format.js";
 import { LocationList } from "./list.js";
 import { LocationPanel } from "./location/panel.js";
 import {
+  showDoubtful,
   showDownloadLink,
   showLegend,
   showScaleBar,
@@ -159,8 +160,10 @@ function showList() {
 
 function showMap() {
   const encoded = encode(state, dark.matches);
-  map.update(encoded);
+  const doubtful = state.dataset.locations.filter(({ id }) => state.forecast.rows.get(id)?.degraded);
+  map.update({ ...encoded, doubtful });
   showLegend(encoded, state);
+  showDoubtful(doubtful);
 }
 
 // Once a second: the age of the forecast, and whether it is current.

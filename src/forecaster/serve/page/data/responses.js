@@ -70,6 +70,7 @@ export function readForecast(body, dataset) {
       high: optional(row[dataset.high], length),
       weekBefore: optional(row.usual, length),
       last: isNumber(row.last) ? row.last : null,
+      degraded: typeof row.degraded === "string" ? row.degraded : "", // implausible or repeated values
     });
   }
   return { ...body, rows };

@@ -98,6 +98,8 @@ export class LocationPanel {
   #showFigures() {
     const { forecast, step, dataset } = this.state;
     const [row, time] = [this.row, forecast.steps[step].ds_local];
+    byId("doubt").hidden = !row?.degraded;
+    byId("doubt").textContent = row?.degraded ? `This forecast is degraded: ${row.degraded}.` : "";
     const interval = intervalText(row?.low?.[step], row?.high?.[step]);
     const change = (basis) => signedText(changeOf(row, step, basis));
     byId("figures").replaceChildren(

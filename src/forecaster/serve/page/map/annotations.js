@@ -57,9 +57,10 @@ export function showTotals({ rows, steps }, { kind }, step) {
   const isCount = kind === "count";
   const [value, label] = isCount ? [sum(values), "in total"] : [sum(values) / values.length, "on average"];
   const changeText = isCount ? relativeChangeText : meanChangeText;
+  const trusted = all.filter((row) => !row.degraded); // an implausible value is no base of a change
   byId("totals").replaceChildren(
     figure(numberText(value), `${label} at ${clockText(steps[step].ds_local)}`),
-    figure(changeText(all, step, "last"), "from now"),
+    figure(changeText(trusted, step, "last"), "from now"),
     figure(changeText(all, step, "week"), "from last week"),
   );
 }
@@ -100,6 +101,11 @@ export function showLegend({ scale, colours }, { colour, basis, dataset }) {
   );
 }
 
+export function showDoubtful(locations) {
+  byId("doubtful").hidden = locations.length === 0;
+  byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with doubtful values`;
+}
+
 export function showScaleBar(view, located) {
   const km = gridKm(view);
   byId("distance").textContent = km < 1 ? `${numberText(1000 * km)} m` : `${numberText(km)} km`;
@@ -117,6 +123,7 @@ export function showTooltip(location, at, { forecast, step }, { width, height })
     element("strong", "", location.name),
     element("span", "", `forecast ${numberText(row?.forecast[step])}${interval && ` (${interval})`}`),
     element("span", "", `now ${numberText(row?.last)} · a week before ${numberText(row?.weekBefore?.[step])}`),
+    ...(row?.degraded ? [element("span", "doubt", `! ${row.degraded}`)] : []),
   );
   const left = at[0] > width / 2;
   tip.style.left = left ? "" : `${at[0] + 18}px`;

@@ -1,7 +1,7 @@
 // The map: a background and a dot for each location. Its size is the forecast, its colour the forecast or
 // its change.
 
-import { makeGlow, paintBackground, paintDots, paintEdges, paintRing } from "./painting.js";
+import { makeGlow, paintBackground, paintDots, paintEdges, paintMark, paintRing } from "./painting.js";
 import { Viewport } from "./viewport.js";
 
 const HIT_RADIUS = 14; // pixels around a dot that count as the dot
@@ -13,7 +13,7 @@ export class LocationMap {
   constructor({ ground, dots, hovered, selected, moved }) {
     Object.assign(this, { ground, dots, callbacks: { hovered, selected, moved } });
     Object.assign(this, { locations: [], located: [], order: [], neighbours: new Map() });
-    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], previous: null, startedAt: 0 });
+    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], doubtful: [], previous: null, startedAt: 0 });
     Object.assign(this, { hovered: null, selected: null, frame: null, backgroundChanged: true });
     this.view = new Viewport(dots, {
       changed: () => this.repaint(true),
@@ -26,20 +26,20 @@ export class LocationMap {
   }
 
   show({ locations, neighbours, layout: { located, spacing } }) {
-    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [] });
+    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [], doubtful: [] });
     this.hover(null);
     this.view.spacing = spacing;
     this.#resize();
     this.view.showAll(locations);
   }
 
-  // sizes and shades: from 0 to 1 per location, null where there is no data
-  update({ sizes, shades, colours }) {
+  // sizes and shades: from 0 to 1 per location, null where there is no data; doubtful: locations to mark
+  update({ sizes, shades, colours, doubtful }) {
     const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.previous = reducedMotion || this.sizes.length !== sizes.length ? null : this.#interpolated();
     if (colours.join() !== this.colours.join()) this.glows = colours.map(makeGlow);
     const order = sizes.map((_, i) => i).sort((i, j) => (sizes[j] ?? 0) - (sizes[i] ?? 0));
-    Object.assign(this, { sizes, shades, colours, order, startedAt: performance.now() });
+    Object.assign(this, { sizes, shades, colours, doubtful, order, startedAt: performance.now() });
     this.repaint(false);
   }
 
@@ -154,7 +154,9 @@ export class LocationMap {
 
   #paintLocations(context, style) {
     const { view, sizes, colours, glows } = this;
-    const [rim, edge, ink] = ["--rim", "--edge", "--ink"].map((name) => style.getPropertyValue(name));
+    const [rim, edge, ink, warn, card] = ["--rim", "--edge", "--ink", "--warn", "--card"].map((name) =>
+      style.getPropertyValue(name),
+    );
     const edges = this.#edges();
     context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
@@ -163,6 +165,9 @@ export class LocationMap {
     for (const { to } of edges) paintRing(context, view, to, sizes[to.index], { width: 1.4, colour: edge });
     for (const location of [this.selected, this.hovered].filter(Boolean)) {
       paintRing(context, view, location, sizes[location.index], { width: 2.6, colour: ink });
+    }
+    for (const location of this.doubtful) {
+      paintMark(context, view, location, sizes[location.index], { colour: warn, ink: card });
     }
   }
 }

@@ -6,6 +6,7 @@ import { roundUp, shade } from "./scales.js";
 const [SMALLEST, LARGEST] = [1.8, 24]; // pixels of a dot's radius
 const GLOW_REACH = 2.8; // times the radius
 const PLAIN_RADIUS = 2.4; // pixels; smaller dots have neither glow nor rim, so that thousands are fast
+const MARK_RADIUS = 7; // pixels
 const FULL_CIRCLE = 2 * Math.PI;
 
 export function radiusOf(share, view) {
@@ -59,6 +60,25 @@ export function paintRing(context, view, location, share, { width, colour }) {
   context.lineWidth = width;
   context.strokeStyle = colour;
   context.stroke();
+}
+
+// A disc with an exclamation mark at the upper right of a dot.
+export function paintMark(context, view, location, share, { colour, ink }) {
+  const [x, y] = view.toScreen(location);
+  const away = radiusOf(share, view) * Math.SQRT1_2 + MARK_RADIUS / 2;
+  const [markX, markY] = [x + away, y - away];
+  if (!view.isVisible(markX, markY, MARK_RADIUS)) return;
+  traceCircle(context, markX, markY, MARK_RADIUS);
+  context.fillStyle = colour;
+  context.fill();
+  context.lineWidth = 1.4;
+  context.strokeStyle = ink;
+  context.stroke();
+  context.fillStyle = ink;
+  context.font = "bold 11px system-ui, sans-serif";
+  context.textAlign = "center";
+  context.textBaseline = "middle";
+  context.fillText("!", markX, markY + 0.5);
 }
 
 // A glow of one colour, drawn once and scaled for every dot.
