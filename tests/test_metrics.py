@@ -346,8 +346,9 @@ def test_the_randomised_coverage_is_the_part_of_each_count_within_the_uncut_inte
     low, high = row(-0.3, -0.3, -0.3, 1.0), row(1.25, 1.25, 1.25, 1.25)
     shown, uncut = (np.stack([end, high, high]) for end in (np.maximum(low, 0), low))
     scores = sum_intervals(row(0, 1, 2, NAN), shown, LEVELS, uncut).scores()
-    assert scores.randomised == Metric(pytest.approx((0.8 + 0.75 + 0) / 3), 3)
-    assert scores.coverage == Metric(pytest.approx(2 / 3), 3)
+    assert scores.randomised.value == pytest.approx((0.8 + 0.75 + 0) / 3)
+    assert scores.coverage.value == pytest.approx(2 / 3)
+    assert scores.randomised.terms == scores.coverage.terms == 3
     assert sum_intervals(row(0, 1, 2, NAN), shown, LEVELS).scores().randomised == Metric(None, 0)
 
 

@@ -240,6 +240,7 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "ROWS", 67)
     # Forecasts of the validation windows, for comparison and calibration, see rows too.
     monkeypatch.setattr(Boosting, "own_forecasts", lambda *_: None)
+    monkeypatch.setattr(Boosting, "adjust_mean", lambda *_: {})
     monkeypatch.setattr(Boosting, "calibrate", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67

@@ -211,7 +211,8 @@ def test_a_run_of_an_earlier_version_takes_counts_as_they_are() -> None:
     assert RESOLUTION not in arrays
     older = Calibration.from_arrays(arrays, "count")
     assert older.resolution == 0
-    below = Base(*(np.full(shape, -3, np.float32) for shape in ((2, 5), (3, 2, 5))), ONES[None])
+    spread = np.ones((2, 5), dtype=np.float32)
+    below = Base(*(np.full(shape, -3, np.float32) for shape in ((2, 5), (3, 2, 5))), spread)
     assert older.shift(below, np.zeros((3, 2))).max() == 0  # as it was compared with outcomes
 
 
