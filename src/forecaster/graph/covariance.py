@@ -134,9 +134,10 @@ def _usual(
     return np.concatenate([slot_means(part, slots, W) for part in parts], axis=1)
 
 
+# Sizes have no names here: the shape checker would keep them from one generator to the next.
 def _blocks(
-    sample: Sample, steps: Int64[np.ndarray, " T"]
-) -> Iterator[Float64[np.ndarray, "some N"]]:
+    sample: Sample, steps: Int64[np.ndarray, " _"]
+) -> Iterator[Float64[np.ndarray, "_ _"]]:
     values = sample.panel.values
     slots = sample.panel.clock.slot_of_week(sample.panel.times)
     for start in range(0, len(steps), BLOCK_STEPS):
