@@ -27,6 +27,8 @@ VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
     "Forecaster-paper": ("Forecaster", {"preset": "paper"}),
     "Forecaster-best": ("Forecaster", {"preset": "best"}),
+    # One number for both terms of Eq. 7, as in the paper.
+    "Forecaster-one-number": ("Forecaster", {"preset": "best", "training": {"relative": False}}),
 }
 MODELS = (*ESTIMATORS, *VARIANTS)
 
