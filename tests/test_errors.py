@@ -54,7 +54,9 @@ def test_one_fault_is_not_called_faults() -> None:
 
 
 def test_nothing_is_raised_without_a_fault() -> None:
-    Faults("trips.csv").raise_any(DataError)
+    faults = Faults("trips.csv")
+    faults.raise_any(DataError)
+    assert not faults.messages
 
 
 def test_two_inputs_do_not_share_their_faults() -> None:

@@ -374,12 +374,12 @@ class Estimator(ABC):
             shared: further reasons that concern all locations.
         """
         run = self._fitted
-        known = Plausibility.of(run)
-        if known is None:
+        plausibility = Plausibility.of(run)
+        if plausibility is None:
             warn_extreme_history(run, panel, origin)
-        doubts = {} if known is None else describe_doubts(known, panel, origin)
+        doubts = {} if plausibility is None else describe_doubts(plausibility, panel, origin)
         warn_of_doubts(panel, doubts)
-        outage = describe_outage(panel, origin, known)
+        outage = describe_outage(panel, origin, plausibility)
         everywhere = [*shared, *([outage] if outage else [])]
         own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
         return ["; ".join([*everywhere, *text]) for text in own]
@@ -390,7 +390,7 @@ class Estimator(ABC):
         A run saved without quantiles forecasts without them.
         """
         run, matched = self._fitted, match(self._fitted, panel)
-        lags, N, known = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
+        lags, N, plausibility = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
@@ -399,7 +399,9 @@ class Estimator(ABC):
             counts=lambda steps: online.can_count(
                 matched, lags, weather, training_steps(run, matched), steps
             ),
-            observed=None if known is None else partial(known.plausible_values, matched),
+            observed=None
+            if plausibility is None
+            else partial(plausibility.plausible_values, matched),
         )
 
     def forecast_origins(

@@ -20,16 +20,16 @@ SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a 
 log = logging.getLogger(__name__)
 
 
-def describe_doubts(known: Plausibility, panel: Panel, origin: int) -> dict[int, str]:
+def describe_doubts(plausibility: Plausibility, panel: Panel, origin: int) -> dict[int, str]:
     """The implausible and repeated values of the day before an origin, by column.
 
     Args:
-        known: of the run.
+        plausibility: of the run.
         panel: matched to the run.
         origin: the last observed step.
     """
     first = max(origin + 1 - day_steps(panel.clock), 0)
-    judgement = known.judge(panel, first, origin + 1)
+    judgement = plausibility.judge(panel, first, origin + 1)
     columns = np.unique(judgement.marks.columns).tolist()
     return {column: _describe(judgement, panel, first, column) for column in columns}
 
@@ -81,7 +81,9 @@ def describe_repeated(panel: Panel, step: int, value: float, length: int) -> str
     return f"repeated value ({value:,.6g} for {at_least}{steps} up to {_time(panel, step)})"
 
 
-def describe_outage(panel: Panel, origin: int, known: Plausibility | None = None) -> str | None:
+def describe_outage(
+    panel: Panel, origin: int, plausibility: Plausibility | None = None
+) -> str | None:
     """Many locations silent at once: `feed outage: 31 of 57 locations silent since …`; else None.
 
     A silent location has no value, or zeros where a zero is implausible. One that has been silent
@@ -90,15 +92,15 @@ def describe_outage(panel: Panel, origin: int, known: Plausibility | None = None
     Args:
         panel: observed values; matched to the run, if there is one.
         origin: the last observed step.
-        known: of the run; None: only missing values are silent.
+        plausibility: of the run; None: only missing values are silent.
     """
     first = max(origin + 1 - RUN_DAYS * day_steps(panel.clock), 0)
     values = panel.values[first : origin + 1]
     silent = np.isnan(values)
-    if not silent[-1].any() and (known is None or not (values[-1] == 0).any()):
+    if not silent[-1].any() and (plausibility is None or not (values[-1] == 0).any()):
         return None
-    if known is not None:
-        silent |= _implausible_silence(known.judge(panel, first, origin + 1), values)
+    if plausibility is not None:
+        silent |= _implausible_silence(plausibility.judge(panel, first, origin + 1), values)
     alive = ~silent.all(axis=0)
     now = silent[-1] & alive
     heard = alive & (now | (values[-1] != 0))

@@ -91,11 +91,11 @@ def bounded_history(
     one where the last day has an implausible or repeated value (None: the run cannot tell).
     """
     recent, steps = look_back(panel, run.recipe.lags, origins)
-    known = Plausibility.of(run)
-    if known is None:
+    plausibility = Plausibility.of(run)
+    if plausibility is None:
         return recent, steps, None
     first = int(origins[0] - steps[0])
-    judgement = known.judge(panel, first, first + len(recent.values))
+    judgement = plausibility.judge(panel, first, first + len(recent.values))
     doubtful = judgement.marked_since(steps, day_steps(panel.clock))
     return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
 

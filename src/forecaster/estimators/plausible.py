@@ -261,11 +261,11 @@ def run_lengths(values: Float32[np.ndarray, "T N"]) -> Int64[np.ndarray, "T N"]:
 class _History:
     """Some steps of a panel, with what is needed to judge them."""
 
-    def __init__(self, known: Plausibility, panel: Panel, begin: int, end: int) -> None:
+    def __init__(self, plausibility: Plausibility, panel: Panel, begin: int, end: int) -> None:
         clock = panel.clock
         times = clock.axis(panel.start + begin * clock.step, end - begin)
         local = clock.local(times)
-        self.known, self.values = known, panel.values[begin:end]
+        self.plausibility, self.values = plausibility, panel.values[begin:end]
         self.day, self.slots = day_steps(clock), clock.slot_of_week(times)
         self.week_hours = _hours_of_week(clock, self.slots)
         self.hours = (local - local.astype("datetime64[D]")).astype(np.int64) // 3600
@@ -306,11 +306,13 @@ class _History:
             self._recent_level(cells),
             self._levels(*cells, np.zeros(1, int), self.values),
         )
-        if self.known.kind != "count":
+        if self.plausibility.kind != "count":
             least = float(np.median(self._unit(cells, usual))) if len(columns) else 0.0
             shift = _beyond(_middle(x - usual, 0.0), least)
             return Joint(min(shift, 0.0), max(shift, 0.0), _middle(now[:, 0] - before, 0.0))
-        heard = (usual >= 1) & (self.known.most.max(axis=0)[columns] > 0)  # not those that open
+        heard = (usual >= 1) & (
+            self.plausibility.most.max(axis=0)[columns] > 0
+        )  # not those that open
         positive = heard & (x > 0)  # zeros may be an outage
         factor = (x + 1) / (usual + 1)
         low, high = (
@@ -334,10 +336,10 @@ class _History:
 
     def _find_stuck(self) -> Bool[np.ndarray, "T N"]:
         """Values other than zero that are repeated for too long."""
-        known = self.known
-        limit = np.maximum(LONGER * known.longest[0], MIN_RUN)
+        plausibility = self.plausibility
+        limit = np.maximum(LONGER * plausibility.longest[0], MIN_RUN)
         stuck = (self.lengths > limit) & (self.values != 0)
-        if known.kind == "count" and stuck.any():
+        if plausibility.kind == "count" and stuck.any():
             steps, columns = np.nonzero(stuck)
             likely = 1 / np.sqrt(
                 2 * np.pi * np.maximum(self.values[steps, columns].astype(np.float64), 1)
@@ -348,15 +350,15 @@ class _History:
 
     def _find_zero_runs(self, first: int) -> Bool[np.ndarray, "T N"]:
         """Zeros repeated for too long; counts where demand was expected by the level before."""
-        known, values = self.known, self.values
-        limit = np.maximum(LONGER * known.longest[1], MIN_RUN)
+        plausibility, values = self.plausibility, self.values
+        limit = np.maximum(LONGER * plausibility.longest[1], MIN_RUN)
         found = (values == 0) & (self.lengths > limit)
         found[:first] = False
-        if known.kind != "count" or not found.any():
+        if plausibility.kind != "count" or not found.any():
             return np.asarray(found)
         steps, columns = np.nonzero(found)
         length = self.lengths[steps, columns]
-        sums = np.cumsum(known.means[self.slots].astype(np.float64), axis=0)
+        sums = np.cumsum(plausibility.means[self.slots].astype(np.float64), axis=0)
         starts = steps - length
         before = np.where(starts >= 0, sums[np.maximum(starts, 0), columns], 0)
         expected = sums[steps, columns] - before
@@ -367,11 +369,11 @@ class _History:
 
     def _suspects(self, first: int) -> Cells:
         """The cells from step `first` on that need a closer look."""
-        known, hours = self.known, self.week_hours[first:]
+        plausibility, hours = self.plausibility, self.week_hours[first:]
         values, stuck = self.values[first:], self.stuck[first:]
-        least, most = known.least[hours], known.most[hours]
-        if known.kind == "count":
-            means = known.means[self.slots[first:]]
+        least, most = plausibility.least[hours], plausibility.most[hours]
+        if plausibility.kind == "count":
+            means = plausibility.means[self.slots[first:]]
             high = (values > most) | (values > np.maximum(MULTIPLE * BUSY, ORDINARY * means))
             suspect = high | ((values == 0) & (least > 0))
         else:
@@ -386,9 +388,16 @@ class _History:
             cells: the suspects.
             joint: what all locations have in common, by step; None: nothing.
         """
-        (steps, columns), known, x = cells, self.known, self.values[cells].astype(np.float64)
-        least, most = (ends[self.week_hours[steps], columns] for ends in (known.least, known.most))
-        neutral = Joint(1.0, 1.0, 1.0) if known.kind == "count" else Joint(0.0, 0.0, 0.0)
+        (steps, columns), plausibility, x = (
+            cells,
+            self.plausibility,
+            self.values[cells].astype(np.float64),
+        )
+        least, most = (
+            ends[self.week_hours[steps], columns]
+            for ends in (plausibility.least, plausibility.most)
+        )
+        neutral = Joint(1.0, 1.0, 1.0) if plausibility.kind == "count" else Joint(0.0, 0.0, 0.0)
         joints = [(joint or {}).get(step, neutral) for step in steps.tolist()]
         low, high, change = np.array(joints, dtype=np.float64).reshape(-1, 3).T
         lower, upper = self._usual_range(cells, low, high)
@@ -396,16 +405,16 @@ class _History:
         once, twice = self._supported(cells)
         bottom, top = self._shifted(lower, -FAR * unit), self._shifted(upper, FAR * unit)
         recent = self._recent_level(cells)
-        now = recent * change if known.kind == "count" else recent + change
+        now = recent * change if plausibility.kind == "count" else recent + change
         centre = np.clip(self._at_level(*cells, now), bottom, top)
         entries = self._shifted(centre, np.sign(x - centre) * NEAR * unit)
         entries = np.clip(entries, np.minimum(least, centre), np.maximum(most, centre))
         beside = BESIDE * unit
-        if known.kind != "count":
+        if plausibility.kind != "count":
             beside = np.maximum(beside, (most - least) / 2)
         bottom = np.minimum(bottom, self._shifted(least.astype(np.float64), -beside))
         top = np.maximum(top, self._shifted(most.astype(np.float64), beside))
-        if known.kind == "count":
+        if plausibility.kind == "count":
             ceiling = MULTIPLE * np.maximum(upper, BUSY)
             ceiling = np.where(upper >= BUSY, ceiling, np.maximum(ceiling, most))
             top = np.minimum(top, ceiling)
@@ -414,11 +423,13 @@ class _History:
             entries = np.where(low, np.maximum(centre, least), entries)
             bottom, impossible = least, low
         else:
-            bottom = np.where(once, np.minimum(bottom, known.least.min(axis=0)[columns]), bottom)
-            impossible = (known.least.min(axis=0)[columns] >= 0) & (x < 0)
+            bottom = np.where(
+                once, np.minimum(bottom, plausibility.least.min(axis=0)[columns]), bottom
+            )
+            impossible = (plausibility.least.min(axis=0)[columns] >= 0) & (x < 0)
             bottom = np.where(impossible, np.maximum(bottom, 0), bottom)
             low = x < bottom
-        top = np.where(once, np.maximum(top, known.most.max(axis=0)[columns]), top)
+        top = np.where(once, np.maximum(top, plausibility.most.max(axis=0)[columns]), top)
         entries = np.where(low, np.maximum(entries, x), np.minimum(entries, x))
         entries = np.where(once & twice & ~impossible, x, entries)
         chosen, limits = low | (x > top), np.where(low, bottom, top)
@@ -428,14 +439,16 @@ class _History:
     def _usual_range(self, cells: Cells, low: Numbers, high: Numbers) -> tuple[Numbers, Numbers]:
         """The lowest and the highest of the values that may be called usual."""
         usual, (daily_low, daily_high) = self._usual(*cells), self._usual_daily(*cells)
-        if self.known.kind == "count":  # what was low the day before is no reason for a zero
+        if (
+            self.plausibility.kind == "count"
+        ):  # what was low the day before is no reason for a zero
             return (usual + 1) * low - 1, (np.fmax(usual, daily_high) + 1) * high - 1
         return np.fmin(usual, daily_low) + low, np.fmax(usual, daily_high) + high
 
     def _supported(self, cells: Cells) -> tuple[Bool[np.ndarray, " k"], Bool[np.ndarray, " k"]]:
         """Whether the value of one step before, and of two, was as unusual: such is an event."""
         levels = self._levels(*cells, np.arange(3), self.values)
-        if self.known.kind == "count":
+        if self.plausibility.kind == "count":
             now, *before = levels.T
             once, twice = (level >= SUPPORT * now for level in before)
         else:
@@ -445,7 +458,7 @@ class _History:
 
     def _shifted(self, values: Numbers, by: Numbers) -> Numbers:
         """Values moved by spreads: those of counts on the square-root scale."""
-        if self.known.kind != "count":
+        if self.plausibility.kind != "count":
             return np.asarray(values + by)
         roots = np.sqrt(np.maximum(values, 0) + _ROOT) + by
         return np.asarray(np.maximum(np.square(np.maximum(roots, 0)) - _ROOT, 0))
@@ -476,8 +489,8 @@ class _History:
     def _at_level(
         self, steps: Steps, columns: Steps, level: Float64[np.ndarray, " k"]
     ) -> Float64[np.ndarray, " k"]:
-        mean = self.known.means[self.slots[steps], columns].astype(np.float64)
-        if self.known.kind == "count":
+        mean = self.plausibility.means[self.slots[steps], columns].astype(np.float64)
+        if self.plausibility.kind == "count":
             return np.asarray(np.maximum(level * (mean + 1) - 1, 0))
         return np.asarray(mean + level)
 
@@ -486,7 +499,7 @@ class _History:
     ) -> Float64[np.ndarray, " k"]:
         """The median, over the day before, of values against their training means."""
         levels = self._levels(steps, columns, np.arange(1, self.day + 1), values)
-        default = 1.0 if self.known.kind == "count" else 0.0
+        default = 1.0 if self.plausibility.kind == "count" else 0.0
         return _median(levels, least=max(self.day // 4, 2), default=default)
 
     def _levels(
@@ -499,9 +512,9 @@ class _History:
         """Values some steps back against their training means: factors, or differences."""
         earlier = steps[:, None] - back
         inside = np.maximum(earlier, 0)
-        mean = self.known.means[self.slots[inside], columns[:, None]].astype(np.float64)
+        mean = self.plausibility.means[self.slots[inside], columns[:, None]].astype(np.float64)
         observed = np.where(earlier >= 0, values[inside, columns[:, None]], np.nan)
-        count = self.known.kind == "count"
+        count = self.plausibility.kind == "count"
         return np.asarray((observed + 1) / (mean + 1) if count else observed - mean)
 
     def _was_zero(self, steps: Steps, columns: Steps) -> Bool[np.ndarray, " k"]:
@@ -515,16 +528,17 @@ class _History:
 
         Above the level of training that of counts grows with the level, as in other units.
         """
-        (steps, columns), known = cells, self.known
-        spread = known.spread[self.hours[steps], columns].astype(np.float64)
-        if known.kind != "count":
-            ends = known.least, known.most
+        (steps, columns), plausibility = cells, self.plausibility
+        spread = plausibility.spread[self.hours[steps], columns].astype(np.float64)
+        if plausibility.kind != "count":
+            ends = plausibility.least, plausibility.most
             least, most = (end[self.week_hours[steps], columns] for end in ends)
             return np.asarray(np.maximum(spread, SMALLEST * (most - least)))
         unit = np.maximum(
-            spread / (2 * np.sqrt(known.hourly_means[self.hours[steps], columns] + _ROOT)), 0.5
+            spread / (2 * np.sqrt(plausibility.hourly_means[self.hours[steps], columns] + _ROOT)),
+            0.5,
         )
-        trained = known.means[self.slots[steps], columns].astype(np.float64)
+        trained = plausibility.means[self.slots[steps], columns].astype(np.float64)
         return np.asarray(unit * np.sqrt(np.maximum((upper + 1) / (trained + 1), 1)))
 
     @cached_property

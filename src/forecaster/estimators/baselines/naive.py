@@ -17,16 +17,20 @@ from forecaster.panel.panel import Panel
 MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which counts are chosen
 
 
-class LastValue(Estimator):
-    """The value at the forecast origin, repeated for every step ahead.
-
-    A missing value at the origin is filled as for every model, with the location's usual value.
-    """
+class _Naive(Estimator):
+    """A baseline without anything to fit."""
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Return no arrays: there is nothing to fit."""
         del data
         return FitResult({})
+
+
+class LastValue(_Naive):
+    """The value at the forecast origin, repeated for every step ahead.
+
+    A missing value at the origin is filled as for every model, with the location's usual value.
+    """
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
@@ -36,13 +40,8 @@ class LastValue(Estimator):
         return _repeat_last(inputs, self.recipe.lags.horizon)
 
 
-class SeasonalNaive(Estimator):
+class SeasonalNaive(_Naive):
     """The value at the same wall-clock time one season before: a week, with the paper's lags."""
-
-    def fit_windows(self, data: TrainingData) -> FitResult:
-        """Return no arrays: there is nothing to fit."""
-        del data
-        return FitResult({})
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs

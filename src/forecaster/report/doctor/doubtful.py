@@ -45,9 +45,9 @@ def find_doubtful(panel: Panel, recipe: Recipe) -> Doubtful:
     train = _training_steps(panel, recipe)
     if train.sum() * panel.clock.step_minutes < MIN_WEEKS * _WEEK_MINUTES:
         return Doubtful([], [])
-    known = _fit(panel, train)
-    marks = _judge(panel, known)
-    implausible = _describe_implausible(panel, marks, known.spread.mean(axis=0))
+    plausibility = _fit(panel, train)
+    marks = _judge(panel, plausibility)
+    implausible = _describe_implausible(panel, marks, plausibility.spread.mean(axis=0))
     return Doubtful(implausible, _describe_repeated(panel, marks))
 
 
@@ -94,12 +94,12 @@ def _typical_size(residuals: Float32[np.ndarray, "T n"]) -> Float32[np.ndarray, 
     return np.asarray(np.nan_to_num(size) / np.float32(NORMAL))
 
 
-def _judge(panel: Panel, known: Plausibility) -> Marks:
+def _judge(panel: Panel, plausibility: Plausibility) -> Marks:
     """Return the marks of all steps; of counts without zeros."""
     M, size = len(panel.values), PART_DAYS * day_steps(panel.clock)
     parts = []
     for first in range(0, M, size):
-        marks = known.judge(panel, first, min(first + size, M)).marks
+        marks = plausibility.judge(panel, first, min(first + size, M)).marks
         parts.append(marks._replace(steps=marks.steps + first))
     found = Marks(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     if panel.kind != "count":

@@ -247,12 +247,12 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     run = view.model.estimator.run
     if run is None:
         return forecast
-    known, panel = Plausibility.of(run), match(run, view.panel)
-    doubts = {} if known is None else describe_doubts(known, panel, view.step)
+    plausibility, panel = Plausibility.of(run), match(run, view.panel)
+    doubts = {} if plausibility is None else describe_doubts(plausibility, panel, view.step)
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
-    outage = describe_outage(panel, view.step, known) if many else None
+    outage = describe_outage(panel, view.step, plausibility) if many else None
     reasons = outage, forecast.degraded
     return replace(
         forecast,

@@ -179,7 +179,7 @@ class StepAccuracy(BaseModel):
     coverage: float | None  # share of values inside the interval
 
 
-class SizeBias(BaseModel):
+class BiasBySize(BaseModel):
     """The bias of forecasts of the locations of one fifth, by their mean value in training."""
 
     locations: int  # number of locations
@@ -198,7 +198,7 @@ class Accuracy(ForecastBasis):
     mape: float | None  # a fraction
     mape_of: str  # the number that MAPE is of: y_relative if the run has it, else y_hat
     bias: float | None  # Σ (y_hat − value) / Σ |value|; > 0: too high
-    bias_by_size: list[SizeBias]  # by fifth of the locations, the smallest first
+    bias_by_size: list[BiasBySize]  # by fifth of the locations, the smallest first
     bias_by_hour: list[float | None]  # by hour of the local day, 0 to 23; empty for daily steps
     naive_rmse: float | None  # of the value a week before
     naive_mape: float | None  # of the value a week before
