@@ -44,6 +44,8 @@ class ForecastInputs:
     holiday: Float32[np.ndarray, " K"] | None = None  # changed: 1 or 0; NaN: as in the calendar
     # Spreads by which intervals are widened, for implausible and repeated values; None: unknown.
     doubt: Float32[np.ndarray, "B N"] | None = None
+    # The values before they were filled, for networks that mask missing ones; None: as filled.
+    observed: Float32[np.ndarray, "T N"] | None = None
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -74,7 +76,8 @@ def prepare_inputs(
     """
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead, doubt=doubt)
+    filled = fill_missing(recent, fill_of(run))
+    inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
@@ -94,10 +97,12 @@ def bounded_history(
     plausibility = Plausibility.of(run)
     if plausibility is None:
         return recent, steps, None
-    first = int(origins[0] - steps[0])
-    judgement = plausibility.judge(panel, first, first + len(recent.values))
-    doubtful = judgement.marked_since(steps, day_steps(panel.clock))
-    return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
+    first = int(origins[0] - steps[0])  # below 0: the history begins before the panel
+    begin = max(first, 0)
+    judgement = plausibility.judge(panel, begin, first + len(recent.values))
+    doubtful = judgement.marked_since(origins - begin, day_steps(panel.clock))
+    bounded = np.concatenate([recent.values[: begin - first], judgement.values])
+    return recent.with_data(bounded), steps, doubtful.astype(np.float32)
 
 
 def fill_of(run: Run) -> Fill:
@@ -140,13 +145,15 @@ def look_back(
     """The part of a panel that forecasts from some origins may use, and the origins as its steps.
 
     Values end at the last origin, covariates at its horizon. The cost of one origin then depends
-    on its history, not on the length of the panel.
+    on its history, not on the length of the panel. Steps before the panel's beginning are missing.
     """
-    oldest = int(history_steps(panel, lags, origins).min())  # refuses origins without history
+    needed = panel.clock.lag_steps(lags, panel.times[origins]).max(axis=1)
     # Seasons shorter than the horizon reach further back, and so may changes of the clock.
-    first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
-    end = int(origins.max()) + 1
-    return panel.steps(first, end, end + lags.horizon), origins - first
+    spare = lags.horizon + DAY_MINUTES // panel.clock.step_minutes
+    first, end = int((origins - needed).min()) - spare, int(origins.max()) + 1
+    earlier = max(-first, 0)
+    part = panel.steps(max(first, 0), end, end + lags.horizon)
+    return part.with_earlier(earlier), origins - first
 
 
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:

@@ -117,4 +117,5 @@ def _without_values(panel: Panel) -> Panel:
 def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
-    return ForecastInputs(fill_missing(panel, fill_of(run)), origins, *ahead)
+    filled = fill_missing(panel, fill_of(run))
+    return ForecastInputs(filled, origins, *ahead, observed=panel.values)

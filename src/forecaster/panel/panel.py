@@ -117,6 +117,33 @@ class Panel:
             digest=None,
         )
 
+    def with_earlier(self, steps: int) -> "Panel":
+        """Return the panel with so many missing steps before its first.
+
+        Their holidays may be unknown; such days are taken for ordinary ones.
+        """
+        if not steps:
+            return self
+        world, local, clock = self.covariates, self.local_covariates, self.clock
+        start = self.start - steps * clock.step
+        if clock.holidays is not None:
+            year = int(clock.local(np.array([start])).astype("datetime64[Y]").astype(np.int64)[0])
+            clock = replace(clock, holidays=clock.holidays.since(1970 + year))
+        return replace(
+            self,
+            values=np.pad(self.values, ((steps, 0), (0, 0)), constant_values=np.nan),
+            start=start,
+            clock=clock,
+            covariates=replace(
+                world, values=np.pad(world.values, ((steps, 0), (0, 0)), constant_values=np.nan)
+            ),
+            local_covariates=replace(
+                local,
+                values=np.pad(local.values, ((0, 0), (steps, 0), (0, 0)), constant_values=np.nan),
+            ),
+            digest=None,
+        )
+
     def select(self, ids: tuple[str, ...]) -> "Panel":
         """Return the panel with exactly these locations, in this order."""
         if self.locations.ids == ids:
