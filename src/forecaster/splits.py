@@ -165,7 +165,7 @@ def _partial(
     usable &= ((past < 0) | (split_of_step[np.maximum(past, 0)] == 0)).all(axis=1)
     usable &= observed.any(axis=1)[ahead].any(axis=1)
     usable &= ~_lacks_covariates(panel)[ahead].any(axis=1)
-    return origins[usable]
+    return np.asarray(origins[usable])
 
 
 def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:

@@ -34,7 +34,7 @@ class Holidays:
         return np.isin(local.astype("datetime64[D]"), days)
 
     def since(self, year: int) -> "Holidays":
-        """Return the same holidays as of an earlier year, whose days are all taken for ordinary."""
+        """Return the same holidays from an earlier year on, which has none."""
         return replace(self, first_year=min(year, self.first_year))
 
     def to_json(self) -> dict[str, Any]:

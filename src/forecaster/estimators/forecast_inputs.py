@@ -76,13 +76,33 @@ def prepare_inputs(
     """
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    filled = fill_missing(recent, fill_of(run))
+    filled = carry_forward(run, fill_missing(recent, fill_of(run)))
     inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def carry_forward(run: Run, filled: Panel) -> Panel:
+    """The panel with gaps of new locations filled by their last value, for models without masks.
+
+    A value is carried as far as lags reach back; where there is none, it is 0 for counts, and the
+    mean of all locations for measurements.
+    """
+    means = run.arrays["shared.fill"]
+    columns = np.flatnonzero(np.isnan(means).any(axis=0))  # which have no fill of their own
+    if not len(columns):
+        return filled
+    most = int(filled.clock.lag_steps(run.recipe.lags, filled.times[-1:]).max())
+    values, steps = filled.values[:, columns], np.arange(len(filled.values))[:, None]
+    last = np.maximum.accumulate(np.where(np.isfinite(values), steps, -most - 1), axis=0)
+    carried = np.take_along_axis(values, np.maximum(last, 0), axis=0)
+    empty = 0.0 if run.about["kind"] == "count" else float(np.nanmean(means))
+    complete = filled.values.copy(order="K")
+    complete[:, columns] = np.where(steps - last <= most, carried, np.float32(empty))
+    return filled.with_data(complete)
 
 
 def bounded_history(

@@ -64,6 +64,17 @@ class Locations:
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
         )
 
+    def join(self, others: "Locations") -> "Locations":
+        """Return these locations and then the others, which have no further attributes."""
+        nothing = (None,) * len(others)
+        return Locations(
+            ids=(*self.ids, *others.ids),
+            names=(*self.names, *others.names),
+            lat=np.concatenate([self.lat, others.lat]),
+            lon=np.concatenate([self.lon, others.lon]),
+            extra={name: (*column, *nothing) for name, column in self.extra.items()},
+        )
+
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:
         """A mask of the locations with coordinates."""

@@ -159,8 +159,9 @@ class OnlinePredictor:
 def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginView:
     """Return the data that a forecast may see; a history with too many gaps is a DataError."""
     panel, step = cut_panel(model, snapshot, origin)
-    for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-        refuse_missing(panel, lags, step)
+    if not model.estimator.masks_missing:
+        for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
+            refuse_missing(panel, lags, step)
     return OriginView(model, snapshot, origin, panel, step)
 
 
