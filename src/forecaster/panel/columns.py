@@ -27,6 +27,7 @@ _ISO = (
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SOURCE = b"forecaster.source"
+VALUES = "y"  # the column of the forecast values; all others are covariates
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
 _SEPARATORS = ";\t|"  # of some tables named .csv
 _MEASURED = '; for measurements use --kind measurement, or kind = "measurement"'
@@ -185,6 +186,8 @@ def _read_header(path: Path) -> list[str]:
 def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa.ChunkedArray:
     if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
         return column.cast(pa.float64())
+    if pa.types.is_boolean(column.type) and name != VALUES:
+        return column.cast(pa.int8())
     if _is_text(column.type):
         texts = column.to_pandas()
         parsed = pd.to_numeric(texts, errors="coerce")
