@@ -28,6 +28,7 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, RunError
+from forecaster.estimators.closed import describe_closed, find_closed, open_ids, warn_of_closed
 from forecaster.estimators.degraded import (
     describe_doubts,
     describe_outage,
@@ -67,6 +68,7 @@ from forecaster.estimators.predictor import (
     Prediction,
     Predictor,
     WindowForecasts,
+    close,
     finish,
     join_blocks,
     refuse_non_finite,
@@ -223,7 +225,9 @@ class Estimator(ABC):
         panel, origins, forecast = data.panel, data.windows.validation, forecasts.mean
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
+        closed = find_closed(run, panel, origins, forecast.shape[1])
         truth = panel.values[ahead]
+        truth = truth if closed is None else np.where(closed, np.float32(np.nan), truth)
         outcomes = Outcomes(
             residuals=truth - forecast,
             quantiles=forecasts.quantiles - forecast[:, None],
@@ -263,7 +267,10 @@ class Estimator(ABC):
             forecast = self.predict_windows(run.arrays, inputs)
             forecasts.append(fallback.replace_means(forecast, inputs) if fallback else forecast)
         order = location_order(matched.locations.ids, panel)
-        return finish(run, np.concatenate(forecasts))[..., order]
+        mean = finish(run, np.concatenate(forecasts))
+        no_quantiles = np.empty((len(mean), 0, *mean.shape[1:]), dtype=np.float32)
+        served = close(run, matched, origins, WindowForecasts(mean, no_quantiles))
+        return served.mean[..., order]
 
     def predict_quantiles(
         self,
@@ -326,6 +333,7 @@ class Estimator(ABC):
         `y_relative` (with the lowest relative error, if the model has such an output), one column
         per quantile, such as `q10`, `degraded` if the forecast rests on less than usual, and
         `fallback`, the simple model that is served at a location, if there is such a location.
+        A closed location is forecast at 0, or left out if its values are measurements.
 
         Args:
             panel: observed values up to `at`, and the covariates after it.
@@ -349,7 +357,8 @@ class Estimator(ABC):
         else:
             degraded.append(f"weather {weather}")
         with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
-            degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
+            needed = recent.select(open_ids(run, predictor.panel, int(step[0])))
+            degraded += label_missing(needed, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
         reasons = self._reasons(predictor.panel, int(step[0]), degraded)
         prediction = predictor.predict(step)
@@ -359,11 +368,11 @@ class Estimator(ABC):
         simple = served_models(run)
         if simple:
             table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
-        if changes is None:
-            return table
-        warn_extreme_changes(run, changes)
-        changed = predictor.predict_changed(prediction, step, changes)
-        return add_changed(table, *self._first(changed), run, changes)
+        if changes is not None:
+            warn_extreme_changes(run, changes)
+            changed = predictor.predict_changed(prediction, step, changes)
+            table = add_changed(table, *self._first(changed), run, changes)
+        return table[table["y_hat"].notna()].reset_index(drop=True)  # NaN: not open
 
     def _reasons(self, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
         """The reasons why a forecast is degraded, by location; those of all come first.
@@ -378,7 +387,10 @@ class Estimator(ABC):
         if plausibility is None:
             warn_extreme_history(run, panel, origin)
         doubts = {} if plausibility is None else describe_doubts(plausibility, panel, origin)
-        warn_of_doubts(panel, doubts)
+        closed = describe_closed(run, panel, origin, run.recipe.lags.horizon)
+        warn_of_closed(panel, closed)
+        warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
+        doubts |= closed
         outage = describe_outage(panel, origin, plausibility)
         everywhere = [*shared, *([outage] if outage else [])]
         own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
@@ -394,7 +406,7 @@ class Estimator(ABC):
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
-            forecast_origins=partial(self.forecast_origins, run, matched, weather),
+            forecast_origins=partial(self.serve_origins, run, matched, weather),
             calibration=Calibration.from_arrays(arrays, run.about["kind"]),
             counts=lambda steps: online.can_count(
                 matched, lags, weather, training_steps(run, matched), steps
@@ -404,6 +416,18 @@ class Estimator(ABC):
             else partial(plausibility.plausible_values, matched),
         )
 
+    def serve_origins(
+        self,
+        run: Run,
+        panel: Panel,
+        weather: Weather,
+        origins: Int64[np.ndarray, " B"],
+        changes: Changes | None = None,
+    ) -> WindowForecasts:
+        """The forecasts of `forecast_origins`, and nothing where a location is closed."""
+        forecasts = self.forecast_origins(run, panel, weather, origins, changes)
+        return close(run, panel, origins, forecasts)
+
     def forecast_origins(
         self,
         run: Run,
@@ -412,7 +436,7 @@ class Estimator(ABC):
         origins: Int64[np.ndarray, " B"],
         changes: Changes | None = None,
     ) -> WindowForecasts:
-        """All that a run serves from many origins, by its locations.
+        """All that a run serves from many origins, by its locations, as if all were open.
 
         Args:
             run: of this estimator, calibrated or not.

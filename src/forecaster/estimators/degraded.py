@@ -101,7 +101,7 @@ def describe_outage(
         return None
     if plausibility is not None:
         silent |= _implausible_silence(plausibility.judge(panel, first, origin + 1), values)
-    alive = ~silent.all(axis=0)
+    alive = ~silent.all(axis=0) & panel.alive(origin, origin + 1)[0]
     now = silent[-1] & alive
     heard = alive & (now | (values[-1] != 0))
     least = max(SILENT_LEAST, SILENT_SHARE * heard.sum())

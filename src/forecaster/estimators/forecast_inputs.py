@@ -14,6 +14,7 @@ from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.estimators.closed import Closings
 from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
@@ -87,17 +88,22 @@ def bounded_history(
 ) -> tuple[Panel, Int64[np.ndarray, " B"], Float32[np.ndarray, "B N"] | None]:
     """The part of a panel that windows see, with implausible values bounded (`plausible`).
 
+    Values of closed locations are missing (`closed`).
+
     Returns that part, the origins as its steps, and by how many spreads intervals are widened: by
     one where the last day has an implausible or repeated value (None: the run cannot tell).
     """
     recent, steps = look_back(panel, run.recipe.lags, origins)
-    plausibility = Plausibility.of(run)
-    if plausibility is None:
-        return recent, steps, None
+    plausibility, closings = Plausibility.of(run), Closings.of(run)
     first = int(origins[0] - steps[0])
-    judgement = plausibility.judge(panel, first, first + len(recent.values))
-    doubtful = judgement.marked_since(steps, day_steps(panel.clock))
-    return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
+    values, doubt = recent.values, None
+    if plausibility is not None:
+        judgement = plausibility.judge(panel, first, first + len(recent.values))
+        values = judgement.values
+        doubt = judgement.marked_since(steps, day_steps(panel.clock)).astype(np.float32)
+    if closings is not None:
+        values = closings.hide(panel, first, values)
+    return (recent if values is recent.values else recent.with_data(values)), steps, doubt
 
 
 def fill_of(run: Run) -> Fill:
@@ -154,7 +160,8 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     steps = history_steps(panel, lags, np.array([origin]))[0]
     if not is_incomplete(panel, steps[None], np.array([origin]))[0]:
         return
-    missing = np.isnan(panel.values).mean(axis=1)
+    alive = panel.alive(0, len(panel.values))
+    missing = (np.isnan(panel.values) & alive).sum(axis=1) / np.maximum(alive.sum(axis=1), 1)
     share = float(missing[steps].mean())
     gaps = np.unique(steps[missing[steps] > 0])
     names = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
@@ -184,8 +191,9 @@ def label_missing(
     except DataError:
         if not allowed:
             raise
-        history = panel.values[history_steps(panel, all_lags[0], np.array([origin]))]
-        return [f"{count_of(int(np.isnan(history).sum()), 'missing value')} filled"]
+        steps = history_steps(panel, all_lags[0], np.array([origin]))
+        missing = np.isnan(panel.values) & panel.alive(0, len(panel.values))
+        return [f"{count_of(int(missing[steps].sum()), 'missing value')} filled"]
     return []
 
 

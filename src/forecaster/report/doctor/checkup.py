@@ -90,8 +90,14 @@ def describe_panel(panel: Panel) -> dict[str, str]:
         "size": f"{count_of(M, 'step')} of {panel.clock.step_minutes} min ({days:,.0f} days) × "
         f"{count_of(N, 'location')}",
         "kind": panel.kind + _level_text(panel),
-        "observed": f"{100 * np.isfinite(panel.values).mean():.2f} %",
+        "observed": f"{_observed_share(panel):.2f} %",
     }
+
+
+def _observed_share(panel: Panel) -> float:
+    """The share of the values of open locations that are observed, in per cent."""
+    alive = panel.alive(0, len(panel.values))
+    return float(100 * (np.isfinite(panel.values) & alive).sum() / max(alive.sum(), 1))
 
 
 def _level_text(panel: Panel) -> str:
@@ -102,17 +108,18 @@ def _level_text(panel: Panel) -> str:
 
 
 def _missing(panel: Panel) -> Finding:
-    missing = np.isnan(panel.values)
-    share = missing.mean()
+    alive = panel.alive(0, len(panel.values))
+    missing = np.isnan(panel.values) & alive
+    share = missing.sum() / max(alive.sum(), 1)
     if not missing.any():
         return Finding("gaps", "good", "every step of every location is observed")
-    dark = missing.all(axis=1)
+    dark = (missing == alive).all(axis=1) & alive.any(axis=1)
     longest = sorted(true_runs(dark), key=lambda run: run[0] - run[1])[:5]
     details = [
         f"{count_of(end - start, 'step')} without any value: {_span(panel, start, end)}"
         for start, end in longest
     ]
-    by_place = missing.mean(axis=0)
+    by_place = missing.sum(axis=0) / np.maximum(alive.sum(axis=0), 1)
     worst = [n for n in np.argsort(-by_place, kind="stable")[:5].tolist() if by_place[n] > share]
     details += [f"{location_label(panel, n)}: {100 * by_place[n]:.1f} % missing" for n in worst]
     text = f"{100 * share:.2f} % of values are missing"

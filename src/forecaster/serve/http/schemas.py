@@ -141,7 +141,7 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]  # forecast mean of each step ahead
+    y_hat: list[float | None]  # forecast mean of each step ahead
     y_relative: list[
         float
     ] = []  # with the lowest relative error; only of runs with such an output
