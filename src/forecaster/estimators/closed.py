@@ -91,6 +91,13 @@ class Closings:
         closed = self.judge(panel, first, first + len(values)).closed
         return np.where(closed, np.float32(np.nan), values) if closed.any() else values
 
+    def describe(self, panel: Panel, origin: int) -> dict[int, str]:
+        """Since when locations have been silent, by column; of those that are closed."""
+        silences = self.judge(panel, origin, origin + 1)
+        columns = np.flatnonzero(silences.closed[0]).tolist()
+        lengths = silences.lengths[0]
+        return {n: _describe_silence(panel, origin, int(lengths[n])) for n in columns}
+
 
 def find_silent(panel: Panel, first: int, end: int) -> Bool[np.ndarray, "T N"]:
     """Which locations are silent at steps first…end−1: no value, or of counts none above 0.
@@ -179,12 +186,8 @@ def describe_closed(run: Run, panel: Panel, origin: int, horizon: int) -> dict[i
         origin: the last observed step.
         horizon: the number of coming steps.
     """
-    texts: dict[int, str] = {}
     closings, locations = Closings.of(run), panel.locations
-    if closings is not None:
-        silences = closings.judge(panel, origin, origin + 1)
-        for n in np.flatnonzero(silences.closed[0]).tolist():
-            texts[n] = _describe_silence(panel, origin, int(silences.lengths[0, n]))
+    texts = {} if closings is None else closings.describe(panel, origin)
     absent = ~panel.alive(origin + 1, origin + 1 + horizon)
     for n in np.flatnonzero(absent.any(axis=0)).tolist():
         closes, opens = locations.closes[n], locations.opens[n]

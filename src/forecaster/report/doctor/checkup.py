@@ -10,9 +10,10 @@ from jaxtyping import Int64
 from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
+from forecaster.panel.observed import CENSORED, OUTSIDE, OUTSIDE_SUM
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.report.doctor.doubtful import find_doubtful
+from forecaster.report.doctor.doubtful import find_doubtful, find_silenced
 from forecaster.report.doctor.scan import (
     OUTLIER_SCALES,
     STUCK_STEPS,
@@ -71,6 +72,7 @@ def examine(
         _clock_changes(panel, anomalies),
         _zeros(panel, anomalies),
         _places(panel),
+        *_lives(panel, recipe),
         _outliers(panel, anomalies),
         *_doubtful(panel, recipe),
         _targets(panel, recipe.metrics.mape_cut),
@@ -211,6 +213,32 @@ def _places(panel: Panel) -> Finding:
         return Finding("locations", "warning", text, tuple(details))
     text = f"all {len(panel.locations)} vary"
     return Finding("locations", "note" if unplaced else "good", text, tuple(details))
+
+
+def _lives(panel: Panel, recipe: Recipe) -> list[Finding]:
+    """Locations that open and close, and censored values; no finding where there are none."""
+    findings, M, locations = [], len(panel.values), panel.locations
+    inside = [(dates > panel.times[0]) & (dates <= panel.times[-1])
+              for dates in (locations.opens, locations.closes)]  # fmt: skip
+    if locations.dated:
+        opening, closing = (count_of(int(rows.sum()), "location") for rows in inside)
+        text = f"{opening} with a date of opening in this span, {closing} with one of closing"
+        if hidden := panel.counts.get(OUTSIDE, 0):
+            total = f"together {panel.counts[OUTSIDE_SUM]:,.6g}"
+            text += f"; {count_of(hidden, 'value')} outside these lives left out, {total}"
+        findings.append(Finding("openings", "note", text))
+    silent = find_silenced(panel, recipe)
+    if silent:
+        count = count_of(len(silent), "location")
+        text = f"{count} silent at the end, though never for a day in training: closed"
+        details = tuple(f"{location_label(panel, n)}: {reason}" for n, reason in silent.items())
+        findings.append(Finding("closings", "note", text, details[:MAX_DETAILS]))
+    if panel.censored_by is not None:
+        hidden = panel.counts[CENSORED]
+        share = 100 * hidden / max(M * len(locations), 1)
+        text = f"{count_of(hidden, 'value')} ({share:.2f} %) by {panel.censored_by} are no targets"
+        findings.append(Finding("censored values", "note", text))
+    return findings
 
 
 def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
