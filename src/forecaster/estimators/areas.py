@@ -269,8 +269,8 @@ class _ForecastCache:
         sums = open_forecasts.sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
         no_closed = np.zeros(forecast.shape[1:], dtype=bool)
-        closed = np.stack([self._closed.get(step, no_closed) for step in steps.tolist()])
-        closed = closed[..., members].all(axis=-1, keepdims=True)
+        by_location = np.stack([self._closed.get(step, no_closed) for step in steps.tolist()])
+        closed = np.asarray(by_location[..., members].all(axis=-1, keepdims=True))
         doubts = [self._doubts.get(step) for step in steps.tolist()]
         doubt = [np.zeros(1) if d is None else d[members] @ weights[:, None] for d in doubts]
         no_quantiles = np.empty((S, 0, K, 1), dtype=np.float32)

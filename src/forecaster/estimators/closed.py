@@ -109,7 +109,7 @@ def find_silent(panel: Panel, first: int, end: int) -> Bool[np.ndarray, "T N"]:
     silent = np.zeros(values.shape, dtype=bool) if panel.censored_by else np.isnan(values)
     if panel.kind == "count":
         silent |= values == 0
-    return silent & panel.alive(first, end)
+    return np.asarray(silent & panel.alive(first, end))
 
 
 def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndarray]:

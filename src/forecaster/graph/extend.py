@@ -105,7 +105,7 @@ def _similarity(first: Float32[np.ndarray, " T"], second: Float32[np.ndarray, " 
     changes = changes[:, np.isfinite(changes).all(axis=0)]
     if changes.shape[1] < LEAST_STEPS or (np.ptp(changes, axis=1) == 0).any():
         return 0.0
-    return float(np.corrcoef(changes)[0, 1])
+    return float(np.corrcoef(*changes).flat[1])
 
 
 def _renumber(

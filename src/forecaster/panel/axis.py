@@ -13,8 +13,8 @@ from jaxtyping import Float32, Int64, Shaped
 from forecaster.clock.zone import Resolved, to_utc
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
-from forecaster.panel.columns import VALUES
 
+VALUES = "y"  # the layer of the forecast values; all others are covariates
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
 
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing

@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Bool, Int64, Shaped
 
 from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.panel.axis import VALUES
 
 Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
 
@@ -27,7 +28,6 @@ _ISO = (
 )
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SOURCE = b"forecaster.source"
-VALUES = "y"  # the column of the forecast values; all others are covariates
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
 _SEPARATORS = ";\t|"  # of some tables named .csv
 _MEASURED = '; for measurements use --kind measurement, or kind = "measurement"'

@@ -169,7 +169,7 @@ class _History:
     def _holds(self, series: Series, side: slice) -> Bool[np.ndarray, " _"]:
         """Which steps have a value; of counts, one above zero."""
         values = series.get(VALUES, np.empty(0, np.float32))[side]
-        return np.isfinite(values) & ((values != 0) | (self._kind != "count"))
+        return np.asarray(np.isfinite(values) & ((values != 0) | (self._kind != "count")))
 
     def _time(self, at: int) -> str:
         seconds = self._rows.seconds
