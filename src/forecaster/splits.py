@@ -229,9 +229,12 @@ def worst_locations(
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Which steps lack a covariate."""
+    """Which steps lack a covariate, or one of a location that is open."""
     missing = np.isnan(panel.covariates.values).any(axis=1)
-    missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
+    absent = np.isnan(panel.local_covariates.values)
+    if panel.locations.dated:
+        absent &= panel.alive(0, len(missing))
+    missing |= absent.any(axis=(0, 2))
     return np.asarray(missing)
 
 

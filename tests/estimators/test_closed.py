@@ -329,6 +329,18 @@ def test_a_place_is_not_forecast_before_it_opens(fitted: dict[str, Ridge]) -> No
     assert set(here["degraded"]) == {"not open before 2015-10-30T00:00:00-04:00"}
 
 
+def test_a_place_needs_no_covariates_outside_its_life() -> None:
+    panel = dated(CITIES["count"], opens="2015-09-20T04:00", closes="2015-10-25T04:00")
+    heat = np.random.default_rng(1).normal(size=(1, DAYS * DAY, N)).astype(np.float32)
+    heat[0][~panel.alive(0, DAYS * DAY)] = np.nan
+    panel = replace(panel, local_covariates=LocalCovariates(("heat",), heat))
+    model = Ridge(recipe=RECIPE).fit(panel, SPLITS)
+    table = model.forecast(panel, panel.times[END + 5 * DAY])
+    here = table[table["unique_id"] == "p1"]
+    assert not here["y_hat"].any()
+    assert np.isfinite(table["y_hat"]).all()
+
+
 def test_runs_without_silences_know_dates_only(fitted: dict[str, Ridge]) -> None:
     run = fitted["count"].run
     assert run is not None

@@ -36,6 +36,7 @@ CLOSED_DAYS = 2  # of silence
 OUTAGE_SHARE, OUTAGE_LEAST = 0.25, 3  # of the locations that could be heard
 TRAINING_SHARE, TRAINING_MOST = 0.5, 0.05  # of the locations; of the training steps
 _COLUMNS = 128  # locations at a time
+_SAMPLES = 4  # steps by which a long silence is ruled out quickly
 log = logging.getLogger(__name__)
 
 
@@ -43,7 +44,7 @@ log = logging.getLogger(__name__)
 class Silences:
     """The silences of T steps: how long they last up to each step, and which are closings."""
 
-    lengths: Int64[np.ndarray, "T N"]  # in steps, at most two weeks
+    lengths: Int64[np.ndarray, "T N"]  # in steps, at most two weeks; of closed locations
     closed: Bool[np.ndarray, "T N"]
 
 
@@ -72,17 +73,31 @@ class Closings:
         day = day_steps(panel.clock)
         reach = RUN_DAYS * day
         begin = max(first - 2 * reach, 0)
+        steady = self.longest < day
+        if not self._may_be_closed(panel, begin, end)[steady].any():  # as usual
+            shape = end - first, len(steady)
+            return Silences(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool))
         silent = find_silent(panel, begin, end)
         step = np.arange(len(silent))[:, None]
         heard = np.maximum.accumulate(np.where(silent, -1, step), axis=0)
         lengths = np.minimum(step - heard, reach)
-        steady = self.longest < day
         lasting = lengths >= CLOSED_DAYS * day
         quiet = _has_few_silent(lengths, steady, reach)
         since_quiet = step[:, 0] - np.maximum.accumulate(np.where(quiet, step[:, 0], -1))
         begun = since_quiet[:, None] <= lengths - CLOSED_DAYS * day  # no outage since its 2nd day
         closed = steady & lasting & (begun | (lengths >= reach))
         return Silences(lengths[first - begin :], closed[first - begin :])
+
+    def _may_be_closed(self, panel: Panel, begin: int, end: int) -> Bool[np.ndarray, " N"]:
+        """Which locations are silent at four sampled steps in a row, as closed ones must be."""
+        stride = CLOSED_DAYS * day_steps(panel.clock) // _SAMPLES
+        silent = find_silent(panel, begin, end, stride)
+        if len(silent) < _SAMPLES:
+            return np.zeros(silent.shape[1], dtype=bool)
+        steps = len(silent) - _SAMPLES + 1
+        return np.asarray(
+            np.logical_and.reduce([silent[n : n + steps] for n in range(_SAMPLES)]).any(axis=0)
+        )
 
     def hide(
         self, panel: Panel, first: int, values: Float32[np.ndarray, "T N"]
@@ -99,17 +114,23 @@ class Closings:
         return {n: _describe_silence(panel, origin, int(lengths[n])) for n in columns}
 
 
-def find_silent(panel: Panel, first: int, end: int) -> Bool[np.ndarray, "T N"]:
+def find_silent(panel: Panel, first: int, end: int, stride: int = 1) -> Bool[np.ndarray, "T N"]:
     """Which locations are silent at steps first…end−1: no value, or of counts none above 0.
 
     One that is not open by its dates is not silent, nor is a missing value of a panel whose
     values are censored: there may have been demand.
+
+    Args:
+        panel: observed values.
+        first: the first step.
+        end: the step after the last.
+        stride: the distance from one step to the next that is looked at.
     """
-    values = panel.values[first:end]
+    values = panel.values[first:end:stride]
     silent = np.zeros(values.shape, dtype=bool) if panel.censored_by else np.isnan(values)
     if panel.kind == "count":
         silent |= values == 0
-    return np.asarray(silent & panel.alive(first, end))
+    return np.asarray(silent & panel.alive(first, end)[::stride])
 
 
 def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndarray]:

@@ -214,13 +214,24 @@ def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288
 def look_ahead(
     panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
 ) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
-    """The covariates and local covariates of the steps after each origin; NaN: unknown."""
+    """The covariates and local covariates of the steps after each origin; NaN: unknown.
+
+    A location that is not open needs none: in place of missing ones it has the mean of the others.
+    """
     ahead = origins[:, None] + np.arange(1, horizon + 1)
     end = len(panel.covariates.values)
     inside = np.minimum(ahead, end - 1)
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
-    return covariates, np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
+    local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
+    if panel.locations.dated and local.size:
+        first = int(ahead.min())
+        alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
+        others = np.isfinite(local)
+        mean = np.where(others, local, 0).sum(axis=-1) / np.maximum(others.sum(axis=-1), 1)
+        absent = np.isnan(local) & ~alive[:, :, None] & others.any(axis=-1, keepdims=True)
+        local = np.where(absent, mean[..., None].astype(np.float32), local)
+    return covariates, local
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
