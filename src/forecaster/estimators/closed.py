@@ -36,7 +36,7 @@ CLOSED_DAYS = 2  # of silence
 OUTAGE_SHARE, OUTAGE_LEAST = 0.25, 3  # of the locations that could be heard
 TRAINING_SHARE, TRAINING_MOST = 0.5, 0.05  # of the locations; of the training steps
 _COLUMNS = 128  # locations at a time
-_SAMPLES = 4  # steps by which a long silence is ruled out quickly
+_SAMPLES = 8  # steps of two days by which a silence is ruled out quickly
 log = logging.getLogger(__name__)
 
 
@@ -70,26 +70,31 @@ class Closings:
             first: the first step to judge; four weeks before it are looked at.
             end: the step after the last.
         """
-        day = day_steps(panel.clock)
+        day, N = day_steps(panel.clock), len(self.longest)
         reach = RUN_DAYS * day
         begin = max(first - 2 * reach, 0)
+        lengths = np.zeros((end - first, N), dtype=np.int64)
+        closed = np.zeros((end - first, N), dtype=bool)
         steady = self.longest < day
-        if not self._may_be_closed(panel, begin, end)[steady].any():  # as usual
-            shape = end - first, len(steady)
-            return Silences(np.zeros(shape, dtype=np.int64), np.zeros(shape, dtype=bool))
+        columns = np.flatnonzero(steady & self._may_be_closed(panel, begin, end))
+        if not len(columns):  # as usual
+            return Silences(lengths, closed)
         silent = find_silent(panel, begin, end)
-        step = np.arange(len(silent))[:, None]
-        heard = np.maximum.accumulate(np.where(silent, -1, step), axis=0)
-        lengths = np.minimum(step - heard, reach)
-        lasting = lengths >= CLOSED_DAYS * day
-        quiet = _has_few_silent(lengths, steady, reach)
-        since_quiet = step[:, 0] - np.maximum.accumulate(np.where(quiet, step[:, 0], -1))
-        begun = since_quiet[:, None] <= lengths - CLOSED_DAYS * day  # no outage since its 2nd day
-        closed = steady & lasting & (begun | (lengths >= reach))
-        return Silences(lengths[first - begin :], closed[first - begin :])
+        step = np.arange(len(silent))
+        heard = np.maximum.accumulate(np.where(silent[:, columns], -1, step[:, None]), axis=0)
+        lasting = np.minimum(step[:, None] - heard, reach)
+        over = (lasting >= reach).sum(axis=1)
+        few = _are_few(silent[:, steady].sum(axis=1) - over, steady.sum() - over)
+        since_few = step - np.maximum.accumulate(np.where(few, step, -1))
+        beyond = lasting - CLOSED_DAYS * day
+        # Since its second day there was a step without an outage.
+        is_closing = (beyond >= 0) & ((since_few[:, None] <= beyond) | (lasting >= reach))
+        lengths[:, columns] = lasting[first - begin :]
+        closed[:, columns] = is_closing[first - begin :]
+        return Silences(lengths, closed)
 
     def _may_be_closed(self, panel: Panel, begin: int, end: int) -> Bool[np.ndarray, " N"]:
-        """Which locations are silent at four sampled steps in a row, as closed ones must be."""
+        """Which locations are silent at all sampled steps of two days, as closed ones must be."""
         stride = CLOSED_DAYS * day_steps(panel.clock) // _SAMPLES
         silent = find_silent(panel, begin, end, stride)
         if len(silent) < _SAMPLES:
@@ -235,13 +240,10 @@ def _describe_silence(panel: Panel, origin: int, length: int) -> str:
     return f"closed: {no_value} since {local_texts(panel, np.array([moment]))[0]}"
 
 
-def _has_few_silent(
-    lengths: Int64[np.ndarray, "T N"], steady: Bool[np.ndarray, " N"], reach: int
+def _are_few(
+    silent: Int64[np.ndarray, " T"], heard: Int64[np.ndarray, " T"]
 ) -> Bool[np.ndarray, " T"]:
-    """At which steps too few locations are silent for an outage of the feed."""
-    over = (steady & (lengths >= reach)).sum(axis=1)
-    silent = (steady & (lengths > 0)).sum(axis=1) - over
-    heard = steady.sum() - over
+    """Whether so few of the locations that could be heard are silent that the feed is not out."""
     least = np.maximum(OUTAGE_SHARE * heard, OUTAGE_LEAST)
     return np.asarray(silent < np.where(heard > 1, np.minimum(least, heard), least))
 
