@@ -157,9 +157,10 @@ def test_a_network_forecasts_a_closed_place_at_zero() -> None:
 def test_an_outage_of_the_feed_closes_nobody(fitted: dict[str, Ridge]) -> None:
     closings = closings_of(fitted["count"])
     everybody = silenced(CITIES["count"], 0.0, tuple(range(N)))
-    assert not closings.judge(everybody, 0, END + 13 * DAY).closed.any()
+    assert not closings.judge(everybody, 0, BACK).closed.any()  # three weeks long
     quarter = silenced(CITIES["count"], 0.0, (0, 1, 2, 3, 4))
     assert not closings.judge(quarter, 0, END + 13 * DAY).closed.any()
+    assert closings.judge(quarter, 0, BACK).closed[-1].sum() == 5  # two weeks are no outage
     fewer = silenced(CITIES["count"], 0.0, (0, 1, 2, 3))
     assert closings.judge(fewer, 0, END + 13 * DAY).closed[END + 3 * DAY].sum() == 4
 

@@ -8,9 +8,9 @@ zeros. Where a day has fewer than seven steps, a week stands for a day (`day_ste
 
 Many locations that are silent at once are an outage of the feed, not closings: a quarter of those
 that could be heard, three at least, or all of them. A location closes only if there was no outage
-at some step since its second day of silence; a silence of two weeks is a closing in any case. In
-training, days at which half of all locations were silent are outages too, unless they are more
-than one step in twenty.
+at some step since its second day of silence; a silence of two weeks is a closing in any case,
+unless it is that of more than half of all locations. In training, days at which half of all
+locations were silent are outages too, unless they are more than one step in twenty.
 
 A closed location is forecast at zero (counts) or not at all (measurements). From its third silent
 day on its values enter windows as missing, so that its neighbours do not take them for demand, and
@@ -34,6 +34,7 @@ from forecaster.panel.panel import Panel, local_texts
 LONGEST = "shared.longest_silence"  # of training, in steps
 CLOSED_DAYS = 2  # of silence
 OUTAGE_SHARE, OUTAGE_LEAST = 0.25, 3  # of the locations that could be heard
+OVER_SHARE = 0.5  # of all locations, silent for two weeks: still an outage
 TRAINING_SHARE, TRAINING_MOST = 0.5, 0.05  # of the locations; of the training steps
 _COLUMNS = 128  # locations at a time
 _SAMPLES = 8  # steps of two days by which a silence is ruled out quickly
@@ -84,11 +85,13 @@ class Closings:
         heard = np.maximum.accumulate(np.where(silent[:, columns], -1, step[:, None]), axis=0)
         lasting = np.minimum(step[:, None] - heard, reach)
         over = (lasting >= reach).sum(axis=1)
+        over = np.where((over > OVER_SHARE * steady.sum()) & (steady.sum() > 1), 0, over)
         few = _are_few(silent[:, steady].sum(axis=1) - over, steady.sum() - over)
         since_few = step - np.maximum.accumulate(np.where(few, step, -1))
         beyond = lasting - CLOSED_DAYS * day
         # Since its second day there was a step without an outage.
-        is_closing = (beyond >= 0) & ((since_few[:, None] <= beyond) | (lasting >= reach))
+        is_over = (lasting >= reach) & (over > 0)[:, None]
+        is_closing = (beyond >= 0) & ((since_few[:, None] <= beyond) | is_over)
         lengths[:, columns] = lasting[first - begin :]
         closed[:, columns] = is_closing[first - begin :]
         return Silences(lengths, closed)
