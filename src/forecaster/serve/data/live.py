@@ -90,8 +90,7 @@ class LiveData:
         snapshot = snapshot or self.snapshot
         newest = self._newest_origin(snapshot)
         if newest is None:
-            N = len(snapshot.base.locations)
-            need = f"{least_observed(N)} of {N} locations"
+            need = self._needed(snapshot)
             return Freshness(None, None, True, f"no step has been observed at {need} yet")
         over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
         age = max(int(self.now() - over), 0)
@@ -162,9 +161,15 @@ class LiveData:
         values = snapshot.final_values(end - DEAD_STEPS, end)
         if np.isnan(values).all():
             return f"no data in the last {DEAD_STEPS} steps"
-        needed = f"{least_observed(len(ids))} of {len(ids)} locations"
-        worst = worst_locations(ids, values)
+        needed = self._needed(snapshot)
+        worst = worst_locations(ids, values, snapshot.base.alive(end - DEAD_STEPS, end))
         return f"none of the last {DEAD_STEPS} steps has data of {needed} (missing: {worst})"
+
+    def _needed(self, snapshot: Snapshot) -> str:
+        """Say how many of the locations that are open must be observed at an origin."""
+        end = self.closed_steps()
+        N = int(snapshot.base.alive(end - 1, end).sum())
+        return f"{least_observed(N)} of {N} locations"
 
     def _write(
         self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None

@@ -98,19 +98,19 @@ class Snapshot:
         before their step was over do not count.
         """
         for step in sorted((step for step in self.observed if step < end), reverse=True):
-            if (
-                step >= len(self.base.values)
-                and is_well_observed(self.final_values(step, step + 1))[0]
-            ):
+            if step >= len(self.base.values) and self._is_well_observed(step):
                 return step
         for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if is_well_observed(self.final_values(step, step + 1))[0]:
+            if self._is_well_observed(step):
                 return step
         return None
 
     def values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
-        """Return the values of steps first…end−1, NaN where unknown."""
-        return _merge_rows(self.base.values, self.observed, first, end)
+        """Return the values of steps first…end−1, NaN where unknown or outside a life."""
+        values = _merge_rows(self.base.values, self.observed, first, end)
+        if self.base.locations.dated:  # what arrives after a location has closed
+            values[~self.base.alive(first, end)] = np.nan
+        return values
 
     def final_values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
         """Return the values of steps first…end−1, NaN also where the step was not over yet."""
@@ -150,6 +150,11 @@ class Snapshot:
         shared = _merge_rows(self.base.covariates.values, self.covariates, first, known_end)
         part = self.base.with_data(self.values(first, end), shared, local)
         return replace(part, start=self.time_of(first))
+
+    def _is_well_observed(self, step: int) -> bool:
+        """Whether enough of the locations that are open have a final value."""
+        alive = self.base.alive(step, step + 1)
+        return bool(is_well_observed(self.final_values(step, step + 1), alive)[0])
 
     def _add_change(self, change: Change) -> tuple[Change, ...]:
         return (*self.changes, change)[-MAX_CHANGES:]

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
+from forecaster.estimators.closed import describe_closed, open_ids
 from forecaster.estimators.degraded import (
     SILENT_LEAST,
     SILENT_SHARE,
@@ -160,8 +161,10 @@ def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginVi
     """Return the data that a forecast may see; a history with too many gaps is a DataError."""
     panel, step = cut_panel(model, snapshot, origin)
     if not model.estimator.masks_missing:
+        run, matched = model.estimator.adapt(panel)
+        needed = matched.select(open_ids(run, matched, step))
         for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-            refuse_missing(panel, lags, step)
+            refuse_missing(needed, lags, step)
     return OriginView(model, snapshot, origin, panel, step)
 
 
@@ -250,6 +253,7 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         return forecast
     plausibility, panel = Plausibility.of(run), match(run, view.panel)
     doubts = {} if plausibility is None else describe_doubts(plausibility, panel, view.step)
+    doubts |= describe_closed(run, panel, view.step, view.model.horizon)
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
@@ -264,11 +268,14 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
 
 def missing_at_origin(snapshot: Snapshot, origin: int) -> str | None:
     """Return a text with the number of locations without a final value at the origin."""
-    row = snapshot.final_values(origin, origin + 1)[0]
-    missing = int(np.isnan(row).sum())
+    row, alive = (
+        snapshot.final_values(origin, origin + 1)[0],
+        snapshot.base.alive(origin, origin + 1),
+    )
+    missing = int((np.isnan(row) & alive[0]).sum())
     if not missing:
         return None
-    return f"data: {missing} of {len(row)} locations missing or not final at the origin"
+    return f"data: {missing} of {int(alive.sum())} locations missing or not final at the origin"
 
 
 def _persist_covariates(panel: Panel, origin: int, fill: Fill) -> Panel:

@@ -141,14 +141,16 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]  # forecast mean of each step ahead
+    y_hat: list[float | None]  # forecast mean of each step ahead; null: closed, nothing to measure
     y_relative: list[
-        float
+        float | None
     ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
     fallback: str | None = None  # simple model that is served here; absent: the run's own
-    degraded: str | None = None  # implausible or repeated values of the last day; absent: none
+    degraded: str | None = (
+        None  # implausible or repeated values of the last day, or why it is closed
+    )
 
 
 class ForecastResponse(ForecastBasis):
