@@ -199,12 +199,14 @@ class _History:
         total = sum(sums)
         return np.array(sums) / total if total else np.full(len(sums), 1 / len(sums))
 
-    def _join(self, parts: Sequence[Series], own: Series | None, at: int) -> Series:
-        """The parts of a place's history as one, followed by its own values."""
+    def _join(self, parts: Sequence[Series], later: Series | None, at: int) -> Series:
+        """The parts of a place's history as one, followed by its later values."""
         joined = {}
         for name, layer in self._rows.layers.items():
             columns = [part[name] for part in parts if name in part]
-            after = np.full(len(layer) - at, np.nan, np.float32) if own is None else own[name][at:]
+            after = (
+                np.full(len(layer) - at, np.nan, np.float32) if later is None else later[name][at:]
+            )
             joined[name] = np.concatenate([self._merge(name, columns, at), after])
         return joined
 
@@ -258,8 +260,8 @@ def add_counts(parts: Float32[np.ndarray, "P T"]) -> Float32[np.ndarray, " T"]:
 
 def merge_covariates(parts: Float32[np.ndarray, "P T"]) -> Float32[np.ndarray, " T"]:
     """Average the covariates of places; a flag holds where it holds for any of them."""
-    known = parts[np.isfinite(parts)]
-    if np.isin(known, FLAGS).all():
+    observed = parts[np.isfinite(parts)]
+    if np.isin(observed, FLAGS).all():
         return np.asarray(np.fmax.reduce(parts, axis=0))
     return _mean(parts)
 
