@@ -180,7 +180,9 @@ class Calibration:
         """Moves the outermost quantiles out to the largest width, where values are in doubt."""
         if base.doubt is None or base.widest is None:
             return
-        stretch = (corrections[..., -1, :] - corrections[..., 0, :]).astype(np.float32)[..., None]
+        # Corrections inwards count as none: an interval that contains its forecast may not shrink.
+        outward = np.maximum(corrections[..., -1, :], 0) - np.minimum(corrections[..., 0, :], 0)
+        stretch = outward.astype(np.float32)[..., None]
         doubt = base.doubt[..., None, :]
         doubtful, spreads = doubt > 0, stretch + 2 * doubt
         width = np.where(doubtful, base.widest + spreads * base.spread, np.float32(0))
