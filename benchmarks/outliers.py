@@ -28,6 +28,7 @@ FACTORS = {"count": (0.0, 10.0, 50.0), "measurement": (0.0, 10.0, 50.0, -1.0)}
 REPEATED_DAYS = 10
 EXPECTED = 10.0  # from which a fault must be marked
 SLACK = 0.05  # spreads
+ROUNDING = 1e-4  # spreads: a place that is in doubt without the fault has the same interval
 CYCLES = 2 * 168  # steps of outcomes that online quantiles follow
 CONTAINED, WIDER, MARKED, OWN, OTHERS, ALLOWED = (
     "contained", "wider", "marked", "own", "others", "allowed",
@@ -140,7 +141,8 @@ class Trials:
         marked = self.known.judge(panels[1], int(origins[0]), int(origins[0]) + 1).marked[0, n]
         expected = usual >= EXPECTED or self.panel.kind != "count"
         contained = ((q_faulty[0] <= y_faulty) & (y_faulty <= q_faulty[-1])).all()
-        wider = (np.diff(q_faulty[[0, -1]], axis=0) >= np.diff(q[[0, -1]], axis=0))[0, :, n].all()
+        width, was = (np.diff(each[[0, -1]], axis=0)[0, :, n] for each in (q_faulty, q))
+        wider = (width >= was - ROUNDING * spread[:, n]).all()
         return {
             CONTAINED: float(contained),
             WIDER: float(wider) if marked else np.nan,

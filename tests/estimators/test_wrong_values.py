@@ -312,10 +312,10 @@ def test_L5_a_place_that_repeats_in_training_may_do_so() -> None:
 
     panel = spoiled(MEASURED, repeats)
     assert not judge_all(learn(panel), panel).marked[:, 2].any()
-    longer = spoiled(panel, lambda values: values[EVENT : EVENT + 50, 2].fill(values[EVENT, 2]))
+    longer = spoiled(panel, lambda values: values[EVENT : EVENT + 40, 2].fill(values[EVENT, 2]))
     marked = judge_all(learn(panel), longer).marked[EVENT:, 2]
-    assert np.flatnonzero(marked)[0] == 40  # twice as long
-    assert marked[40:50].all()
+    assert np.flatnonzero(marked)[0] == 30  # one and a half times as long
+    assert marked[30:40].all()
 
 
 # What a judgement depends on.

@@ -32,7 +32,8 @@ from forecaster.panel.panel import Panel
 SPREAD = "intervals.spread"  # as `intervals.calibration` stores it
 MEANS = "shared.fill"
 
-BEYOND = 2  # times what training or the steps before had: more is far beyond it
+BEYOND = 3  # times what training or the steps before had: more is far beyond it
+LONGER = 1.5  # times the longest run of training
 FAR = 5.0  # spreads from what is usual; less is not implausible
 BUSY = 9.0  # usual count from which a zero is no chance: e⁻⁹ is one in 8,000
 MULTIPLE = 8.0  # of a usual count of BUSY or more: implausible in any case
@@ -97,7 +98,7 @@ class Plausibility:
 
     @cached_property
     def floor(self) -> Float64[np.ndarray, " N"]:
-        """Half of the smallest training value of each location; −∞ where it is negative."""
+        """A third of the smallest training value of each location; −∞ where it is negative."""
         smallest = self.least.min(axis=0).astype(np.float64)
         return np.where(smallest >= 0, smallest / BEYOND, -np.inf)
 
@@ -146,9 +147,9 @@ def day_steps(clock: Clock) -> int:
 def context(clock: Clock) -> int:
     """The number of earlier steps on which the judgement of a step may depend.
 
-    It looks two days and a step back, and there as far back as runs of equal values are told.
+    It looks two days and two steps back, and there as far back as runs of equal values are told.
     """
-    return (RUN_DAYS + 2) * day_steps(clock) + 1
+    return (RUN_DAYS + 2) * day_steps(clock) + 2
 
 
 class _History:
@@ -166,7 +167,7 @@ class _History:
         self.hours = (local - local.astype("datetime64[D]")).astype(np.int64) // 3600
         self.lengths = np.minimum(run_lengths(self.values), np.int32(RUN_DAYS * self.day))
         least = max(REPEATED_HOURS * 60 // clock.step_minutes, REPEATED_HOURS)
-        self.longest = np.maximum(BEYOND * plausibility.longest, least).astype(np.int32)
+        self.longest = np.maximum(LONGER * plausibility.longest, least).astype(np.int32)
         self.stuck = self._find_stuck()
 
     def find_marks(self, first: int) -> Marks:
@@ -250,19 +251,25 @@ class _History:
         beyond the training range of its hour, what is usual, and both steps before; and any
         MULTIPLE of what is usual.
         """
-        (lower, upper), (least, most) = self._usual(cells), self._range(cells)
-        bottom = np.where((self.values[cells] == 0) & (lower >= BUSY), np.maximum(least, 1), 0)
+        zero = (self.values[cells] == 0) & (self._usual(cells)[0] >= BUSY)
+        bottom = np.where(zero, np.maximum(self._range(cells)[0], 1), 0)
+        most, multiple = self._largest_counts(cells)
+        return bottom, np.minimum(np.maximum(most, self._continued(cells)[1]), multiple)
+
+    def _largest_counts(self, cells: Cells) -> tuple[Numbers, Numbers]:
+        """The largest plausible counts by training and what is usual, and the MULTIPLE of that."""
+        upper = self._usual(cells)[1]
         growth = np.maximum((upper + 1) / (self._mean(cells) + 1), 1)  # the spread grows with it
         far = np.maximum(upper, BUSY) + FAR * growth * self._spread(cells)
-        top = np.maximum(np.maximum(BEYOND * most, far), self._continued(cells)[1])
-        return bottom, np.where(upper >= BUSY, np.minimum(top, MULTIPLE * upper), top)
+        multiple = np.where(upper >= BUSY, MULTIPLE * upper, np.inf)
+        return np.maximum(BEYOND * self._range(cells)[1], far), multiple
 
     def _limit_measurements(self, cells: Cells) -> tuple[Numbers, Numbers]:
         """The smallest and the largest plausible measurement.
 
-        Implausible is what lies beside the training range of its hour by more than its width, and
+        Implausible is what lies beside the training range of its hour by two of its widths, and
         far from what is usual and from both steps before. Where training had no negative value,
-        the range ends at half of the smallest.
+        the range ends at a third of the smallest.
         """
         (lower, upper), (least, most) = self._usual(cells), self._range(cells)
         beside, far = (BEYOND - 1) * (most - least), FAR * self._spread(cells)
@@ -272,12 +279,17 @@ class _History:
         return bottom, np.maximum(most + beside, np.maximum(upper + far, high))
 
     def _continued(self, cells: Cells) -> tuple[Numbers, Numbers]:
-        """The range of values that continue both of the steps before; a zero continues nothing."""
+        """The range of values that continue the steps before: both, or a plausible last count.
+
+        A zero continues nothing.
+        """
         earlier = cells[0] - np.arange(1, 3)[:, None]
         before = self.trusted[np.maximum(earlier, 0), cells[1]].astype(np.float64)
         before = np.where(earlier >= 0, before, np.nan)
         if self.is_count:
-            return np.ones(len(cells[0])), np.nan_to_num(BEYOND * before.min(axis=0))
+            limits = self._largest_counts((np.maximum(cells[0] - 1, 0), cells[1]))
+            last = np.where(before[0] <= np.minimum(*limits), before[0], 0)
+            return np.ones(len(last)), BEYOND * np.fmax(before.min(axis=0), last)
         far = FAR * self._spread(cells)
         low, high = before.max(axis=0) - far, before.min(axis=0) + far
         low = np.maximum(low, np.minimum(self.plausibility.floor[cells[1]], 0))
@@ -302,7 +314,7 @@ class _History:
             entries = np.maximum(entries, np.minimum(self.plausibility.floor[cells[1]], 0))
         smallest, largest = self._continued(cells)
         entries = np.where((x >= smallest) & (x <= largest), x, entries)
-        return np.where(low, np.maximum(entries, x), np.minimum(entries, x))
+        return np.asarray(np.where(low, np.maximum(entries, x), np.minimum(entries, x)))
 
     def _usual(self, cells: Cells) -> tuple[Numbers, Numbers]:
         """The lowest and the highest of the values that may be called usual."""
@@ -351,7 +363,8 @@ class _History:
         return np.asarray(np.maximum(level * (mean + 1) - 1, 0) if self.is_count else mean + level)
 
     def _mean(self, cells: Cells) -> Float64[np.ndarray, "..."]:
-        return self.plausibility.means[self.slots[cells[0]], cells[1]].astype(np.float64)
+        means = self.plausibility.means[self.slots[cells[0]], cells[1]]
+        return np.asarray(means, dtype=np.float64)
 
     def _range(self, cells: Cells) -> tuple[Numbers, Numbers]:
         place = self.week_hours[cells[0]], cells[1]
@@ -359,7 +372,8 @@ class _History:
         return least.astype(np.float64), most.astype(np.float64)
 
     def _spread(self, cells: Cells) -> Numbers:
-        return self.plausibility.spread[self.hours[cells[0]], cells[1]].astype(np.float64)
+        spread = self.plausibility.spread[self.hours[cells[0]], cells[1]]
+        return np.asarray(spread, dtype=np.float64)
 
     @cached_property
     def trusted(self) -> Float32[np.ndarray, "T N"]:

@@ -197,7 +197,7 @@ class SeasonalProfile(nn.Module):
         )
         added = self.one_count
         if known is not None and self.city is not None:
-            added = torch.where(known >= 1, added, added.clamp(max=1.0))
+            added = torch.where(known > 0, added, added.clamp(max=1.0))
         level = ((count + added) / (expected + added)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
         spread = self._spread(usual, level, known)
@@ -208,7 +208,7 @@ class SeasonalProfile(nn.Module):
             relative = (coming / level - self.offset) / self.city_spread
             shape = torch.where(known >= 1, scaled, relative)
             if self.city is not None:
-                log_level = torch.where(known >= 1, log_level, 0.0)
+                log_level = torch.where(known > 0, log_level, 0.0)
         return _Parts(
             past=deviation,
             usual=usual,
@@ -232,7 +232,7 @@ class SeasonalProfile(nn.Module):
         steps: Tensor = observed.sum(dim=2, keepdim=True).to(x.dtype)
         weight, level_known = steps + 1, torch.ones_like(steps)
         if known is not None and self.city is not None:
-            level_known = torch.where(known >= 1, level_known, 0.0)
+            level_known = torch.where(known > 0, level_known, 0.0)
             weight = (steps + level_known).clamp(min=1.0)
         level = differences.sum(dim=2, keepdim=True) / weight
         usual, ahead = past + level, coming + level
@@ -256,12 +256,14 @@ class SeasonalProfile(nn.Module):
         """The spread of counts around the usual ones u, in deviations σ.
 
         √(u + 1/20). Where σ is not known, it is that of Poisson counts at a low level m, and in
-        proportion to m at a high one: √(s² m (u + m/20) + u / x̄) / σ with the city's s = σ / x̄.
+        proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
+        The scale of an unknown location is arbitrary: there m/20 stands for 1/20.
         """
         own = torch.sqrt(usual + SPREAD_FLOOR)
         if known is None:
             return own
-        floor = SPREAD_FLOOR if self.city is None else SPREAD_FLOOR * level
+        floor = torch.where(known > 0, SPREAD_FLOOR, SPREAD_FLOOR * level)
+        floor = SPREAD_FLOOR if self.city is None else floor
         city = self.city_spread.square() * level * (usual + floor)
         assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
         return torch.where(known >= 1, own, assumed)

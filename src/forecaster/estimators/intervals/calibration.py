@@ -195,7 +195,9 @@ class Calibration:
         """Moves the outermost quantiles out to the largest width, where values are in doubt."""
         if base.doubt is None or base.widest is None:
             return
-        stretch = (corrections[..., -1, :] - corrections[..., 0, :]).astype(np.float32)[..., None]
+        # Corrections inwards count as none: an interval that contains its forecast may not shrink.
+        outward = np.maximum(corrections[..., -1, :], 0) - np.minimum(corrections[..., 0, :], 0)
+        stretch = outward.astype(np.float32)[..., None]
         doubt = base.doubt[..., None, :]
         doubtful, spreads = doubt > 0, stretch + 2 * doubt
         width = np.where(doubtful, base.widest + spreads * base.spread, np.float32(0))
@@ -307,8 +309,11 @@ def find_widest(quantiles: Float32[np.ndarray, "V Q K N"]) -> Float32[np.ndarray
 def fit_widest(
     quantiles: Float32[np.ndarray, "V Q K N"], hours: Int64[np.ndarray, "V K"]
 ) -> Float32[np.ndarray, "24 K N"]:
-    """The largest widths by hour of the targets; of all hours where there is none."""
-    widths = find_widest(quantiles)
+    """The largest widths by hour of the targets; of all hours where there is none.
+
+    0 where another model is served, whose quantiles are not these (NaN).
+    """
+    widths = np.nan_to_num(find_widest(quantiles))
     widest = np.tile(widths.max(axis=0), (DAY_HOURS, 1, 1))
     for k in range(widths.shape[1]):
         for hour in np.unique(hours[:, k]).tolist():
