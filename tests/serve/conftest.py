@@ -24,6 +24,7 @@ from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
+from tests.serve.accepting import load_accepting
 from tests.serve.client import TOKEN, Client
 
 PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
@@ -155,6 +156,12 @@ def start() -> Iterator[Callable[..., Running]]:
     """Return a function that runs a service until the test ends."""
     with ExitStack() as stack:
         yield lambda *args: stack.enter_context(running(*args))
+
+
+@pytest.fixture
+def accepting(run: Path, live: LiveData, start: Callable[..., Running]) -> Running:
+    """Return a running service whose model accepts new locations."""
+    return start(Engine(partial(load_accepting, run), live))
 
 
 @pytest.fixture

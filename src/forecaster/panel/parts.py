@@ -64,6 +64,16 @@ class Locations:
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
         )
 
+    def join(self, further: "Locations") -> "Locations":
+        """Return these locations followed by further ones, whose extra columns are unknown."""
+        return Locations(
+            ids=self.ids + further.ids,
+            names=self.names + further.names,
+            lat=np.concatenate([self.lat, further.lat]),
+            lon=np.concatenate([self.lon, further.lon]),
+            extra={name: column + (None,) * len(further) for name, column in self.extra.items()},
+        )
+
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:
         """A mask of the locations with coordinates."""

@@ -10,6 +10,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
+from forecaster.config import LagConfig
+from forecaster.errors import ConfigError
 from forecaster.estimators.degraded import (
     SILENT_LEAST,
     SILENT_SHARE,
@@ -25,8 +27,15 @@ from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
+from forecaster.serve.forecasting.new_locations import (
+    NEW_LOCATION,
+    describe_absent,
+    forecast_columns,
+    select_run_locations,
+)
+from forecaster.splits import MAX_FILLED, history_steps
 
-KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
+KEPT_INTERVALS = 3  # models, each with one choice of covariates ahead and of locations
 SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
 # Earlier origins that are forecast in one call, before other requests are served.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
@@ -49,8 +58,9 @@ class OriginView:
     model: ServedModel
     snapshot: Snapshot
     origin: int  # step of the snapshot
-    panel: Panel  # the part that is seen
+    panel: Panel  # the part that is seen, with the locations that are forecast
     step: int  # the origin in that part
+    columns: list[int]  # of those locations in the snapshot
 
 
 class SnapshotPredictor:
@@ -97,11 +107,11 @@ class SnapshotPredictor:
 
     def _online(self, view: OriginView, weather: Weather) -> "OnlinePredictor":
         """Return this thread's predictor of the view's model."""
-        predictors: OrderedDict[tuple[str, Weather], OnlinePredictor]
+        predictors: OrderedDict[tuple[str, Weather, tuple[str, ...]], OnlinePredictor]
         predictors = self._local.__dict__.setdefault("predictors", OrderedDict())
-        key = view.model.digest, weather
+        key = view.model.digest, weather, view.panel.locations.ids
         if key not in predictors:
-            predictors[key] = OnlinePredictor(view.model, weather, view.snapshot)
+            predictors[key] = OnlinePredictor(view, weather)
         predictors.move_to_end(key)
         while len(predictors) > KEPT_INTERVALS:
             predictors.popitem(last=False)
@@ -109,15 +119,17 @@ class SnapshotPredictor:
 
 
 class OnlinePredictor:
-    """The forecasts of one model with online quantiles, for one thread."""
+    """The forecasts of one model and some locations with online quantiles, for one thread."""
 
-    def __init__(self, model: ServedModel, weather: Weather, snapshot: Snapshot) -> None:
-        self._model, self._weather = model, weather
+    def __init__(self, view: OriginView, weather: Weather) -> None:
+        snapshot = view.snapshot
+        self._model, self._weather = view.model, weather
+        self._ids = view.panel.locations.ids
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
         first_step = snapshot.start_seconds // snapshot.step_seconds
         self._online = OnlineCalibration(predictor.calibration, first_step)
-        self._order = location_order(predictor.panel.locations.ids, snapshot.base)
+        self._order = location_order(predictor.panel.locations.ids, view.panel)
 
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
         """Return the numbers by the panel's locations; None: call again.
@@ -152,16 +164,37 @@ class OnlinePredictor:
     def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
         """Return a predictor on the data that some steps may see, and the steps in it."""
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
-        predictor = self._model.estimator.predictor(panel, self._weather)
+        predictor = self._model.estimator.predictor(panel.select(self._ids), self._weather)
         return predictor, np.array(steps) - steps[-1] + last
 
 
 def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginView:
     """Return the data that a forecast may see; a history with too many gaps is a DataError."""
     panel, step = cut_panel(model, snapshot, origin)
+    columns = forecast_columns(model, snapshot, origin)
+    panel = panel.select(tuple(panel.locations.ids[n] for n in columns))
+    view = OriginView(model, snapshot, origin, panel, step, columns)
     for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-        refuse_missing(panel, lags, step)
-    return OriginView(model, snapshot, origin, panel, step)
+        refuse_incomplete(view, lags)
+    return view
+
+
+def refuse_incomplete(view: OriginView, lags: LagConfig) -> None:
+    """Refuse an origin if most locations have too many gaps; new ones are not counted.
+
+    A forecast is made if half or more of the locations that have reported in the last two weeks
+    are observed at the origin and nearly all of their history too, or if the whole is
+    (`refuse_missing`). So neither silent locations nor those that return stop the others.
+    """
+    ids = view.snapshot.locations.ids
+    reporting = view.snapshot.is_reporting(view.origin)
+    counted = tuple(ids[n] for n in view.columns if reporting[n] and ids[n] in view.model.ids)
+    panel = view.panel.select(counted) if counted else view.panel
+    steps = history_steps(panel, lags, np.array([view.step]))[0]
+    complete = np.isnan(panel.values[steps]).mean(axis=0) <= MAX_FILLED
+    complete &= np.isfinite(panel.values[view.step])
+    if 2 * complete.sum() < len(complete):
+        refuse_missing(panel, lags, view.step)
 
 
 def cut_panel(
@@ -198,10 +231,14 @@ def explain_location(
     """Return the explanation of a location's forecast as JSON content."""
     from forecaster.explain.explain import explain_forecast  # noqa: PLC0415 (takes seconds)
 
+    if location not in model.ids:
+        raise ConfigError(f"{location} is new: its forecasts are explained by a run that knows it")
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
-    if run and choose_weather(panel, step, model.horizon)[0] == "persist":
-        panel = _persist_covariates(match(run, panel), step, fill_of(run))
+    if run:
+        panel = match(run, select_run_locations(run, panel))
+        if choose_weather(panel, step, model.horizon)[0] == "persist":
+            panel = _persist_covariates(panel, step, fill_of(run))
     content: dict[str, Any] = explain_forecast(
         model.estimator, panel, f"{panel.times[step]}+00:00", location
     ).to_dict()
@@ -226,17 +263,18 @@ def _to_forecast(
     """Return the forecast; covariates, intervals or missing values may degrade it."""
     model, snapshot, origin = view.model, view.snapshot, view.origin
     week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
-    reasons = weather, missing_at_origin(snapshot, origin), intervals
+    absent = describe_absent(model, snapshot)
+    reasons = weather, absent, missing_at_origin(snapshot, origin, view.columns), intervals
     return Forecast(
         key=ForecastKey(model.digest, snapshot.version, origin),
-        panel=snapshot.base,
+        panel=_forecast_panel(view),
         origin=snapshot.time_of(origin),
         quantile_levels=model.quantile_levels,
         y_hat=numbers.y_hat,
         y_relative=numbers.y_relative,
         quantiles=numbers.quantiles,
         last=view.panel.values[view.step],
-        usual=snapshot.values_at(week_before),
+        usual=snapshot.values_at(week_before)[:, view.columns],
         degraded="; ".join(filter(None, reasons)) or None,
         fallback=model.fallback,
     )
@@ -247,23 +285,40 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     run = view.model.estimator.run
     if run is None:
         return forecast
-    plausibility, panel = Plausibility.of(run), match(run, view.panel)
+    plausibility = Plausibility.of(run)
+    panel = match(run, select_run_locations(run, view.panel))
     doubts = {} if plausibility is None else describe_doubts(plausibility, panel, view.step)
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
     outage = describe_outage(panel, view.step, plausibility) if many else None
     reasons = outage, forecast.degraded
+    new = {i: NEW_LOCATION for i in forecast.locations.ids if i not in view.model.ids}
     return replace(
         forecast,
         degraded="; ".join(filter(None, reasons)) or None,
-        doubts={panel.locations.ids[column]: text for column, text in doubts.items()},
+        doubts={panel.locations.ids[column]: text for column, text in doubts.items()} | new,
     )
 
 
-def missing_at_origin(snapshot: Snapshot, origin: int) -> str | None:
-    """Return a text with the number of locations without a final value at the origin."""
-    row = snapshot.final_values(origin, origin + 1)[0]
+def _forecast_panel(view: OriginView) -> Panel:
+    """Return a panel with the locations of a forecast; one that holds no history of its own."""
+    base = view.snapshot.base
+    if view.panel.locations.ids == base.locations.ids:
+        return base
+    origin = view.origin
+    return view.snapshot.panel(origin, origin + 1, origin + 1).select(view.panel.locations.ids)
+
+
+def missing_at_origin(snapshot: Snapshot, origin: int, columns: Sequence[int]) -> str | None:
+    """Return a text with the number of locations without a final value at the origin.
+
+    Args:
+        snapshot: the data.
+        origin: the step.
+        columns: of the locations that are forecast.
+    """
+    row = snapshot.final_values(origin, origin + 1)[0, list(columns)]
     missing = int(np.isnan(row).sum())
     if not missing:
         return None

@@ -6,10 +6,13 @@ from typing import Any
 import numpy as np
 
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
 from forecaster.serve.data.live import Freshness
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.encode import local_text, step_times, to_numbers, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.new_locations import absent_locations
 
 
 def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
@@ -31,20 +34,29 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=2)
-def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
+def location_list(model: ServedModel, snapshot: Snapshot) -> dict[str, Any]:
     """Return the locations, and the meaning of the numbers."""
-    locations, finite = base.locations, np.isfinite(base.values)
-    sums = np.where(finite, base.values, 0).sum(axis=0, dtype=np.float64)
-    means = np.where(finite.any(axis=0), sums / np.maximum(finite.sum(axis=0), 1), np.nan)
+    return _location_list(model, snapshot.base, snapshot.locations, snapshot.registered)
+
+
+@lru_cache(maxsize=2)
+def _location_list(
+    model: ServedModel,
+    base: Panel,
+    locations: Locations,
+    registrations: tuple[Registration, ...],
+) -> dict[str, Any]:
     lat, lon = (_exact(values.tolist()) for values in (locations.lat, locations.lon))
-    rows = zip(locations.ids, locations.names, lat, lon, to_numbers(means), strict=True)
+    means = _means(base) + [None] * len(registrations)
+    registered = {one.id: one for one in registrations}
+    rows = zip(locations.ids, locations.names, lat, lon, means, strict=True)
     return {
         "zone": base.clock.zone,
         "kind": base.kind,
         "step_minutes": base.clock.step_minutes,
         "horizon": model.horizon,
         "quantiles": list(model.quantile_levels),
+        "absent": absent_locations(model, locations),
         "locations": [
             {
                 "id": i,
@@ -53,10 +65,43 @@ def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
                 "lon": lon,
                 "mean": mean,
                 "fallback": model.fallback.get(i),
+                "new": i not in model.ids,
+                **_registered_at(registered.get(i)),
             }
             for i, name, lat, lon, mean in rows
         ],
     }
+
+
+def registered_location(registration: Registration, version: int) -> dict[str, Any]:
+    """Return a location as it is registered."""
+    return {
+        "id": registration.id,
+        "name": registration.name,
+        "lat": registration.lat,
+        "lon": registration.lon,
+        "covariates": dict(registration.covariates),
+        **_registered_at(registration if registration.since else None),
+        "data_version": version,
+    }
+
+
+def _registered_at(registration: Registration | None) -> dict[str, str | None]:
+    """Return when a location was registered and when it opens; null for those of the panel."""
+    times = (None, None) if registration is None else (registration.since, registration.opens)
+    since, opens = (
+        None if seconds is None else utc_text(np.datetime64(seconds, "s")) for seconds in times
+    )
+    return {"since": since, "opens": opens}
+
+
+@lru_cache(maxsize=2)
+def _means(base: Panel) -> list[float | None]:
+    """Return the mean of each location's observed values in the panel."""
+    finite = np.isfinite(base.values)
+    sums = np.where(finite, base.values, 0).sum(axis=0, dtype=np.float64)
+    means = np.where(finite.any(axis=0), sums / np.maximum(finite.sum(axis=0), 1), np.nan)
+    return list(to_numbers(means))
 
 
 def dependency_graph(model: ServedModel) -> dict[str, Any]:
@@ -71,12 +116,12 @@ def dependency_graph(model: ServedModel) -> dict[str, Any]:
 
 def history(snapshot: Snapshot, column: int, first: int, end: int) -> dict[str, Any]:
     """Return the values of a location at steps first…end−1."""
-    base, first = snapshot.base, max(first, 0)
+    base, locations, first = snapshot.base, snapshot.locations, max(first, 0)
     end = max(end, first)
     times = base.clock.axis(snapshot.time_of(first), end - first)
     return {
-        "id": base.locations.ids[column],
-        "name": base.locations.names[column],
+        "id": locations.ids[column],
+        "name": locations.names[column],
         "steps": step_times(base, times),
         "values": to_numbers(snapshot.values(first, end)[:, column]),
     }

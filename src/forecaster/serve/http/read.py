@@ -10,9 +10,11 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Query, Request, Response
 
 from forecaster.errors import ConfigError, name_some
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
 from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.forecasting.new_locations import why_not_forecast
 from forecaster.serve.http import content, schemas
 from forecaster.serve.http.routes import (
     READ_ERRORS,
@@ -46,7 +48,7 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problem_resp
 @router.get("/locations", response_model=schemas.LocationList)
 async def locations(request: Request, engine: EngineParameter) -> Response:
     """Return the locations, and the meaning of the numbers."""
-    body = to_json(content.location_list(engine.model, engine.data.snapshot.base))
+    body = to_json(content.location_list(engine.model, engine.data.snapshot))
     return with_etag(request, body)
 
 
@@ -56,7 +58,11 @@ async def graph(request: Request, engine: EngineParameter) -> Response:
     return with_etag(request, to_json(content.dependency_graph(engine.model)))
 
 
-@router.get("/forecast", responses={200: {"content": FORECAST_CONTENT}}, response_class=Response)
+@router.get(
+    "/forecast",
+    responses={200: {"content": FORECAST_CONTENT}, **problem_responses((409,))},
+    response_class=Response,
+)
 async def forecast(
     request: Request,
     engine: EngineParameter,
@@ -64,11 +70,16 @@ async def forecast(
     location: LocationId | None = None,
     format: Format = "json",  # noqa: A002 (its name in the URL)
 ) -> Response:
-    """Return the coming steps, from the newest origin or from `at`."""
+    """Return the coming steps, from the newest origin or from `at`.
+
+    A location that the run was not trained on is there after its first day of observations.
+    """
     deadline = time.monotonic() + engine.worker.seconds
-    columns = None if location is None else [find_column(engine, location)]
+    if location is not None:
+        find_column(engine.data.snapshot, location)
     origin = None if at is None else find_origin(engine, at)
     result, freshness = await engine.forecast(origin)
+    columns = None if location is None else [forecast_column(engine, result, location)]
     basis = content.forecast_basis(result, freshness)
     age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
     etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, format)).encode())
@@ -90,13 +101,14 @@ async def history(
     until: StepTime | None = None,
 ) -> Response:
     """Return the observations of the last hours, or of those up to `until`."""
-    column = find_column(engine, location)
+    snapshot = engine.data.snapshot
+    column = find_column(snapshot, location)
     end = engine.data.closed_steps() if until is None else find_origin(engine, until) + 1
     steps = engine.data.count_steps(hours)
     if steps > MAX_HISTORY_STEPS:
         detail = f"{steps:,} steps are requested; at most {MAX_HISTORY_STEPS:,} are sent"
         raise Problem(422, "too_long", detail)
-    read = partial(content.history, engine.data.snapshot, column, end - steps, end)
+    read = partial(content.history, snapshot, column, end - steps, end)
     return with_etag(request, await engine.worker.run(lambda: to_json(read())))
 
 
@@ -120,7 +132,7 @@ async def explanation(
     engine: EngineParameter, location: LocationId, at: StepTime | None = None
 ) -> Response:
     """Return the explanation of a location's forecast."""
-    find_column(engine, location)
+    find_column(engine.data.snapshot, location)
     try:
         origin = None if at is None else find_origin(engine, at)
         explained, freshness, reasons = await engine.explain(location, origin)
@@ -130,13 +142,25 @@ async def explanation(
     return Response(to_json({**reasons, **basis}), media_type=JSON)
 
 
-def find_column(engine: Engine, location: str) -> int:
+def find_column(snapshot: Snapshot, location: str) -> int:
     """Return the column of a location."""
-    ids = engine.data.snapshot.base.locations.ids
+    ids = snapshot.locations.ids
     try:
         return ids.index(location)
     except ValueError:
-        raise Problem(422, "unknown_location", f"the locations are {name_some(ids)}") from None
+        detail = f"the locations are {name_some(ids)}; POST /v1/locations registers a new one"
+        raise Problem(422, "unknown_location", detail) from None
+
+
+def forecast_column(engine: Engine, result: Forecast, location: str) -> int:
+    """Return the column of a location in a forecast; a Problem says why it is not there yet."""
+    try:
+        return result.locations.ids.index(location)
+    except ValueError:
+        snapshot, origin = engine.data.snapshot, result.key.origin
+        problem = why_not_forecast(engine.model, snapshot, location, origin)
+        retry = Problem(503, "busy", "the data has just changed; try again")
+        raise problem or retry from None
 
 
 def find_origin(engine: Engine, at: str) -> int:
