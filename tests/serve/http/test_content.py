@@ -67,7 +67,9 @@ def test_each_location_tells_which_model_is_served_there(model: ServedModel, pan
     served = ServedModel(estimator, "0123456789ab")
     rows = content.location_list(served, Snapshot(panel))["locations"]
     assert [row["fallback"] for row in rows] == [None, "Ridge", None, "LastValue", None]
-    assert {row["fallback"] for row in content.location_list(model, panel)["locations"]} == {None}
+    assert {
+        row["fallback"] for row in content.location_list(model, Snapshot(panel))["locations"]
+    } == {None}
 
 
 def test_a_graph_is_told_by_the_ids_of_its_edges(

@@ -15,7 +15,7 @@ import {
   perStepText,
   signedText,
 } from "../format.js";
-import { changeOf } from "../list.js";
+import { changeOf, newText, WAITING } from "../list.js";
 import { gridKm } from "./painting.js";
 
 const STEP_LABELS = 8; // under the slider, at most
@@ -106,6 +106,13 @@ export function showDoubtful(locations) {
   byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with doubtful values`;
 }
 
+export function showAdded(locations, { rows }) {
+  const waiting = locations.filter(({ id }) => !rows.has(id)).length;
+  byId("added").hidden = locations.length === 0;
+  byId("added").textContent =
+    `+ marks ${countText(locations.length, "new location")}` + (waiting ? `, ${waiting} ${WAITING}` : "");
+}
+
 export function showScaleBar(view, located) {
   const km = gridKm(view);
   byId("distance").textContent = km < 1 ? `${numberText(1000 * km)} m` : `${numberText(km)} km`;
@@ -122,6 +129,7 @@ export function showTooltip(location, at, { forecast, step }, { width, height })
   tip.replaceChildren(
     element("strong", "", location.name),
     element("span", "", `forecast ${numberText(row?.forecast[step])}${interval && ` (${interval})`}`),
+    ...(location.isNew ? [element("span", "new", `+ ${newText(row)}`)] : []),
     element("span", "", `now ${numberText(row?.last)} · a week before ${numberText(row?.weekBefore?.[step])}`),
     ...(row?.degraded ? [element("span", "doubt", `! ${row.degraded}`)] : []),
   );
