@@ -4,10 +4,13 @@ A window belongs to the split that contains all its target steps. Its history ma
 earlier steps, except that a training window whose history touches validation or test steps, or
 a validation window whose history touches test steps, is dropped. Windows with too little observed
 history are dropped from every split. All dropped windows are counted.
+
+Training windows whose history begins before the panel, or of which too little is observed, are
+kept apart: networks that mask missing values learn from them too.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import date, datetime
 from itertools import pairwise
 from typing import Literal
@@ -89,9 +92,12 @@ class Windows:
     validation: Int64[np.ndarray, " B2"]
     test: Int64[np.ndarray, " B3"]
     dropped: dict[str, int]
+    # Further origins of training, of whose history a part is missing or before the panel.
+    partial: Int64[np.ndarray, " B4"] = field(default_factory=lambda: np.empty(0, dtype=np.int64))
 
     def __str__(self) -> str:
         counts = ", ".join(f"{name} {len(getattr(self, name)):,}" for name in SPLITS)
+        counts += f"; with partial history {len(self.partial):,}" if len(self.partial) else ""
         drops = ", ".join(f"{reason} {count:,}" for reason, count in self.dropped.items() if count)
         return f"windows: {counts}" + (f"; dropped: {drops}" if drops else "")
 
@@ -128,13 +134,38 @@ def cut_windows(
         is_dropped |= rows
     usable = within & ~is_dropped
     train, validation, test = (origins[usable & (split == n)] for n in range(len(SPLITS)))
-    windows = Windows(train, validation, test, dropped)
+    windows = Windows(
+        train, validation, test, dropped, _partial(panel, split_of_step, lags, train)
+    )
     empty = [name for name in needed if not len(getattr(windows, name))]
     if empty:
         gaps = dropped["too little history observed"] > 0
         hint = name_most_missing(panel, split_of_step >= 0) if gaps else ""
         raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){hint}")
     return windows
+
+
+def _partial(
+    panel: Panel,
+    split_of_step: Int64[np.ndarray, " M"],
+    lags: LagConfig,
+    whole: Int64[np.ndarray, " B"],
+) -> Int64[np.ndarray, " B4"]:
+    """The other training origins: at least half of the locations are observed there.
+
+    Their targets are training steps, and so is their history as far as the panel reaches back.
+    """
+    observed = np.isfinite(panel.values)
+    origins = np.arange(lags.recent - 1, len(panel.values) - lags.horizon)
+    origins = np.setdiff1d(origins, whole)
+    origins = origins[2 * observed[origins].sum(axis=1) >= observed.shape[1]]
+    ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
+    past = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
+    usable = (split_of_step[ahead] == 0).all(axis=1)
+    usable &= ((past < 0) | (split_of_step[np.maximum(past, 0)] == 0)).all(axis=1)
+    usable &= observed.any(axis=1)[ahead].any(axis=1)
+    usable &= ~_lacks_covariates(panel)[ahead].any(axis=1)
+    return np.asarray(origins[usable])
 
 
 def history_steps(panel: Panel, lags: LagConfig, origins: Int64[np.ndarray, " B"]) -> np.ndarray:

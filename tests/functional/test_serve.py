@@ -16,6 +16,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.store import Store
@@ -151,8 +152,10 @@ class Registrar(threading.Thread):
 
 @pytest.mark.slow
 def test_L2_a_kill_loses_and_doubles_no_registration(
-    services: ServiceProcesses, panel: Panel, tmp_path: Path, rounds: Callable[[int, int], int]
+    panel: Panel, panel_folder: Path, tmp_path: Path, rounds: Callable[[int, int], int]
 ) -> None:
+    run = fit(panel, 0, tmp_path / "run", LastValue)
+    services = ServiceProcesses(run, panel_folder, tmp_path)
     store, wanted = tmp_path / "store.sqlite", rounds(30, 1_000)
     generator = np.random.default_rng(0)
     registered: dict[str, float] = {}
@@ -160,7 +163,7 @@ def test_L2_a_kill_loses_and_doubles_no_registration(
     sent: set[str] = set()
     first, kills = [1, 1], 0
     while len(registered) < wanted - 2:  # the room is 1,000, and two may be under way
-        child = services.start(store, accepting=True)
+        child = services.start(store)
         listed = child.get("/v1/locations").json["locations"][5:]
         assert {row["id"]: row["lat"] for row in listed}.items() >= registered.items()
         clients = [Registrar(child, number, first[number], panel) for number in range(2)]
@@ -179,6 +182,7 @@ def test_L2_a_kill_loses_and_doubles_no_registration(
             observed |= client.observed
             sent |= client.sent
         assert services.wait(child) == -signal.SIGKILL
+    services.close()
     kept = Store(store, panel_digest(panel))
     rows = kept.registrations()
     names = [one.id for one in rows]

@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from forecaster.config import LagConfig, Season
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -24,7 +26,6 @@ from forecaster.serve.http.server import Address, Server, make_server
 from forecaster.serve.service import load_model
 from forecaster.splits import Splits
 from forecaster.synthetic.city import make_city
-from tests.serve.accepting import load_accepting
 from tests.serve.client import TOKEN, Client
 
 PATIENCE_SECONDS = 60.0  # with final answers; a busy machine would give provisional ones
@@ -49,12 +50,14 @@ def panel(whole: Panel) -> Panel:
     return replace(whole, values=whole.values[:HOURS])
 
 
-def fit(panel: Panel, later: int, folder: Path) -> Path:
+def fit(
+    panel: Panel, later: int, folder: Path, estimator: Callable[[Recipe], Estimator] = Ridge
+) -> Path:
     """Save a model that has learned from some hours more than another."""
     stamps = [f"{time}Z" for time in panel.times]
     ends = [0, 500 + later, 800, HOURS]
     ranges = [[(stamps[a], stamps[b - 1])] for a, b in pairwise(ends)]
-    Ridge(Recipe(lags=LAGS)).fit(panel, Splits(*ranges)).save(folder)
+    estimator(Recipe(lags=LAGS)).fit(panel, Splits(*ranges)).save(folder)
     return folder
 
 
@@ -68,6 +71,12 @@ def run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of another model of the same panel."""
     return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
+
+
+@pytest.fixture(scope="session")
+def accepting_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a model that forecasts locations which it has never met."""
+    return fit(panel, 0, tmp_path_factory.mktemp("serve") / "accepting", LastValue)
 
 
 @pytest.fixture
@@ -159,9 +168,9 @@ def start() -> Iterator[Callable[..., Running]]:
 
 
 @pytest.fixture
-def accepting(run: Path, live: LiveData, start: Callable[..., Running]) -> Running:
+def accepting(accepting_run: Path, live: LiveData, start: Callable[..., Running]) -> Running:
     """Return a running service whose model accepts new locations."""
-    return start(Engine(partial(load_accepting, run), live))
+    return start(Engine(partial(load_model, accepting_run), live))
 
 
 @pytest.fixture

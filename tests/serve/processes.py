@@ -13,18 +13,14 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-import forecaster.serve.service
 from forecaster.panel.panel import Panel
 from forecaster.serve.http.server import Address, serve
 from forecaster.serve.service import open_engine
-from tests.serve.accepting import load_accepting
 from tests.serve.client import TOKEN, Client
 
 
-def serve_one(run: str, panel: str, store: str, port_file: str, accepting: bool = False) -> None:
-    """Serve until the end, as the command does; the model may accept new locations."""
-    if accepting:
-        forecaster.serve.service.load_model = load_accepting
+def serve_one(run: str, panel: str, store: str, port_file: str) -> None:
+    """Serve until the end, as the command does."""
     engine = open_engine(Path(run), Panel.open(panel), Path(store))
     snapshot = engine.data.snapshot
     # The clock stands a minute after the panel's end, so that the data is always fresh.
@@ -60,12 +56,11 @@ class ServiceProcesses:
             command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
         )
 
-    def start(self, store: Path, accepting: bool = False) -> ServiceProcess:
+    def start(self, store: Path) -> ServiceProcess:
         """Return a service once it listens."""
         self._number += 1
         ready = self._folder / f"port-{self._number}"
         words = {**self._known, "store": str(store), "port_file": str(ready)}
-        words["accepting"] = accepting
         if self._process.stdin is None or self._process.stdout is None:
             raise RuntimeError("no pipes")
         self._process.stdin.write(json.dumps(words) + "\n")

@@ -1,7 +1,7 @@
 """Holidays, recorded in the panel so that every later use has the same dates."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -32,6 +32,10 @@ class Holidays:
             raise DataError(f"{message} {span}: rebuild the panel with a country to extend it")
         days = np.array(self.dates, dtype="datetime64[D]")
         return np.isin(local.astype("datetime64[D]"), days)
+
+    def since(self, year: int) -> "Holidays":
+        """Return the same holidays from an earlier year on, which has none."""
+        return replace(self, first_year=min(year, self.first_year))
 
     def to_json(self) -> dict[str, Any]:
         """Return the record for a manifest."""

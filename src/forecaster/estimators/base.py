@@ -27,9 +27,11 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, DataError, RunError
+from forecaster.errors import ArtifactError, DataError, RunError, name_some
 from forecaster.estimators.degraded import (
+    NEW_LOCATION,
     describe_doubts,
+    describe_history,
     describe_outage,
     warn_of_doubts,
 )
@@ -57,11 +59,14 @@ from forecaster.estimators.match import (
     Sizes,
     check_run,
     describe,
+    is_new,
     location_order,
     match,
+    new_ids,
     training_steps,
     with_meaning,
 )
+from forecaster.estimators.new_locations import extend_arrays
 from forecaster.estimators.plausible import Plausibility
 from forecaster.estimators.predictor import (
     Prediction,
@@ -75,6 +80,7 @@ from forecaster.estimators.table import forecast_table
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
@@ -94,11 +100,16 @@ class Estimator(ABC):
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
     falls_back: bool = False  # whether simple models are served where they are better
+    accepts_new_locations: bool = False  # whether it forecasts locations that it was not fitted to
+    masks_missing: bool = (
+        False  # whether missing history is a masked input; otherwise it is filled
+    )
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # the result of fitting
         self.seconds: float | None = None  # of fitting, including resumed training
+        self._extended: tuple[Run, Locations, Run] | None = None  # a run, new locations, both
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
@@ -145,6 +156,19 @@ class Estimator(ABC):
         """
         del data, forecasts
         return {}
+
+    def extend_arrays(
+        self, run: Run, known: Locations, new: Locations
+    ) -> Mapping[str, np.ndarray]:
+        """The arrays of a run with an entry for each location, with further locations.
+
+        Args:
+            run: whose locations are known.
+            known: those of the run, in its order.
+            new: the further ones.
+        """
+        del known
+        return extend_arrays(run, len(new))
 
     @property
     def lags(self) -> LagConfig:
@@ -252,8 +276,7 @@ class Estimator(ABC):
             weather: the source of covariates ahead.
             changes: covariates ahead to replace.
         """
-        run = self._fitted
-        matched = match(run, panel)
+        run, matched = self.adapt(panel)
         if not len(origins):
             shape = 0, run.recipe.lags.horizon, len(panel.locations)
             return np.empty(shape, dtype=np.float32)
@@ -348,22 +371,24 @@ class Estimator(ABC):
                 refuse_unknown_future(recent, origin, lags.horizon)
         else:
             degraded.append(f"weather {weather}")
-        with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
-            degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
+        if not self.masks_missing:
+            with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
+                degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
         reasons = self._reasons(predictor.panel, int(step[0]), degraded)
         prediction = predictor.predict(step)
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
         table = forecast_table(recent, origin, *numbers, reasons, relative)
+        absent = ~table["unique_id"].isin(panel.locations.ids)
         simple = served_models(run)
         if simple:
             table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
-        if changes is None:
-            return table
-        warn_extreme_changes(run, changes)
-        changed = predictor.predict_changed(prediction, step, changes)
-        return add_changed(table, *self._first(changed), run, changes)
+        if changes is not None:
+            warn_extreme_changes(run, changes)
+            changed = predictor.predict_changed(prediction, step, changes)
+            table = add_changed(table, *self._first(changed), run, changes)
+        return table[~absent].reset_index(drop=True) if absent.any() else table
 
     def _reasons(self, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
         """The reasons why a forecast is degraded, by location; those of all come first.
@@ -373,7 +398,7 @@ class Estimator(ABC):
             origin: the last observed step.
             shared: further reasons that concern all locations.
         """
-        run = self._fitted
+        run, _ = self.adapt(panel)
         plausibility = Plausibility.of(run)
         if plausibility is None:
             warn_extreme_history(run, panel, origin)
@@ -381,23 +406,57 @@ class Estimator(ABC):
         warn_of_doubts(panel, doubts)
         outage = describe_outage(panel, origin, plausibility)
         everywhere = [*shared, *([outage] if outage else [])]
-        own = ([doubts[n]] if n in doubts else [] for n in range(len(panel.locations)))
-        return ["; ".join([*everywhere, *text]) for text in own]
+        masked = describe_history(panel, self.recipe.lags, origin) if self.masks_missing else {}
+        new = dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION)
+        by_column = [
+            [texts[n] for texts in (new, doubts, masked) if n in texts]
+            for n in range(len(panel.locations))
+        ]
+        return ["; ".join([*everywhere, *texts]) for texts in by_column]
+
+    def adapt(self, panel: Panel) -> tuple[Run, Panel]:
+        """The run and the panel with the same locations, in the same order.
+
+        Locations that the run has never met are added to it, if the model can forecast them;
+        absent ones are added to the panel, without values.
+        """
+        run, new = self._fitted, new_ids(self._fitted, panel)
+        if not new:
+            return run, match(run, panel)
+        if not self.accepts_new_locations:
+            raise ArtifactError(
+                f"the run does not know {name_some(new)}, and {type(self).__name__} cannot "
+                "forecast locations that it was not fitted to; train again on a panel with them, "
+                "use a run of the preset best, or leave them out"
+            )
+        positions = [panel.locations.ids.index(identity) for identity in new]
+        locations = panel.locations.take(positions)
+        if self._extended is None or not _is_same(self._extended, run, locations):
+            ids = [i for i in panel.locations.ids if i not in set(new)]
+            known = match(run, panel.select(tuple(ids)).steps(0, 1)).locations
+            arrays = {**run.arrays, **self.extend_arrays(run, known, locations)}
+            about = {**run.about, "ids": [*run.about["ids"], *new]}
+            self._extended = run, locations, replace(run, about=about, arrays=arrays)
+        extended = self._extended[2]
+        return extended, match(extended, panel)
 
     def predictor(self, panel: Panel, weather: Weather) -> Predictor:
         """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
         A run saved without quantiles forecasts without them.
         """
-        run, matched = self._fitted, match(self._fitted, panel)
+        run, matched = self.adapt(panel)
         lags, N, plausibility = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
             forecast_origins=partial(self.forecast_origins, run, matched, weather),
             calibration=Calibration.from_arrays(arrays, run.about["kind"]),
-            counts=lambda steps: online.can_count(
-                matched, lags, weather, training_steps(run, matched), steps
+            counts=lambda steps: (
+                online.can_count(matched, lags, weather, training_steps(run, matched), steps)[
+                    :, None
+                ]
+                & ~is_new(run)
             ),
             observed=None
             if plausibility is None
@@ -496,6 +555,16 @@ class Estimator(ABC):
         return prediction.forecast[0], dict(
             zip(self.quantile_levels, prediction.online[0], strict=True)
         )
+
+
+def _is_same(extended: tuple[Run, Locations, Run], run: Run, locations: Locations) -> bool:
+    """Whether a run was extended by the same locations."""
+    base, before, _ = extended
+    same_places = all(
+        np.array_equal(getattr(before, name), getattr(locations, name), equal_nan=True)
+        for name in ("lat", "lon")
+    )
+    return base is run and before.ids == locations.ids and same_places
 
 
 @contextmanager

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 import numpy as np
 from jaxtyping import Bool, Float32
 
+from forecaster.config import LagConfig
 from forecaster.errors import count_of, name_some
 from forecaster.estimators.plausible import (
     RUN_DAYS,
@@ -15,8 +16,10 @@ from forecaster.estimators.plausible import (
     run_lengths,
 )
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.splits import MAX_FILLED
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage
+NEW_LOCATION = "new location"  # one that the run has never met
 log = logging.getLogger(__name__)
 
 
@@ -53,6 +56,23 @@ def _describe(judgement: Judgement, panel: Panel, first: int, column: int) -> st
             more = f", {len(numbers) - 1} more in the last day)" if len(numbers) > 1 else ")"
             texts.append(text[:-1] + more)
     return "; ".join(texts)
+
+
+def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, str]:
+    """The locations of whose past values more than a tenth is missing, by column: how many.
+
+    Args:
+        panel: observed values.
+        lags: the past steps of a window.
+        origin: the last observed step.
+    """
+    steps = origin - panel.clock.lag_steps(lags, panel.times[[origin]])[0]
+    inside = np.isfinite(panel.values[np.maximum(steps, 0)]) & (steps >= 0)[:, None]
+    missing = (~inside).sum(axis=0)
+    return {
+        column: f"{missing[column]} of {len(steps)} past values missing"
+        for column in np.flatnonzero(missing > MAX_FILLED * len(steps)).tolist()
+    }
 
 
 def warn_of_doubts(panel: Panel, doubts: Mapping[int, str]) -> None:

@@ -44,6 +44,8 @@ class ForecastInputs:
     holiday: Float32[np.ndarray, " K"] | None = None  # changed: 1 or 0; NaN: as in the calendar
     # Spreads by which intervals are widened, for implausible and repeated values; None: unknown.
     doubt: Float32[np.ndarray, "B N"] | None = None
+    # The values before they were filled, for networks that mask missing ones; None: as filled.
+    observed: Float32[np.ndarray, "T N"] | None = None
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -74,12 +76,33 @@ def prepare_inputs(
     """
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    inputs = ForecastInputs(fill_missing(recent, fill_of(run)), origins, *ahead, doubt=doubt)
+    filled = carry_forward(run, fill_missing(recent, fill_of(run)))
+    inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def carry_forward(run: Run, filled: Panel) -> Panel:
+    """The panel with gaps of new locations filled by their last value, for models without masks.
+
+    A value is carried as far as lags reach back; where there is none, it is 0 for counts, and the
+    mean of all locations for measurements.
+    """
+    means = run.arrays["shared.fill"]
+    columns = np.flatnonzero(np.isnan(means).any(axis=0))  # which have no fill of their own
+    if not len(columns):
+        return filled
+    most = int(filled.clock.lag_steps(run.recipe.lags, filled.times[-1:]).max())
+    values, steps = filled.values[:, columns], np.arange(len(filled.values))[:, None]
+    last = np.maximum.accumulate(np.where(np.isfinite(values), steps, -most - 1), axis=0)
+    carried = np.take_along_axis(values, np.maximum(last, 0), axis=0)
+    empty = 0.0 if run.about["kind"] == "count" else float(np.nanmean(means))
+    complete = filled.values.copy(order="K")
+    complete[:, columns] = np.where(steps - last <= most, carried, np.float32(empty))
+    return filled.with_data(complete)
 
 
 def bounded_history(
@@ -94,10 +117,12 @@ def bounded_history(
     plausibility = Plausibility.of(run)
     if plausibility is None:
         return recent, steps, None
-    first = int(origins[0] - steps[0])
-    judgement = plausibility.judge(panel, first, first + len(recent.values))
-    doubtful = judgement.marked_since(steps, day_steps(panel.clock))
-    return recent.with_data(judgement.values), steps, doubtful.astype(np.float32)
+    first = int(origins[0] - steps[0])  # below 0: the history begins before the panel
+    begin = max(first, 0)
+    judgement = plausibility.judge(panel, begin, first + len(recent.values))
+    doubtful = judgement.marked_since(origins - begin, day_steps(panel.clock))
+    bounded = np.concatenate([recent.values[: begin - first], judgement.values])
+    return recent.with_data(bounded), steps, doubtful.astype(np.float32)
 
 
 def fill_of(run: Run) -> Fill:
@@ -140,13 +165,15 @@ def look_back(
     """The part of a panel that forecasts from some origins may use, and the origins as its steps.
 
     Values end at the last origin, covariates at its horizon. The cost of one origin then depends
-    on its history, not on the length of the panel.
+    on its history, not on the length of the panel. Steps before the panel's beginning are missing.
     """
-    oldest = int(history_steps(panel, lags, origins).min())  # refuses origins without history
+    needed = panel.clock.lag_steps(lags, panel.times[origins]).max(axis=1)
     # Seasons shorter than the horizon reach further back, and so may changes of the clock.
-    first = max(oldest - lags.horizon - DAY_MINUTES // panel.clock.step_minutes, 0)
-    end = int(origins.max()) + 1
-    return panel.steps(first, end, end + lags.horizon), origins - first
+    spare = lags.horizon + DAY_MINUTES // panel.clock.step_minutes
+    first, end = int((origins - needed).min()) - spare, int(origins.max()) + 1
+    earlier = max(-first, 0)
+    part = panel.steps(max(first, 0), end, end + lags.horizon)
+    return part.with_earlier(earlier), origins - first
 
 
 def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:

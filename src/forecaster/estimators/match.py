@@ -1,5 +1,6 @@
 """A run's description of its panel, and matching another panel to it."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from jaxtyping import Bool
 from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
+from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name_some
 from forecaster.estimators import plausible
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
@@ -21,6 +22,7 @@ from forecaster.splits import SPLITS, Splits, Windows
 LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
+log = logging.getLogger(__name__)
 MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
@@ -101,14 +103,18 @@ def check_run(run: Run, shapes: Shapes) -> None:
 
 
 def match(run: Run, panel: Panel) -> Panel:
-    """The panel with locations and covariates in the order of the run; differences are refused."""
+    """The panel with locations and covariates in the order of the run; differences are refused.
+
+    Up to half of the run's locations may be absent: their values are missing.
+    """
     about, holidays = run.about, _holidays_of(run.about)
     faults = Faults("the panel does not fit the run")
     ids, present = tuple(about["ids"]), set(panel.locations.ids)
-    absent, unknown = [i for i in ids if i not in present], sorted(present - set(ids))
+    absent, unknown = [i for i in ids if i not in present], new_ids(run, panel)
     sides = f"the run has {len(ids)} locations, the panel {len(present)}"
-    if absent:
-        faults.add(f"{sides}; the panel lacks {name_some(absent)}")
+    if 2 * len(absent) > len(ids):
+        half = "at most half of them may be absent; train a run on this panel"
+        faults.add(f"{sides}; the panel lacks {name_some(absent)}: {half}")
     if unknown:
         faults.add(f"{sides}; the run does not know {name_some(unknown)}")
     for name, needed, actual in (
@@ -128,7 +134,22 @@ def match(run: Run, panel: Panel) -> Panel:
     if lacking:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
-    return panel.select(ids).select_covariates(names, local_names)
+    if absent:
+        log.warning(
+            "%s of the run are absent: %s", count_of(len(absent), "location"), name_some(absent)
+        )
+    return panel.with_absent(absent).select(ids).select_covariates(names, local_names)
+
+
+def new_ids(run: Run, panel: Panel) -> list[str]:
+    """The ids of a panel that a run does not know."""
+    ids = set(run.about["ids"])
+    return [identity for identity in panel.locations.ids if identity not in ids]
+
+
+def is_new(run: Run) -> Bool[np.ndarray, " N"]:
+    """Which locations have been added to a run after its fit (`new_locations`)."""
+    return np.asarray(np.isnan(run.arrays["shared.fill"]).any(axis=0))
 
 
 def training_steps(run: Run, panel: Panel) -> Bool[np.ndarray, " S"]:

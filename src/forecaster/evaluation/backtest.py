@@ -18,7 +18,7 @@ from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.intervals.calibration import Base, local_hours
-from forecaster.estimators.match import location_order, match
+from forecaster.estimators.match import location_order
 from forecaster.estimators.predictor import Prediction
 from forecaster.evaluation.bias import location_sizes
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
@@ -152,7 +152,7 @@ def _own_errors(
     run, cut = estimator.run, estimator.recipe.metrics.mape_cut
     if run is None or not served_models(run):
         return None
-    matched = match(run, panel)
+    run, matched = estimator.adapt(panel)
     truth = targets(matched, origins, run.recipe.lags.horizon)
     own = {w: estimator.own_forecasts(run, matched, w, origins) for w in weathers}
     first = own[weathers[0]]

@@ -62,7 +62,7 @@ def integrated_gradients(window: Window, roll_out: RollOut) -> Float64[np.ndarra
     forecast = roll_out(State(x, history.auxiliary), ahead)[window.location]  # [K·P, K]
     (gradient,) = torch.autograd.grad(forecast.view(K, P, K).diagonal(dim1=0, dim2=2).sum(), x)
     mean = gradient.view(*x.shape[:2], K, P, -1).mean(dim=3)  # [N, C, K, L]
-    attribution = mean * (window.history.signal - baseline)
+    attribution = mean * (window.history.signal - baseline).nan_to_num(0.0)  # NaN: missing
     return _to_numpy(window.scale * attribution.sum(dim=1).transpose(0, 1))
 
 

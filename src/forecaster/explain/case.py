@@ -15,6 +15,7 @@ from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
     bounded_history,
+    carry_forward,
     fill_of,
     find_origin,
     label_missing,
@@ -22,7 +23,6 @@ from forecaster.estimators.forecast_inputs import (
     look_back,
     refuse_unknown_future,
 )
-from forecaster.estimators.match import match
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
@@ -73,15 +73,16 @@ def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case
         raise ConfigError(f"{name} cannot be explained; use the run of a network: {networks}")
     if run is None:
         raise RunError(f"{name} is not fitted yet; call fit(panel, splits)")
-    lags, matched = run.recipe.lags, match(run, panel)
+    lags, (run, matched) = run.recipe.lags, estimator.adapt(panel)
     index = _location_index(matched, location)
     step = np.array([find_origin(panel, at)])
     observed, origins = look_back(matched, lags, step)
     origin = int(origins[0])
     refuse_unknown_future(observed, origin, lags.horizon)
-    label_missing(observed, (lags, estimator.lags), origin, allowed=False)
+    if not estimator.masks_missing:
+        label_missing(observed, (lags, estimator.lags), origin, allowed=False)
     seen, _, _ = bounded_history(run, matched, step)
-    blank = _without_values(observed)
+    blank = _without_values(run, seen)
     forecast, baseline_forecast = (
         estimator.own_forecasts(run, p, "observed", s).mean[0, :, index].astype(np.float64)
         for p, s in ((matched, step), (blank, origins))
@@ -106,15 +107,21 @@ def _location_index(panel: Panel, location: str) -> int:
     return ids.index(location)
 
 
-def _without_values(panel: Panel) -> Panel:
-    """Remove values and local covariates of the past, to be filled by the seasonal profile."""
+def _without_values(run: Run, panel: Panel) -> Panel:
+    """Replace values and local covariates of the past by the seasonal profile.
+
+    Missing values stay missing, so that they explain nothing.
+    """
     local_covariates = panel.local_covariates.values.copy()
     local_covariates[:, : len(panel.values)] = np.nan
-    blank = np.full_like(panel.values, np.nan)
+    empty = panel.with_data(np.full_like(panel.values, np.nan), None, local_covariates)
+    usual = carry_forward(run, fill_missing(empty, fill_of(run))).values
+    blank = np.where(np.isnan(panel.values), np.float32(np.nan), usual)
     return panel.with_data(values=blank, local_covariates=local_covariates)
 
 
 def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
-    return ForecastInputs(fill_missing(panel, fill_of(run)), origins, *ahead)
+    filled = carry_forward(run, fill_missing(panel, fill_of(run)))
+    return ForecastInputs(filled, origins, *ahead, observed=panel.values)

@@ -11,6 +11,7 @@ from torch.nn.functional import gelu, linear
 from forecaster.clock.clock import WEEK_HOURS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
+from forecaster.models.hiding import HiddenInputs
 from forecaster.models.linear import SparseLinear, draw_dense
 from forecaster.models.network import (
     NO_HEADS,
@@ -45,6 +46,10 @@ class Mixer(Network):
     strengths w_ij for each of its edges. F r are a few factors of the whole city, d_w belongs to
     the hour of the week. Neighbours and the city enter with their recent steps only, and with
     deviations bounded by what training has seen (`DeviationBounds`).
+
+    A missing value deviates by 0, and r_i says which are missing. Training hides values and
+    locations (`HiddenInputs`); a location that it does not know has the embedding of an unknown
+    one, e_0, in place of its own.
     """
 
     def __init__(
@@ -59,7 +64,9 @@ class Mixer(Network):
         super().__init__(inputs, lags)
         N, L, K, R, H = inputs.n_locations, self.L, self.K, lags.recent, config.hidden
         self.recent, self.level = R, fitted.profile
-        per_location, shared = input_widths(config, lags, inputs)
+        self.masks = fitted.profile.city is not None
+        self.hiding = HiddenInputs(R) if self.masks else None
+        per_location, shared = input_widths(config, lags, inputs, masks=self.masks)
         self.neighbours = None
         if config.edges:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
@@ -68,6 +75,7 @@ class Mixer(Network):
         self.from_location = draw_dense(per_location, H, False, generator)
         self.from_all = draw_dense(shared, H, False, generator)
         self.place = nn.Parameter(torch.zeros(N, 1, H))  # e, a location's embedding
+        self.unknown = nn.Parameter(torch.zeros(1, 1, H)) if self.masks else None  # e_0
         self.hour = nn.Parameter(torch.zeros(WEEK_HOURS, H))  # d
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
@@ -90,7 +98,8 @@ class Mixer(Network):
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
         self.check_sizes(history, ahead, truth)
-        parts: Decomposition = self.level(history, ahead)
+        hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
+        parts: Decomposition = self.level(history, ahead, hidden)
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
             z = self.dropout(block(z))
@@ -102,10 +111,13 @@ class Mixer(Network):
             return Outputs(forecast, no_quantiles(forecast), relative)
         return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
 
-    def _embedding(self) -> Float[Tensor, "N 1 H"]:
-        """e; of a location that training hardly knows, little of it, so that it may change."""
-        known = self.level.known
-        return self.place if known is None else self.place * known
+    def _embedding(self, known: Float[Tensor, "N b 1"] | None) -> Float[Tensor, "N b H"]:
+        """e; of a location that training hardly knows, little of it, and e_0 for the rest."""
+        if known is None:
+            return self.place
+        if self.unknown is None:
+            return self.place * known
+        return self.place * known + self.unknown * (1 - known)
 
     def _forecast(
         self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
@@ -124,6 +136,8 @@ class Mixer(Network):
         B = recent.shape[1]
         covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
         local = [parts.past, parts.shape, parts.level, covariates.transpose(1, 2).flatten(2)]
+        if self.masks:
+            local.append((~parts.observed).to(parts.past.dtype))
         if self.neighbours is not None:
             empty = recent.new_zeros(0, B, self.recent)
             weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
@@ -136,7 +150,8 @@ class Mixer(Network):
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
-        return linear(torch.cat(local, dim=2), self.from_location) + common + self._embedding()
+        state = linear(torch.cat(local, dim=2), self.from_location)
+        return state + common + self._embedding(parts.known)
 
 
 class CityFactors(CrossLocationModule):
@@ -187,17 +202,19 @@ class MixerQuantileHead(nn.Module):
         return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, parts.spread)
 
 
-def input_widths(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout) -> tuple[int, int]:
+def input_widths(
+    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, *, masks: bool
+) -> tuple[int, int]:
     """The numbers that enter z per location (W_r, W_g), and for all locations (W_c, W_a)."""
     L, K, R = lags.length, lags.horizon, lags.recent
     covariates = (inputs.per_location - 1) * (K + 1)  # of the last and the coming steps
-    per_location = L + K + 1 + covariates + config.edges * R
+    per_location = L * (1 + masks) + K + 1 + covariates + config.edges * R
     return per_location, inputs.auxiliary * K + config.factors * R
 
 
 def count_weights(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int) -> int:
-    """The number of weights, but for the output and quantile heads and biases."""
-    input_width = sum(input_widths(config, lags, inputs))
+    """The number of weights, but for the output and quantile heads, biases and masks."""
+    input_width = sum(input_widths(config, lags, inputs, masks=False))
     inner = WEEK_HOURS + 2 * config.blocks * config.hidden
     local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
     return local + config.hidden * (input_width + inner)

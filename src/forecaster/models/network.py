@@ -42,6 +42,7 @@ class Network(nn.Module, ABC):
     window_numbers: int  # approximate count of numbers in memory per window of a training step
     has_relative = False  # whether relative error has an output of its own
     is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
+    masks = False  # whether missing values are masked inputs (NaN); otherwise they are filled
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
         super().__init__()
@@ -109,12 +110,21 @@ class CrossLocationModule(nn.Module):
     """A part of a network that reads all locations at once; explanations freeze it."""
 
 
-def refuse_non_finite(history: State, ahead: State) -> None:
-    """Raise an error that locates NaN and infinity; too slow for a training loop."""
+def refuse_non_finite(history: State, ahead: State, *, masks: bool = False) -> None:
+    """Raise an error that locates NaN and infinity; too slow for a training loop.
+
+    Args:
+        history: the past steps.
+        ahead: the coming steps.
+        masks: whether values of the past may be NaN, being missing.
+    """
     faults = Faults("the input of the model")
     for name, state in (("history", history), ("ahead", ahead)):
         for part, values in (("signal", state.signal), ("auxiliary", state.auxiliary)):
-            wrong = (~values.isfinite()).nonzero()
+            wrong_values = ~values.isfinite()
+            if masks and state is history and part == "signal":
+                wrong_values[:, 0] = values[:, 0].isinf()
+            wrong = wrong_values.nonzero()
             if len(wrong):
                 index = ", ".join(map(str, wrong[0].tolist()))
                 count = count_of(len(wrong), "value")

@@ -7,6 +7,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
+from forecaster.models.hiding import Hidden
 from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
 from forecaster.windows.profile import SPREAD_FLOOR
@@ -28,6 +29,8 @@ class Decomposition:
     ahead: Float[Tensor, "N B K"]  # u_{t+k}, scaled
     shape: Float[Tensor, "N B K"]  # the same as an input; at a mean level, where x̄ is not known
     spread: Float[Tensor, "N B K"]  # of a deviation of 1, scaled
+    observed: Bool[Tensor, "N B L"]  # which past values are neither missing nor hidden
+    known: Float[Tensor, "N b 1"] | None  # how well training knows a location; None: all fully
 
     def restore(self, deviation: Float[Tensor, "N *Q B K"]) -> Float[Tensor, "N *Q B K"]:
         """Values x = u + spread · r of the coming steps."""
@@ -49,6 +52,9 @@ class DeviationBounds:
     values: Float[Tensor, "2 N H"]  # the smallest and the largest, in the values' units
     deviations: Float[Tensor, "2 N"]  # of r
     known: Float[Tensor, " N"]  # the share of counts that are enough to know a location by
+    # The city's shape by hour of the week, which an unknown location has: relative to the mean of
+    # counts, in deviations of measurements. None: runs of earlier versions, whose gaps are filled.
+    city: Float[Tensor, " W"] | None = None
 
 
 class SeasonalProfile(nn.Module):
@@ -58,7 +64,9 @@ class SeasonalProfile(nn.Module):
     u_s = m p(s) with m = (Σ_s x_s + 1) / (Σ_s p(s) + 1) over the window, and a busy hour deviates
     more, by √(u_s / x̄ + 1/20) deviations. Measurements shift: u_s = p(s) + m with
     m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One expected count, or
-    one expected step, is added to the observed ones, so that a few cannot set the level alone.
+    one expected step, is added to the observed ones, so that a few cannot set the level alone;
+    of an unknown location, only as much as a scale needs. Sums are over observed steps; a missing
+    value does not deviate.
 
     Other locations see r bounded: by the deviation that the smallest and the largest training
     value at that hour of the day would have, and by the extreme deviations of training. So no
@@ -67,10 +75,13 @@ class SeasonalProfile(nn.Module):
     training, half of the lowest deviation is still seen: a city that falls silent falls together.
 
     A location with too few counts in training to know its spread has that of Poisson counts while
-    it is quiet, and the city's spread in relation to its level once it is busy.
+    it is quiet, and the city's spread in relation to its level once it is busy. While a network
+    is trained, known locations are hidden at random: they have the city's profile then, and others
+    do not see them, as if they had opened after training.
     """
 
     profile: Float[Tensor, "N W"]
+    city: Float[Tensor, "1 W"] | None
     # In units of the profile, which are means of counts or deviations of measurements:
     one_count: Float[Tensor, "N 1 1"]
     unit: Float[Tensor, "N 1 1"]  # a deviation
@@ -107,14 +118,16 @@ class SeasonalProfile(nn.Module):
         self.register_buffer(
             "profile", (profile - zero[:, None]) / size[:, None], persistent=False
         )
-        value_bounds = deviation_bounds = known = None
+        value_bounds = deviation_bounds = known = city = None
         city_spread = torch.ones(())
         if bounds is not None:
+            city = None if bounds.city is None else bounds.city[None]
             if (bounds.known >= 1).any():
                 city_spread = (deviation / size)[bounds.known >= 1].median()
             known = bounds.known[:, None, None]
             value_bounds = (bounds.values - zero[:, None]) / size[:, None]
             deviation_bounds = bounds.deviations
+        self.register_buffer("city", city, persistent=False)
         self.register_buffer("city_spread", city_spread, persistent=False)
         self.register_buffer("known", known, persistent=False)
         self.register_buffer("value_bounds", value_bounds, persistent=False)
@@ -123,55 +136,121 @@ class SeasonalProfile(nn.Module):
         self.register_buffer("unit", (deviation / size)[:, None, None], persistent=False)
         self.register_buffer("offset", ((mean - zero) / size)[:, None, None], persistent=False)
 
-    def forward(self, history: State, ahead: State) -> Decomposition:
-        """Decompose a window."""
-        x = history.signal[:, 0] * self.unit + self.offset  # in means, or still in deviations
+    def forward(self, history: State, ahead: State, hidden: Hidden | None = None) -> Decomposition:
+        """Decompose a window.
+
+        Args:
+            history: the past steps; NaN: missing.
+            ahead: the coming steps.
+            hidden: past steps and locations that are hidden, while a network is trained.
+        """
+        signal, known = history.signal[:, 0], self.known
+        observed = torch.isfinite(signal)
         past, coming = self._profile_at(history), self._profile_at(ahead)
-        if not self.counts:
-            level = (x - past).sum(dim=2, keepdim=True) / (x.shape[2] + 1)
-            usual = past + level
-            deviation = x - usual
-            return Decomposition(
-                deviation,
-                self._bound(deviation, usual, self.unit, history),
-                level.clamp(-MAX_OFFSET, MAX_OFFSET),
-                coming + level,
-                coming + level,
-                torch.ones_like(coming),
-            )
-        observed, expected = x.sum(dim=2, keepdim=True), past.sum(dim=2, keepdim=True)
-        level = ((observed + self.one_count) / (expected + self.one_count)).clamp(min=MIN_LEVEL)
-        usual, coming = level * past, level * coming
-        spread = self._spread(usual, level)
-        deviation = (x - usual) / (self.unit * spread)
-        scaled = (coming - self.offset) / self.unit
+        if hidden is not None and known is not None and self.city is not None:
+            observed, places = observed & ~hidden.lags, hidden.places[..., None]
+            past = torch.where(places, _at_hours(self.city, history), past)
+            coming = torch.where(places, _at_hours(self.city, ahead), coming)
+            known = torch.where(places, 0.0, known)
+        x = torch.where(observed, signal, 0.0) * self.unit + self.offset  # in means, or deviations
+        decompose = self._decompose_counts if self.counts else self._decompose_measurements
+        parts = decompose(x, past, coming, observed, known)
+        bounded = self._bound(parts.past, parts.usual, parts.past_spread, history)
+        if hidden is not None:
+            bounded = bounded * ~hidden.places[..., None]
         return Decomposition(
-            deviation,
-            self._bound(deviation, usual, self.unit * spread, history),
-            level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL),
-            scaled,
-            scaled
-            if self.known is None
-            else torch.where(
-                self.known >= 1, scaled, (coming / level - self.offset) / self.city_spread
-            ),
-            self._spread(coming, level),
+            parts.past,
+            bounded,
+            parts.level,
+            parts.ahead,
+            parts.shape,
+            parts.spread,
+            observed,
+            known,
+        )
+
+    def _decompose_counts(
+        self,
+        x: Float[Tensor, "N B L"],
+        past: Float[Tensor, "N B L"],
+        coming: Float[Tensor, "N B K"],
+        observed: Bool[Tensor, "N B L"],
+        known: Float[Tensor, "N b 1"] | None,
+    ) -> "_Parts":
+        """Decompose counts: u = m p, in means."""
+        count, expected = (
+            torch.where(observed, part, 0.0).sum(dim=2, keepdim=True) for part in (x, past)
+        )
+        added = self.one_count
+        if known is not None and self.city is not None:
+            added = torch.where(known >= 1, added, added.clamp(max=1.0))
+        level = ((count + added) / (expected + added)).clamp(min=MIN_LEVEL)
+        usual, coming = level * past, level * coming
+        spread = self._spread(usual, level, known)
+        deviation = torch.where(observed, (x - usual) / (self.unit * spread), 0.0)
+        scaled = (coming - self.offset) / self.unit
+        shape, log_level = scaled, level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL)
+        if known is not None:
+            relative = (coming / level - self.offset) / self.city_spread
+            shape = torch.where(known >= 1, scaled, relative)
+            if self.city is not None:
+                log_level = torch.where(known >= 1, log_level, 0.0)
+        return _Parts(
+            past=deviation,
+            usual=usual,
+            past_spread=self.unit * spread,
+            level=log_level,
+            ahead=scaled,
+            shape=shape,
+            spread=self._spread(coming, level, known),
+        )
+
+    def _decompose_measurements(
+        self,
+        x: Float[Tensor, "N B L"],
+        past: Float[Tensor, "N B L"],
+        coming: Float[Tensor, "N B K"],
+        observed: Bool[Tensor, "N B L"],
+        known: Float[Tensor, "N b 1"] | None,
+    ) -> "_Parts":
+        """Decompose measurements: u = p + m, in deviations."""
+        differences = torch.where(observed, x - past, 0.0)
+        steps: Tensor = observed.sum(dim=2, keepdim=True).to(x.dtype)
+        weight, level_known = steps + 1, torch.ones_like(steps)
+        if known is not None and self.city is not None:
+            level_known = torch.where(known >= 1, level_known, 0.0)
+            weight = (steps + level_known).clamp(min=1.0)
+        level = differences.sum(dim=2, keepdim=True) / weight
+        usual, ahead = past + level, coming + level
+        shape = torch.where(level_known >= 1, ahead, coming)
+        return _Parts(
+            past=torch.where(observed, x - usual, 0.0),
+            usual=usual,
+            past_spread=self.unit,
+            level=level.clamp(-MAX_OFFSET, MAX_OFFSET) * level_known,
+            ahead=ahead,
+            shape=shape,
+            spread=torch.ones_like(coming),
         )
 
     def _spread(
-        self, usual: Float[Tensor, "N B T"], level: Float[Tensor, "N B 1"]
+        self,
+        usual: Float[Tensor, "N B T"],
+        level: Float[Tensor, "N B 1"],
+        known: Float[Tensor, "N b 1"] | None,
     ) -> Float[Tensor, "N B T"]:
         """The spread of counts around the usual ones u, in deviations σ.
 
         √(u + 1/20). Where σ is not known, it is that of Poisson counts at a low level m, and in
-        proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
+        proportion to m at a high one: √(s² m (u + m/20) + u / x̄) / σ with the city's s = σ / x̄.
         """
         own = torch.sqrt(usual + SPREAD_FLOOR)
-        if self.known is None:
+        if known is None:
             return own
-        city = self.city_spread.square() * level * (usual + SPREAD_FLOOR)
+        floor = SPREAD_FLOOR if self.city is None else SPREAD_FLOOR * level
+        city = self.city_spread.square() * level * (usual + floor)
         assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
-        return torch.where(self.known >= 1, own, assumed)
+        return torch.where(known >= 1, own, assumed)
 
     def keep_positive(
         self, x: Float[Tensor, "N B K"], usual: Float[Tensor, "N B K"]
@@ -208,8 +287,20 @@ class SeasonalProfile(nn.Module):
         return flatten_beyond(r.clamp(min=0), high) - flatten_beyond(-r.clamp(max=0), -low)
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
-        hours = hour_of_week(steps)
-        return self.profile.index_select(1, hours.flatten()).view(-1, *hours.shape)
+        return _at_hours(self.profile, steps)
+
+
+@dataclass(frozen=True, eq=False)
+class _Parts:
+    """A decomposition before others' view of it is bounded; fields as in `Decomposition`."""
+
+    past: Float[Tensor, "N B L"]
+    usual: Float[Tensor, "N B L"]  # u_s
+    past_spread: Float[Tensor, "N b l"]  # of a deviation of 1
+    level: Float[Tensor, "N B 1"]
+    ahead: Float[Tensor, "N B K"]
+    shape: Float[Tensor, "N B K"]
+    spread: Float[Tensor, "N B K"]
 
 
 class DeviationNetwork(Network):
@@ -264,6 +355,12 @@ def flatten_beyond(
     half = bound.clamp(min=0) / 2
     beyond = torch.minimum((r - half).clamp(min=0), half)
     return torch.minimum(r, half) + beyond - beyond.square() / (2 * half).clamp(min=TINY)
+
+
+def _at_hours(profile: Float[Tensor, "n W"], steps: State) -> Float[Tensor, "n B T"]:
+    """The profile at each step."""
+    hours = hour_of_week(steps)
+    return profile.index_select(1, hours.flatten()).view(-1, *hours.shape)
 
 
 def hour_of_week(steps: State) -> Int64[Tensor, "B T"]:

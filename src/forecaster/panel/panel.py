@@ -1,6 +1,6 @@
 """The panel: values of steps × locations on a UTC axis, with their covariates."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, get_args
@@ -117,6 +117,33 @@ class Panel:
             digest=None,
         )
 
+    def with_earlier(self, steps: int) -> "Panel":
+        """Return the panel with so many missing steps before its first.
+
+        Their holidays may be unknown; such days are taken for ordinary ones.
+        """
+        if not steps:
+            return self
+        world, local, clock = self.covariates, self.local_covariates, self.clock
+        start = self.start - steps * clock.step
+        if clock.holidays is not None:
+            year = int(clock.local(np.array([start])).astype("datetime64[Y]").astype(np.int64)[0])
+            clock = replace(clock, holidays=clock.holidays.since(1970 + year))
+        return replace(
+            self,
+            values=np.pad(self.values, ((steps, 0), (0, 0)), constant_values=np.nan),
+            start=start,
+            clock=clock,
+            covariates=replace(
+                world, values=np.pad(world.values, ((steps, 0), (0, 0)), constant_values=np.nan)
+            ),
+            local_covariates=replace(
+                local,
+                values=np.pad(local.values, ((0, 0), (steps, 0), (0, 0)), constant_values=np.nan),
+            ),
+            digest=None,
+        )
+
     def select(self, ids: tuple[str, ...]) -> "Panel":
         """Return the panel with exactly these locations, in this order."""
         if self.locations.ids == ids:
@@ -133,6 +160,30 @@ class Panel:
             values=np.asfortranarray(self.values[:, order]),
             locations=self.locations.take(order),
             local_covariates=replace(local, values=local.values[:, :, order]),
+            digest=None,
+        )
+
+    def with_absent(self, ids: Sequence[str]) -> "Panel":
+        """Return the panel with further locations without any value, after its own.
+
+        Their local covariates are the mean of the others.
+        """
+        if not ids:
+            return self
+        local = self.local_covariates.values
+        observed = np.isfinite(local)
+        total = np.where(observed, local, 0).sum(axis=2, keepdims=True, dtype=np.float64)
+        count = observed.sum(axis=2, keepdims=True)
+        mean = np.where(count > 0, total / np.maximum(count, 1), np.nan).astype(np.float32)
+        missing = np.full((len(self.values), len(ids)), np.nan, dtype=np.float32)
+        return replace(
+            self,
+            values=np.concatenate([self.values, missing], axis=1),
+            locations=self.locations.join(Locations.of_ids(ids)),
+            local_covariates=replace(
+                self.local_covariates,
+                values=np.concatenate([local, np.repeat(mean, len(ids), axis=2)], axis=2),
+            ),
             digest=None,
         )
 

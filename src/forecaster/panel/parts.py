@@ -64,14 +64,15 @@ class Locations:
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
         )
 
-    def join(self, further: "Locations") -> "Locations":
-        """Return these locations followed by further ones, whose extra columns are unknown."""
+    def join(self, others: "Locations") -> "Locations":
+        """Return these locations and then the others, which have no further attributes."""
+        nothing = (None,) * len(others)
         return Locations(
-            ids=self.ids + further.ids,
-            names=self.names + further.names,
-            lat=np.concatenate([self.lat, further.lat]),
-            lon=np.concatenate([self.lon, further.lon]),
-            extra={name: column + (None,) * len(further) for name, column in self.extra.items()},
+            ids=(*self.ids, *others.ids),
+            names=(*self.names, *others.names),
+            lat=np.concatenate([self.lat, others.lat]),
+            lon=np.concatenate([self.lon, others.lon]),
+            extra={name: (*column, *nothing) for name, column in self.extra.items()},
         )
 
     @property

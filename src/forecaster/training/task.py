@@ -72,7 +72,8 @@ class TrainingTask:
         sample = self.train[:: -(-len(self.train) // SAMPLE)]
         for start in range(0, len(sample), self.config.batch):
             batch = self.batches.cut(sample[start : start + self.config.batch])
-            last = self._scale_back(batch.signal[:, 0, :, -1:].expand_as(batch.target))
+            last = batch.signal[:, 0, :, -1:].nan_to_num(0.0)  # the mean, where it is missing
+            last = self._scale_back(last.expand_as(batch.target))
             sums = self.sum_errors(Outputs(last, last[:, None], last), batch)[:2]
             errors += torch.cat([sums, self.count_terms(batch)])
         means, shares, seen, counted = errors.tolist()

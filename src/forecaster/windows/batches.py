@@ -18,11 +18,12 @@ from forecaster.windows.scaling import Scaler
 class Batch:
     """B windows of L past and K coming steps at N locations."""
 
-    signal: Float32[Tensor, "N C B L"]  # scaled; channel 0 the values, then their covariates
+    # Scaled; channel 0 the values, NaN where masked, then their covariates.
+    signal: Float32[Tensor, "N C B L"]
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
     next_auxiliary: Float32[Tensor, "P B K"]  # a_{t+1…t+K}, known ahead
     next_local: Float32[Tensor, "N Q B K"]  # local covariates, known ahead
-    next_values: Float32[Tensor, "N B K"]  # scaled and filled; for training only
+    next_values: Float32[Tensor, "N B K"]  # scaled, none missing; for training only
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
 
@@ -31,7 +32,14 @@ class Batches:
     """A panel on its device, ready to be cut into batches."""
 
     def __init__(
-        self, panel: Panel, scaler: Scaler, fill: Fill, lags: LagConfig, device: str = "cpu"
+        self,
+        panel: Panel,
+        scaler: Scaler,
+        fill: Fill,
+        lags: LagConfig,
+        device: str = "cpu",
+        *,
+        masks: bool = False,
     ) -> None:
         """Put the panel on the device once.
 
@@ -41,32 +49,37 @@ class Batches:
             fill: substitutes for missing values, fitted on training steps.
             lags: the past steps of a window.
             device: of the tensors.
+            masks: missing values of the past stay NaN, also those before the panel's beginning;
+                otherwise they are filled, and the past must lie inside the panel.
         """
+        self.times = panel.times
+        self._lags = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
+        self._earlier = int(self._lags.max(initial=0)) if masks else 0  # steps before the first
+        panel = panel.with_earlier(self._earlier)
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         filled = fill_missing(panel, fill)
         inputs = scale_steps(
-            filled.values,
+            panel.values if masks else filled.values,
             filled.local_covariates.values,
             filled.covariates.values,
             panel.clock.calendar(panel.clock.axis(panel.start, S)),
             scaler,
         )
         channels = 1 + len(panel.local_covariates.names)
-        self.times = panel.times
         self._device = device
         self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
         self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
         self._observed = _put_longer(np.isfinite(panel.values), S, device)
-        self._lags = panel.clock.lag_steps(lags, panel.times).astype(np.int32)
         self._ahead = np.arange(1, lags.horizon + 1)
 
     def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
-        """The windows of the given origins, which must have their whole history."""
+        """The windows of the given origins."""
         return self.gather(self.locate(origins))
 
     def locate(self, origins: Int64[np.ndarray, " B"]) -> Int64[Tensor, "B T"]:
         """The L past and K coming steps of each origin, on the device."""
-        past, ahead = origins[:, None] - self._lags[origins], origins[:, None] + self._ahead
+        steps = self._earlier + origins[:, None]
+        past, ahead = steps - self._lags[origins], steps + self._ahead
         if past.size and past.min() < 0:
             raise ValueError(
                 "an origin lies too early for its history; take them from cut_windows"
@@ -84,7 +97,7 @@ class Batches:
             auxiliary=auxiliary,
             next_auxiliary=next_auxiliary,
             next_local=signal_ahead[:, 1:].contiguous(),
-            next_values=signal_ahead[:, 0].contiguous(),
+            next_values=signal_ahead[:, 0].nan_to_num(0.0),
             target=gather_steps(self._targets, coming),
             observed=gather_steps(self._observed, coming),
         )

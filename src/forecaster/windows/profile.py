@@ -68,6 +68,23 @@ def fit_bounds(
     return ranges.astype(np.float32), np.nan_to_num(deviations).astype(np.float32)
 
 
+def fit_city_shape(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, " W"]:
+    """The shape of the whole city by hour of the week, which a new location has.
+
+    Of counts it is relative to their mean, of measurements in deviations from it.
+    """
+    steps = np.flatnonzero(train)
+    slots = _hours_of_week(panel, steps)
+    hours = slot_means(panel.values[steps], slots, WEEK_HOURS)
+    if panel.kind == "count":
+        shape = _relative_shape(hours)[:, 0]
+    else:
+        shape = _mean_shape(hours, fit_scaler(panel, train).values)[:, 0]
+    if panel.clock.step_minutes > HOUR_MINUTES:
+        shape = shape[_nearest(np.unique(slots))]
+    return np.ascontiguousarray(shape, dtype=np.float32)
+
+
 def share_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarray, " N"]:
     """How well training knows each location: its share of the counts that are enough, up to 1."""
     if panel.kind != "count":
@@ -89,16 +106,24 @@ def _hours_of_week(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.nda
 
 def _scale_shape(hours: Float32[np.ndarray, "W N"], scale: Scale) -> Float32[np.ndarray, "W N"]:
     """Each location's mean times the ratio of the city's hourly total to its mean."""
+    return np.asarray(scale.mean * _relative_shape(hours), dtype=np.float32)
+
+
+def _relative_shape(hours: Float32[np.ndarray, "W N"]) -> Float64[np.ndarray, "W 1"]:
+    """The city's hourly total in relation to its mean."""
     total = hours.sum(axis=1, keepdims=True, dtype=np.float64)
     mean = total.mean()
-    shape = total / mean if mean > 0 else np.ones_like(total)
-    return np.asarray(scale.mean * shape, dtype=np.float32)
+    return np.asarray(total / mean if mean > 0 else np.ones_like(total))
 
 
 def _shift_shape(hours: Float32[np.ndarray, "W N"], scale: Scale) -> Float32[np.ndarray, "W N"]:
     """Each location's mean plus the mean standardised deviation of all locations at the hour."""
-    shape = ((hours - scale.mean) / scale.deviation).mean(axis=1, keepdims=True)
-    return np.asarray(scale.mean + scale.deviation * shape, dtype=np.float32)
+    return np.asarray(scale.mean + scale.deviation * _mean_shape(hours, scale), dtype=np.float32)
+
+
+def _mean_shape(hours: Float32[np.ndarray, "W N"], scale: Scale) -> Float32[np.ndarray, "W 1"]:
+    """The mean standardised deviation of all locations at each hour."""
+    return np.asarray(((hours - scale.mean) / scale.deviation).mean(axis=1, keepdims=True))
 
 
 def _nearest(present: Int64[np.ndarray, " S"]) -> Int64[np.ndarray, " W"]:

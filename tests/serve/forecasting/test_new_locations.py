@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import ArtifactError
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.registration import Registration
@@ -22,19 +23,18 @@ from forecaster.serve.forecasting.new_locations import (
     absent_locations,
     describe_absent,
     forecast_columns,
-    select_run_locations,
+    with_absent_locations,
 )
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
 from forecaster.serve.service import load_model
-from tests.serve.accepting import load_accepting
 from tests.serve.conftest import HOURS, Running, SettableClock, fit
 
 NEUBAU = Registration("Neubau", "Neubau")
 
 
 @pytest.fixture
-def accepting_model(run: Path) -> ServedModel:
-    return load_accepting(run)
+def accepting_model(accepting_run: Path) -> ServedModel:
+    return load_model(accepting_run)
 
 
 def wide(panel: Panel, first: int, end: int) -> Snapshot:
@@ -100,15 +100,13 @@ def test_L3_locations_that_are_silent_or_return_do_not_stop_the_others(
     assert np.isfinite(forecast.y_hat).all()
 
 
-def test_a_panel_by_the_locations_of_a_run(model: ServedModel, panel: Panel) -> None:
+def test_L3_absent_locations_are_missing_and_named(model: ServedModel, panel: Panel) -> None:
     ids = panel.locations.ids
     part = Snapshot(panel.select((ids[3], ids[0], ids[4]))).with_locations([NEUBAU], 1)
-    run = model.estimator.run
-    assert run is not None
-    matched = select_run_locations(run, part.panel(0, 9, 9))
-    assert matched.locations.ids == ids
-    assert np.array_equal(matched.values[:, [0, 3, 4]], panel.values[:9, [0, 3, 4]])
-    assert np.isnan(matched.values[:, 1:3]).all()
+    whole = with_absent_locations(model, part.panel(0, 9, 9))
+    assert whole.locations.ids == (ids[3], ids[0], ids[4], "Neubau", ids[1], ids[2])
+    assert np.array_equal(whole.values[:, :3], panel.values[:9, [3, 0, 4]])
+    assert np.isnan(whole.values[:, 3:]).all()
     assert absent_locations(model, part.locations) == [ids[1], ids[2]]
     text = f"data: the panel lacks 2 of the run's 5 locations: {ids[1]}, {ids[2]}"
     assert describe_absent(model, part) == text
@@ -120,17 +118,19 @@ def serve_part(
 ) -> Running:
     part = panel.select(panel.locations.ids[:count])
     data = LiveData(part, Store(None, panel_digest(part)), clock)
-    return start(Engine(partial(load_accepting, run), data))
+    return start(Engine(partial(load_model, run), data))
 
 
+@pytest.mark.parametrize("model_name", ["run", "accepting_run"])
 def test_L3_a_service_without_up_to_half_of_the_locations_says_which(
     panel: Panel,
-    run: Path,
     clock: SettableClock,
     start: Callable[..., Running],
+    model_name: str,
+    request: pytest.FixtureRequest,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    service = serve_part(panel, run, clock, 3, start)
+    service = serve_part(panel, request.getfixturevalue(model_name), clock, 3, start)
     absent = list(panel.locations.ids[3:])
     assert f"the panel lacks 2 of the run's 5 locations: {', '.join(absent)}" in caplog.text
     told = service.get("/v1/forecast").json
@@ -139,6 +139,7 @@ def test_L3_a_service_without_up_to_half_of_the_locations_says_which(
     assert service.get("/v1/locations").json["absent"] == absent
     assert service.get("/v1/accuracy").status == 200
     assert service.get(f"/v1/forecast?location={absent[0]}").status == 422
+    assert "WARNING  forecaster.estimators" not in caplog.text  # not with every forecast
 
 
 def test_L3_a_service_without_more_than_half_is_refused(
@@ -147,7 +148,7 @@ def test_L3_a_service_without_more_than_half_is_refused(
     part = panel.select(panel.locations.ids[:2])
     data = LiveData(part, Store(None, panel_digest(part)), clock)
     with pytest.raises(ArtifactError, match=r"(?s)lacks 3 of the run's, more than half.*serve"):
-        Engine(partial(load_accepting, run), data)
+        Engine(partial(load_model, run), data)
     data.close()
 
 
@@ -158,7 +159,8 @@ def test_L2_a_panel_with_further_locations_is_refused_by_a_run_that_cannot(
     data = LiveData(panel, Store(None, panel_digest(panel)), clock)
     with pytest.raises(ArtifactError, match=r"the run does not know L0005; .*forecaster train"):
         Engine(partial(load_model, four), data)
-    engine = Engine(partial(load_accepting, four), data)
+    four = fit(panel.select(panel.locations.ids[:4]), 0, tmp_path / "accepting", LastValue)
+    engine = Engine(partial(load_model, four), data)
     forecast, _ = asyncio.run(engine.forecast())
     assert forecast.doubts["L0005"] == "new location"
     engine.close()
@@ -170,7 +172,8 @@ def test_L2_a_run_that_knows_the_location_makes_it_an_ordinary_one(
     ids = panel.locations.ids
     part = panel.select(ids[:4])
     data = LiveData(part, Store(None, panel_digest(part)), clock)
-    service = start(Engine(partial(load_accepting, fit(part, 0, tmp_path / "four")), data))
+    four = fit(part, 0, tmp_path / "four", LastValue)
+    service = start(Engine(partial(load_model, four), data))
     service.post("/v1/locations", {"id": ids[4], "lat": 40.7, "lon": -73.9})
     times = [f"{time}Z" for time in panel.times]
     rows = [

@@ -20,6 +20,8 @@ MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which counts are c
 class _Naive(Estimator):
     """A baseline without anything to fit."""
 
+    accepts_new_locations = True
+
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Return no arrays: there is nothing to fit."""
         del data
@@ -61,6 +63,8 @@ class HistoricalMean(Estimator):
 
     The number of each, from 0 to the recipe's, is chosen on validation.
     """
+
+    accepts_new_locations = True
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shape of the counts: recent steps, and each season."""

@@ -33,6 +33,9 @@ from forecaster.panel.panel import Panel
 LONG_DAYS = 28  # validation days from which halves alternate by week, not by day
 MIN_STORED = 1_440  # last validation windows whose residuals a run stores; more if levels need it
 MAX_LEVELS = 99  # as in a recipe
+LEAST_SIZE = 0.05  # counts per step, of a location whose size tells its spread
+POISSON_SLOPE = 0.5  # of log σ by log size, where too few locations tell it
+MIN_SIZES = 5  # locations that tell it
 
 LEVELS = "intervals.levels"
 CORRECTIONS = "intervals.corrections"
@@ -98,11 +101,14 @@ class Calibration:
     offsets: Float32[np.ndarray, "24 Q K N"] | None  # None: the estimator has quantiles itself
     floor: float  # the lowest possible value: 0 for counts
     resolution: float = 0.0  # of the outcomes it was calibrated with
+    sizes: "SpreadBySize | None" = None  # for locations whose spread is NaN, being new
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], kind: str) -> "Calibration":
         """The calibration stored in a run."""
+        new = np.isnan(arrays[SPREAD]).any()
         return Calibration(
+            sizes=SpreadBySize.fit(arrays, kind) if new else None,
             levels=tuple(arrays[LEVELS].tolist()),
             corrections=arrays[CORRECTIONS],
             spread=arrays[SPREAD],
@@ -119,11 +125,18 @@ class Calibration:
         relative: Float32[np.ndarray, "B K N"] | None = None,
     ) -> Base:
         """The estimator's own quantiles, or ŷ plus the quantiles of residuals at that hour."""
+        spread = self.spread[hours]
+        if self.sizes is not None:
+            spread = np.where(np.isnan(spread), self.sizes.spread(forecast), spread)
         if self.offsets is not None:
-            quantiles = forecast[:, None] + pick_hours(self.offsets, hours)
+            offsets = pick_hours(self.offsets, hours)
+            if self.sizes is not None and self.sizes.offsets is not None:
+                usual = pick_hours(self.sizes.offsets[..., None], hours) * spread[:, None]
+                offsets = np.where(np.isnan(offsets), usual, offsets)
+            quantiles = forecast[:, None] + offsets
         if quantiles.shape[1] != len(self.levels):
             raise ArtifactError(f"the run lacks {OFFSETS}, which its estimator needs")
-        return Base(forecast, quantiles, self.spread[hours], relative)
+        return Base(forecast, quantiles, spread, relative)
 
     def correct(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
@@ -169,6 +182,42 @@ class Calibration:
         if crossed.any():  # rare, and sorting is slow
             shifted = np.sort(shifted, axis=-3)
         return np.asarray(np.maximum(shifted, np.float32(self.floor - self.resolution / 2)))
+
+
+@dataclass(frozen=True, eq=False)
+class SpreadBySize:
+    """The spread σ of a location by its size, for new locations: log σ = a + b log ŷ."""
+
+    intercept: float  # a
+    slope: float  # b; 0 for measurements
+    offsets: Float32[np.ndarray, "24 Q K"] | None  # median quantiles of residuals, in spreads
+
+    @staticmethod
+    def fit(arrays: Mapping[str, np.ndarray], kind: str) -> "SpreadBySize":
+        """Fit it to the locations that the run knows; NaN: the others."""
+        spread, means = arrays[SPREAD], arrays["shared.fill"].mean(axis=0, dtype=np.float64)
+        sigma = np.sqrt(np.square(spread, dtype=np.float64).mean(axis=0))
+        fitted = np.isfinite(sigma) & (sigma > 0) & np.isfinite(means)
+        slope, size = 0.0, np.zeros(int(fitted.sum()))
+        if kind == "count":
+            size = np.log(np.maximum(means[fitted], LEAST_SIZE))
+            slope = POISSON_SLOPE
+        log_sigma = np.log(sigma[fitted])
+        if kind == "count" and len(size) >= MIN_SIZES and np.ptp(size) > 0:
+            slope = float(np.clip(np.polyfit(size, log_sigma, 1)[0], 0.0, 1.0))
+        intercept = float(np.mean(log_sigma - slope * size)) if len(size) else 0.0
+        offsets = None
+        if OFFSETS in arrays and fitted.any():
+            scaled = arrays[OFFSETS][..., fitted] / spread[:, None, None, fitted]
+            offsets = np.nan_to_num(np.nanmedian(scaled, axis=3)).astype(np.float32)
+        return SpreadBySize(intercept, slope, offsets)
+
+    def spread(self, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:
+        """The spread of locations with such forecasts."""
+        if not self.slope:
+            return np.full_like(forecast, np.exp(self.intercept))
+        size = np.log(np.maximum(forecast, np.float32(LEAST_SIZE)))
+        return np.asarray(np.exp(self.intercept + self.slope * size), dtype=np.float32)
 
 
 def no_intervals(K: int, N: int) -> dict[str, np.ndarray]:

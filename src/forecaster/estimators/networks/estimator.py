@@ -76,8 +76,9 @@ class LoadedNetwork:
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
-        history, ahead = window_states(inputs, self.scaler, self.lags, self.device)
-        refuse_non_finite(history, ahead)
+        masks = self.network.masks
+        history, ahead = window_states(inputs, self.scaler, self.lags, self.device, masks=masks)
+        refuse_non_finite(history, ahead, masks=masks)
         return history, ahead
 
 
@@ -145,12 +146,14 @@ class NetworkEstimator(Estimator):
         arrays |= range_arrays(data) if self.bounds_values else {}
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
+        network, windows = self.build(_layout(scaler), arrays, generator), data.windows
+        partly = windows.partial if network.masks else windows.partial[:0]
         task = TrainingTask(
-            network=self.build(_layout(scaler), arrays, generator).to(device),
-            batches=Batches(data.panel, scaler, data.fill, self.lags, device),
+            network=network.to(device),
+            batches=Batches(data.panel, scaler, data.fill, self.lags, device, masks=network.masks),
             scale=scaler.values,
-            train=data.windows.train,
-            validation=data.windows.validation,
+            train=np.union1d(partly, windows.train),
+            validation=windows.validation,
             config=recipe.training,
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,

@@ -6,10 +6,17 @@ import numpy as np
 from jaxtyping import Int64
 from torch import Generator
 
+from forecaster.artifact import Run
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
-from forecaster.estimators.networks.profile import profile_arrays, profile_of, profile_shapes
+from forecaster.estimators.networks.new_locations import extend_network
+from forecaster.estimators.networks.profile import (
+    CITY,
+    profile_arrays,
+    profile_of,
+    profile_shapes,
+)
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -19,6 +26,7 @@ from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
+from forecaster.panel.parts import Locations
 from forecaster.recipe import PRESETS, Preset, Recipe
 
 
@@ -54,6 +62,21 @@ class Forecaster(NetworkEstimator):
     @property
     def _has_profile(self) -> bool:
         return self.recipe.preset == "best" or self.recipe.model.level
+
+    @property
+    def masks_missing(self) -> bool:  # type: ignore[override]
+        """Whether missing history is a masked input: in `best`, but for older runs."""
+        return self.recipe.preset == "best" and (self.run is None or CITY in self.run.arrays)
+
+    @property
+    def accepts_new_locations(self) -> bool:  # type: ignore[override]
+        """Whether it forecasts locations that it was not fitted to: `best` is prepared for it."""
+        return self.masks_missing
+
+    def extend_arrays(self, run: Run, known: Locations, new: Locations) -> Arrays:
+        """The arrays with further locations: scales, profiles, edges and embeddings too."""
+        shared = super().extend_arrays(run, known, new)
+        return {**shared, **extend_network(run.arrays, known, new)}
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the seasonal profile."""

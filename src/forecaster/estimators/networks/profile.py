@@ -9,10 +9,11 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.scaled_inputs import scaler_of
 from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.models.seasonal import DAY_HOURS, DeviationBounds, SeasonalProfile
-from forecaster.windows.profile import fit_bounds, fit_profile, share_known
+from forecaster.windows.profile import fit_bounds, fit_city_shape, fit_profile, share_known
 
 PROFILE, COUNTS = "level.profile", "level.counts"
 RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.known"
+CITY = "level.city"  # absent in runs whose network fills missing values
 
 
 def profile_shapes(sizes: Sizes) -> dict[str, tuple[int, ...]]:
@@ -31,6 +32,7 @@ def profile_arrays(data: TrainingData) -> Arrays:
         RANGES: ranges,
         DEVIATIONS: deviations,
         KNOWN: share_known(data.panel, data.train),
+        CITY: fit_city_shape(data.panel, data.train),
     }
 
 
@@ -62,6 +64,7 @@ def _bounds_of(arrays: Arrays) -> DeviationBounds | None:
         DEVIATIONS: ("float32", (2, N)),
         KNOWN: ("float32", (N,)),
     }
+    needed |= {CITY: ("float32", (WEEK_HOURS,))} if CITY in arrays else {}
     for name, form in needed.items():
         array = arrays.get(name)
         if array is None or (array.dtype.name, array.shape) != form:

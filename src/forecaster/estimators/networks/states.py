@@ -13,9 +13,16 @@ from forecaster.windows.scaling import Scaler
 
 
 def window_states(
-    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, device: str = "cpu"
+    inputs: ForecastInputs,
+    scaler: Scaler,
+    lags: LagConfig,
+    device: str = "cpu",
+    *,
+    masks: bool = False,
 ) -> tuple[State, State]:
     """The L past and K coming steps of each origin, as a network is given them.
+
+    With `masks`, missing values of the past stay NaN; otherwise they are filled.
 
     Built as batches of training are (`windows.inputs`): one table of the past steps, each once,
     and of the coming ones, whose covariates may be assumed, and windows gathered from it.
@@ -32,8 +39,9 @@ def window_states(
         calendar = np.concatenate(list(calendars))
     local = inputs.local_covariates.reshape(B * K, *inputs.local_covariates.shape[2:])
     local_past = panel.local_covariates.values[:, past]
+    values = panel.values if inputs.observed is None or not masks else inputs.observed
     table = scale_steps(
-        panel.values[past],
+        values[past],
         np.concatenate([local_past, local.transpose(1, 0, 2)], axis=1),
         np.concatenate([panel.covariates.values[past], inputs.covariates.reshape(B * K, -1)]),
         calendar,

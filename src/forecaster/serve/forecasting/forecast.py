@@ -39,7 +39,7 @@ class ServedModel:
     @property
     def accepts_new_locations(self) -> bool:
         """Whether it forecasts locations that it was not trained on."""
-        return bool(getattr(self.estimator, "accepts_new_locations", False))
+        return self.estimator.accepts_new_locations
 
     @cached_property
     def fallback(self) -> dict[str, str]:

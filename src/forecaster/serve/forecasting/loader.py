@@ -12,7 +12,7 @@ from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.forecasting.new_locations import (
     describe_absent,
     refuse_other_locations,
-    select_run_locations,
+    with_absent_locations,
 )
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
 
@@ -79,7 +79,8 @@ def _refuse_incompatible(model: ServedModel, snapshot: Snapshot) -> None:
         raise RunError("the model is not fitted; train one, and serve its run")
     try:
         refuse_other_locations(model, snapshot)
-        match(run, select_run_locations(run, snapshot.panel(0, 1, 1)))
+        panel = with_absent_locations(model, snapshot.panel(0, 1, 1))
+        match(run, panel.select(tuple(run.about["ids"])))
     except ArtifactError as error:
         raise IncompatibleRunError(f"run {model.digest}: {error}\n{REMEDY}") from error
 

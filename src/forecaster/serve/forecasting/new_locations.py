@@ -1,10 +1,7 @@
 """The locations of the data beside those of the run: new ones, and absent ones."""
 
-from dataclasses import replace
-
 import numpy as np
 
-from forecaster.artifact import Run
 from forecaster.errors import ArtifactError, count_of, name_some
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -14,7 +11,6 @@ from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import ServedModel
 from forecaster.serve.problems import Problem
 
-NEW_LOCATION = "new location"  # in `degraded` of its forecasts
 MAX_ABSENT = 0.5  # of the run's locations
 CANNOT = "this run forecasts only the locations that it was trained on"
 
@@ -88,26 +84,6 @@ def refuse_other_locations(model: ServedModel, snapshot: Snapshot) -> None:
         raise ArtifactError(f"{sides}; {unknown}; {CANNOT}; {TRAIN_AGAIN}")
 
 
-def select_run_locations(run: Run, panel: Panel) -> Panel:
-    """Return the panel with exactly the run's locations; the values of absent ones are missing."""
-    ids, present = tuple(run.about["ids"]), set(panel.locations.ids)
-    absent = [identity for identity in ids if identity not in present]
-    if absent:
-        panel = _with_missing(panel, absent)
-    return panel.select(ids)
-
-
-def _with_missing(panel: Panel, ids: list[str]) -> Panel:
-    values, local = panel.values, panel.local_covariates
-    unknown = np.full((len(values), len(ids)), np.nan, dtype=np.float32)
-    Q, S, _ = local.values.shape
-    unknown_local = np.full((Q, S, len(ids)), np.nan, dtype=np.float32)
-    return replace(
-        panel,
-        values=np.concatenate([values, unknown], axis=1),
-        locations=panel.locations.join(Locations.of_ids(ids)),
-        local_covariates=replace(
-            local, values=np.concatenate([local.values, unknown_local], axis=2)
-        ),
-        digest=None,
-    )
+def with_absent_locations(model: ServedModel, panel: Panel) -> Panel:
+    """Return the panel with the run's other locations, whose values are missing."""
+    return panel.with_absent(absent_locations(model, panel.locations))

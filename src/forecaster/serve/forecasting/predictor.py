@@ -13,14 +13,16 @@ from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError
 from forecaster.estimators.degraded import (
+    NEW_LOCATION,
     SILENT_LEAST,
     SILENT_SHARE,
     describe_doubts,
+    describe_history,
     describe_outage,
 )
 from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
 from forecaster.estimators.intervals.online import OnlineCalibration
-from forecaster.estimators.match import location_order, match
+from forecaster.estimators.match import is_new, location_order, match
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
@@ -28,10 +30,9 @@ from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.new_locations import (
-    NEW_LOCATION,
     describe_absent,
     forecast_columns,
-    select_run_locations,
+    with_absent_locations,
 )
 from forecaster.splits import MAX_FILLED, history_steps
 
@@ -164,7 +165,8 @@ class OnlinePredictor:
     def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
         """Return a predictor on the data that some steps may see, and the steps in it."""
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
-        predictor = self._model.estimator.predictor(panel.select(self._ids), self._weather)
+        panel = with_absent_locations(self._model, panel.select(self._ids))
+        predictor = self._model.estimator.predictor(panel, self._weather)
         return predictor, np.array(steps) - steps[-1] + last
 
 
@@ -174,8 +176,9 @@ def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginVi
     columns = forecast_columns(model, snapshot, origin)
     panel = panel.select(tuple(panel.locations.ids[n] for n in columns))
     view = OriginView(model, snapshot, origin, panel, step, columns)
-    for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-        refuse_incomplete(view, lags)
+    if not model.estimator.masks_missing:
+        for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
+            refuse_incomplete(view, lags)
     return view
 
 
@@ -236,7 +239,8 @@ def explain_location(
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
     if run:
-        panel = match(run, select_run_locations(run, panel))
+        known = tuple(i for i in panel.locations.ids if i in model.ids)
+        panel = match(run, with_absent_locations(model, panel.select(known)))
         if choose_weather(panel, step, model.horizon)[0] == "persist":
             panel = _persist_covariates(panel, step, fill_of(run))
     content: dict[str, Any] = explain_forecast(
@@ -247,7 +251,8 @@ def explain_location(
 
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
     """Return the numbers with quantiles as calibrated in training."""
-    predictor = view.model.estimator.predictor(view.panel, weather)
+    panel = with_absent_locations(view.model, view.panel)
+    predictor = view.model.estimator.predictor(panel, weather)
     order, calibration = (
         location_order(predictor.panel.locations.ids, view.panel),
         predictor.calibration,
@@ -282,22 +287,26 @@ def _to_forecast(
 
 def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     """Return the forecast with its doubtful locations; a feed outage concerns all of them."""
-    run = view.model.estimator.run
-    if run is None:
-        return forecast
-    plausibility = Plausibility.of(run)
-    panel = match(run, select_run_locations(run, view.panel))
-    doubts = {} if plausibility is None else describe_doubts(plausibility, panel, view.step)
+    estimator = view.model.estimator
+    run, panel = estimator.adapt(with_absent_locations(view.model, view.panel))
+    plausibility, lags = Plausibility.of(run), estimator.recipe.lags
+    reasons = [
+        dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION),
+        {} if plausibility is None else describe_doubts(plausibility, panel, view.step),
+        describe_history(panel, lags, view.step) if estimator.masks_missing else {},
+    ]
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
     outage = describe_outage(panel, view.step, plausibility) if many else None
-    reasons = outage, forecast.degraded
-    new = {i: NEW_LOCATION for i in forecast.locations.ids if i not in view.model.ids}
+    doubts = {
+        panel.locations.ids[n]: "; ".join(texts[n] for texts in reasons if n in texts)
+        for n in set().union(*reasons)
+    }
     return replace(
         forecast,
-        degraded="; ".join(filter(None, reasons)) or None,
-        doubts={panel.locations.ids[column]: text for column, text in doubts.items()} | new,
+        degraded="; ".join(filter(None, (outage, forecast.degraded))) or None,
+        doubts=doubts,
     )
 
 

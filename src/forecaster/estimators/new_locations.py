@@ -1,0 +1,85 @@
+"""Locations that a run has never met: the arrays that all runs have, extended by them.
+
+Nothing is known about a new location: a fill of NaN marks it (`is_new`), every value of it is
+plausible, and its spread is that of locations of its size (`Calibration`). What a network needs
+beyond that is in `networks.new_locations`.
+"""
+
+from collections.abc import Callable, Mapping
+
+import numpy as np
+from jaxtyping import Float32
+
+from forecaster.artifact import Run
+from forecaster.estimators.fallback.served import FACTORS, MODEL
+from forecaster.estimators.fallback.served import PREFIX as FALLBACK
+from forecaster.estimators.intervals.calibration import OBSERVED, OFFSETS, RESIDUALS, SPREAD
+from forecaster.estimators.plausible import LONGEST, RANGE
+
+NEVER = 2**31  # steps: no run of equal values is longer
+Arrays = Mapping[str, np.ndarray]
+Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
+
+
+def extend_arrays(run: Run, n: int) -> dict[str, np.ndarray]:
+    """The arrays of a run that have an entry for each location, with n more of them."""
+    arrays, N = run.arrays, len(run.about["ids"])
+    extended = {name: add(arrays[name], n) for name, add in RULES.items() if name in arrays}
+    for name in arrays:
+        if name.startswith(FALLBACK) and name not in RULES:
+            extended[name] = _extend_simple(arrays[name], n, N)
+    return extended
+
+
+def append(axis: int, value: float) -> Rule:
+    """A rule that appends entries of one value along an axis."""
+
+    def add(array: np.ndarray, n: int) -> np.ndarray:
+        shape = list(array.shape)
+        shape[axis] = n
+        return np.concatenate([array, np.full(shape, value, dtype=array.dtype)], axis=axis)
+
+    return add
+
+
+def append_mean(axis: int) -> Rule:
+    """A rule that appends the mean of the others along an axis."""
+
+    def add(array: np.ndarray, n: int) -> np.ndarray:
+        mean = array.mean(axis=axis, keepdims=True, dtype=np.float64).astype(array.dtype)
+        return np.concatenate([array, np.repeat(mean, n, axis=axis)], axis=axis)
+
+    return add
+
+
+def _append_ranges(array: Float32[np.ndarray, "2 H N"], n: int) -> Float32[np.ndarray, "2 H M"]:
+    """Ranges that every value lies in."""
+    ends = np.array([-1, 1], dtype=np.float32) * np.finfo(np.float32).max / 4
+    added = np.broadcast_to(ends[:, None, None], (2, array.shape[1], n))
+    return np.concatenate([array, added.astype(np.float32)], axis=2)
+
+
+RULES: dict[str, Rule] = {
+    "shared.fill": append(1, np.nan),
+    "shared.fill_local_covariates": append_mean(2),
+    "shared.least": append_mean(0),
+    "shared.most": append_mean(0),
+    RANGE: _append_ranges,
+    LONGEST: append(1, NEVER),
+    SPREAD: append(1, np.nan),
+    OFFSETS: append(3, np.nan),
+    RESIDUALS: append(2, 0.0),
+    OBSERVED: append(2, 0.0),
+    MODEL: append(0, 0),
+    FACTORS: append(0, 1.0),
+}
+
+
+def _extend_simple(array: np.ndarray, n: int, N: int) -> np.ndarray:
+    """An array of a simple model, which is not served at new locations.
+
+    Its axis of locations, if it has one, is the last.
+    """
+    if not array.ndim or array.shape[-1] != N or array.dtype.kind != "f":
+        return array
+    return append_mean(array.ndim - 1)(array, n)
