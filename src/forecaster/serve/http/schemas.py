@@ -178,7 +178,7 @@ class LocationForecast(BaseModel):
     usual: list[float | None]  # values of the same times a week before
     fallback: str | None = None  # simple model that is served here; absent: the run's own
     degraded: str | None = (
-        None  # `new location`, or implausible or repeated values of the last day; absent: none
+        None  # `new location`, missing past, implausible or repeated values; absent: none
     )
 
 

@@ -77,17 +77,18 @@ export function readForecast(body, dataset) {
       high: optional(row[dataset.high], length),
       weekBefore: optional(row.usual, length),
       last: isNumber(row.last) ? row.last : null,
-      degraded: doubts(row.degraded), // implausible or repeated values
+      degraded: doubts(row.degraded), // implausible, repeated or missing values
     });
   }
   return { ...body, rows };
 }
 
-// The reasons without that of new locations, which have a mark of their own.
+// The reasons without those of every new location, which has a mark of its own: it is new, and has little past.
 function doubts(degraded) {
   if (typeof degraded !== "string") return "";
-  const reasons = degraded.split("; ").filter((reason) => reason !== NEW_LOCATION);
-  return reasons.join("; ");
+  const reasons = degraded.split("; ");
+  if (!reasons.includes(NEW_LOCATION)) return degraded;
+  return reasons.filter((reason) => reason !== NEW_LOCATION && !reason.endsWith("past values missing")).join("; ");
 }
 
 function optional(values, length) {

@@ -103,7 +103,7 @@ export function showLegend({ scale, colours }, { colour, basis, dataset }) {
 
 export function showDoubtful(locations) {
   byId("doubtful").hidden = locations.length === 0;
-  byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with doubtful values`;
+  byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with missing or doubtful values`;
 }
 
 export function showAdded(locations, { rows }) {
