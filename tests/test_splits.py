@@ -100,9 +100,11 @@ def test_the_papers_windows_are_those_counted_by_hand(papers_panel: Panel) -> No
     }
     assert train + validation + test + 6 + 674 == 65_035
     assert str(windows) == (
-        "windows: train 51,208, validation 4,365, test 8,782; dropped: "
+        "windows: train 51,208, validation 4,365, test 8,782; with partial history 668; dropped: "
         "targets across a border 6, training history in held-out steps 674"
     )
+    # The first origin has its 6 recent hours; 674 − 6 lack a part of the older ones.
+    assert windows.partial.tolist() == list(range(5, 673))
 
 
 @pytest.mark.parametrize(

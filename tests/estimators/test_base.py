@@ -113,16 +113,24 @@ def test_P5_permuted_columns_give_the_same_rows_by_id(
     assert list(table["unique_id"].unique()) == list(panel.locations.ids)  # the run's own order
 
 
-def test_P5_unknown_and_absent_locations_are_both_named(
+def test_P5_a_model_that_cannot_forecast_new_locations_names_them_and_the_remedies(
     panel: Panel, splits: Splits, recipe: Recipe
 ) -> None:
-    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    fitted = Ridge(recipe).fit(panel, splits)
     other = replace(panel, locations=Locations.of_ids(["p0", "p1", "p2", "p3", "q9"]))
     with pytest.raises(ArtifactError) as refused:
         fitted.predict(other, np.array([1000]))
-    assert "the panel lacks p4" in str(refused.value)
-    assert "the run does not know q9" in str(refused.value)
+    assert "the run does not know q9, and Ridge cannot" in str(refused.value)
+    assert "train again on a panel with them, use a run of the preset best" in str(refused.value)
     assert refused.value.exit_code == 4
+
+
+def test_P5_a_panel_that_lacks_more_than_half_of_the_locations_is_refused(
+    panel: Panel, splits: Splits, recipe: Recipe
+) -> None:
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    with pytest.raises(ArtifactError, match=r"lacks p2, p3, p4: at most half of them may be abs"):
+        fitted.predict(panel.select(("p0", "p1")), np.array([1000]))
 
 
 def test_a_panel_of_another_kind_zone_or_step_is_refused_with_both_sides(

@@ -138,10 +138,17 @@ def test_one_origin_takes_little_of_a_panel(panel: Panel) -> None:
     assert part.values.base is not None  # a view: nothing is copied
 
 
-def test_T15_an_origin_without_its_history_is_refused(panel: Panel) -> None:
-    assert look_back(panel, LAGS, np.array([48]))[1].tolist() == [48]
-    with pytest.raises(DataError, match=r"need ≥ 49 steps of history up to .*Z, have 48"):
-        look_back(panel, LAGS, np.array([47]))
+def test_T15_history_before_the_panel_is_missing(panel: Panel) -> None:
+    for origin in (47, 5):
+        part, (step,) = look_back(panel, LAGS, np.array([origin]))
+        assert part.times[step] == panel.times[origin]
+        earlier = part.times < panel.start
+        assert step - 48 >= 0
+        assert earlier.sum() == step - origin
+        assert np.isnan(part.values[earlier]).all()
+        assert np.array_equal(part.values[~earlier], panel.values[: origin + 1], equal_nan=True)
+        with pytest.raises(DataError, match="history incomplete"):
+            refuse_missing(part, LAGS, int(step))
 
 
 def test_P1_each_lag_position_counts_for_the_rule(panel: Panel) -> None:

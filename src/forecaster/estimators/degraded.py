@@ -16,9 +16,9 @@ from forecaster.estimators.plausible import (
     run_lengths,
 )
 from forecaster.panel.panel import Panel, local_texts
-from forecaster.splits import MAX_FILLED
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage
+MISSING_SHARE = 0.25  # of the past values of a window, beyond which it is said
 NEW_LOCATION = "new location"  # one that the run has never met
 log = logging.getLogger(__name__)
 
@@ -59,7 +59,7 @@ def _describe(judgement: Judgement, panel: Panel, first: int, column: int) -> st
 
 
 def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, str]:
-    """The locations of whose past values more than a tenth is missing, by column: how many.
+    """The locations without recent values, or without many past ones: in words, by column.
 
     Args:
         panel: observed values.
@@ -67,12 +67,16 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
         origin: the last observed step.
     """
     steps = origin - panel.clock.lag_steps(lags, panel.times[[origin]])[0]
-    inside = np.isfinite(panel.values[np.maximum(steps, 0)]) & (steps >= 0)[:, None]
-    missing = (~inside).sum(axis=0)
-    return {
+    observed = np.isfinite(panel.values[np.maximum(steps, 0)]) & (steps >= 0)[:, None]
+    missing, silent = (~observed).sum(axis=0), ~observed[-lags.recent :].any(axis=0)
+    texts = {
         column: f"{missing[column]} of {len(steps)} past values missing"
-        for column in np.flatnonzero(missing > MAX_FILLED * len(steps)).tolist()
+        for column in np.flatnonzero(missing > MISSING_SHARE * len(steps)).tolist()
     }
+    recent = f"no value in the last {count_of(lags.recent, 'step')}"
+    for column in np.flatnonzero(silent).tolist():
+        texts[column] = f"{recent}; {texts[column]}" if column in texts else recent
+    return texts
 
 
 def warn_of_doubts(panel: Panel, doubts: Mapping[int, str]) -> None:

@@ -135,9 +135,8 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
     faults.raise_any(ArtifactError)
     if absent:
-        log.warning(
-            "%s of the run are absent: %s", count_of(len(absent), "location"), name_some(absent)
-        )
+        count = count_of(len(absent), "location")
+        log.warning("the panel lacks %s of the run: %s", count, name_some(absent))
     return panel.with_absent(absent).select(ids).select_covariates(names, local_names)
 
 

@@ -16,7 +16,7 @@ from forecaster.estimators.fallback.served import PREFIX as FALLBACK
 from forecaster.estimators.intervals.calibration import OBSERVED, OFFSETS, RESIDUALS, SPREAD
 from forecaster.estimators.plausible import LONGEST, RANGE
 
-NEVER = 2**31  # steps: no run of equal values is longer
+NEVER = 2.0**31  # steps: no run of equal values is longer
 Arrays = Mapping[str, np.ndarray]
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
 
@@ -70,7 +70,7 @@ RULES: dict[str, Rule] = {
     OFFSETS: append(3, np.nan),
     RESIDUALS: append(2, 0.0),
     OBSERVED: append(2, 0.0),
-    MODEL: append(0, 0),
+    MODEL: append(0, 0.0),
     FACTORS: append(0, 1.0),
 }
 

@@ -145,7 +145,7 @@ class SeasonalProfile(nn.Module):
             hidden: past steps and locations that are hidden, while a network is trained.
         """
         signal, known = history.signal[:, 0], self.known
-        observed = torch.isfinite(signal)
+        observed = self._since_opening(signal)
         past, coming = self._profile_at(history), self._profile_at(ahead)
         if hidden is not None and known is not None and self.city is not None:
             observed, places = observed & ~hidden.lags, hidden.places[..., None]
@@ -168,6 +168,20 @@ class SeasonalProfile(nn.Module):
             observed,
             known,
         )
+
+    def _since_opening(self, signal: Float[Tensor, "N B L"]) -> Bool[Tensor, "N B L"]:
+        """Which values are observed; of a location that training knew as closed, since it opened.
+
+        Zeros before its first count in a window say nothing about its level. If there is no
+        count, it is still closed, and its zeros are observed.
+        """
+        observed = torch.isfinite(signal)
+        if not self.counts or self.known is None or self.city is None:
+            return observed
+        counted = signal * self.unit + self.offset > self.one_count / 2  # False where missing
+        opened = counted.cumsum(dim=2) > 0
+        since = (self.known > 0) | opened | ~opened[..., -1:]
+        return observed & since
 
     def _decompose_counts(
         self,

@@ -9,6 +9,7 @@ from forecaster.choices import Weather
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, LOCATIONS, RECIPE, small_city
 from forecaster.estimators.checks.setup import COLUMNS, Check, CheckSetup, need, refused
+from forecaster.estimators.degraded import NEW_LOCATION
 from forecaster.panel.parts import Locations
 
 TOLERANCE = 1e-5  # relative, between one origin alone and the same among many
@@ -52,15 +53,27 @@ def _locations_are_matched_by_id(setup: CheckSetup) -> None:
     )
 
 
-def _other_locations_are_refused(setup: CheckSetup) -> None:
-    with refused(ArtifactError):
-        fewer = setup.panel.select(setup.panel.locations.ids[1:])
-        setup.fitted.forecast(fewer, setup.at)
-    renamed = replace(
-        setup.panel, locations=Locations.of_ids(f"spot {n}" for n in range(LOCATIONS))
-    )
-    with refused(ArtifactError):
-        setup.fitted.forecast(renamed, setup.at)
+def _locations_may_be_absent(setup: CheckSetup) -> None:
+    ids = setup.panel.locations.ids
+    present = setup.fitted.forecast(setup.panel.select(ids[1:]), setup.at)["unique_id"].unique()
+    need(set(present) == set(ids[1:]), f"without {ids[0]}, rows of {sorted(present)}")
+    with refused(ArtifactError):  # more than half
+        setup.fitted.forecast(setup.panel.select(ids[: LOCATIONS // 2]), setup.at)
+
+
+def _new_locations_are_labelled_or_refused(setup: CheckSetup) -> None:
+    ids = (*setup.panel.locations.ids[:-1], "new place")
+    panel = replace(setup.panel, locations=Locations.of_ids(ids), digest=None)
+    if not setup.fitted.accepts_new_locations:
+        with refused(ArtifactError):
+            setup.fitted.forecast(panel, setup.at)
+        return
+    table = setup.fitted.forecast(panel, setup.at)
+    new = table["unique_id"] == "new place"
+    labelled = "degraded" in table and table[new]["degraded"].str.contains(NEW_LOCATION).all()
+    need(bool(new.any() and labelled), "a new location is not labelled as degraded")
+    inside = (table["q10"] <= table["y_hat"]) & (table["y_hat"] <= table["q90"])
+    need(bool(inside.all()), "an interval does not contain its forecast")
 
 
 def _nothing_after_the_origin_is_seen(setup: CheckSetup) -> None:
@@ -90,11 +103,14 @@ def _missing_history_follows_the_rule(setup: CheckSetup) -> None:
     values = setup.panel.values.copy()
     values[setup.origin - 2 : setup.origin + 1] = np.nan
     panel = setup.panel.with_data(values)
-    with refused(DataError):
-        setup.fitted.forecast(panel, setup.at)
-    table = setup.fitted.forecast(panel, setup.at, allow_missing=True)
-    labelled = "degraded" in table and table["degraded"].str.contains("filled").all()
-    need(bool(labelled), "a forecast on filled history is not labelled as degraded")
+    masks = setup.fitted.masks_missing
+    if not masks:
+        with refused(DataError):
+            setup.fitted.forecast(panel, setup.at)
+    table = setup.fitted.forecast(panel, setup.at, allow_missing=not masks)
+    label = "no value in the last 3 steps" if masks else "filled"
+    labelled = "degraded" in table and table["degraded"].str.contains(label).all()
+    need(bool(labelled), "a forecast without recent history is not labelled as degraded")
     values = setup.panel.values.copy()
     values[setup.origin - 24, 0] = np.nan  # one sensor, one hour
     table = setup.fitted.forecast(setup.panel.with_data(values), setup.at)
@@ -118,8 +134,19 @@ def _a_wrong_origin_is_refused(setup: CheckSetup) -> None:
     for at in ("2021-04-01T08:00", "yesterday", "2021-04-01T08:30Z", "2031-04-01T08:00Z", ""):
         with refused(ConfigError):
             setup.fitted.forecast(setup.panel, at)
-    with refused(DataError):
-        setup.fitted.forecast(setup.panel, f"{setup.panel.times[5]}Z")  # too little history
+
+
+def _short_history_is_labelled_or_refused(setup: CheckSetup) -> None:
+    early = f"{setup.panel.times[5]}Z"
+    masks = setup.fitted.masks_missing
+    if not masks:
+        with refused(DataError):
+            setup.fitted.forecast(setup.panel, early)
+    table = setup.fitted.forecast(setup.panel, early, allow_missing=not masks)
+    label = "past values missing" if masks else "filled"
+    labelled = "degraded" in table and table["degraded"].str.contains(label).all()
+    need(bool(labelled), "a forecast on a short history is not labelled as degraded")
+    need(bool(np.isfinite(table["y_hat"]).all()), "a forecast on a short history is not finite")
 
 
 def _by_id(table: pd.DataFrame) -> pd.DataFrame:
@@ -131,10 +158,12 @@ FORECASTS: tuple[Check, ...] = (
     _counts_are_never_negative_or_nan,
     _measurements_may_be_negative,
     _locations_are_matched_by_id,
-    _other_locations_are_refused,
+    _locations_may_be_absent,
+    _new_locations_are_labelled_or_refused,
     _nothing_after_the_origin_is_seen,
     _many_origins_equal_one_at_a_time,
     _missing_history_follows_the_rule,
     _an_unknown_future_is_refused_or_labelled,
     _a_wrong_origin_is_refused,
+    _short_history_is_labelled_or_refused,
 )

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from forecaster.errors import ConfigError, ForecasterError
-from forecaster.estimators import degraded, forecast_inputs
+from forecaster.estimators import degraded, forecast_inputs, match
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
@@ -39,7 +39,7 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
     if not callable(make):
         raise ConfigError(f"make = {make!r}; {NEED}")
     failures = []
-    with _without_range_warnings():
+    with _without_warnings():
         setup = make_setup(make_estimator)
         for name, check in CHECKS.items():
             try:
@@ -52,9 +52,9 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
 
 
 @contextmanager
-def _without_range_warnings() -> Iterator[None]:
-    """Silences warnings of values outside the training range, which some checks bring about."""
-    levels = {log: log.level for log in (forecast_inputs.log, degraded.log)}
+def _without_warnings() -> Iterator[None]:
+    """Silences warnings of unusual values and absent locations, which some checks bring about."""
+    levels = {log: log.level for log in (forecast_inputs.log, degraded.log, match.log)}
     for log in levels:
         log.setLevel(logging.ERROR)
     try:

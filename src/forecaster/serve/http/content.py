@@ -34,18 +34,20 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     }
 
 
-def location_list(model: ServedModel, snapshot: Snapshot) -> dict[str, Any]:
-    """Return the locations, and the meaning of the numbers."""
-    return _location_list(model, snapshot.base, snapshot.locations, snapshot.registered)
-
-
-@lru_cache(maxsize=2)
-def _location_list(
+def location_list(
     model: ServedModel,
     base: Panel,
     locations: Locations,
-    registrations: tuple[Registration, ...],
+    registrations: tuple[Registration, ...] = (),
 ) -> dict[str, Any]:
+    """Return the locations, and the meaning of the numbers.
+
+    Args:
+        model: the served model.
+        base: the panel.
+        locations: those of the panel, then the registered ones.
+        registrations: of the registered ones.
+    """
     lat, lon = (_exact(values.tolist()) for values in (locations.lat, locations.lon))
     means = _means(base) + [None] * len(registrations)
     registered = {one.id: one for one in registrations}

@@ -4,16 +4,19 @@ import hashlib
 import json
 import math
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
 from forecaster.errors import ConfigError, name_some
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
-from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 from forecaster.serve.forecasting.new_locations import why_not_forecast
 from forecaster.serve.http import content, schemas
 from forecaster.serve.http.routes import (
@@ -48,7 +51,8 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problem_resp
 @router.get("/locations", response_model=schemas.LocationList)
 async def locations(request: Request, engine: EngineParameter) -> Response:
     """Return the locations, and the meaning of the numbers."""
-    body = to_json(content.location_list(engine.model, engine.data.snapshot))
+    snapshot = engine.data.snapshot
+    body = _encode_locations(engine.model, snapshot.base, snapshot.locations, snapshot.registered)
     return with_etag(request, body)
 
 
@@ -197,6 +201,18 @@ def basis_headers(basis: dict[str, Any]) -> dict[str, str]:
         f"X-Forecast-{name.replace('_', '-')}": encode.plain_text(value)
         for name, value in present.items()
     }
+
+
+@lru_cache(
+    maxsize=2
+)  # every page asks again after each write, and the locations are mostly the same
+def _encode_locations(
+    model: ServedModel,
+    base: Panel,
+    locations: Locations,
+    registrations: tuple[Registration, ...],
+) -> bytes:
+    return to_json(content.location_list(model, base, locations, registrations))
 
 
 def to_json(value: dict[str, Any]) -> bytes:

@@ -1,0 +1,156 @@
+"""New locations in the network of `best`."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from forecaster.errors import ArtifactError
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import HistoricalMean, LastValue
+from forecaster.estimators.baselines.var import VAR
+from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.networks.dcrnn import DCRNN
+from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.new_locations import nearest
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import LocalCovariates, Locations
+from forecaster.recipe import change
+from forecaster.splits import Splits
+
+BEST = change(
+    RECIPE, {"preset": "best", "training": {"epochs": 2}, "mixer": {"hidden": 8}}, source="test"
+)
+ORIGINS = np.array([900, 930, 1000])
+
+
+def with_new(panel: Panel, columns: np.ndarray) -> Panel:
+    """The panel with further locations, which have these values."""
+    n = columns.shape[1]
+    ids = (*panel.locations.ids, *(f"new {k}" for k in range(n)))
+    spread = np.linspace(0, 0.1, len(ids))
+    locations = Locations(ids, ids, 48 + spread, 11 + spread)
+    steps = len(panel.covariates.values)
+    return replace(
+        panel,
+        values=np.concatenate([panel.values, columns.astype(np.float32)], axis=1),
+        locations=locations,
+        local_covariates=LocalCovariates.empty(steps, len(ids)),
+        digest=None,
+    )
+
+
+@pytest.fixture(scope="module", params=["count", "measurement"])
+def city(request: pytest.FixtureRequest) -> Panel:
+    return small_city(request.param)
+
+
+@pytest.fixture(scope="module")
+def model(city: Panel) -> Estimator:
+    estimator = Forecaster(recipe=BEST)
+    estimator.falls_back = False
+    return estimator.fit(city, Splits.by_share(city))
+
+
+def test_L2_a_location_the_run_has_never_met_is_forecast_and_marked(
+    city: Panel, model: Estimator
+) -> None:
+    panel = with_new(city, city.values[:, [3]])
+    table = model.forecast(panel, panel.times[1000])
+    new = table[table["unique_id"] == "new 0"]
+    assert len(new) == BEST.lags.horizon
+    assert (new["degraded"] == "new location").all()
+    assert np.isfinite(new["y_hat"]).all()
+    assert ((new["q10"] <= new["y_hat"]) & (new["y_hat"] <= new["q90"])).all()
+
+
+def test_L2_new_locations_do_not_change_the_forecasts_of_others(
+    city: Panel, model: Estimator
+) -> None:
+    before = model.predict(city, ORIGINS)
+    for factor in (1.0, 1e4):
+        panel = with_new(city, factor * city.values[:, [1, 4]])
+        after = model.predict(panel, ORIGINS)
+        N = len(city.locations)
+        np.testing.assert_allclose(after[..., :N], before, rtol=1e-5, atol=1e-5)
+
+
+def test_L2_a_new_location_is_forecast_at_its_own_level(city: Panel, model: Estimator) -> None:
+    values = np.nan_to_num(city.values[:, [2]], nan=float(np.nanmean(city.values)))
+    values = 40 * values if city.kind == "count" else values - 500
+    forecast = model.predict(with_new(city, values), ORIGINS)[..., -1]
+    day = np.stack([values[o - 24 : o].mean() for o in ORIGINS])
+    assert np.all(np.abs(forecast.mean(axis=1) / day - 1) < 0.9)
+
+
+def test_L2_nothing_after_the_origin_reaches_a_new_location(city: Panel, model: Estimator) -> None:
+    panel = with_new(city, city.values[:, [2]])
+    values = panel.values.copy()
+    values[901:] = 1e6
+    changed = panel.with_data(values)
+    first = ORIGINS[:1]
+    assert np.array_equal(model.predict(panel, first), model.predict(changed, first))
+
+
+def test_L2_order_and_company_do_not_matter(city: Panel, model: Estimator) -> None:
+    panel = with_new(city, city.values[:, [3, 0]])
+    both = model.predict(panel, ORIGINS)
+    ids = panel.locations.ids
+    reverse = model.predict(panel.select(ids[::-1]), ORIGINS)[..., ::-1]
+    np.testing.assert_allclose(reverse, both, rtol=1e-5, atol=1e-5)
+    alone = model.predict(panel.select(ids[:-1]), ORIGINS)
+    np.testing.assert_allclose(alone[..., -1], both[..., -2], rtol=1e-5, atol=1e-5)
+
+
+def test_L9_a_new_location_with_a_day_of_history_is_forecast(
+    city: Panel, model: Estimator
+) -> None:
+    values = city.values[:, [3]].copy()
+    values[: 1000 - 24] = np.nan
+    table = model.forecast(with_new(city, values), city.times[1000])
+    new = table[table["unique_id"] == "new 0"]
+    assert np.isfinite(new["y_hat"]).all()
+    assert new["degraded"].str.contains("new location").all()
+
+
+def test_L3_absent_locations_have_no_rows_and_the_rest_is_forecast(
+    city: Panel, model: Estimator, caplog: pytest.LogCaptureFixture
+) -> None:
+    ids = city.locations.ids[:3]
+    table = model.forecast(city.select(ids), city.times[1000])
+    assert set(table["unique_id"]) == set(ids)
+    assert "the panel lacks 2 locations of the run" in caplog.text
+    with pytest.raises(ArtifactError, match="at most half of them may be absent"):
+        model.forecast(city.select(ids[:2]), city.times[1000])
+
+
+@pytest.mark.parametrize("kind", [HistoricalMean, LastValue])
+def test_simple_models_forecast_new_locations_by_their_own_past(kind: type[Estimator]) -> None:
+    city = small_city()
+    fitted = kind(RECIPE).fit(city, Splits.by_share(city))
+    values = np.full((len(city.values), 1), 77.0)
+    values[:950] = np.nan
+    table = fitted.forecast(with_new(city, values), city.times[1000])
+    new = table[table["unique_id"] == "new 0"]
+    assert (new["y_hat"] == 77).all()
+    assert (new["q90"] > new["q10"]).all()
+
+
+@pytest.mark.parametrize("kind", [VAR, DCRNN, Forecaster])
+def test_L2_models_with_weights_of_each_location_refuse_and_say_what_to_do(
+    kind: type[Estimator],
+) -> None:
+    city = small_city()
+    fitted = kind(recipe=RECIPE).fit(city, Splits.by_share(city))
+    with pytest.raises(ArtifactError, match="train again on a panel with them, use a run of the"):
+        fitted.forecast(with_new(city, city.values[:, [0]]), city.times[1000])
+
+
+def test_edges_lead_to_the_nearest_known_locations() -> None:
+    def at(*points: tuple[float, float]) -> Locations:
+        ids = tuple(map(str, range(len(points))))
+        return Locations(ids, ids, *np.array(points, dtype=np.float64).T)
+
+    known = at((60, 10), (60, 11), (60.4, 10), (np.nan, np.nan))  # a degree of longitude is half
+    pairs = nearest(known, at((60, 10.1), (np.nan, 3)), 2)
+    assert pairs.tolist() == [[0, 0], [2, 0]]
