@@ -201,12 +201,6 @@ def is_well_observed(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T
     return np.asarray(missing <= MAX_FILLED * N)
 
 
-def least_observed(N: int) -> int:
-    """The number of N locations that must be observed at an origin, by the same rule."""
-    counted = N - _tolerated(N)
-    return counted - int(MAX_FILLED * counted)
-
-
 def _tolerated(N: int) -> int:
     """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
 

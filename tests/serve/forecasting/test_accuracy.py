@@ -36,6 +36,8 @@ def test_a_location_without_a_past_forecast_is_left_out(model: ServedModel, pane
     assert after["terms"] == before["terms"] + 3
     assert after["bias_by_size"] == before["bias_by_size"]
     assert after["bias"] > before["bias"]  # 7 is too much for a location of ones
+    newer = measure_accuracy(model, Snapshot(panel), both, HOURS)  # forecasts from newer data
+    assert newer == before
 
 
 def test_a_constant_forecast_has_the_errors_of_a_constant(

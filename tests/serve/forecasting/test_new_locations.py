@@ -142,6 +142,18 @@ def test_L3_a_service_without_up_to_half_of_the_locations_says_which(
     assert "WARNING  forecaster.estimators" not in caplog.text  # not with every forecast
 
 
+def test_L3_an_absent_location_may_be_registered_and_is_an_ordinary_one(
+    panel: Panel, run: Path, clock: SettableClock, start: Callable[..., Running]
+) -> None:
+    service = serve_part(panel, run, clock, 4, start)
+    fifth = panel.locations.ids[4]
+    assert service.post("/v1/locations", {"id": fifth}).status == 201
+    told = service.get("/v1/forecast").json
+    assert len(told["forecasts"]) == 5
+    assert told["degraded"] == "data: 1 of 5 locations missing or not final at the origin"
+    assert service.get("/v1/locations").json["absent"] == []
+
+
 def test_L3_a_service_without_more_than_half_is_refused(
     panel: Panel, run: Path, clock: SettableClock
 ) -> None:

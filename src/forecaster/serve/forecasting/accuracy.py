@@ -202,17 +202,23 @@ def _mean(inside: np.ndarray) -> float | None:
 
 
 class _Alignment:
-    """Past forecasts by the locations of now: some were not forecast then."""
+    """Past forecasts by the locations of a snapshot.
+
+    Some locations were not forecast then; a forecast from newer data may have further ones.
+    """
 
     def __init__(self, K: int, ids: tuple[str, ...], past_ids: list[tuple[str, ...]]) -> None:
         self._shape = len(past_ids), K, len(ids)
         column = {identity: n for n, identity in enumerate(ids)}
-        orders = {past: [column[identity] for identity in past] for past in set(past_ids)}
-        self._columns = [orders[past] for past in past_ids]
+        orders = {}
+        for past in set(past_ids):
+            pairs = [(i, column[name]) for i, name in enumerate(past) if name in column]
+            orders[past] = [i for i, _ in pairs], [n for _, n in pairs]
+        self._orders = [orders[past] for past in past_ids]
 
     def stack(self, parts: list[np.ndarray]) -> Float32[np.ndarray, "B K N"]:
         """Return the forecasts of all origins, NaN at locations without one."""
         stacked = np.full(self._shape, np.nan, dtype=np.float32)
-        for b, (columns, part) in enumerate(zip(self._columns, parts, strict=True)):
-            stacked[b][:, columns] = part
+        for b, ((chosen, columns), part) in enumerate(zip(self._orders, parts, strict=True)):
+            stacked[b][:, columns] = part[:, chosen]
         return stacked
