@@ -60,6 +60,15 @@ class PanelConfig(Stage):
         default="refuse",
         description="steps without any row: `refuse`, or `null` to add them as missing",
     )
+    renames: str | None = Field(
+        default=None,
+        description="table `old,new,from` in the data folder: places renamed, merged or split",
+    )
+    censored: str | None = Field(
+        default=None,
+        description="column of 0 and 1 beside the values; where it is 1, a place could not serve, "
+        "and its value is no target",
+    )
 
     @field_validator("step_minutes")
     @classmethod

@@ -186,54 +186,110 @@ def is_incomplete(
 ) -> Bool[np.ndarray, " B"]:
     """Which windows lack more than a tenth of the values of their history, or of their origin.
 
-    With two to nine locations, one missing value per step is tolerated.
+    Only locations that are open count, and only those with any value since the window's oldest
+    step: others are not there. With two to nine of them, one missing value per step is tolerated.
     """
-    missing, N = _missing(panel.values)
-    L = history.shape[1]
-    return np.asarray(
-        (missing[history].sum(axis=1) > MAX_FILLED * (L * N)) | (missing[origins] > MAX_FILLED * N)
-    )
+    steps = np.concatenate([history, origins[:, None]], axis=1)
+    lacking, expected = (count[steps] for count in _count_missing(panel.values, living(panel)))
+    gone = _count_gone(panel, steps)
+    lacking, expected = lacking - gone, expected - gone
+    nobody = expected[:, -1] == 0
+    tolerated = _tolerated(expected)
+    lacking, expected = np.maximum(lacking - tolerated, 0), expected - tolerated
+    few = lacking[:, :-1].sum(axis=1) > MAX_FILLED * expected[:, :-1].sum(axis=1)
+    return np.asarray(few | (lacking[:, -1] > MAX_FILLED * expected[:, -1]) | nobody)
 
 
-def is_well_observed(values: Float32[np.ndarray, "T N"]) -> Bool[np.ndarray, " T"]:
-    """Which steps have enough values to be an origin, by the same rule."""
-    missing, N = _missing(values)
-    return np.asarray(missing <= MAX_FILLED * N)
+def _count_gone(panel: Panel, steps: Int64[np.ndarray, "B T"]) -> Int64[np.ndarray, "B t"]:
+    """How many open locations have no value from the oldest of some steps to the last."""
+    observed = np.isfinite(panel.values)
+    columns = np.flatnonzero(~observed.all(axis=0))
+    counts = np.zeros((len(observed) + 1, len(columns)), dtype=np.int32)
+    np.cumsum(observed[:, columns], axis=0, out=counts[1:])
+    gone = counts[steps[:, -1] + 1] == counts[steps.min(axis=1)]  # [B n]
+    alive = living(panel)
+    if alive is None:
+        return np.asarray(gone.sum(axis=1, keepdims=True))
+    total = np.zeros(steps.shape, dtype=np.int64)
+    for number, column in enumerate(columns.tolist()):
+        total += gone[:, [number]] & alive[steps, column]
+    return total
 
 
-def _tolerated(N: int) -> int:
-    """The number of locations that may be missing beyond a tenth: 1 of two to nine, else 0.
+def living(panel: Panel) -> Bool[np.ndarray, "M N"] | None:
+    """Which locations are open at which steps; None: no dates are known."""
+    return panel.alive(0, len(panel.values)) if panel.locations.dated else None
+
+
+def is_well_observed(
+    values: Float32[np.ndarray, "T N"], alive: Bool[np.ndarray, "T N"] | None = None
+) -> Bool[np.ndarray, " T"]:
+    """Which steps have enough values to be an origin, by the same rule.
+
+    Args:
+        values: NaN: missing.
+        alive: which locations are open, of which values are expected; None: all.
+    """
+    missing, counted = _missing(values, alive)
+    return np.asarray(missing <= MAX_FILLED * counted)
+
+
+def _tolerated(N: Int64[np.ndarray, "*T"]) -> Int64[np.ndarray, "*T"]:
+    """The number of N locations that may be missing beyond a tenth: 1 of two to nine, else 0.
 
     A tenth of fewer than ten locations is none: one dead sensor would stop all forecasts.
     """
-    return int(1 < N < 1 / MAX_FILLED)
+    return ((N > 1) & (N < 1 / MAX_FILLED)).astype(np.int64)
 
 
-def _missing(values: Float32[np.ndarray, "T N"]) -> tuple[Int64[np.ndarray, " T"], int]:
-    """The number of missing values of each step, and of values; a tolerated one is in neither."""
-    N = values.shape[1]
-    tolerated = _tolerated(N)
-    missing = np.isnan(values).sum(axis=1)  # integers, so that exactly a tenth is allowed
-    return np.maximum(missing - tolerated, 0), N - tolerated
+def _missing(
+    values: Float32[np.ndarray, "T N"], alive: Bool[np.ndarray, "T N"] | None
+) -> tuple[Int64[np.ndarray, " T"], Int64[np.ndarray, " T"]]:
+    """The number of missing and of expected values of each step; a tolerated one is in neither."""
+    lacking, expected = _count_missing(values, alive)
+    tolerated = _tolerated(expected)
+    return np.maximum(lacking - tolerated, 0), expected - tolerated
+
+
+def _count_missing(
+    values: Float32[np.ndarray, "T N"], alive: Bool[np.ndarray, "T N"] | None
+) -> tuple[Int64[np.ndarray, " T"], Int64[np.ndarray, " T"]]:
+    """The number of missing and of expected values of each step."""
+    missing, (T, N) = np.isnan(values), values.shape
+    if alive is None:
+        return missing.sum(axis=1), np.full(T, N)
+    return (missing & alive).sum(axis=1), alive.sum(axis=1)
 
 
 def name_most_missing(panel: Panel, steps: Bool[np.ndarray, " M"]) -> str:
     """A hint that names the locations with most missing values; empty if none has any."""
-    names = worst_locations(panel.locations.ids, panel.values[steps])
+    alive = panel.alive(0, len(panel.values))[steps]
+    names = worst_locations(panel.locations.ids, panel.values[steps], alive)
     return f". Missing most: {names}; leave those out" if names else ""
 
 
-def worst_locations(ids: Sequence[str], values: Float32[np.ndarray, "T N"]) -> str:
-    """The locations with most missing values and their shares of them: `L0007 100 %`."""
-    missing = np.isnan(values).mean(axis=0)
+def worst_locations(
+    ids: Sequence[str], values: Float32[np.ndarray, "T N"], alive: Bool[np.ndarray, "T N"]
+) -> str:
+    """The locations with most missing values and their shares of them: `L0007 100 %`.
+
+    Args:
+        ids: of the locations.
+        values: NaN: missing.
+        alive: which locations are open; others have no missing values.
+    """
+    missing = (np.isnan(values) & alive).sum(axis=0) / np.maximum(alive.sum(axis=0), 1)
     worst = [n for n in np.argsort(-missing, kind="stable")[:_NAMED].tolist() if missing[n] > 0]
     return name_some(f"{ids[n]} {100 * missing[n]:.0f} %" for n in worst)
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Which steps lack a covariate."""
+    """Which steps lack a covariate, or one of a location that is open."""
     missing = np.isnan(panel.covariates.values).any(axis=1)
-    missing |= np.isnan(panel.local_covariates.values).any(axis=(0, 2))
+    absent = np.isnan(panel.local_covariates.values)
+    if panel.locations.dated:
+        absent &= panel.alive(0, len(missing))
+    missing |= absent.any(axis=(0, 2))
     return np.asarray(missing)
 
 

@@ -50,7 +50,10 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     plain = small_city()
     shape = (1, len(plain.known_times), len(plain.locations))
     closed = LocalCovariates(("closed",), np.zeros(shape, dtype=np.float32))
-    panel = replace(plain, local_covariates=closed).save(folder / "panel", RECIPE)
+    opens = np.full(len(plain.locations), plain.start)
+    locations = replace(plain.locations, opens=opens)
+    panel = replace(plain, local_covariates=closed, locations=locations)
+    panel = panel.save(folder / "panel", RECIPE)
     _compare(folder, panel)
     recipe = RECIPE.model_copy(
         update={"training": TrainingConfig(epochs=2, checkpoint_steps=1, ema=0.9)}

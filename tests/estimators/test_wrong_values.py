@@ -183,7 +183,8 @@ def check_struck(estimator: Estimator, panel: Panel, fault: float, seed: int, ca
         if expected >= 10 and value >= expected / 2:
             due += 1
             assert marked
-        if marked:
+        closed = after.base.closed is not None  # a zero, repeated for ten days
+        if marked and not closed:
             assert (widths(after)[:, place] >= widths(before)[:, place]).all()
         moved = np.abs(after.forecast - before.forecast)[0]
         if fault == 50:

@@ -43,6 +43,16 @@ def test_a_network_without_attention_is_explained_by_ablation_and_gradient() -> 
     assert "nothing is city-wide" in text
 
 
+def test_the_explanation_of_a_closed_location_says_that_zero_is_served() -> None:
+    closes = np.full(len(PANEL.locations), "NaT", dtype="datetime64[s]")
+    closes[3] = np.datetime64("2021-03-18T08:00", "s")
+    dated = replace(PANEL, locations=replace(PANEL.locations, closes=closes)).within_lives()
+    explanation = explain_forecast(fitted(DCRNN), dated, AT, "place 3")
+    assert "The location is not open (closed since 2021-03-18T" in explanation.notes[0]
+    other = explain_forecast(fitted(DCRNN), dated, AT, "place 2")
+    assert not any("not open" in note for note in other.notes)
+
+
 def test_steps_that_are_no_hours_are_not_called_so() -> None:
     hourly = explain_forecast(fitted(Forecaster), PANEL, AT, "place 3")
     assert hourly.step == "hour"

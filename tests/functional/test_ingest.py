@@ -157,3 +157,59 @@ def test_a_recipe_without_its_files_names_them(tmp_path: Path, run: Run) -> None
     assert code == 3
     assert "pickups.parquet" in errors
     assert "FORECASTER_DATA" in errors
+
+
+def test_a_table_with_renames_dates_and_censored_hours_becomes_a_panel(
+    tmp_path: Path, run: Run
+) -> None:
+    times = pd.date_range("2015-01-01", periods=8, freq="h")
+    rows = pd.concat(
+        [
+            pd.DataFrame({"id": "old", "time": times[:4], "y": 10, "sold_out": 0}),
+            pd.DataFrame({"id": "new", "time": times[4:], "y": 20, "sold_out": [0, 1, 0, 0]}),
+            pd.DataFrame({"id": "later", "time": times, "y": 30, "sold_out": 0}),
+        ]
+    )
+    rows.to_csv(tmp_path / "table.csv", index=False)
+    (tmp_path / "renames.csv").write_text("old,new,from\nold,new,2015-01-01T04:00\n")
+    (tmp_path / "places.csv").write_text(
+        "id,opens,closes\nnew,,\nlater,2015-01-01T03:00,2015-01-02\n"
+    )
+    out = tmp_path / "panel"
+    words = ("--locations", tmp_path / "places.csv", "--renames", tmp_path / "renames.csv",
+             "--censored", "sold_out", "--timezone", "UTC", "--out", out)  # fmt: skip
+    code, output, _ = run("ingest", "table", tmp_path / "table.csv", *words)
+    assert code == 0
+    assert "renames                    1" in output
+    assert "values outside life        3" in output
+    assert "censored values            1" in output
+    panel = Panel.open(out)
+    nan = float("nan")
+    new, later = ([10, 10, 10, 10, 20, nan, 20, 20], [nan, nan, nan, 30, 30, 30, 30, 30])
+    np.testing.assert_array_equal(panel.values, np.array([new, later]).T)
+    assert panel.locations.ids == ("new", "later")
+    assert panel.locations.closes[1] == np.datetime64("2015-01-02", "s")
+    (recipe,) = out.glob("recipe-*.toml")
+    code, _, _ = run("ingest", "recipe", recipe, "--data", tmp_path, "--out", tmp_path / "again")
+    assert code == 0
+    assert Panel.open(tmp_path / "again").digest == panel.digest
+
+
+def test_zones_that_were_merged_are_counted_together(tmp_path: Path, run: Run) -> None:
+    lines = ["pickup_datetime,zone"]
+    for day in range(1, 11):
+        early = day <= 5
+        for hour in range(24):
+            time = f"2015-10-{day:02d} {hour:02d}:30:00"
+            lines += [f"{time},{zone}" for zone in ([1, 2] if early else [3, 3])]
+    path = tmp_path / "trips.csv"
+    path.write_text("\n".join(lines) + "\n")
+    (tmp_path / "renames.csv").write_text("old,new,from\n1,3,2015-10-06\n2,3,2015-10-06\n")
+    words = ("--zones", "--columns", "time=pickup_datetime,zone=zone", "--min-demand", "1.5",
+             "--covers", "2015-10-01:2015-10-10", "--timezone", "UTC",
+             "--renames", tmp_path / "renames.csv", "--out", tmp_path / "panel")  # fmt: skip
+    code, _, errors = run("ingest", "trips", path, *words)
+    assert code == 0, errors
+    panel = Panel.open(tmp_path / "panel")
+    assert panel.locations.ids == ("3",)
+    assert (panel.values == 2).all()

@@ -155,3 +155,31 @@ def test_I23_a_name_may_not_command_a_terminal() -> None:
 def test_empty_covariates_have_the_shape_of_their_panel() -> None:
     assert Covariates.empty(5).values.shape == (5, 0)
     assert LocalCovariates.empty(5, 3).values.shape == (0, 5, 3)
+
+
+def dated(opens: list[str | None], closes: list[str | None]) -> Locations:
+    ids = tuple("abc"[: len(opens)])
+    nowhere = np.full(len(ids), np.nan)
+    dates = (np.array([d or "NaT" for d in days], "datetime64[s]") for days in (opens, closes))
+    opens_at, closes_at = dates
+    return Locations(ids, ids, nowhere, nowhere, {}, opens_at, closes_at)
+
+
+def test_a_location_is_open_from_its_first_moment_up_to_its_last() -> None:
+    locations = dated(["2020-01-02", None, None], [None, "2020-01-03", None])
+    days = np.array(["2020-01-01", "2020-01-02", "2020-01-03"], "datetime64[s]")
+    expected = [[False, True, True], [True, True, True], [True, False, True]]
+    assert locations.dated
+    assert locations.alive(days).tolist() == expected
+
+
+def test_locations_keep_their_dates_in_another_order() -> None:
+    locations = dated(["2020-01-02", None, None], [None, "2020-01-03", None]).take([2, 1, 0])
+    assert np.isnat(locations.opens).tolist() == [True, True, False]
+    assert locations.closes[1] == np.datetime64("2020-01-03", "s")
+    assert not Locations.of_ids("ab").dated
+
+
+def test_a_location_that_closes_before_it_opens_is_refused() -> None:
+    with pytest.raises(DataError, match=r"closes before it opens: a 2020-01-02"):
+        dated(["2020-01-02"], ["2020-01-02"])

@@ -722,3 +722,31 @@ def test_a_constant_panel_is_no_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyP
     _, read = storage.read_matrix(tmp_path / "file", clock, START, steps, names)
     assert read.shape == (steps, PLACES)
     assert not read.any()
+
+
+def test_dates_of_locations_are_kept_and_absent_ones_leave_no_column(
+    panel: Panel, tmp_path: Path
+) -> None:
+    sink = io.BytesIO()
+    storage.locations_writer(panel.locations)(sink)
+    assert not {"opens", "closes"} & {*pq.read_schema(sink).names}
+    opens = np.array(["2014-07-04T00:00:01", "NaT", "NaT"], "datetime64[s]")
+    dated = replace(panel, locations=replace(panel.locations, opens=opens))
+    dated.save(tmp_path / "dated")
+    opened = Panel.open(tmp_path / "dated").locations
+    np.testing.assert_array_equal(opened.opens, opens)
+    assert np.isnat(opened.closes).all()
+    assert opened.extra == panel.locations.extra
+
+
+def test_a_column_of_such_a_name_in_an_older_panel_stays_what_it_was(
+    panel: Panel, tmp_path: Path
+) -> None:
+    hours = {"opens": ("8", None, "9"), "closes": (1.0, 2.0, None)}
+    sink = io.BytesIO()
+    storage.locations_writer(replace(panel.locations, extra=hours))(sink)
+    path = tmp_path / "locations.parquet"
+    path.write_bytes(sink.getvalue())
+    read = storage.read_locations(path, 3)
+    assert read.extra == hours
+    assert not read.dated

@@ -89,15 +89,17 @@ def _check_map(path: Path, what_if: str | None) -> None:
 
 def _write_map(table: "pd.DataFrame", panel: "Panel", path: Path) -> None:
     """Write a map of the mean difference of each location over the forecast steps."""
+    import numpy as np
+
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.draw.canvas import to_png, to_svg
     from forecaster.report.sections.what_if import draw_location_changes
 
     means = table.groupby("unique_id")[["difference", "y_hat"]].mean()
-    ordered = means.loc[list(panel.locations.ids)].to_numpy(float).T
-    figure = draw_location_changes(
-        panel.locations, ordered[0], abs(ordered[1]), "difference per step"
-    )
+    means = means.reindex(list(panel.locations.ids))  # NaN: not open, and not drawn
+    difference, level = means.to_numpy(float).T
+    sizes = abs(np.nan_to_num(level))
+    figure = draw_location_changes(panel.locations, difference, sizes, "difference per step")
     drawn = to_png(figure) if path.suffix == ".png" else to_svg(figure, path.stem)
     replace_file(path, bytes_writer(drawn))
     terminal.say(f"map of the difference: {path}")

@@ -16,6 +16,7 @@ from forecaster.cli.options import (
     Json,
     NonexistentTimes,
     Out,
+    Renames,
     Zone,
     open_panel,
 )
@@ -73,6 +74,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
         float, typer.Option(help="Largest accepted share of faulty rows.")
     ] = 0.05,
     country: Country = None,
+    renames: Renames = None,
     ambiguous: AmbiguousTimes = "null",
     nonexistent: NonexistentTimes = "refuse",
     engine: Annotated[EngineName, typer.Option(help="Engine that reads the trips.")] = "duckdb",
@@ -87,7 +89,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous,
-            "nonexistent": nonexistent,
+            "nonexistent": nonexistent, "renames": renames.name if renames else None,
         },
         trips={
             "files": [path.name for path in files], "columns": columns, "zones": zones,
@@ -99,7 +101,7 @@ def trips(  # noqa: PLR0913, PLR0917 (one option each)
     )  # fmt: skip
     from forecaster.ingest.build import Sources
 
-    _build(recipe, Sources(files, candidate_file), out, engine, as_json)
+    _build(recipe, Sources(files, candidate_file, renames=renames), out, engine, as_json)
 
 
 @app.command()
@@ -111,9 +113,14 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
     locations: Annotated[
-        Path | None, typer.Option(help="File of locations: id, name, lat, lon.")
+        Path | None, typer.Option(help="File of locations: id, name, lat, lon, opens, closes.")
     ] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
+    renames: Renames = None,
+    censored: Annotated[
+        str | None,
+        typer.Option(help="Column that is 1 where a place could not serve: no target."),
+    ] = None,
     kind: Annotated[
         Kind, typer.Option(help="Kind of the values; counts are never negative.")
     ] = "count",
@@ -145,6 +152,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
             "nonexistent": nonexistent, "step_minutes": step_minutes, "gaps": "null",
+            "renames": renames.name if renames else None, "censored": censored,
         },
         table={
             "file": file.name, "columns": columns, "min_demand": min_demand,
@@ -152,7 +160,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "locations": locations.name if locations else None,
         },
     )  # fmt: skip
-    _build(recipe, Sources([file], locations), out, "duckdb", as_json)
+    _build(recipe, Sources([file], locations, renames=renames), out, "duckdb", as_json)
 
 
 @app.command()

@@ -28,6 +28,10 @@ Zone = Annotated[str, typer.Option(help="IANA time zone of the data, e.g. Americ
 Country = Annotated[
     str | None, typer.Option(help="Country or region of the holidays, e.g. US or US-NY.")
 ]
+Renames = Annotated[
+    Path | None,
+    typer.Option(help="Table old,new,from: places that were renamed, merged or split."),
+]
 AmbiguousTimes = Annotated[
     Ambiguous, typer.Option(help="Treatment of local times that occur twice (end of summer time).")
 ]

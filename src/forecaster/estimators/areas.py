@@ -9,6 +9,7 @@ more are missing than a history may miss, so is the area's. Values are not scale
 step at which any value is missing does not count.
 """
 
+import logging
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import partial
@@ -48,6 +49,7 @@ RELATIVE = "y_relative"
 DEGRADED = "degraded"
 TINY = 1e-9  # in place of a spread of 0
 SUMMED = ("y_hat", "y_hat_what_if", "difference")
+log = logging.getLogger(__name__)
 ChangeKey = frozenset[tuple[str, bytes]]  # changed covariates by name
 
 
@@ -117,15 +119,17 @@ def add_areas(
     rows = [table]
     for number, area in enumerate(area_predictors(estimator, predictor, panel, areas)):
         members = table[areas.members[number][location.to_numpy()]]
-        first = members[members["unique_id"] == members["unique_id"].iloc[0]].reset_index(
-            drop=True
-        )
+        if members.empty:
+            log.warning("area %s: none of its locations is open", areas.names[number])
+            continue
+        first = members.drop_duplicates("ds").sort_values("ds").reset_index(drop=True)
         sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
         if RELATIVE in table.columns:  # which does not add up
             sums[RELATIVE] = sums["y_hat"]
         if DEGRADED in table.columns:
             sums[DEGRADED] = _join_reasons(members)
-        quantiles = _quantile_columns(area, origin, changes, sums)
+        ahead = _steps_ahead(first, panel, int(origin[0]))
+        quantiles = _quantile_columns(area, origin, changes, sums.set_index(ahead))
         whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
         rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles, **whole))
     return pd.concat(rows, ignore_index=True)
@@ -191,19 +195,36 @@ def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, 
 def _quantile_columns(
     area: Predictor, origin: Int64[np.ndarray, " 1"], changes: Changes | None, sums: pd.DataFrame
 ) -> dict[str, Float32[np.ndarray, " K"]]:
-    """The quantiles of an area by the names of their columns; they contain the sums shown."""
+    """The quantiles of an area by the names of their columns; they contain the sums shown.
+
+    Args:
+        area: its predictor.
+        origin: the last observed step.
+        changes: covariates ahead to replace.
+        sums: the sums shown, by the number of the step ahead, from 0.
+    """
+    shown_steps = sums.index.to_numpy()
     prediction = area.predict(origin)
     predictions = {"": prediction}
     if changes is not None:
         predictions[CHANGED] = area.predict_changed(prediction, origin, changes)
     columns = {}
     for suffix, each in predictions.items():
-        shown = sums[f"y_hat{suffix}"].to_numpy(np.float32)[:, None]  # rounded in another order
-        base = replace(each.base.row(0), forecast=shown)
+        base = each.base.row(0)
+        shown = base.forecast.copy()
+        shown[shown_steps, 0] = sums[f"y_hat{suffix}"]  # rounded in another order
+        base = replace(base, forecast=shown)
         quantiles = area.calibration.correct(base, each.corrections[0])
         for level, quantile in zip(area.calibration.levels, quantiles, strict=True):
-            columns[f"{quantile_name(level)}{suffix}"] = quantile[:, 0]
+            columns[f"{quantile_name(level)}{suffix}"] = quantile[shown_steps, 0]
     return columns
+
+
+def _steps_ahead(rows: pd.DataFrame, panel: Panel, origin: int) -> Int64[np.ndarray, " k"]:
+    """The number of the step ahead of each row, from 0; some are left out where none is open."""
+    times = rows["ds"].dt.tz_convert(None).to_numpy("datetime64[s]")
+    steps = (times - panel.start) // panel.clock.step
+    return np.asarray(steps - origin - 1, dtype=np.int64)
 
 
 def _join_reasons(members: pd.DataFrame) -> str:
@@ -226,6 +247,7 @@ class _ForecastCache:
         self._forecast_origins = forecast_origins
         self._forecasts: dict[tuple[int, ChangeKey], np.ndarray] = {}  # [K, N]
         self._doubts: dict[int, np.ndarray] = {}  # by step: [N]
+        self._closed: dict[int, np.ndarray] = {}  # by step: [K N]
 
     def sum(
         self,
@@ -234,7 +256,7 @@ class _ForecastCache:
         steps: Int64[np.ndarray, " S"],
         changes: Changes | None = None,
     ) -> WindowForecasts:
-        """The forecasts of an area [S K 1], and no quantiles.
+        """The forecasts of an area [S K 1], and no quantiles; closed locations add nothing.
 
         Args:
             members: the locations of the area.
@@ -243,13 +265,20 @@ class _ForecastCache:
             changes: covariates ahead to replace.
         """
         forecast = self._look_up(steps, changes)
-        sums = forecast[..., members].sum(axis=-1, dtype=np.float64, keepdims=True)
+        open_forecasts = np.nan_to_num(forecast[..., members])
+        sums = open_forecasts.sum(axis=-1, dtype=np.float64, keepdims=True)
         S, K, _ = sums.shape
+        no_closed = np.zeros(forecast.shape[1:], dtype=bool)
+        by_location = np.stack([self._closed.get(step, no_closed) for step in steps.tolist()])
+        closed = np.asarray(by_location[..., members].all(axis=-1, keepdims=True))
         doubts = [self._doubts.get(step) for step in steps.tolist()]
         doubt = [np.zeros(1) if d is None else d[members] @ weights[:, None] for d in doubts]
         no_quantiles = np.empty((S, 0, K, 1), dtype=np.float32)
         return WindowForecasts(
-            sums.astype(np.float32), no_quantiles, doubt=np.stack(doubt).astype(np.float32)
+            sums.astype(np.float32),
+            no_quantiles,
+            doubt=np.stack(doubt).astype(np.float32),
+            closed=closed if closed.any() else None,
         )
 
     def _look_up(
@@ -264,6 +293,8 @@ class _ForecastCache:
             self._forecasts |= dict(zip(new, outputs.mean, strict=True))
             if outputs.doubt is not None:
                 self._doubts |= dict(zip(steps.tolist(), outputs.doubt, strict=True))
+            if outputs.closed is not None:
+                self._closed |= dict(zip(steps.tolist(), outputs.closed, strict=True))
         return np.stack([self._forecasts[key] for key in keys])
 
 
@@ -278,8 +309,13 @@ def _count_area(
 def _observe_area(
     predictor: Predictor, members: Bool[np.ndarray, " N"], steps: Int64[np.ndarray, " S"]
 ) -> Float32[np.ndarray, "S 1"]:
-    """The sums of an area's outcomes; NaN where one is missing or doubtful."""
-    return _sum_values(predictor.outcomes(steps), members)
+    """The sums of an area's outcomes; NaN where one of an open location is missing or doubtful."""
+    values = predictor.outcomes(steps)
+    if predictor.panel.locations.dated:
+        first, end = int(steps.min(initial=0)), int(steps.max(initial=0)) + 1
+        alive = predictor.panel.alive(first, end)[steps - first]
+        values = np.where(alive, values, np.float32(0))
+    return _sum_values(values, members)
 
 
 def _sum_values(

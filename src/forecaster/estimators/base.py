@@ -28,11 +28,13 @@ from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, RunError, name_some
+from forecaster.estimators.closed import describe_closed, find_closed, open_ids, warn_of_closed
 from forecaster.estimators.degraded import (
     NEW_LOCATION,
     describe_doubts,
     describe_history,
     describe_outage,
+    warn_of_absent,
     warn_of_doubts,
 )
 from forecaster.estimators.fallback.choice import choose_fallback, fit_outputs, leave_out
@@ -66,12 +68,13 @@ from forecaster.estimators.match import (
     training_steps,
     with_meaning,
 )
-from forecaster.estimators.new_locations import extend_arrays
+from forecaster.estimators.new_locations import ExtendedRun, choose_neighbours, extend_arrays
 from forecaster.estimators.plausible import Plausibility
 from forecaster.estimators.predictor import (
     Prediction,
     Predictor,
     WindowForecasts,
+    close,
     finish,
     join_blocks,
     refuse_non_finite,
@@ -80,7 +83,6 @@ from forecaster.estimators.table import forecast_table
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Locations
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
@@ -109,7 +111,7 @@ class Estimator(ABC):
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # the result of fitting
         self.seconds: float | None = None  # of fitting, including resumed training
-        self._extended: tuple[Run, Locations, Run] | None = None  # a run, new locations, both
+        self._extended: ExtendedRun | None = None  # the last one with further locations
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({'not fitted yet' if self.run is None else 'fitted'})"
@@ -158,17 +160,17 @@ class Estimator(ABC):
         return {}
 
     def extend_arrays(
-        self, run: Run, known: Locations, new: Locations
+        self, run: Run, n: int, neighbours: Int64[np.ndarray, "E 2"]
     ) -> Mapping[str, np.ndarray]:
-        """The arrays of a run with an entry for each location, with further locations.
+        """The arrays of a run with an entry for each location, with n more locations.
 
         Args:
-            run: whose locations are known.
-            known: those of the run, in its order.
-            new: the further ones.
+            run: fitted to N locations.
+            n: the number of new ones.
+            neighbours: the edges of the new ones, numbered from N on: a known one, a new one.
         """
-        del known
-        return extend_arrays(run, len(new))
+        del neighbours
+        return extend_arrays(run, n)
 
     @property
     def lags(self) -> LagConfig:
@@ -247,7 +249,9 @@ class Estimator(ABC):
         panel, origins, forecast = data.panel, data.windows.validation, forecasts.mean
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
+        closed = find_closed(run, panel, origins, forecast.shape[1])
         truth = panel.values[ahead]
+        truth = truth if closed is None else np.where(closed, np.float32(np.nan), truth)
         outcomes = Outcomes(
             residuals=truth - forecast,
             quantiles=forecasts.quantiles - forecast[:, None],
@@ -286,7 +290,10 @@ class Estimator(ABC):
             forecast = self.predict_windows(run.arrays, inputs)
             forecasts.append(fallback.replace_means(forecast, inputs) if fallback else forecast)
         order = location_order(matched.locations.ids, panel)
-        return finish(run, np.concatenate(forecasts))[..., order]
+        mean = finish(run, np.concatenate(forecasts))
+        no_quantiles = np.empty((len(mean), 0, *mean.shape[1:]), dtype=np.float32)
+        served = close(run, matched, origins, WindowForecasts(mean, no_quantiles))
+        return served.mean[..., order]
 
     def predict_quantiles(
         self,
@@ -349,6 +356,7 @@ class Estimator(ABC):
         `y_relative` (with the lowest relative error, if the model has such an output), one column
         per quantile, such as `q10`, `degraded` if the forecast rests on less than usual, and
         `fallback`, the simple model that is served at a location, if there is such a location.
+        A closed location is forecast at 0, or left out if its values are measurements.
 
         Args:
             panel: observed values up to `at`, and the covariates after it.
@@ -360,9 +368,9 @@ class Estimator(ABC):
             what_if: other covariates ahead, as `rain=1,precip=5mm` or a table of `ds` and
                 covariates; adds `y_hat_what_if`, its quantiles and its `difference`.
         """
-        predictor = self.predictor(panel, weather)
-        run, lags = self._fitted, self.recipe.lags
         step = np.array([find_origin(panel, at)])
+        predictor = self.predictor(panel, weather, int(step[0]) + 1)
+        run, lags = self.adapt(predictor.panel, int(step[0]) + 1)[0], self.recipe.lags
         recent, origins = look_back(predictor.panel, lags, step)
         origin = int(origins[0])
         degraded = []
@@ -373,14 +381,16 @@ class Estimator(ABC):
             degraded.append(f"weather {weather}")
         if not self.masks_missing:
             with _adding("allow_missing (--allow-missing) forecasts nevertheless"):
-                degraded += label_missing(recent, (lags, self.lags), origin, allowed=allow_missing)
+                needed = recent.select(open_ids(run, predictor.panel, int(step[0])))
+                degraded += label_missing(needed, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
-        reasons = self._reasons(predictor.panel, int(step[0]), degraded)
+        reasons = self._reasons(run, predictor.panel, int(step[0]), degraded)
         prediction = predictor.predict(step)
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
         table = forecast_table(recent, origin, *numbers, reasons, relative)
         absent = ~table["unique_id"].isin(panel.locations.ids)
+        warn_of_absent(table["unique_id"][absent].unique().tolist())
         simple = served_models(run)
         if simple:
             table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
@@ -388,37 +398,45 @@ class Estimator(ABC):
             warn_extreme_changes(run, changes)
             changed = predictor.predict_changed(prediction, step, changes)
             table = add_changed(table, *self._first(changed), run, changes)
-        return table[~absent].reset_index(drop=True) if absent.any() else table
+        served = ~absent & table["y_hat"].notna()  # NaN: not open
+        return table[served].reset_index(drop=True)
 
-    def _reasons(self, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
+    def _reasons(self, run: Run, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
         """The reasons why a forecast is degraded, by location; those of all come first.
 
         Args:
+            run: with the locations of the panel.
             panel: matched to the run.
             origin: the last observed step.
             shared: further reasons that concern all locations.
         """
-        run, _ = self.adapt(panel)
         plausibility = Plausibility.of(run)
         if plausibility is None:
             warn_extreme_history(run, panel, origin)
         doubts = {} if plausibility is None else describe_doubts(plausibility, panel, origin)
-        warn_of_doubts(panel, doubts)
+        closed = describe_closed(run, panel, origin, run.recipe.lags.horizon)
+        warn_of_closed(panel, closed)
+        warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
         outage = describe_outage(panel, origin, plausibility)
         everywhere = [*shared, *([outage] if outage else [])]
         masked = describe_history(panel, self.recipe.lags, origin) if self.masks_missing else {}
         new = dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION)
         by_column = [
-            [texts[n] for texts in (new, doubts, masked) if n in texts]
+            [closed[n]] if n in closed else [t[n] for t in (new, doubts, masked) if n in t]
             for n in range(len(panel.locations))
         ]
         return ["; ".join([*everywhere, *texts]) for texts in by_column]
 
-    def adapt(self, panel: Panel) -> tuple[Run, Panel]:
+    def adapt(self, panel: Panel, end: int = 0) -> tuple[Run, Panel]:
         """The run and the panel with the same locations, in the same order.
 
         Locations that the run has never met are added to it, if the model can forecast them;
         absent ones are added to the panel, without values.
+
+        Args:
+            panel: observed values.
+            end: the step after the last whose values may tell who the neighbours of a new
+                location are; 0: only coordinates tell.
         """
         run, new = self._fitted, new_ids(self._fitted, panel)
         if not new:
@@ -429,28 +447,36 @@ class Estimator(ABC):
                 "forecast locations that it was not fitted to; train again on a panel with them, "
                 "use a run of the preset best, or leave them out"
             )
-        positions = [panel.locations.ids.index(identity) for identity in new]
-        locations = panel.locations.take(positions)
-        if self._extended is None or not _is_same(self._extended, run, locations):
-            ids = [i for i in panel.locations.ids if i not in set(new)]
-            known = match(run, panel.select(tuple(ids)).steps(0, 1)).locations
-            arrays = {**run.arrays, **self.extend_arrays(run, known, locations)}
-            about = {**run.about, "ids": [*run.about["ids"], *new]}
-            self._extended = run, locations, replace(run, about=about, arrays=arrays)
-        extended = self._extended[2]
-        return extended, match(extended, panel)
+        known = [identity for identity in panel.locations.ids if identity not in set(new)]
+        matched = match(run, panel.select(tuple(known)))
+        added = panel.select(tuple(new))
+        locations = matched.locations.join(added.locations)
+        values = np.concatenate([matched.values[:end], added.values[:end]], axis=1)
+        neighbours = choose_neighbours(run.arrays, locations, len(new), values)
+        extended = self._extended  # read once: another thread may replace it
+        if extended is None or not extended.fits(run, locations.ids, neighbours):
+            arrays = {**run.arrays, **self.extend_arrays(run, len(new), neighbours)}
+            about = {**run.about, "ids": list(locations.ids)}
+            extended = ExtendedRun(replace(run, about=about, arrays=arrays), run, neighbours)
+            self._extended = extended
+        return extended.run, match(extended.run, panel)
 
-    def predictor(self, panel: Panel, weather: Weather) -> Predictor:
+    def predictor(self, panel: Panel, weather: Weather, end: int = 0) -> Predictor:
         """The fitted run on a panel: forecasts and calibration, in the run's order of locations.
 
         A run saved without quantiles forecasts without them.
+
+        Args:
+            panel: observed values, and the covariates ahead.
+            weather: the source of covariates ahead.
+            end: as for `adapt`.
         """
-        run, matched = self.adapt(panel)
+        run, matched = self.adapt(panel, end)
         lags, N, plausibility = run.recipe.lags, len(run.about["ids"]), Plausibility.of(run)
         arrays = {**calibration.no_intervals(lags.horizon, N), **run.arrays}
         return Predictor(
             panel=matched,
-            forecast_origins=partial(self.forecast_origins, run, matched, weather),
+            forecast_origins=partial(self.serve_origins, run, matched, weather),
             calibration=Calibration.from_arrays(arrays, run.about["kind"]),
             counts=lambda steps: (
                 online.can_count(matched, lags, weather, training_steps(run, matched), steps)[
@@ -463,6 +489,18 @@ class Estimator(ABC):
             else partial(plausibility.plausible_values, matched),
         )
 
+    def serve_origins(
+        self,
+        run: Run,
+        panel: Panel,
+        weather: Weather,
+        origins: Int64[np.ndarray, " B"],
+        changes: Changes | None = None,
+    ) -> WindowForecasts:
+        """The forecasts of `forecast_origins`, and nothing where a location is closed."""
+        forecasts = self.forecast_origins(run, panel, weather, origins, changes)
+        return close(run, panel, origins, forecasts)
+
     def forecast_origins(
         self,
         run: Run,
@@ -471,7 +509,7 @@ class Estimator(ABC):
         origins: Int64[np.ndarray, " B"],
         changes: Changes | None = None,
     ) -> WindowForecasts:
-        """All that a run serves from many origins, by its locations.
+        """All that a run serves from many origins, by its locations, as if all were open.
 
         Args:
             run: of this estimator, calibrated or not.
@@ -555,16 +593,6 @@ class Estimator(ABC):
         return prediction.forecast[0], dict(
             zip(self.quantile_levels, prediction.online[0], strict=True)
         )
-
-
-def _is_same(extended: tuple[Run, Locations, Run], run: Run, locations: Locations) -> bool:
-    """Whether a run was extended by the same locations."""
-    base, before, _ = extended
-    same_places = all(
-        np.array_equal(getattr(before, name), getattr(locations, name), equal_nan=True)
-        for name in ("lat", "lon")
-    )
-    return base is run and before.ids == locations.ids and same_places
 
 
 @contextmanager

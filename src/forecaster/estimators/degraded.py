@@ -1,7 +1,7 @@
 """The reasons why a forecast rests on less than usual: doubtful values, and a feed that is out."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 from jaxtyping import Bool, Float32
@@ -79,6 +79,13 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
     return texts
 
 
+def warn_of_absent(ids: Sequence[str]) -> None:
+    """Warn of locations of the run that the panel lacks."""
+    if ids:
+        count = count_of(len(ids), "location")
+        log.warning("the panel lacks %s of the run: %s", count, name_some(ids))
+
+
 def warn_of_doubts(panel: Panel, doubts: Mapping[int, str]) -> None:
     """Warn of locations with implausible or repeated values."""
     if doubts:
@@ -125,7 +132,7 @@ def describe_outage(
         return None
     if plausibility is not None:
         silent |= _implausible_silence(plausibility.judge(panel, first, origin + 1), values)
-    alive = ~silent.all(axis=0)
+    alive = ~silent.all(axis=0) & panel.alive(origin, origin + 1)[0]
     now = silent[-1] & alive
     heard = alive & (now | (values[-1] != 0))
     least = max(SILENT_LEAST, SILENT_SHARE * heard.sum())

@@ -14,6 +14,7 @@ from forecaster.choices import Weather
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, DataError, count_of, name_some
+from forecaster.estimators.closed import Closings
 from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import Plausibility, day_steps
 from forecaster.panel.fill import Fill, fill_missing
@@ -110,19 +111,25 @@ def bounded_history(
 ) -> tuple[Panel, Int64[np.ndarray, " B"], Float32[np.ndarray, "B N"] | None]:
     """The part of a panel that windows see, with implausible values bounded (`plausible`).
 
+    Values of closed locations are missing (`closed`).
+
     Returns that part, the origins as its steps, and by how many spreads intervals are widened: by
     one where the last day has an implausible or repeated value (None: the run cannot tell).
     """
     recent, steps = look_back(panel, run.recipe.lags, origins)
-    plausibility = Plausibility.of(run)
-    if plausibility is None:
-        return recent, steps, None
+    plausibility, closings = Plausibility.of(run), Closings.of(run)
     first = int(origins[0] - steps[0])  # below 0: the history begins before the panel
-    begin = max(first, 0)
-    judgement = plausibility.judge(panel, begin, first + len(recent.values))
-    doubtful = judgement.marked_since(origins - begin, day_steps(panel.clock))
-    bounded = np.concatenate([recent.values[: begin - first], judgement.values])
-    return recent.with_data(bounded), steps, doubtful.astype(np.float32)
+    begin, end = max(first, 0), first + len(recent.values)
+    values, doubt = recent.values[begin - first :], None
+    if plausibility is not None:
+        judgement = plausibility.judge(panel, begin, end)
+        values = judgement.values
+        marked = judgement.marked_since(origins - begin, day_steps(panel.clock))
+        doubt = marked.astype(np.float32)
+    if closings is not None:
+        values = closings.hide(panel, begin, values)
+    before = recent.values[: begin - first]
+    return recent.with_data(np.concatenate([before, values])), steps, doubt
 
 
 def fill_of(run: Run) -> Fill:
@@ -181,7 +188,8 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
     steps = history_steps(panel, lags, np.array([origin]))[0]
     if not is_incomplete(panel, steps[None], np.array([origin]))[0]:
         return
-    missing = np.isnan(panel.values).mean(axis=1)
+    alive = panel.alive(0, len(panel.values))
+    missing = (np.isnan(panel.values) & alive).sum(axis=1) / np.maximum(alive.sum(axis=1), 1)
     share = float(missing[steps].mean())
     gaps = np.unique(steps[missing[steps] > 0])
     names = name_some((f"{panel.times[s]}Z ({100 * missing[s]:.0f} %)" for s in gaps[::-1]), 12)
@@ -211,8 +219,9 @@ def label_missing(
     except DataError:
         if not allowed:
             raise
-        history = panel.values[history_steps(panel, all_lags[0], np.array([origin]))]
-        return [f"{count_of(int(np.isnan(history).sum()), 'missing value')} filled"]
+        steps = history_steps(panel, all_lags[0], np.array([origin]))
+        missing = np.isnan(panel.values) & panel.alive(0, len(panel.values))
+        return [f"{count_of(int(missing[steps].sum()), 'missing value')} filled"]
     return []
 
 
@@ -233,13 +242,24 @@ def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288
 def look_ahead(
     panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
 ) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
-    """The covariates and local covariates of the steps after each origin; NaN: unknown."""
+    """The covariates and local covariates of the steps after each origin; NaN: unknown.
+
+    A location that is not open needs none: in place of missing ones it has the mean of the others.
+    """
     ahead = origins[:, None] + np.arange(1, horizon + 1)
     end = len(panel.covariates.values)
     inside = np.minimum(ahead, end - 1)
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
-    return covariates, np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
+    local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
+    if panel.locations.dated and local.size:
+        first = int(ahead.min())
+        alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
+        others = np.isfinite(local)
+        mean = np.where(others, local, 0).sum(axis=-1) / np.maximum(others.sum(axis=-1), 1)
+        absent = np.isnan(local) & ~alive[:, :, None] & others.any(axis=-1, keepdims=True)
+        local = np.where(absent, mean[..., None].astype(np.float32), local)
+    return covariates, local
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

@@ -1,6 +1,5 @@
 """A run's description of its panel, and matching another panel to it."""
 
-import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -11,8 +10,8 @@ from jaxtyping import Bool
 from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name_some
-from forecaster.estimators import plausible
+from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
+from forecaster.estimators import closed, plausible
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.panel import Panel
@@ -22,13 +21,19 @@ from forecaster.splits import SPLITS, Splits, Windows
 LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
-log = logging.getLogger(__name__)
 MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
 def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """The recipe with its time zone, kind, step and country replaced by the panel's."""
+    """The recipe with its time zone, kind, step, country and censoring replaced by the panel's."""
+    censored = recipe.panel.censored
+    if censored is not None and censored != panel.censored_by:
+        raise ConfigError(
+            f"panel.censored = {censored!r}: the panel's values are not censored by it; build the "
+            f"panel with it, or use panel.censor({censored!r})"
+        )
     settings = {
+        "censored": panel.censored_by,
         "timezone": panel.clock.zone,
         "kind": panel.kind,
         "step_minutes": panel.clock.step_minutes,
@@ -94,6 +99,7 @@ def check_run(run: Run, shapes: Shapes) -> None:
         ranges = zip(RANGES.values(), ((2, P), (2, Q)), strict=True)  # not in older runs
         wrong += [n for n, shape in ranges if n in arrays and arrays[n].shape != shape]
         wrong += plausible.find_wrong(arrays, W, N)
+        wrong += closed.find_wrong(arrays, N)
         wrong += find_wrong(arrays, N, run.recipe.lags.horizon)
         if wrong:
             raise ValueError(f"wrong: {name_some(wrong)}")
@@ -133,10 +139,11 @@ def match(run: Run, panel: Panel) -> Panel:
     lacking = [name for name in (*names, *local_names) if name not in present_names]
     if lacking:
         faults.add(f"the panel lacks the covariates {name_some(lacking)}")
+    censored = run.recipe.panel.censored
+    if censored is not None and censored != panel.censored_by:
+        remedy = f"build it with that, or use panel.censor({censored!r})"
+        faults.add(f"the run's values are censored by {censored!r}, the panel's not; {remedy}")
     faults.raise_any(ArtifactError)
-    if absent:
-        count = count_of(len(absent), "location")
-        log.warning("the panel lacks %s of the run: %s", count, name_some(absent))
     return panel.with_absent(absent).select(ids).select_covariates(names, local_names)
 
 

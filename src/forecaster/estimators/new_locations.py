@@ -6,19 +6,62 @@ beyond that is in `networks.new_locations`.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float32
+from jaxtyping import Float32, Int64
 
 from forecaster.artifact import Run
+from forecaster.estimators import closed
 from forecaster.estimators.fallback.served import FACTORS, MODEL
 from forecaster.estimators.fallback.served import PREFIX as FALLBACK
 from forecaster.estimators.intervals.calibration import OBSERVED, OFFSETS, RESIDUALS, SPREAD
 from forecaster.estimators.plausible import LONGEST, RANGE
+from forecaster.graph.extend import rank_neighbours
+from forecaster.panel.parts import Locations
 
+PAIRS = "graph.pairs"
 NEVER = 2.0**31  # steps: no run of equal values is longer
 Arrays = Mapping[str, np.ndarray]
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
+
+
+@dataclass(frozen=True, eq=False)
+class ExtendedRun:
+    """A run with further locations, and what it was made of."""
+
+    run: Run
+    base: Run
+    neighbours: Int64[np.ndarray, "E 2"]
+
+    def fits(self, base: Run, ids: tuple[str, ...], neighbours: Int64[np.ndarray, "E 2"]) -> bool:
+        """Whether it was made of the same run, locations and edges."""
+        same = self.base is base and tuple(self.run.about["ids"]) == ids
+        return same and np.array_equal(self.neighbours, neighbours)
+
+
+def choose_neighbours(
+    arrays: Arrays, locations: Locations, n: int, values: Float32[np.ndarray, "T M"]
+) -> Int64[np.ndarray, "E 2"]:
+    """The edges of the last n locations, each a known one and a new one; none without a graph.
+
+    Args:
+        arrays: of the run.
+        locations: of the run, then the new ones.
+        n: the number of new ones.
+        values: by which neighbours are found where there are no coordinates.
+    """
+    M, pairs = len(locations), arrays.get(PAIRS)
+    if pairs is None:
+        return np.empty((0, 2), dtype=np.int64)
+    known = np.arange(M) < M - n
+    degree = int(np.median(np.bincount(pairs.ravel(), minlength=M - n)))
+    edges = [
+        (int(neighbour), new)
+        for new in range(M - n, M)
+        for neighbour in rank_neighbours(new, known, locations, values)[: max(degree, 1)]
+    ]
+    return np.array(edges, dtype=np.int64).reshape(-1, 2)
 
 
 def extend_arrays(run: Run, n: int) -> dict[str, np.ndarray]:
@@ -66,6 +109,7 @@ RULES: dict[str, Rule] = {
     "shared.most": append_mean(0),
     RANGE: _append_ranges,
     LONGEST: append(1, NEVER),
+    closed.LONGEST: append(0, NEVER),
     SPREAD: append(1, np.nan),
     OFFSETS: append(3, np.nan),
     RESIDUALS: append(2, 0.0),

@@ -6,10 +6,11 @@ from dataclasses import dataclass, replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.artifact import Run
 from forecaster.errors import RunError, count_of
+from forecaster.estimators.closed import find_closed
 from forecaster.estimators.forecast_inputs import Changes
 from forecaster.estimators.intervals.calibration import Base, Calibration, local_hours
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
@@ -25,6 +26,7 @@ class WindowForecasts(NamedTuple):
     quantiles: Float32[np.ndarray, "B Q K N"]  # Q = 0: the model has none of its own
     relative: Float32[np.ndarray, "B K N"] | None = None  # lowest MAPE; None: the mean serves both
     doubt: Float32[np.ndarray, "B N"] | None = None  # by how many spreads intervals are widened
+    closed: Bool[np.ndarray, "B K N"] | None = None  # where there is nothing to forecast
 
 
 ForecastOrigins = Callable[[np.ndarray, Changes | None], WindowForecasts]
@@ -77,10 +79,11 @@ class Predictor:
             origins: steps of the panel.
             changes: covariates ahead to replace.
         """
-        forecast, quantiles, relative, doubt = self.forecast_origins(origins, changes)
+        forecast, quantiles, relative, doubt, closed = self.forecast_origins(origins, changes)
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         hours = local_hours(self.panel, ahead)
-        return replace(self.calibration.base(forecast, quantiles, hours, relative), doubt=doubt)
+        base = self.calibration.base(forecast, quantiles, hours, relative)
+        return replace(base, doubt=doubt, closed=closed)
 
     def outcomes(self, steps: Int64[np.ndarray, " S"]) -> Float32[np.ndarray, "S N"]:
         """The observed values by which quantiles are corrected; NaN: missing or doubtful."""
@@ -129,12 +132,34 @@ class Predictor:
 
 def join_blocks(blocks: Sequence[WindowForecasts]) -> WindowForecasts:
     """The forecasts of consecutive blocks of origins as one."""
-    mean, quantiles, relative, doubt = zip(*blocks, strict=True)
+    mean, quantiles, *others = zip(*blocks, strict=True)
     optional = (
-        None if any(part is None for part in parts) else np.concatenate(parts)
-        for parts in (relative, doubt)
+        None if any(part is None for part in parts) else np.concatenate(parts) for parts in others
     )
     return WindowForecasts(np.concatenate(mean), np.concatenate(quantiles), *optional)
+
+
+def close(
+    run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], forecasts: WindowForecasts
+) -> WindowForecasts:
+    """The forecasts with those of closed locations at zero, or of measurements missing.
+
+    Args:
+        run: that made them.
+        panel: matched to the run.
+        origins: of the forecasts.
+        forecasts: in the order of the run's locations.
+    """
+    closed = find_closed(run, panel, origins, forecasts.mean.shape[1])
+    if closed is None:
+        return forecasts
+    nothing = np.float32(0 if run.about["kind"] == "count" else np.nan)
+    relative = forecasts.relative
+    return forecasts._replace(
+        mean=np.where(closed, nothing, forecasts.mean),
+        relative=None if relative is None else np.where(closed, nothing, relative),
+        closed=closed,
+    )
 
 
 def finish(run: Run, forecast: Float32[np.ndarray, "B K N"]) -> Float32[np.ndarray, "B K N"]:

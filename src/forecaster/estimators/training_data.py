@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool
 
+from forecaster.estimators.closed import fit_silence
 from forecaster.estimators.forecast_inputs import fit_climatology
 from forecaster.estimators.plausible import fit_plausible
 from forecaster.estimators.what_if import training_ranges
@@ -53,6 +54,7 @@ class TrainingData:
             "shared.most": np.nan_to_num(np.fmax.reduce(observed, axis=0)),
             **training_ranges(panel, train),
             **fit_plausible(panel, train),
+            **fit_silence(panel, train),
         }
 
 

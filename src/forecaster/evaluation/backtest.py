@@ -19,7 +19,7 @@ from forecaster.estimators.base import Estimator
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.intervals.calibration import Base, local_hours
 from forecaster.estimators.match import location_order
-from forecaster.estimators.predictor import Prediction
+from forecaster.estimators.predictor import Prediction, WindowForecasts, close
 from forecaster.evaluation.bias import location_sizes
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
@@ -104,7 +104,7 @@ def backtest(
     cut = estimator.recipe.metrics.mape_cut
     prediction = estimator.predict_all(panel, origins, weathers[0])
     base = prediction.base
-    truth = targets(panel, origins, base.forecast.shape[1])
+    truth = _without_closed(targets(panel, origins, base.forecast.shape[1]), base)
     errors = {weathers[0]: sum_errors(truth, base.forecast, cut, base.relative)}
     for weather in weathers[1:]:
         substituted = _forecast(estimator, panel, origins, weather)
@@ -134,6 +134,16 @@ def targets(
     return np.asarray(panel.values[origins[:, None] + np.arange(1, horizon + 1)])
 
 
+def _without_closed(
+    truth: Float32[np.ndarray, "B K N"], forecasts: Base | WindowForecasts
+) -> Float32[np.ndarray, "B K N"]:
+    """The observed values, missing where a closed location has no forecast to compare."""
+    if forecasts.closed is None:
+        return truth
+    mean = forecasts.forecast if isinstance(forecasts, Base) else forecasts.mean
+    return np.where(forecasts.closed & np.isnan(mean), np.float32(np.nan), truth)
+
+
 def _forecast(
     estimator: Estimator, panel: Panel, origins: Int64[np.ndarray, " B"], weather: Weather
 ) -> Base:
@@ -153,9 +163,12 @@ def _own_errors(
     if run is None or not served_models(run):
         return None
     run, matched = estimator.adapt(panel)
-    truth = targets(matched, origins, run.recipe.lags.horizon)
-    own = {w: estimator.own_forecasts(run, matched, w, origins) for w in weathers}
+    own = {
+        w: close(run, matched, origins, estimator.own_forecasts(run, matched, w, origins))
+        for w in weathers
+    }
     first = own[weathers[0]]
+    truth = _without_closed(targets(matched, origins, run.recipe.lags.horizon), first)
     in_run_order = _sum_by_location(truth, first.mean, first.relative, cut)
     order = location_order(matched.locations.ids, panel)
     return OwnErrors(

@@ -1,8 +1,10 @@
 """Explains a forecast: the effects of past steps and of other locations."""
 
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.closed import describe_closed
 from forecaster.estimators.fallback.served import served_models
-from forecaster.estimators.forecast_inputs import At
+from forecaster.estimators.forecast_inputs import At, find_origin
+from forecaster.estimators.match import match
 from forecaster.explain.case import Case, open_case
 from forecaster.explain.explanation import Explanation, StepForecast
 from forecaster.explain.neighbours import find_reach, measure_locations
@@ -28,6 +30,10 @@ FROZEN = (
     "Along the value path all parts that see every location at once (attention weights, norms, "
     "city-wide factors) are held constant. Effects through these parts are called city-wide; they "
     "do not follow the graph."
+)
+CLOSED = (
+    "The network's own forecast is explained. The location is not open ({reason}), and nothing "
+    "else than that is served."
 )
 NOTHING_FROZEN = (
     "No part of this network sees every location at once: nothing is held, nothing is city-wide."
@@ -68,9 +74,17 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
         reached=reached,
         city_wide=locations.city_wide(),
         agreement=(*past_steps.agreement(), *locations.agreement()),
-        notes=_notes(case),
+        notes=(*_closed_note(case, panel, at), *_notes(case)),
         fallback=served_models(case.run).get(location),
     )
+
+
+def _closed_note(case: Case, panel: Panel, at: At) -> tuple[str, ...]:
+    """Return a note that another forecast is served, since the location is closed; else none."""
+    matched, step = match(case.run, panel), find_origin(panel, at)
+    closed = describe_closed(case.run, matched, step, len(case.forecast))
+    reason = closed.get(case.window.location)
+    return () if reason is None else (CLOSED.format(reason=reason),)
 
 
 def _notes(case: Case) -> tuple[str, ...]:

@@ -1,7 +1,8 @@
 """The covariance of the training steps, in blocks of double precision (Eq. 5).
 
-A step counts if at least nine in ten locations are observed, or all but one of fewer than ten;
-missing values are replaced by the location's training mean of that hour of the week.
+A step counts if at least nine in ten of the locations that are open are observed, or all but one
+of fewer than ten; missing values are replaced by the location's training mean of that hour of the
+week.
 """
 
 from collections.abc import Iterator
@@ -14,7 +15,7 @@ from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_well_observed, name_most_missing
+from forecaster.splits import is_well_observed, living, name_most_missing
 
 ROUNDING = 1e-6  # a deviation below this share of the level is float32 rounding
 COLLINEAR = 1.0 - 1e-9  # correlation from which two locations count as collinear
@@ -74,7 +75,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
 
     The mean of each hour of the week is subtracted only with two weeks or more.
     """
-    steps = np.flatnonzero(train & is_well_observed(panel.values))
+    steps = np.flatnonzero(train & is_well_observed(panel.values, living(panel)))
     if len(steps) <= 1:
         raise DataError(_too_few(panel, train, len(steps)))
     slots = panel.clock.slot_of_week(panel.times)

@@ -63,6 +63,7 @@ class About(Stage):
     panel: str | None = None  # hash of the panel, if it was saved
     beside: InverseComparison | None = None
     notes: tuple[str, ...] = ()
+    learned_on: tuple[str, ...] = ()  # ids, where places have come or gone since; empty: all
 
     @field_validator("hours")
     @classmethod
@@ -127,6 +128,11 @@ class DependencyGraph:
     def degrees(self) -> Int64[np.ndarray, " N"]:
         """The number of neighbours of each location."""
         return np.bincount(self.pairs.reshape(-1), minlength=len(self.locations))
+
+    @property
+    def learned_on(self) -> tuple[str, ...]:
+        """The places that it was learned on; others have got edges since (`extend_graph`)."""
+        return self.about.learned_on or self.locations.ids
 
     @property
     def average_degree(self) -> float:
@@ -216,7 +222,7 @@ def _misfit(expected: Locations, actual: Locations) -> str:
         return f"{message}; the order differs; use Panel.select(graph.locations.ids)"
     message += f"; the panel lacks {name_some(lacking)}" if lacking else ""
     message += f"; the graph lacks {name_some(unknown)}" if unknown else ""
-    return f"{message}; learn a graph from this panel"
+    return f"{message}; learn a graph from this panel, or let it follow: extend_graph(graph, …)"
 
 
 def _instant(text: str) -> np.datetime64:

@@ -15,6 +15,7 @@ from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
 from forecaster.ingest.weather import add_weather
 from forecaster.panel.panel import Panel
+from forecaster.panel.renames import read_renames
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
 
@@ -28,6 +29,7 @@ class Sources:
     values: Sequence[Path]  # trips, or one table
     places: Path | None = None  # candidates, or locations
     weather: Path | None = None
+    renames: Path | None = None  # table `old,new,from`
 
 
 def find_sources(recipe: Recipe, data: Path) -> Sources:
@@ -39,7 +41,8 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     weather = recipe.weather.file if recipe.weather is not None else None
-    optional = [name for name in (places, weather) if name is not None]
+    renames = recipe.panel.renames
+    optional = [name for name in (places, weather, renames) if name is not None]
     if not names or any(not name or Path(name).is_absolute() for name in (*names, *optional)):
         listed = ", ".join(map(repr, (*names, *optional))) or "none"
         raise ConfigError(f"files of the recipe: {listed}; give names relative to the data folder")
@@ -53,7 +56,7 @@ def find_sources(recipe: Recipe, data: Path) -> Sources:
     files = [path for name in names for path in matches[name]]
     if recipe.table is not None and len(files) > 1:
         raise DataError(f"{names[0]!r} matches {name_some(files)}; a table is a single file")
-    return Sources(files, data / places if places else None, data / weather if weather else None)
+    return Sources(files, *(data / name if name else None for name in (places, weather, renames)))
 
 
 def _expand(data: Path, name: str) -> list[Path]:
@@ -71,22 +74,25 @@ def build_panel(
     progress: Progress | None = None,
 ) -> Panel:
     """Return the panel that a recipe describes."""
-    for path in (*(() if recipe.trips else sources.values), sources.places, sources.weather):
+    tables = sources.places, sources.weather, sources.renames
+    for path in (*(() if recipe.trips else sources.values), *tables):
         if path is not None and path.name.endswith(SUFFIXES):
             verify_file(path)
+    zone = recipe.panel.timezone
     if recipe.trips is not None:
-        rules = recipe.trips
-        places = (
-            read_candidates(sources.places, rules.candidate_columns) if sources.places else None
-        )
+        rules, columns = recipe.trips, recipe.trips.candidate_columns
+        places = read_candidates(sources.places, columns, zone) if sources.places else None
+        renames = read_renames(sources.renames, zone) if sources.renames else ()
         inputs = open_inputs(sources.values, rules.covers, progress)
         panel = ingest_trips(
-            TripIngest(inputs, places, recipe.panel, rules, open_engine(engine)), say
+            TripIngest(inputs, places, recipe.panel, rules, open_engine(engine), renames), say
         )
     elif recipe.table is not None:
         columns = recipe.table.location_columns
-        places = read_candidates(sources.places, columns) if sources.places else None
-        panel, layout = ingest_table(sources.values[0], recipe.panel, recipe.table, places)
+        places = read_candidates(sources.places, columns, zone) if sources.places else None
+        panel, layout = ingest_table(
+            sources.values[0], recipe.panel, recipe.table, places, sources.renames
+        )
         say(f"read as {layout}")
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")

@@ -1,5 +1,6 @@
 """Long or wide tables to a panel: columns recognised by name, gaps completed."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -42,34 +43,59 @@ class TableLayout:
 
 
 def ingest_table(
-    source: Table, config: PanelConfig, rules: TableConfig, locations: Table | Locations | None
+    source: Table,
+    config: PanelConfig,
+    rules: TableConfig,
+    locations: Table | Locations | None,
+    renames: Table | None = None,
 ) -> tuple[Panel, TableLayout]:
-    """Return the panel of a table, and the layout of the table."""
-    rows, layout = read_rows(source, config.kind, rules.columns)
-    panel = Panel.from_series(rows, config, SideTables(locations))
+    """Return the panel of a table, and the layout of the table.
+
+    Args:
+        source: the values.
+        config: of the panel.
+        rules: how the table is read.
+        locations: of the values; None: nothing is known of them but their ids.
+        renames: `old`, `new`, `from`: places renamed, merged or split.
+    """
+    flags = () if config.censored is None else (config.censored,)
+    rows, layout = read_rows(source, config.kind, rules.columns, flags)
+    panel = Panel.from_series(rows, config, SideTables(locations, renames=renames))
     return _keep_busy(panel, rules), layout
 
 
 def read_rows(
-    source: Table, kind: Kind, columns: str | None = None
+    source: Table, kind: Kind, columns: str | None = None, covariates: Sequence[str] = ()
 ) -> tuple[SeriesTable, TableLayout]:
-    """Return the rows of a table, and its layout, from the mapping or inferred."""
+    """Return the rows of a table, and its layout.
+
+    Args:
+        source: the table.
+        kind: of its values.
+        columns: the mapping of its columns; None: by their names.
+        covariates: further columns of a long table that are read.
+    """
     mapped = parse_layout(columns) if columns else None
     table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])
     need_columns(table, (), name)  # refuses columns given twice
     if not table.num_rows:
         raise DataError(f"{name}: no rows; at least one time is needed")
     layout = mapped or guess_layout(table, name)
-    missing = [
-        c for c in (layout.time, layout.id, layout.value) if c and c not in table.column_names
-    ]
+    needed = layout.time, layout.id, layout.value, *covariates
+    missing = [c for c in needed if c and c not in table.column_names]
     if missing:
         hint = nearest_name(missing[0], table.column_names)
         columns_present = name_some(table.column_names, 20)
         raise DataError(f"{name}: no column {name_some(missing)}{hint}; found: {columns_present}")
     if layout.id is None:
+        if covariates:
+            raise DataError(
+                f"{name}: a wide table has no column {name_some(covariates)} of each location; "
+                "give a long table"
+            )
         return read_wide(table, kind, layout.time), layout
     named = {"unique_id": layout.id, "ds": layout.time, "y": layout.value}
+    named |= {covariate: covariate for covariate in covariates}
     plain = table.select(list(named.values())).rename_columns(list(named))
     plain = plain.replace_schema_metadata(table.schema.metadata)  # the file's name
     ignored = tuple(c for c in table.column_names if c not in named.values())

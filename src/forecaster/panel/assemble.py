@@ -1,5 +1,6 @@
 """Locations and covariates from separate tables, matched to the panel."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -9,9 +10,10 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import expand_holidays
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
-from forecaster.panel.axis import Layers, align_to_axis
+from forecaster.panel.axis import Layers, SeriesTable, align_to_axis
 from forecaster.panel.columns import Table, load
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
+from forecaster.panel.renames import Rename, apply_renames, read_renames
 from forecaster.panel.tables import read_locations, read_long, read_wide
 
 
@@ -22,6 +24,7 @@ class SideTables:
     locations: Table | Locations | None = None
     covariates: Table | None = None
     local_covariates: Table | None = None
+    renames: Table | None = None  # `old`, `new`, `from`
 
 
 @dataclass(frozen=True)
@@ -33,11 +36,30 @@ class Axis:
     steps: int  # number of steps with values: M
 
 
-def match_locations(ids: tuple[str, ...], table: Table | Locations | None) -> Locations:
-    """Return the locations of a table, which must match those of the values."""
+def drop_renamed(
+    table: Table | Locations | None, ids: tuple[str, ...], renames: Sequence[Rename], zone: str
+) -> Locations | None:
+    """Return the locations of a table without those that go on under another id.
+
+    Args:
+        table: the locations, old and new ones; None: none are described.
+        ids: of the values, after the renames.
+        renames: of the values.
+        zone: of dates without an offset.
+    """
     if table is None:
+        return None
+    locations = table if isinstance(table, Locations) else read_locations(table, zone)
+    gone = {rename.old for rename in renames} - {*ids}
+    if not gone & {*locations.ids}:
+        return locations
+    return locations.take([n for n, i in enumerate(locations.ids) if i not in gone])
+
+
+def match_locations(ids: tuple[str, ...], locations: Locations | None) -> Locations:
+    """Return the locations, which must match those of the values; None: nothing but their ids."""
+    if locations is None:
         return Locations.of_ids(ids)
-    locations = table if isinstance(table, Locations) else read_locations(table)
     faults = Faults("locations")
     unknown = sorted(set(ids) - set(locations.ids))
     missing = sorted(set(locations.ids) - set(ids))
@@ -75,7 +97,7 @@ def join_covariates(
         locations: in the order of the panel's columns.
     """
     names, values = _read_covariates(tables.covariates, axis)
-    local = _merge(layers, _read_local_covariates(tables.local_covariates, axis, locations))
+    local = _merge(layers, _read_local_covariates(tables, axis, locations))
     S = max(len(values), *map(len, local.values())) if local else len(values)
     padded = [_pad(layer, S) for layer in local.values()]
     return (
@@ -95,18 +117,27 @@ def _read_covariates(
     return series.ids, aligned["covariates"]
 
 
-def _read_local_covariates(table: Table | None, axis: Axis, locations: Locations) -> Layers:
+def _read_local_covariates(tables: SideTables, axis: Axis, locations: Locations) -> Layers:
     """Return the covariates by name, their columns in the order of the locations."""
-    if table is None:
+    if tables.local_covariates is None:
         return {}
-    series = read_long(table, None)
+    series = read_long(tables.local_covariates, None)
+    aligned = align_to_axis(series, axis.config, axis.start, axis.steps)
+    if tables.renames is not None:
+        seconds = int(axis.start.astype(np.int64)) + np.arange(
+            len(next(iter(aligned.values())))
+        ) * (axis.config.step_minutes * 60)
+        renames = read_renames(tables.renames, axis.config.timezone)
+        rows = SeriesTable(seconds, False, series.ids, aligned)
+        series = apply_renames(rows, renames, axis.config.kind)
+        aligned = series.layers
     unknown = sorted(set(series.ids) - set(locations.ids))
     if unknown:
         count = count_of(len(unknown), "unknown id")
         raise DataError(f"local covariates: {count}: {name_some(unknown)}; the panel lacks them")
     columns = [locations.ids.index(identity) for identity in series.ids]
     layers = {}
-    for name, layer in align_to_axis(series, axis.config, axis.start, axis.steps).items():
+    for name, layer in aligned.items():
         layers[name] = np.full((len(layer), len(locations)), np.nan, dtype=np.float32)
         layers[name][:, columns] = layer
     return layers

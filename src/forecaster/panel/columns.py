@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from jaxtyping import Bool, Int64, Shaped
 
 from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.panel.axis import VALUES
 
 Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
 
@@ -185,6 +186,8 @@ def _read_header(path: Path) -> list[str]:
 def _numbers_from_text(column: pa.ChunkedArray, name: str, faults: Faults) -> pa.ChunkedArray:
     if pa.types.is_null(column.type) or pa.types.is_decimal(column.type):
         return column.cast(pa.float64())
+    if pa.types.is_boolean(column.type) and name != VALUES:
+        return column.cast(pa.int8())
     if _is_text(column.type):
         texts = column.to_pandas()
         parsed = pd.to_numeric(texts, errors="coerce")

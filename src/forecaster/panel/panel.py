@@ -1,5 +1,6 @@
 """The panel: values of steps × locations on a UTC axis, with their covariates."""
 
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -19,12 +20,20 @@ from forecaster.panel import storage
 from forecaster.panel.assemble import (
     Axis,
     SideTables,
+    drop_renamed,
     join_covariates,
     make_clock,
     match_locations,
 )
 from forecaster.panel.axis import VALUES, SeriesTable, place_on_axis
 from forecaster.panel.columns import Table
+from forecaster.panel.observed import (
+    CENSORED_BY,
+    OUTSIDE,
+    OUTSIDE_SUM,
+    hide_censored,
+    hide_outside_life,
+)
 from forecaster.panel.parts import (
     Covariates,
     LocalCovariates,
@@ -32,6 +41,7 @@ from forecaster.panel.parts import (
     read_only,
     stack_layers,
 )
+from forecaster.panel.renames import apply_renames, read_renames
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
@@ -39,6 +49,7 @@ from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
 FORMAT = 1  # of the panel's files; a newer one is refused
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +106,18 @@ class Panel:
     def known_times(self) -> Shaped[np.ndarray, " S"]:
         """The beginnings of all steps with values or covariates, UTC."""
         return self.clock.axis(self.start, len(self.covariates.values))
+
+    def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at steps first…end−1, which may lie after the panel.
+
+        Without the dates `opens` and `closes` a location always is.
+        """
+        return self.locations.alive(self.start + np.arange(first, end) * self.clock.step)
+
+    @property
+    def censored_by(self) -> str | None:
+        """The local covariate by which values were censored (`censor`), if any."""
+        return self.counts.get(CENSORED_BY)
 
     # ------------------------------------------------------------------------------ parts
 
@@ -236,6 +259,48 @@ class Panel:
             local_covariates=replace(local, values=local_values),
         )
 
+    def within_lives(self) -> "Panel":
+        """Return the panel with values missing before a location opens and after it closes.
+
+        They are counted in the ledger; `from_long`, `from_wide` and ingest do this themselves.
+        """
+        if not self.locations.dated:
+            return self
+        values, counts = hide_outside_life(self.values, self.alive(0, len(self.values)))
+        if counts[OUTSIDE_SUM]:
+            hidden = count_of(counts[OUTSIDE], "value")
+            log.warning(
+                "%s outside the lives of their locations left out, together %g; check opens and "
+                "closes",
+                hidden,
+                counts[OUTSIDE_SUM],
+            )
+        return replace(self, values=values, counts={**self.counts, **counts}, digest=None)
+
+    def censor(self, name: str) -> "Panel":
+        """Return the panel with values missing where a local covariate is 1, without that one.
+
+        Args:
+            name: of a covariate that is 1 where a location could not serve: a dock was empty, a
+                shop sold out. Such a value is no target, and the forecast is of demand.
+        """
+        local = self.local_covariates
+        if name not in local.names:
+            covariates = name_some(local.names) if local.names else "none"
+            raise DataError(
+                f"censored = {name!r}: no such local covariate; the panel has {covariates}; give "
+                "it as a column of 0 and 1 beside the values"
+            )
+        flags = local.values[local.names.index(name)][: len(self.values)]
+        values, counts = hide_censored(self.values, flags, name)
+        return replace(
+            self,
+            values=values,
+            local_covariates=local.select(tuple(n for n in local.names if n != name)),
+            counts={**self.counts, **counts},
+            digest=None,
+        )
+
     # ----------------------------------------------------------------------- from tables
 
     @classmethod
@@ -250,6 +315,8 @@ class Panel:
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
         local_covariates: Table | None = None,
+        renames: Table | None = None,
+        censored: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
     ) -> "Panel":
@@ -264,18 +331,21 @@ class Panel:
             kind: `count` (never negative) or `measurement`.
             step_minutes: length of a step.
             country: the country whose holidays are recorded, such as `US` or `US-NY`.
-            locations: table of `id`, `name`, `lat`, `lon`; gives the order of the columns.
+            locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`; gives the order of
+                the columns.
             covariates: table of `ds` and columns for all locations; may reach into the future.
             local_covariates: table of `unique_id`, `ds` and columns; may reach into the future.
+            renames: table of `old`, `new`, `from`: places renamed, merged or split.
+            censored: the local covariate that is 1 where a location could not serve (`censor`).
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
         """
         settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
-            "ambiguous": ambiguous, "nonexistent": nonexistent,
+            "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
         }  # fmt: skip
         config = check_stage(PanelConfig, settings, source="Panel.from_long")
-        tables = SideTables(locations, covariates, local_covariates)
+        tables = SideTables(locations, covariates, local_covariates, renames)
         return cls.from_series(read_long(table, config.kind), config, tables)
 
     @classmethod
@@ -291,16 +361,18 @@ class Panel:
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
         local_covariates: Table | None = None,
+        renames: Table | None = None,
+        censored: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
         settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
-            "ambiguous": ambiguous, "nonexistent": nonexistent,
+            "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
         }  # fmt: skip
         config = check_stage(PanelConfig, settings, source="Panel.from_wide")
-        tables = SideTables(locations, covariates, local_covariates)
+        tables = SideTables(locations, covariates, local_covariates, renames)
         return cls.from_series(read_wide(table, config.kind, time), config, tables)
 
     @classmethod
@@ -310,15 +382,18 @@ class Panel:
         """Return the panel of parsed rows, on a regular axis and joined with the other tables."""
         tables = tables or SideTables()
         placed = place_on_axis(series, config)
+        renames = () if tables.renames is None else read_renames(tables.renames, config.timezone)
+        placed = apply_renames(placed, renames, config.kind)
         values = placed.layers.pop(VALUES)
         start = np.datetime64(int(placed.seconds[0]), "s")
-        locations = match_locations(series.ids, tables.locations)
-        column = {identity: n for n, identity in enumerate(series.ids)}
+        places = drop_renamed(tables.locations, placed.ids, renames, config.timezone)
+        locations = match_locations(placed.ids, places)
+        column = {identity: n for n, identity in enumerate(placed.ids)}
         order = [column[identity] for identity in locations.ids]
         layers = {name: layer[:, order] for name, layer in placed.layers.items()}
         axis = Axis(config, start, len(values))
         covariates, local_covariates = join_covariates(layers, tables, axis, locations)
-        return cls(
+        panel = cls(
             values=np.asfortranarray(values[:, order]),
             start=start,
             clock=make_clock(config, start, len(values)),
@@ -327,7 +402,8 @@ class Panel:
             covariates=covariates,
             local_covariates=local_covariates,
             counts=placed.counts,
-        )
+        ).within_lives()
+        return panel if config.censored is None else panel.censor(config.censored)
 
     # ------------------------------------------------------------------------- to tables
 

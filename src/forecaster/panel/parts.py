@@ -6,13 +6,15 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64
+from jaxtyping import Bool, Float32, Float64, Shaped
 
 from forecaster.errors import DataError, Faults, count_of, name_some
 
 RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
 MAX_NAME_LENGTH = 200
 Scalar = str | int | float | bool | None
+DATES = ("opens", "closes")  # of the life of a location
+_UNDATED = np.empty(0, dtype="datetime64[s]")  # becomes unknown dates of all locations
 
 
 @dataclass(frozen=True, eq=False)
@@ -24,8 +26,14 @@ class Locations:
     lat: Float64[np.ndarray, " N"]  # degrees; NaN where unknown
     lon: Float64[np.ndarray, " N"]
     extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
+    opens: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # UTC; NaT: unknown
+    closes: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # from then closed
 
     def __post_init__(self) -> None:
+        for name in DATES:
+            if not len(getattr(self, name)):
+                unknown = np.full(len(self.ids), "NaT", dtype="datetime64[s]")
+                object.__setattr__(self, name, unknown)
         faults = Faults("locations")
         check_names(self.ids, "location id", faults)
         unsafe = [ascii(name) for name in self.names if _has_control(name)]
@@ -40,8 +48,13 @@ class Locations:
                 count = count_of(len(out_of_range), "location")
                 problem = f"{count} with {coordinate} beyond ±{limit:g}°"
                 faults.add(f"{problem}: {first}; check whether lat and lon are swapped")
+        never_open = np.flatnonzero(self.closes <= self.opens)
+        if len(never_open):
+            dates = (f"{self.ids[n]} {self.opens[n]}Z … {self.closes[n]}Z" for n in never_open)
+            count = f"{count_of(len(never_open), 'location')} that closes before it opens"
+            faults.add(f"{count}: {name_some(dates)}; check opens and closes")
         faults.raise_any(DataError)
-        for name in ("lat", "lon"):
+        for name in ("lat", "lon", *DATES):
             object.__setattr__(self, name, read_only(getattr(self, name)))
 
     @staticmethod
@@ -62,6 +75,8 @@ class Locations:
             lat=self.lat[list(order)],
             lon=self.lon[list(order)],
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
+            opens=self.opens[list(order)],
+            closes=self.closes[list(order)],
         )
 
     def join(self, others: "Locations") -> "Locations":
@@ -73,7 +88,25 @@ class Locations:
             lat=np.concatenate([self.lat, others.lat]),
             lon=np.concatenate([self.lon, others.lon]),
             extra={name: (*column, *nothing) for name, column in self.extra.items()},
+            opens=np.concatenate([self.opens, others.opens]),
+            closes=np.concatenate([self.closes, others.closes]),
         )
+
+    @property
+    def dated(self) -> bool:
+        """Whether it is known of any location when it opens or closes."""
+        return not (np.isnat(self.opens).all() and np.isnat(self.closes).all())
+
+    def alive(self, times: Shaped[np.ndarray, " T"]) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at which times; a location without dates always is.
+
+        Args:
+            times: UTC, of the beginnings of steps.
+        """
+        if not self.dated:
+            return np.broadcast_to(np.True_, (len(times), len(self)))
+        early = times[:, None] < self.opens  # false for NaT
+        return np.asarray(~(early | (times[:, None] >= self.closes)))
 
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:

@@ -12,7 +12,7 @@ from jaxtyping import Float32, Shaped
 from forecaster.clock.clock import Clock
 from forecaster.errors import ArtifactError
 from forecaster.panel.parquet import read_table, write_table
-from forecaster.panel.parts import Locations, Scalar
+from forecaster.panel.parts import DATES, Locations, Scalar
 from forecaster.publish.writing import Writer
 
 Matrix = tuple[tuple[str, ...], np.ndarray]  # column names, Float32[M N]
@@ -51,6 +51,7 @@ def locations_writer(locations: Locations) -> Writer:
             "lat": pa.array(locations.lat, from_pandas=True),
             "lon": pa.array(locations.lon, from_pandas=True),
             **{n: unknown if pa.types.is_null(c.type) else c for n, c in extra.items()},
+            **{n: _stamps(getattr(locations, n)) for n in DATES if locations.dated},
         }
     )
     return lambda sink: write_table(table, sink)
@@ -85,11 +86,13 @@ def read_locations(path: Path, count: int) -> Locations:
     """Return the location table, which must have `count` rows."""
     table = read_table(path, "panel", count, _has_locations)
     _check_known(path, table)
-    extra = [name for name in table.column_names if name not in _LOCATION_COLUMNS]
+    # Older panels may have columns of these names with any content.
+    dates = {n: _instants(table[n]) for n in DATES if _is_dates(table.schema, n)}
+    extra = [n for n in table.column_names if n not in (*_LOCATION_COLUMNS, *dates)]
     extras: dict[str, tuple[Scalar, ...]] = {n: tuple(table[n].to_pylist()) for n in extra}
     lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
     ids, names = (tuple(table[name].to_pylist()) for name in ("id", "name"))
-    return Locations(ids, names, lat, lon, extras)
+    return Locations(ids, names, lat, lon, extras, **dates)
 
 
 def _is_matrix(schema: pa.Schema) -> bool:
@@ -98,9 +101,26 @@ def _is_matrix(schema: pa.Schema) -> bool:
     return timed and all(kind == pa.float32() for kind in schema.types[1:])
 
 
+def _is_dates(schema: pa.Schema, name: str) -> bool:
+    return name in schema.names and schema.field(name).type == TIME
+
+
+def _stamps(times: Shaped[np.ndarray, " N"]) -> pa.Array:
+    return pa.array(times.astype("datetime64[ms]")).cast(TIME)
+
+
+def _instants(column: pa.ChunkedArray) -> Shaped[np.ndarray, " N"]:
+    """Return times to the second, NaT for null."""
+    stamps = column.cast(pa.int64())
+    milliseconds = pc.fill_null(stamps, 0).to_numpy().astype("datetime64[ms]")
+    null = pc.is_null(column).to_numpy()
+    return np.where(null, np.datetime64("NaT", "s"), milliseconds.astype("datetime64[s]"))
+
+
 def _has_locations(schema: pa.Schema) -> bool:
     types = dict(zip(schema.names, schema.types, strict=True))
-    extra = [types[name] for name in schema.names if name not in _LOCATION_COLUMNS]
+    dates = [name for name in DATES if _is_dates(schema, name)]
+    extra = [types[n] for n in schema.names if n not in (*_LOCATION_COLUMNS, *dates)]
     return all(types.get(name) == kind for name, kind in _LOCATION_COLUMNS.items()) and all(
         kind in _EXTRA_TYPES for kind in extra
     )

@@ -2,15 +2,17 @@
 
 import numpy as np
 import pyarrow as pa
-from jaxtyping import Float32, Int64
+import pyarrow.compute as pc
+from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.choices import Kind
+from forecaster.clock.zone import to_utc
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
-from forecaster.panel.parts import MAX_NAME_LENGTH, Locations, Scalar
+from forecaster.panel.parts import DATES, MAX_NAME_LENGTH, Locations, Scalar
 
-_LOCATION_COLUMNS = ("id", "name", "lat", "lon")
+_LOCATION_COLUMNS = ("id", "name", "lat", "lon", *DATES)
 
 
 def read_long(source: Table, kind: Kind | None) -> SeriesTable:
@@ -60,9 +62,14 @@ def read_wide(source: Table, kind: Kind | None, time: str, layer: str = VALUES) 
     return SeriesTable(seconds[order], naive, ids, {layer: values[order]})
 
 
-def read_locations(source: Table) -> Locations:
-    """Return a location table: `id` (or `unique_id`), and `name`, `lat`, `lon` where known."""
-    table, name = load(source)
+def read_locations(source: Table, zone: str = "UTC") -> Locations:
+    """Return a location table: `id` (or `unique_id`), and what is known of the other columns.
+
+    Args:
+        source: `id`, `name`, `lat`, `lon`, `opens`, `closes`, and further columns.
+        zone: of the dates `opens` and `closes` that have no offset.
+    """
+    table, name = load(source, texts=DATES)
     if "id" not in table.column_names and "unique_id" in table.column_names:
         table = table.rename_columns({"unique_id": "id"})
     need_columns(table, ("id",), name)
@@ -81,8 +88,27 @@ def read_locations(source: Table) -> Locations:
         for c in ("lat", "lon")
     )
     extra = {c: _extra(table[c], c, faults) for c in present if c not in _LOCATION_COLUMNS}
+    dates = {c: read_instants(table[c], c, zone, faults) for c in DATES if c in present}
     faults.raise_any(DataError)
-    return Locations(ids, names, lat, lon, extra)
+    return Locations(ids, names, lat, lon, extra, **dates)
+
+
+def read_instants(
+    column: pa.ChunkedArray, name: str, zone: str, faults: Faults
+) -> Shaped[np.ndarray, " rows"]:
+    """Return a column of dates or times in UTC, NaT for null.
+
+    A date is the beginning of its local day. Of a local time that the clock shows twice, the first
+    is meant; one that it never shows stands for the moment at which the clock was put forward.
+    """
+    null = pc.is_null(column).to_numpy()
+    if null.all():
+        return np.full(len(column), "NaT", dtype="datetime64[s]")
+    filled = column.fill_null(column.drop_null()[0])  # so that rows keep their numbers
+    seconds, naive = parse_times(filled, name, faults)
+    times = seconds.astype("datetime64[s]")
+    instants = to_utc(zone, times).first if naive else times
+    return np.where(null, np.datetime64("NaT", "s"), instants)
 
 
 def sort_ids(ids: list[str]) -> list[str]:

@@ -12,7 +12,6 @@ from forecaster.estimators.baselines.var import VAR
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.forecaster import Forecaster
-from forecaster.estimators.networks.new_locations import nearest
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
 from forecaster.recipe import change
@@ -144,13 +143,3 @@ def test_L2_models_with_weights_of_each_location_refuse_and_say_what_to_do(
     fitted = kind(recipe=RECIPE).fit(city, Splits.by_share(city))
     with pytest.raises(ArtifactError, match="train again on a panel with them, use a run of the"):
         fitted.forecast(with_new(city, city.values[:, [0]]), city.times[1000])
-
-
-def test_edges_lead_to_the_nearest_known_locations() -> None:
-    def at(*points: tuple[float, float]) -> Locations:
-        ids = tuple(map(str, range(len(points))))
-        return Locations(ids, ids, *np.array(points, dtype=np.float64).T)
-
-    known = at((60, 10), (60, 11), (60.4, 10), (np.nan, np.nan))  # a degree of longitude is half
-    pairs = nearest(known, at((60, 10.1), (np.nan, 3)), 2)
-    assert pairs.tolist() == [[0, 0], [2, 0]]

@@ -310,3 +310,12 @@ def test_the_candidates_of_new_york_are_read(name: str, columns: str, count: int
     assert len(places) == len(set(places.ids)) == count
     assert places.placed.all()
     assert (np.abs(places.lat - 40.7) < 0.3).all()
+
+
+def test_dates_of_candidates_are_local_and_may_have_other_names(tmp_path: Path) -> None:
+    path = csv(tmp_path, "id,lat,lon,since,closes\na,40,-74,2020-07-01,\nb,41,-74,,2021-01-01\n")
+    places = read_candidates(path, "opens=since", "America/New_York")
+    assert places.opens[0] == np.datetime64("2020-07-01T04:00", "s")
+    assert places.closes[1] == np.datetime64("2021-01-01T05:00", "s")
+    assert np.isnat(places.opens[1])
+    assert np.isnat(places.closes[0])

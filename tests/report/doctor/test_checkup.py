@@ -198,3 +198,32 @@ def test_the_page_is_data_too(checkup: Callable[..., Checkup]) -> None:
     data = found.to_json()
     assert data["warnings"] == 0
     assert data["findings"][0]["topic"] == "gaps"
+
+
+def test_openings_closings_and_censored_hours_are_told(checkup: Callable[..., Checkup]) -> None:
+    topics = {finding.topic for finding in checkup().findings}
+    assert not topics & {"openings", "closings", "censored values"}
+
+    def change(values: np.ndarray, _: pd.DatetimeIndex) -> None:
+        values[-24 * 5 :, 2] = 0
+
+    places = pd.DataFrame({"id": [f"p{n}" for n in range(PLACES)]})
+    places["opens"] = [None, "2015-02-08", *[None] * (PLACES - 2)]
+    found = checkup(change, locations=places)
+    assert topic(found, "gaps").level == "good"  # before it opens there is no gap
+    openings = topic(found, "openings")
+    assert "1 location with a date of opening in this span, 0 locations" in openings.text
+    assert "168 values outside these lives left out" in openings.text
+    closings = topic(found, "closings")
+    assert closings.details[0].startswith("p2: closed: no value above 0 since 2015-04-14T01:00")
+    assert found.facts["observed"] == "100.00 %"
+
+
+def test_censored_hours_are_counted() -> None:
+    times = pd.date_range("2015-02-01", periods=HOURS, freq="h", tz="UTC")
+    rows = pd.DataFrame(
+        {"unique_id": "a", "ds": times, "y": 5, "full": [1] * 10 + [0] * (HOURS - 10)}
+    )
+    panel = Panel.from_long(rows, timezone="UTC", censored="full")
+    censored = topic(examine(panel, Recipe()), "censored values")
+    assert censored.text == "10 values (0.54 %) by full are no targets"

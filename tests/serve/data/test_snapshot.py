@@ -206,3 +206,15 @@ def test_a_week_before_far_steps_is_not_known_at_the_origin(panel: Panel) -> Non
     steps = Snapshot(panel).week_before(np.array([500]), 200)[0]
     assert steps[:168].tolist() == list(range(333, 501))
     assert (steps[168:] == -1).all()
+
+
+def test_what_arrives_outside_the_life_of_a_location_is_no_value(panel: Panel) -> None:
+    closes = np.full(len(panel.locations), "NaT", dtype="datetime64[s]")
+    closes[0] = panel.times[-1] + panel.clock.step
+    dated = replace(panel, locations=replace(panel.locations, closes=closes))
+    steps, N = len(panel.values), len(panel.locations)
+    cells = [(steps, n, 5.0) for n in range(N)]
+    snapshot = Snapshot(dated).with_observations(cells, 1)
+    assert np.isnan(snapshot.values(steps, steps + 1)[0]).tolist() == [True] + [False] * (N - 1)
+    nulls = [(steps, n, None if n == 0 else 5.0) for n in range(N)]
+    assert Snapshot(dated).with_observations(nulls, 1).newest_origin(steps + 1) == steps

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
+from forecaster.estimators.closed import Closings
 from forecaster.estimators.forecast_inputs import ForecastInputs, refuse_unknown_future
 from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays
@@ -343,3 +344,29 @@ def test_the_next_origin_costs_one_prediction(model: ServedModel, panel: Panel) 
     )
     final_forecast(predictor, model, snapshot, HOURS - 1)
     assert asked == [1]
+
+
+def test_L4_a_location_that_fell_silent_is_served_at_zero_and_said_to_be_closed(
+    model: ServedModel, panel: Panel
+) -> None:
+    run = model.estimator.run
+    assert run is not None
+    closings = Closings.of(run)
+    assert closings is not None
+    steady = int(np.argmin(closings.longest))
+    identity = run.about["ids"][steady]
+    column = panel.locations.ids.index(identity)
+    cells = [(step, column, 0.0) for step in range(HOURS - 50, HOURS)]
+    snapshot = Snapshot(panel).with_observations(cells, 1)
+    predictor = SnapshotPredictor()
+    while (final := predictor.predict(model, snapshot, HOURS - 1)) is None:
+        pass
+    for forecast in (final, predictor.predict_provisional(model, snapshot, HOURS - 1)):
+        assert not forecast.y_hat[:, column].any()
+        assert not forecast.quantiles[..., column].any()
+        assert forecast.doubts[identity].startswith("closed: no value above 0 since")
+    opened = snapshot.with_observations([(HOURS - 1, column, 3.0)], 2)
+    while (again := predictor.predict(model, opened, HOURS - 1)) is None:
+        pass
+    assert again.y_hat[:, column].all()
+    assert not again.doubts.get(identity, "").startswith("closed")

@@ -93,8 +93,8 @@ def test_a_registration_is_listed_at_once(accepting: Running, clock: SettableClo
     ]
     assert old == before.json["locations"]
     since = f"{np.datetime64(int(clock()), 's')}Z"
-    about = {"mean": None, "fallback": None, "new": True, "since": since, "opens": None}
-    assert new == {**NEUBAU, **about}
+    about = {"mean": None, "fallback": None, "new": True, "since": since}
+    assert new == {**NEUBAU, **about, "opens": None, "closes": None}
     assert accepting.get("/v1/history?location=Neubau&hours=3").json["values"] == [None] * 3
 
 

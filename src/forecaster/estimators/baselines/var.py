@@ -31,7 +31,7 @@ from forecaster.estimators.scaled_inputs import (
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.metrics import score
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_well_observed
+from forecaster.splits import is_well_observed, living
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
@@ -130,7 +130,8 @@ def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
     Few locations are missing at a target step, by the rule of forecast origins.
     """
     inside = sliding_window_view(data.train, order + 1).all(axis=1)
-    steps = order + np.flatnonzero(inside & is_well_observed(data.panel.values[order:]))
+    observed = is_well_observed(data.panel.values, living(data.panel))[order:]
+    steps = order + np.flatnonzero(inside & observed)
     if not len(steps):
         raise DataError(
             f"VAR: no training step, of those with {order} training steps before them, is "

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from forecaster.errors import ConfigError, ForecasterError
-from forecaster.estimators import degraded, forecast_inputs, match
+from forecaster.estimators import closed, degraded, forecast_inputs
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.checks.fitting import FITTING
 from forecaster.estimators.checks.forecasts import FORECASTS
@@ -54,7 +54,7 @@ def check_forecaster(make: Callable[..., Estimator]) -> list[str]:
 @contextmanager
 def _without_warnings() -> Iterator[None]:
     """Silences warnings of unusual values and absent locations, which some checks bring about."""
-    levels = {log: log.level for log in (forecast_inputs.log, degraded.log, match.log)}
+    levels = {log: log.level for log in (forecast_inputs.log, degraded.log, closed.log)}
     for log in levels:
         log.setLevel(logging.ERROR)
     try:

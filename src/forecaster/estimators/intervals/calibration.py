@@ -72,6 +72,7 @@ class Base:
     spread: Float32[np.ndarray, "*B K N"]
     relative: Float32[np.ndarray, "*B K N"] | None = None  # for MAPE; None: the forecast itself
     doubt: Float32[np.ndarray, "*B N"] | None = None  # spreads that the outer quantiles move out
+    closed: Bool[np.ndarray, "*B K N"] | None = None  # where there is nothing to forecast
 
     def row(self, number: int) -> "Base":
         """The part of one origin."""
@@ -86,9 +87,9 @@ class Base:
         return self._select(lambda array: array[..., list(locations)])
 
     def _select(self, part: Callable[[np.ndarray], np.ndarray]) -> "Base":
-        relative = None if self.relative is None else part(self.relative)
-        doubt = None if self.doubt is None else part(self.doubt)
-        return Base(part(self.forecast), part(self.quantiles), part(self.spread), relative, doubt)
+        optional = (self.relative, self.doubt, self.closed)
+        parts = (None if array is None else part(array) for array in optional)
+        return Base(part(self.forecast), part(self.quantiles), part(self.spread), *parts)
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,6 +171,9 @@ class Calibration:
         if self.levels and self.levels[-1] > MIDDLE:
             highest = widened[..., -1, :, :]
             np.maximum(highest, base.forecast, out=highest)
+        if base.closed is not None:  # nothing is certain: 0 … 0; or there is no forecast
+            nothing = np.float32(self.floor if np.isfinite(self.floor) else np.nan)
+            widened = np.where(base.closed[..., None, :, :], nothing, widened)
         return widened
 
     def shift(

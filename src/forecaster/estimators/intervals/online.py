@@ -79,6 +79,8 @@ class Tracker:
             counts: the locations that are compared; None: all.
         """
         quantiles = np.nan if base is None else self._calibration.shift(base, self._corrections)
+        if base is not None and base.closed is not None:  # no forecast to learn from
+            quantiles = np.where(base.closed, np.float32(np.nan), quantiles)
         issued = self._issued[self._steps % len(self._ahead)]  # a view
         issued[:] = quantiles if counts is None else np.where(counts, quantiles, np.nan)
         self._steps += 1

@@ -26,7 +26,6 @@ from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
-from forecaster.panel.parts import Locations
 from forecaster.recipe import PRESETS, Preset, Recipe
 
 
@@ -73,10 +72,10 @@ class Forecaster(NetworkEstimator):
         """Whether it forecasts locations that it was not fitted to: `best` is prepared for it."""
         return self.masks_missing
 
-    def extend_arrays(self, run: Run, known: Locations, new: Locations) -> Arrays:
+    def extend_arrays(self, run: Run, n: int, neighbours: Int64[np.ndarray, "E 2"]) -> Arrays:
         """The arrays with further locations: scales, profiles, edges and embeddings too."""
-        shared = super().extend_arrays(run, known, new)
-        return {**shared, **extend_network(run.arrays, known, new)}
+        shared = super().extend_arrays(run, n, neighbours)
+        return {**shared, **extend_network(run.arrays, n, neighbours)}
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the seasonal profile."""

@@ -7,16 +7,15 @@ those whose values move with its own, with the mean strengths that the network h
 """
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Float32, Int64
 
 from forecaster.estimators.networks.profile import CITY, COUNTS, DEVIATIONS, KNOWN, PROFILE, RANGES
-from forecaster.estimators.new_locations import append
+from forecaster.estimators.new_locations import PAIRS, append
 from forecaster.estimators.training_data import Arrays
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.panel.parts import Locations
 from forecaster.windows.scaling import MIN_MEAN
 
-PAIRS, STRENGTHS = "graph.pairs", "graph.strengths"
+STRENGTHS = "graph.strengths"
 MEAN, DEVIATION = "values.mean", "values.deviation"
 EDGE_WEIGHTS = "model.neighbours.weight"
 RULES = {
@@ -27,17 +26,16 @@ RULES = {
 }
 
 
-def extend_network(arrays: Arrays, known: Locations, new: Locations) -> dict[str, np.ndarray]:
-    """The arrays of a network with further locations.
+def extend_network(
+    arrays: Arrays, n: int, neighbours: Int64[np.ndarray, "E 2"]
+) -> dict[str, np.ndarray]:
+    """The arrays of a network with n more locations.
 
     Args:
         arrays: of the run.
-        known: the locations of the run.
-        new: the further ones.
+        n: the number of new locations.
+        neighbours: their edges, as in `new_locations`.
     """
-    n, N, pairs = len(new), len(known), arrays[PAIRS]
-    degree = int(np.median(np.bincount(pairs.ravel(), minlength=N)))
-    neighbours = nearest(known, new, max(degree, 1)) + np.array([0, N])
     extended = {name: add(arrays[name], n) for name, add in RULES.items()}
     extended |= _extend_scales(arrays, n)
     extended |= _extend_profiles(arrays, extended, n)
@@ -97,22 +95,3 @@ def _extend_weights(
         if chosen.any():
             extended[rows & (target >= N)] = weights[chosen].mean(axis=0)
     return extended
-
-
-def nearest(known: Locations, new: Locations, count: int) -> Int64[np.ndarray, "E 2"]:
-    """The nearest known locations of each new one, as numbers; none without coordinates."""
-    placed = np.flatnonzero(known.placed)
-    pairs = [
-        (int(placed[rank]), n)
-        for n in np.flatnonzero(new.placed).tolist()
-        for rank in np.argsort(_distances(known, placed, new, n), kind="stable")[:count].tolist()
-    ]
-    return np.array(pairs, dtype=np.int64).reshape(-1, 2)
-
-
-def _distances(
-    known: Locations, placed: Int64[np.ndarray, " P"], new: Locations, n: int
-) -> Float64[np.ndarray, " P"]:
-    """Squared distances of known locations from a new one, in degrees of latitude."""
-    east = np.cos(np.radians(new.lat[n])) * (known.lon[placed] - new.lon[n])
-    return np.asarray(np.square(known.lat[placed] - new.lat[n]) + np.square(east))

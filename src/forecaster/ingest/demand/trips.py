@@ -27,8 +27,10 @@ from forecaster.ingest.files import InputFile, parse_span
 from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
+from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.panel.renames import Rename, apply_renames, linked_ids
 
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
@@ -43,6 +45,7 @@ class TripIngest:
     panel: PanelConfig
     rules: TripsConfig
     engine: Engine
+    renames: Sequence[Rename] = ()  # of locations, in the order of time
 
     @property
     def mapped_schema(self) -> Schema | None:
@@ -78,16 +81,33 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     row_counts.check_balance()
     start, values = _place(trips, rides, len(places))
     steps = len(values)
+    seconds = int(start.astype(np.int64)) + np.arange(steps) * HOUR
+    rows = SeriesTable(seconds, False, places.ids, {VALUES: values}, row_counts.to_json())
+    rows = apply_renames(rows, trips.renames, "count")
     return Panel(
-        values=values,
+        values=np.asfortranarray(rows.layers[VALUES]),
         start=start,
         clock=make_clock(trips.panel, start, steps),
         kind="count",
-        locations=places,
+        locations=_follow(places, rows.ids, trips.candidates),
         covariates=Covariates.empty(steps),
-        local_covariates=LocalCovariates.empty(steps, len(places)),
-        counts=row_counts.to_json(),
-    )
+        local_covariates=LocalCovariates.empty(steps, len(rows.ids)),
+        counts=rows.counts,
+    ).within_lives()
+
+
+def _follow(places: Locations, ids: tuple[str, ...], candidates: Locations | None) -> Locations:
+    """Return the locations of these ids, which renames may have changed."""
+    if ids == places.ids:
+        return places
+    known = candidates or places
+    nowhere = [identity for identity in ids if identity not in known.ids]
+    if candidates is not None and nowhere:
+        count = count_of(len(nowhere), "new id")
+        raise DataError(f"renames: {count} not among the candidates: {name_some(nowhere)}")
+    if nowhere:
+        return Locations.of_ids(ids)
+    return known.take([known.ids.index(identity) for identity in ids])
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell
@@ -201,9 +221,11 @@ def _choose_zones(
     trips: TripIngest, cells: dict[str, np.ndarray], hours: int
 ) -> tuple[Locations, Int64[np.ndarray, " C"]]:
     """Return the zones with enough demand; other trips are out of the area."""
-    enough = cells["rides"] >= trips.rules.min_demand * hours
     candidates = trips.candidates
     ids = [str(zone) for zone in cells["a"].tolist()]
+    _, group = np.unique(linked_ids(ids, trips.renames), return_inverse=True)
+    rides = np.bincount(group, weights=cells["rides"])[group]  # of a place under all its ids
+    enough = rides >= trips.rules.min_demand * hours
     if candidates is not None:
         enough &= np.isin(ids, candidates.ids)
     if candidates is not None and not np.isin(ids, candidates.ids).any():

@@ -10,17 +10,25 @@ import pyarrow as pa
 from forecaster.errors import ConfigError, DataError, Faults, name_some, nearest_name
 from forecaster.ingest.mapping import parse_pairs
 from forecaster.panel.columns import load, need_columns
-from forecaster.panel.parts import Locations
+from forecaster.panel.parts import DATES, Locations
 from forecaster.panel.tables import read_locations
 
-FIELDS = ("id", "name", "lat", "lon")
+FIELDS = ("id", "name", "lat", "lon", *DATES)
 
 
-def read_candidates(path: Path, columns: str | None = None) -> Locations:
-    """Return the locations of a file; `columns` maps its names, as in `id=node,lat=y,lon=x`."""
-    table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path)[0]
+def read_candidates(path: Path, columns: str | None = None, zone: str = "UTC") -> Locations:
+    """Return the locations of a file.
+
+    Args:
+        path: a table or GeoJSON.
+        columns: maps its names, as in `id=node,lat=y,lon=x`.
+        zone: of the dates `opens` and `closes` that have no offset.
+    """
+    mapping = _given(columns)
+    texts = [mapping.get(field, field) for field in DATES]
+    table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path, texts)[0]
     need_columns(table, (), str(path))  # refuses columns given twice
-    named = {field: field for field in FIELDS if field in table.column_names} | _given(columns)
+    named = {field: field for field in FIELDS if field in table.column_names} | mapping
     for field, column in {"id": "id", **named}.items():
         if column not in table.column_names:
             hint = nearest_name(column, table.column_names)
@@ -30,7 +38,7 @@ def read_candidates(path: Path, columns: str | None = None) -> Locations:
             raise DataError(f"{path}: no column {column!r} for {field}{hint}; {remedy}")
     if not table.num_rows:
         raise DataError(f"{path}: 0 locations; at least one is needed")
-    return read_locations(table.select(list(named.values())).rename_columns(list(named)))
+    return read_locations(table.select(list(named.values())).rename_columns(list(named)), zone)
 
 
 def _given(columns: str | None) -> dict[str, str]:
@@ -59,7 +67,7 @@ def _read_geojson(path: Path) -> pa.Table:
 
 def _row(feature: dict[str, Any]) -> dict[str, Any]:
     properties = {
-        k: v for k, v in (feature.get("properties") or {}).items() if k not in FIELDS[2:]
+        k: v for k, v in (feature.get("properties") or {}).items() if k not in ("lat", "lon")
     }
     corners = np.array(list(_positions(feature["geometry"]["coordinates"])), dtype=float)
     lon, lat = corners[:, :2].mean(axis=0).tolist()

@@ -10,9 +10,10 @@ from jaxtyping import Int64
 from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
+from forecaster.panel.observed import CENSORED, OUTSIDE, OUTSIDE_SUM
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.report.doctor.doubtful import find_doubtful
+from forecaster.report.doctor.doubtful import find_doubtful, find_silenced
 from forecaster.report.doctor.scan import (
     OUTLIER_SCALES,
     STUCK_STEPS,
@@ -71,6 +72,7 @@ def examine(
         _clock_changes(panel, anomalies),
         _zeros(panel, anomalies),
         _places(panel),
+        *_lives(panel, recipe),
         _outliers(panel, anomalies),
         *_doubtful(panel, recipe),
         _targets(panel, recipe.metrics.mape_cut),
@@ -90,8 +92,14 @@ def describe_panel(panel: Panel) -> dict[str, str]:
         "size": f"{count_of(M, 'step')} of {panel.clock.step_minutes} min ({days:,.0f} days) × "
         f"{count_of(N, 'location')}",
         "kind": panel.kind + _level_text(panel),
-        "observed": f"{100 * np.isfinite(panel.values).mean():.2f} %",
+        "observed": f"{_observed_share(panel):.2f} %",
     }
+
+
+def _observed_share(panel: Panel) -> float:
+    """The share of the values of open locations that are observed, in per cent."""
+    alive = panel.alive(0, len(panel.values))
+    return float(100 * (np.isfinite(panel.values) & alive).sum() / max(alive.sum(), 1))
 
 
 def _level_text(panel: Panel) -> str:
@@ -102,17 +110,18 @@ def _level_text(panel: Panel) -> str:
 
 
 def _missing(panel: Panel) -> Finding:
-    missing = np.isnan(panel.values)
-    share = missing.mean()
+    alive = panel.alive(0, len(panel.values))
+    missing = np.isnan(panel.values) & alive
+    share = missing.sum() / max(alive.sum(), 1)
     if not missing.any():
         return Finding("gaps", "good", "every step of every location is observed")
-    dark = missing.all(axis=1)
+    dark = (missing == alive).all(axis=1) & alive.any(axis=1)
     longest = sorted(true_runs(dark), key=lambda run: run[0] - run[1])[:5]
     details = [
         f"{count_of(end - start, 'step')} without any value: {_span(panel, start, end)}"
         for start, end in longest
     ]
-    by_place = missing.mean(axis=0)
+    by_place = missing.sum(axis=0) / np.maximum(alive.sum(axis=0), 1)
     worst = [n for n in np.argsort(-by_place, kind="stable")[:5].tolist() if by_place[n] > share]
     details += [f"{location_label(panel, n)}: {100 * by_place[n]:.1f} % missing" for n in worst]
     text = f"{100 * share:.2f} % of values are missing"
@@ -204,6 +213,32 @@ def _places(panel: Panel) -> Finding:
         return Finding("locations", "warning", text, tuple(details))
     text = f"all {len(panel.locations)} vary"
     return Finding("locations", "note" if unplaced else "good", text, tuple(details))
+
+
+def _lives(panel: Panel, recipe: Recipe) -> list[Finding]:
+    """Locations that open and close, and censored values; no finding where there are none."""
+    findings, M, locations = [], len(panel.values), panel.locations
+    inside = [(dates > panel.times[0]) & (dates <= panel.times[-1])
+              for dates in (locations.opens, locations.closes)]  # fmt: skip
+    if locations.dated:
+        opening, closing = (count_of(int(rows.sum()), "location") for rows in inside)
+        text = f"{opening} with a date of opening in this span, {closing} with one of closing"
+        if hidden := panel.counts.get(OUTSIDE, 0):
+            total = f"together {panel.counts[OUTSIDE_SUM]:,.6g}"
+            text += f"; {count_of(hidden, 'value')} outside these lives left out, {total}"
+        findings.append(Finding("openings", "note", text))
+    silent = find_silenced(panel, recipe)
+    if silent:
+        count = count_of(len(silent), "location")
+        text = f"{count} silent at the end, though never for a day in training: closed"
+        details = tuple(f"{location_label(panel, n)}: {reason}" for n, reason in silent.items())
+        findings.append(Finding("closings", "note", text, details[:MAX_DETAILS]))
+    if panel.censored_by is not None:
+        hidden = panel.counts[CENSORED]
+        share = 100 * hidden / max(M * len(locations), 1)
+        text = f"{count_of(hidden, 'value')} ({share:.2f} %) by {panel.censored_by} are no targets"
+        findings.append(Finding("censored values", "note", text))
+    return findings
 
 
 def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:

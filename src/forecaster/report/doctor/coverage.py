@@ -45,7 +45,9 @@ def _draw_map(axes: Any, panel: Panel) -> None:
         extent=(*_days(panel), len(order), 0),
     )
     axes.set_ylabel("locations, busiest first", color=INK, fontsize=9)
-    share = 100 * np.isnan(panel.values).mean(), 100 * (panel.values == 0).mean()
+    alive = panel.alive(0, len(panel.values))
+    parts = np.isnan(panel.values) & alive, panel.values == 0
+    share = [100 * part.sum() / max(alive.sum(), 1) for part in parts]
     axes.set_title(
         f"{len(order)} locations, {panel.clock.zone}: {share[0]:.2f} % missing, "
         f"{share[1]:.2f} % zero",

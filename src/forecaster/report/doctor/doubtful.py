@@ -6,6 +6,8 @@ import numpy as np
 from jaxtyping import Bool, Float32
 
 from forecaster.errors import count_of
+from forecaster.estimators.closed import LONGEST as LONGEST_SILENCE
+from forecaster.estimators.closed import Closings, fit_silence
 from forecaster.estimators.plausible import (
     LONGEST,
     MIN_WEEKS,
@@ -49,6 +51,13 @@ def find_doubtful(panel: Panel, recipe: Recipe) -> Doubtful:
     marks = _judge(panel, plausibility)
     implausible = _describe_implausible(panel, marks, plausibility.spread.mean(axis=0))
     return Doubtful(implausible, _describe_repeated(panel, marks))
+
+
+def find_silenced(panel: Panel, recipe: Recipe) -> dict[int, str]:
+    """Return why a run trained on the panel would take locations as closed at its end."""
+    train = _training_steps(panel, recipe)
+    closings = Closings(panel.kind, fit_silence(panel, train)[LONGEST_SILENCE])
+    return closings.describe(panel, len(panel.values) - 1)
 
 
 def _training_steps(panel: Panel, recipe: Recipe) -> Bool[np.ndarray, " M"]:

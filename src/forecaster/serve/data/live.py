@@ -182,7 +182,8 @@ class LiveData:
             return f"no data in the last {DEAD_STEPS} steps"
         reporting = np.flatnonzero(snapshot.is_reporting(end - 1))
         ids = [snapshot.locations.ids[n] for n in reporting]
-        worst = worst_locations(ids, values[:, reporting])
+        alive = snapshot.alive(end - DEAD_STEPS, end)
+        worst = worst_locations(ids, values[:, reporting], alive[:, reporting])
         return f"none of the last {DEAD_STEPS} steps has data of {ENOUGH} (missing: {worst})"
 
     def _write(

@@ -68,4 +68,9 @@ def to_locations(registrations: Sequence[Registration]) -> Locations:
         names=tuple(one.name for one in registrations),
         lat=np.array([one.lat for one in registrations], dtype=np.float64),
         lon=np.array([one.lon for one in registrations], dtype=np.float64),
+        opens=np.array([_moment(one.opens) for one in registrations], dtype="datetime64[s]"),
     )
+
+
+def _moment(seconds: int | None) -> np.datetime64:
+    return np.datetime64("NaT" if seconds is None else seconds, "s")

@@ -132,9 +132,15 @@ class Snapshot:
         return next((step for step in steps if self._is_origin(step)), None)
 
     def is_reporting(self, step: int) -> Bool[np.ndarray, " N"]:
-        """Which locations have reported in the two weeks up to a step."""
+        """Which locations are open at a step, and have reported in the two weeks up to it."""
         first = step + 1 - REPORTING_DAYS * steps_per_day(self.base.clock)
-        return np.asarray(np.isfinite(self.final_values(first, step + 1)).any(axis=0))
+        reported = np.isfinite(self.final_values(first, step + 1)).any(axis=0)
+        return np.asarray(reported & self.alive(step, step + 1)[0])
+
+    def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at steps first…end−1, by their dates."""
+        times = self.base.start + np.arange(first, end) * self.base.clock.step
+        return self.locations.alive(times)
 
     def _is_origin(self, step: int) -> bool:
         observed = int(np.isfinite(self.final_values(step, step + 1)).sum())
@@ -143,12 +149,15 @@ class Snapshot:
         return observed > 0 and 2 * observed >= int(self.is_reporting(step).sum())
 
     def values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
-        """Return the values of steps first…end−1, NaN where unknown."""
+        """Return the values of steps first…end−1, NaN where unknown or outside a life."""
         values = _merge_rows(self.base.values, {}, first, end)
         if self.registered:
             unknown = np.full((len(values), len(self.registered)), np.nan, dtype=np.float32)
             values = np.concatenate([values, unknown], axis=1)
-        return _put_rows(values, self.observed, first)
+        values = _put_rows(values, self.observed, first)
+        if self.locations.dated:  # what arrives after a location has closed
+            values[~self.alive(first, end)] = np.nan
+        return values
 
     def final_values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
         """Return the values of steps first…end−1, NaN also where the step was not over yet."""

@@ -12,6 +12,7 @@ from jaxtyping import Float32
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError
+from forecaster.estimators.closed import describe_closed, open_ids
 from forecaster.estimators.degraded import (
     NEW_LOCATION,
     SILENT_LEAST,
@@ -21,6 +22,7 @@ from forecaster.estimators.degraded import (
     describe_outage,
 )
 from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
+from forecaster.estimators.intervals.calibration import Base
 from forecaster.estimators.intervals.online import OnlineCalibration
 from forecaster.estimators.match import is_new, location_order, match
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
@@ -150,9 +152,19 @@ class OnlinePredictor:
             online.add(batch, predictor.base(steps))
         if len(missing) > len(batch):
             return None
-        base = online.base(origin).at(self._order)
+        base = (self._base_of_new(snapshot, origin) or online.base(origin)).at(self._order)
         quantiles = online.calibration.correct(base, online.corrections(origin))
         return Numbers(base.forecast, quantiles, base.relative)
+
+    def _base_of_new(self, snapshot: Snapshot, origin: int) -> Base | None:
+        """Return the forecast of an origin on its own if it has new locations, else None.
+
+        The values up to it may tell who their neighbours are; earlier origins must not see them.
+        """
+        if self._model.ids.issuperset(self._ids):
+            return None
+        predictor, steps = self._look(snapshot, [origin], by_values=True)
+        return predictor.base(steps).row(0)
 
     def _forget_changed(self, snapshot: Snapshot) -> None:
         """Drop forecasts from changed data; an earlier snapshot may follow a later one."""
@@ -162,11 +174,20 @@ class OnlinePredictor:
             first = later.first_changed_origin(earlier.version, self._model.horizon)
             self._online.forget_from(first)
 
-    def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
-        """Return a predictor on the data that some steps may see, and the steps in it."""
+    def _look(
+        self, snapshot: Snapshot, steps: Sequence[int], *, by_values: bool = False
+    ) -> tuple[Predictor, np.ndarray]:
+        """Return a predictor on the data that some steps may see, and the steps in it.
+
+        Args:
+            snapshot: the data.
+            steps: in order.
+            by_values: whether all values up to the last step may tell neighbours.
+        """
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
         panel = with_absent_locations(self._model, panel.select(self._ids))
-        predictor = self._model.estimator.predictor(panel, self._weather)
+        end = last + 1 if by_values else 0
+        predictor = self._model.estimator.predictor(panel, self._weather, end)
         return predictor, np.array(steps) - steps[-1] + last
 
 
@@ -183,15 +204,16 @@ def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginVi
 
 
 def refuse_incomplete(view: OriginView, lags: LagConfig) -> None:
-    """Refuse an origin if most locations have too many gaps; new ones are not counted.
+    """Refuse an origin if most locations have too many gaps; new and closed ones do not count.
 
     A forecast is made if half or more of the locations that have reported in the last two weeks
     are observed at the origin and nearly all of their history too, or if the whole is
     (`refuse_missing`). So neither silent locations nor those that return stop the others.
     """
-    ids = view.snapshot.locations.ids
-    reporting = view.snapshot.is_reporting(view.origin)
-    counted = tuple(ids[n] for n in view.columns if reporting[n] and ids[n] in view.model.ids)
+    ids, is_reporting = view.snapshot.locations.ids, view.snapshot.is_reporting(view.origin)
+    run, matched = view.model.estimator.adapt(with_absent_locations(view.model, view.panel))
+    needed = set(open_ids(run, matched, view.step)) & view.model.ids
+    counted = tuple(ids[n] for n in view.columns if is_reporting[n] and ids[n] in needed)
     panel = view.panel.select(counted) if counted else view.panel
     steps = history_steps(panel, lags, np.array([view.step]))[0]
     complete = np.isnan(panel.values[steps]).mean(axis=0) <= MAX_FILLED
@@ -252,7 +274,7 @@ def explain_location(
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
     """Return the numbers with quantiles as calibrated in training."""
     panel = with_absent_locations(view.model, view.panel)
-    predictor = view.model.estimator.predictor(panel, weather)
+    predictor = view.model.estimator.predictor(panel, weather, view.step + 1)
     order, calibration = (
         location_order(predictor.panel.locations.ids, view.panel),
         predictor.calibration,
@@ -295,14 +317,16 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         {} if plausibility is None else describe_doubts(plausibility, panel, view.step),
         describe_history(panel, lags, view.step) if estimator.masks_missing else {},
     ]
+    closed = describe_closed(run, panel, view.step, view.model.horizon)
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
     outage = describe_outage(panel, view.step, plausibility) if many else None
     doubts = {
         panel.locations.ids[n]: "; ".join(texts[n] for texts in reasons if n in texts)
-        for n in set().union(*reasons)
+        for n in set().union(*reasons).difference(closed)
     }
+    doubts |= {panel.locations.ids[n]: text for n, text in closed.items()}
     return replace(
         forecast,
         degraded="; ".join(filter(None, (outage, forecast.degraded))) or None,
@@ -328,10 +352,11 @@ def missing_at_origin(snapshot: Snapshot, origin: int, columns: Sequence[int]) -
         columns: of the locations that are forecast.
     """
     row = snapshot.final_values(origin, origin + 1)[0, list(columns)]
-    missing = int(np.isnan(row).sum())
+    alive = snapshot.alive(origin, origin + 1)[0, list(columns)]
+    missing = int((np.isnan(row) & alive).sum())
     if not missing:
         return None
-    return f"data: {missing} of {len(row)} locations missing or not final at the origin"
+    return f"data: {missing} of {int(alive.sum())} locations missing or not final at the origin"
 
 
 def _persist_covariates(panel: Panel, origin: int, fill: Fill) -> Panel:

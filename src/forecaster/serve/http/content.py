@@ -4,6 +4,7 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
@@ -50,8 +51,10 @@ def location_list(
     """
     lat, lon = (_exact(values.tolist()) for values in (locations.lat, locations.lon))
     means = _means(base) + [None] * len(registrations)
-    registered = {one.id: one for one in registrations}
-    rows = zip(locations.ids, locations.names, lat, lon, means, strict=True)
+    since = [None] * len(base.locations) + [one.since for one in registrations]
+    columns = locations.ids, locations.names, lat, lon, means, since
+    dates = [_utc_texts(moments) for moments in (locations.opens, locations.closes)]
+    rows = zip(*columns, *dates, strict=True)
     return {
         "zone": base.clock.zone,
         "kind": base.kind,
@@ -68,9 +71,11 @@ def location_list(
                 "mean": mean,
                 "fallback": model.fallback.get(i),
                 "new": i not in model.ids,
-                **_registered_at(registered.get(i)),
+                "since": _to_utc_text(since),
+                "opens": opens,
+                "closes": closes,
             }
-            for i, name, lat, lon, mean in rows
+            for i, name, lat, lon, mean, since, opens, closes in rows
         ],
     }
 
@@ -83,18 +88,19 @@ def registered_location(registration: Registration, version: int) -> dict[str, A
         "lat": registration.lat,
         "lon": registration.lon,
         "covariates": dict(registration.covariates),
-        **_registered_at(registration if registration.since else None),
+        "since": _to_utc_text(registration.since or None),
+        "opens": _to_utc_text(registration.opens),
         "data_version": version,
     }
 
 
-def _registered_at(registration: Registration | None) -> dict[str, str | None]:
-    """Return when a location was registered and when it opens; null for those of the panel."""
-    times = (None, None) if registration is None else (registration.since, registration.opens)
-    since, opens = (
-        None if seconds is None else utc_text(np.datetime64(seconds, "s")) for seconds in times
-    )
-    return {"since": since, "opens": opens}
+def _to_utc_text(seconds: int | None) -> str | None:
+    return None if seconds is None else utc_text(np.datetime64(seconds, "s"))
+
+
+def _utc_texts(moments: Shaped[np.ndarray, " N"]) -> list[str | None]:
+    """Return moments as text, None where they are unknown."""
+    return [None if np.isnat(moment) else utc_text(moment) for moment in moments]
 
 
 @lru_cache(maxsize=2)

@@ -116,7 +116,8 @@ class LocationInfo(BaseModel):
     fallback: str | None  # simple model that is served here; null: the run's own
     new: bool  # the run was not trained on it: it is forecast after a day of observations
     since: str | None  # when it was registered, UTC; null: it is in the panel
-    opens: str | None  # the time before which it takes no observations, UTC
+    opens: str | None  # when it opens, UTC; null: unknown
+    closes: str | None  # when it closes, UTC; null: unknown
 
 
 class LocationList(BaseModel):
@@ -170,15 +171,15 @@ class LocationForecast(BaseModel):
     model_config = ConfigDict(extra="allow")
 
     id: str
-    y_hat: list[float]  # forecast mean of each step ahead
+    y_hat: list[float | None]  # forecast mean of each step ahead; null: closed, nothing to measure
     y_relative: list[
-        float
+        float | None
     ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
     fallback: str | None = None  # simple model that is served here; absent: the run's own
     degraded: str | None = (
-        None  # `new location`, missing past, implausible or repeated values; absent: none
+        None  # `new location`, why it is closed, missing, implausible or repeated values
     )
 
 

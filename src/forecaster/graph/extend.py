@@ -1,0 +1,140 @@
+"""Graphs that follow their places: gone ones lose their edges, new ones get some.
+
+A new place is joined to the places that the graph was learned on: to the nearest, where both have
+coordinates, else to those whose values change together with its own. It gets as many neighbours as
+places of the graph have (the median degree, at least one), and the strengths that the strongest,
+second strongest … edges of these places usually have.
+"""
+
+from dataclasses import replace
+
+import numpy as np
+from jaxtyping import Bool, Float32, Float64, Int64
+
+from forecaster.errors import DataError, count_of, name_some
+from forecaster.graph.dependency import DependencyGraph, bare
+from forecaster.graph.edges import distance_km
+from forecaster.panel.parts import Locations
+
+LEAST_STEPS = 24  # common to two places, from which their values are compared
+WEAKEST = 0.1  # strength of an edge where the graph has none to compare with
+
+
+def restrict_graph(graph: DependencyGraph, ids: tuple[str, ...]) -> DependencyGraph:
+    """Return the graph of some of its places, in this order; the others lose their edges."""
+    position = {identity: n for n, identity in enumerate(graph.locations.ids)}
+    unknown = [identity for identity in ids if identity not in position]
+    if unknown:
+        problem = f"graph: {count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
+        raise DataError(f"{problem}; it has {name_some(position)}")
+    order = [position[identity] for identity in ids]
+    return _with_places(graph, graph.locations.take(order), *_renumber(graph, order))
+
+
+def extend_graph(
+    graph: DependencyGraph, locations: Locations, values: Float32[np.ndarray, "T N"] | None = None
+) -> DependencyGraph:
+    """Return the graph of these places: known ones keep their edges, new ones get some.
+
+    Args:
+        graph: as learned.
+        locations: known and new ones, in the order of the result; coordinates are taken from here.
+        values: of these locations, up to the forecast origin, for those without coordinates; None:
+            such places stay without edges.
+    """
+    known = np.isin(locations.ids, graph.locations.ids)
+    if not known.any():
+        raise DataError(
+            f"graph: none of its places is among {name_some(locations.ids)}; learn another graph"
+        )
+    kept = restrict_graph(graph, tuple(np.array(locations.ids)[known].tolist()))
+    pairs = np.flatnonzero(known)[kept.pairs].reshape(-1, 2)
+    strengths = typical_strengths(graph)
+    added = [
+        (int(n), int(neighbour), strength)
+        for n in np.flatnonzero(~known)
+        for neighbour, strength in zip(
+            rank_neighbours(int(n), known, locations, values), strengths, strict=False
+        )
+    ]
+    joined = np.array([edge[:2] for edge in added], dtype=np.int64).reshape(-1, 2)
+    return _with_places(
+        graph,
+        bare(locations),
+        np.concatenate([pairs, joined]),
+        np.concatenate([kept.strengths, np.array([s for _, _, s in added], np.float64)]),
+    )
+
+
+def typical_strengths(graph: DependencyGraph) -> Float64[np.ndarray, " k"]:
+    """The strengths of a usual place's edges, the strongest first: as many as the median degree.
+
+    The j-th is the median of |strength| over the j-th strongest edges of all places that have one.
+    """
+    ends, sizes = graph.pairs.T.reshape(-1), np.tile(np.abs(graph.strengths), 2)
+    order = np.lexsort((-sizes, ends))
+    ends, sizes = ends[order], sizes[order]
+    rank = np.arange(len(ends)) - np.searchsorted(ends, ends)
+    usual = max(int(np.median(graph.degrees)), 1)
+    by_rank = [sizes[rank == j] for j in range(usual)]
+    return np.array([np.median(s) if len(s) else WEAKEST for s in by_rank])
+
+
+def rank_neighbours(
+    place: int,
+    known: Bool[np.ndarray, " N"],
+    locations: Locations,
+    values: Float32[np.ndarray, "T N"] | None,
+) -> Int64[np.ndarray, " k"]:
+    """The known places from the nearest on, or from the most similar; none: nothing is known."""
+    candidates = np.flatnonzero(known & locations.placed)
+    if locations.placed[place] and len(candidates):
+        distances = distance_km(locations, np.full(len(candidates), place), candidates)
+        return candidates[np.argsort(distances, kind="stable")]
+    if values is None:
+        return np.empty(0, dtype=np.int64)
+    candidates = np.flatnonzero(known)
+    similarity = np.array([_similarity(values[:, place], values[:, n]) for n in candidates])
+    order = np.argsort(-similarity, kind="stable")
+    return candidates[order[similarity[order] > 0]]
+
+
+def _similarity(first: Float32[np.ndarray, " T"], second: Float32[np.ndarray, " T"]) -> float:
+    """The correlation of the changes from step to step; 0 with too few or constant ones."""
+    changes = np.diff(np.stack([first, second]).astype(np.float64), axis=1)
+    changes = changes[:, np.isfinite(changes).all(axis=0)]
+    if changes.shape[1] < LEAST_STEPS or (np.ptp(changes, axis=1) == 0).any():
+        return 0.0
+    return float(np.corrcoef(*changes).flat[1])
+
+
+def _renumber(
+    graph: DependencyGraph, order: list[int]
+) -> tuple[Int64[np.ndarray, "E 2"], Float64[np.ndarray, " E"]]:
+    """The edges between some places, as numbers of these, and their strengths."""
+    place = np.full(len(graph.locations), -1)
+    place[order] = np.arange(len(order))
+    pairs = place[graph.pairs].reshape(-1, 2)
+    kept = (pairs >= 0).all(axis=1)
+    return pairs[kept], graph.strengths[kept]
+
+
+def _with_places(
+    graph: DependencyGraph,
+    locations: Locations,
+    pairs: Int64[np.ndarray, "E 2"],
+    strengths: Float64[np.ndarray, " E"],
+) -> DependencyGraph:
+    """The graph of other places, which says on which it was learned."""
+    pairs = np.sort(pairs, axis=1)
+    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    learned_on = graph.about.learned_on or graph.locations.ids
+    about = graph.about.model_copy(update={"learned_on": learned_on})
+    return replace(
+        graph,
+        locations=locations,
+        pairs=pairs[order],
+        strengths=strengths[order],
+        about=about,
+        digest=None,
+    )

@@ -1,0 +1,55 @@
+"""Values that are no observations of demand: outside a location's life, or censored.
+
+A location that has not opened yet or has closed has no demand. A dock that is empty, or a shop
+that is sold out, has a demand that nobody counted: its value is a lower bound. Both become
+missing, so that they are no targets, and are counted in the ledger of the panel.
+"""
+
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float32
+
+from forecaster.errors import DataError, count_of, name_some
+
+OUTSIDE, OUTSIDE_SUM = "values_outside_life", "sum_outside_life"  # in the ledger
+CENSORED_BY, CENSORED = "censored_by", "censored_values"
+
+
+def hide_outside_life(
+    values: Float32[np.ndarray, "M N"], alive: Bool[np.ndarray, "M N"]
+) -> tuple[Float32[np.ndarray, "M N"], dict[str, Any]]:
+    """The values, missing where a location is not open, and the counts of those hidden."""
+    hidden = ~alive & np.isfinite(values)
+    total = float(values[hidden].sum(dtype=np.float64))
+    counts = {OUTSIDE: int(hidden.sum()), OUTSIDE_SUM: total}
+    return _hide(values, hidden), counts
+
+
+def hide_censored(
+    values: Float32[np.ndarray, "M N"], flags: Float32[np.ndarray, "M N"], name: str
+) -> tuple[Float32[np.ndarray, "M N"], dict[str, Any]]:
+    """The values, missing where the flag of a covariate is 1, and the counts of those hidden.
+
+    Args:
+        values: as observed.
+        flags: 1 where the location could not serve, 0 or missing elsewhere.
+        name: of the covariate.
+    """
+    wrong = np.unique(flags[np.isfinite(flags) & (flags != 0) & (flags != 1)])
+    if len(wrong):
+        problem = f"censored = {name!r}: {count_of(len(wrong), 'value')} other than 0 and 1"
+        raise DataError(
+            f"{problem}: {name_some(f'{value:g}' for value in wrong)}; give 1 for steps at which "
+            "a location could not serve, else 0"
+        )
+    hidden = (flags == 1) & np.isfinite(values)
+    return _hide(values, hidden), {CENSORED_BY: name, CENSORED: int(hidden.sum())}
+
+
+def _hide(
+    values: Float32[np.ndarray, "M N"], hidden: Bool[np.ndarray, "M N"]
+) -> Float32[np.ndarray, "M N"]:
+    shown = values.copy(order="K")
+    shown[hidden] = np.nan
+    return shown
