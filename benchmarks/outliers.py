@@ -18,8 +18,9 @@ import numpy as np
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.match import match, training_steps
-from forecaster.estimators.plausible import RANGE, Plausibility, context
+from forecaster.estimators.plausible import Plausibility, context
 from forecaster.estimators.registry import load_estimator
+from forecaster.estimators.value_ranges import LONGEST, RANGE
 from forecaster.panel.panel import Panel
 from forecaster.splits import SPLITS, Splits, cut_windows
 
@@ -53,22 +54,22 @@ class Trials:
         if known is None:
             raise SystemExit("the run stores no ranges of plausible values; train it again")
         self.known = known
-        without = {name: a for name, a in self.run.arrays.items() if name != RANGE}
+        without = {n: a for n, a in self.run.arrays.items() if n not in (RANGE, LONGEST)}
         self.trusting = type(estimator).from_run(replace(self.run, arrays=without))
         self.train = training_steps(self.run, self.panel)[: len(self.panel.values)]
         self.slots = self.panel.clock.slot_of_week(self.panel.times)
         self.day = 24 * 60 // self.panel.clock.step_minutes
 
-    def draw(self, cases: int, seed: int) -> list[Fault]:
-        """Draw faults at test origins."""
+    def draw(self, cases: int, seed: int, split: str) -> list[Fault]:
+        """Draw faults at the origins of a split."""
         ranges = {name: [tuple(p) for p in self.run.about["splits"][name]] for name in SPLITS}
-        origins = cut_windows(self.panel, Splits(**ranges), self.run.recipe.lags).test
+        origins = getattr(cut_windows(self.panel, Splits(**ranges), self.run.recipe.lags), split)
         generator = np.random.default_rng(seed)
         factors = [*FACTORS[self.panel.kind], None]
         faults: list[Fault] = []
         while len(faults) < cases:
             origin, column = int(generator.choice(origins)), int(generator.integers(len(self.ids)))
-            history = self.panel.values[origin - REPEATED_DAYS * self.day : origin + 1, column]
+            history = self.panel.values[self._repeated_from(origin) : origin + 1, column]
             if np.isfinite(history[[0, -1]]).all():
                 faults.append(Fault(origin, column, factors[len(faults) % len(factors)]))
         return faults
@@ -77,6 +78,10 @@ class Trials:
     def ids(self) -> tuple[str, ...]:
         """The locations of the run."""
         return self.panel.locations.ids
+
+    def _repeated_from(self, origin: int) -> int:
+        """The step whose value is repeated up to an origin; short panels begin later."""
+        return max(origin - REPEATED_DAYS * self.day, 0)
 
     def usual(self, fault: Fault) -> float:
         """The training mean of the hour of the week, at the level of the day before."""
@@ -92,7 +97,7 @@ class Trials:
         """The panel up to the origin, with the fault."""
         values = self.panel.values[: fault.origin + 1].copy()
         if fault.factor is None:
-            first = fault.origin - REPEATED_DAYS * self.day
+            first = self._repeated_from(fault.origin)
             values[first:, fault.column] = values[first, fault.column]
         else:
             mean = self.run.arrays["shared.fill"][self.slots[fault.origin], fault.column]
@@ -170,12 +175,13 @@ def main() -> None:
     parser.add_argument("panel", type=Path)
     parser.add_argument("--cases", type=int, default=1_000)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--split", choices=("validation", "test"), default="test")
     parser.add_argument("--online", type=int, default=10, help="every so many cases, online too")
     arguments = parser.parse_args()
     logging.disable(logging.WARNING)
     trials = Trials(load_estimator(arguments.run), Panel.open(arguments.panel))
     results: dict[str, list[dict[str, float]]] = defaultdict(list)
-    for number, fault in enumerate(trials.draw(arguments.cases, arguments.seed)):
+    for number, fault in enumerate(trials.draw(arguments.cases, arguments.seed, arguments.split)):
         name = "repeated" if fault.factor is None else f"× {fault.factor:g}"
         results[name].append(trials.try_fault(fault, online=number % arguments.online == 0))
         results["all"].append(results[name][-1])

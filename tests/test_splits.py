@@ -557,14 +557,29 @@ def test_an_outage_of_all_of_a_few_locations_is_not_spared(N: int) -> None:
 
 def test_locations_that_leave_no_window_are_named_with_a_remedy() -> None:
     values = np.ones((241, 5))
-    values[:, [1, 3]] = NAN
+    values[1:, [1, 3]] = np.where(np.arange(240) % 50, NAN, 1)[:, None]  # hardly ever there
     values[:40, 4] = NAN
     panel = panel_of(values)
     ids = panel.locations.ids
     with pytest.raises(DataError, match="too little history observed") as caught:
         cut_windows(panel, Splits.by_share(panel), LAGS)
-    worst = f"Missing most: {ids[1]} 100 %, {ids[3]} 100 %, {ids[4]} 17 %; leave those out"
+    worst = f"Missing most: {ids[1]} 98 %, {ids[3]} 98 %, {ids[4]} 17 %; leave those out"
     assert str(caught.value).endswith(worst)
+
+
+def test_L3_locations_without_any_value_in_a_window_do_not_count_as_missing() -> None:
+    values = np.ones((241, 5))
+    values[:, [1, 3]] = NAN  # never there
+    values[:40, 4] = NAN  # opens later
+    windows = cut_windows(panel_of(values), Splits.by_share(panel_of(values)), LAGS)
+    whole = cut_windows(panel_of(np.ones((241, 5))), Splits.by_share(panel_of(values)), LAGS)
+    assert np.array_equal(windows.test, whole.test)
+    values[150:, :] = NAN
+    values[160:, 4] = 1.0
+    history, origins = history_of(panel_of(values), 240)
+    assert not is_incomplete(panel_of(values), history, origins).any()
+    values[-1] = NAN
+    assert is_incomplete(panel_of(values), history, origins).all()  # nobody is heard
 
 
 def test_a_window_is_dropped_only_if_no_target_at_all_is_observed() -> None:

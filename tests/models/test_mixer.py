@@ -371,3 +371,43 @@ def test_inputs_that_do_not_fit_are_refused(make: Make, network_inputs: NetworkI
     history, ahead = network_inputs
     with pytest.raises(ConfigError, match="history: 7 locations × 3 values, 35 auxiliary values"):
         make().roll_out(history.each(lambda part: part[..., 1:]), ahead)
+
+
+# ------------------------------------------------------------------------- missing values
+
+CITY = torch.linspace(0.5, 1.5, 168, dtype=torch.float64)
+
+
+def test_a_missing_value_reaches_no_forecast(make: Make, network_inputs: NetworkInputs) -> None:
+    history, ahead = network_inputs
+    model = make(bounds=replace(bounds_of(0.0, 20.0, known=KNOWN), city=CITY)).eval()
+    assert model.masks
+    signal = history.signal.clone()
+    signal[2, 0, :, 3:8] = torch.nan
+    outputs = model(State(signal, history.auxiliary), ahead)
+    assert all(part.isfinite().all() for part in outputs)
+    signal.requires_grad_()
+    model(State(signal, history.auxiliary), ahead).forecast.sum().backward()
+    assert signal.grad is not None
+    assert (signal.grad[2, 0, :, 3:8] == 0).all()
+    assert (signal.grad[2, 0, :, 8:] != 0).any()
+
+
+def test_training_hides_inputs_and_evaluation_does_not(
+    make: Make, network_inputs: NetworkInputs
+) -> None:
+    model = make(bounds=replace(bounds_of(0.0, 20.0), city=CITY))
+    first, second = (model.train()(*network_inputs).forecast for _ in range(2))
+    assert not torch.equal(first, second)
+    first, second = (model.eval()(*network_inputs).forecast for _ in range(2))
+    assert torch.equal(first, second)
+
+
+def test_runs_without_the_citys_shape_have_no_weights_for_masks(make: Make) -> None:
+    older, newer = (make(bounds=b) for b in (BOUNDS, replace(BOUNDS, city=CITY)))
+    assert not older.masks
+    assert older.unknown is None
+    assert newer.from_location.shape[1] - older.from_location.shape[1] == 13  # past steps
+
+
+BOUNDS = bounds_of(0.0, 20.0)

@@ -1,4 +1,5 @@
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 import torch
@@ -7,6 +8,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
+from forecaster.models.hiding import Hidden
 from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import (
@@ -509,3 +511,119 @@ def test_a_levelled_network_taught_its_own_forecasts_is_rolling_out(
     torch.testing.assert_close(model(*network_inputs, truth), outputs)
     without = model(*network_inputs, truth, with_quantiles=False)
     torch.testing.assert_close(without.forecast, outputs.forecast)
+
+
+# ---------------------------------------------------- missing values and hidden locations
+
+CITY = 1 + torch.arange(WEEK, dtype=torch.float64) / WEEK  # its shape by hour of the week
+
+
+def with_city(known: tuple[float, ...] = (1.0,) * N) -> DeviationBounds:
+    """Return wide bounds, with the city's shape: missing values are masked."""
+    return replace(bounds_of(-1e6, 1e6, 1e6, known), city=CITY)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_the_level_is_that_of_the_observed_steps_and_missing_ones_do_not_deviate(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    values = 30 * draw(N, B, L).abs()
+    missing = draw(N, B, L) > 0.3
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=with_city())
+    gaps = torch.where(missing, torch.nan, values)
+    usual = level(*window(gaps, hours, MEAN, DEVIATION))
+    assert torch.equal(usual.observed, ~missing)
+    assert (usual.past[missing] == 0).all()
+    for n in range(N):
+        for b in range(B):
+            past, seen = profile[n, hours[b, :L]], ~missing[n, b]
+            if counts:
+                m = (values[n, b][seen].sum() + 1) / (past[seen].sum() + 1)
+                expected = m * profile[n, hours[b, L:]]
+            else:
+                m = (values[n, b] - past)[seen].sum() / (seen.sum() + 1)
+                expected = m + profile[n, hours[b, L:]]
+            torch.testing.assert_close(usual.ahead[n, b], (expected - MEAN[n]) / DEVIATION[n])
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_hidden_step_is_a_missing_one(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    values, lags = 30 * draw(N, B, L).abs(), draw(N, B, L) > 0
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=with_city())
+    nobody = torch.zeros(N, B, dtype=torch.bool)
+    hidden = level(*window(values, hours, MEAN, DEVIATION), Hidden(lags, nobody))
+    missing = level(*window(values.masked_fill(lags, torch.nan), hours, MEAN, DEVIATION))
+    for name, part in vars(hidden).items():
+        torch.testing.assert_close(part, getattr(missing, name).expand_as(part))
+
+
+def test_a_window_without_any_value_is_at_its_usual_level(profile: Tensor, hours: Tensor) -> None:
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=True, bounds=with_city())
+    nothing = torch.full((N, B, L), torch.nan, dtype=torch.float64)
+    usual = level(*window(nothing, hours, MEAN, DEVIATION))
+    assert (usual.level == 0).all()
+    expected = (profile[:, hours[:, L:]] - MEAN[:, None, None]) / DEVIATION[:, None, None]
+    torch.testing.assert_close(usual.ahead, expected)
+
+
+@pytest.mark.parametrize("counts", [True, False])
+def test_a_hidden_location_has_the_citys_profile_at_its_own_level_and_is_not_seen(
+    profile: Tensor, hours: Tensor, draw: Draw, counts: bool
+) -> None:
+    values = 30 * draw(N, B, L).abs()
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=with_city(), recent=4)
+    places = torch.tensor([True, False, False])[:, None].expand(N, B)
+    seen = torch.zeros(N, B, L, dtype=torch.bool)
+    inputs = window(values, hours, MEAN, DEVIATION)
+    usual, plain = level(*inputs, Hidden(seen, places)), level(*inputs)
+    assert usual.known is not None
+    assert (usual.known[0] == 0).all()
+    assert (usual.known[1:] == 1).all()
+    assert (usual.bounded[0] == 0).all()
+    assert (usual.level[0] == 0).all()
+    torch.testing.assert_close(usual.ahead[1:], plain.ahead[1:])
+    for b in range(B):
+        past, coming = CITY[hours[b, :L]], CITY[hours[b, L:]]
+        if counts:  # at most one mean is added to the sums, in place of one count
+            added = min(1.0, 1 / float(MEAN[0]))
+            m = (values[0, b].sum() / MEAN[0] + added) / (past.sum() + added)
+            expected = (m * coming * MEAN[0] - MEAN[0]) / DEVIATION[0]
+        else:
+            scaled = (values[0, b] - MEAN[0]) / DEVIATION[0]
+            expected = (scaled - past).mean() + coming
+        torch.testing.assert_close(usual.ahead[0, b], expected)
+
+
+def test_the_level_of_an_unknown_location_does_not_depend_on_its_scale(
+    profile: Tensor, hours: Tensor, draw: Draw
+) -> None:
+    """A new location has the scale of rare counts, a hidden one its own: both are the same."""
+    values = 30 * draw(N, B, L).abs()
+    everybody = torch.ones(N, B, dtype=torch.bool)
+    forecasts = []
+    for mean in (1e2 * MEAN, 1e4 * MEAN):
+        deviation = DEVIATION / MEAN * mean
+        level = SeasonalProfile(profile, mean, deviation, counts=True, bounds=with_city())
+        nothing = torch.zeros(N, B, L, dtype=torch.bool)
+        parts = level(*window(1e4 * values, hours, mean, deviation), Hidden(nothing, everybody))
+        units = (part * deviation[:, None, None] for part in (parts.ahead, parts.spread))
+        ahead, spread = units
+        forecasts.append((ahead + mean[:, None, None], spread))
+    for first, second in zip(*forecasts, strict=True):
+        torch.testing.assert_close(first, second, rtol=1e-3, atol=0.0)
+
+
+def test_L1_zeros_before_a_location_opens_say_nothing_about_its_level(
+    profile: Tensor, hours: Tensor
+) -> None:
+    values = torch.full((N, B, L), 40.0, dtype=torch.float64)
+    values[..., :9] = 0.0
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=True, bounds=with_city((0.0, 0.2, 1)))
+    usual = level(*window(values, hours, MEAN, DEVIATION))
+    assert not usual.observed[0, :, :9].any()  # closed in training
+    assert usual.observed[0, :, 9:].all()
+    assert usual.observed[1:].all()
+    silent = level(*window(torch.zeros_like(values), hours, MEAN, DEVIATION))
+    assert silent.observed.all()  # still closed

@@ -57,8 +57,15 @@ def test_a_renamed_place_goes_on_under_its_new_id() -> None:
 
 
 def test_a_new_id_may_have_no_rows_yet() -> None:
-    table = renamed({"A": [1, 2, 3], "C": [7, 7, 7]}, Rename("A", "B", at(9)))
-    assert values_of(table) == {"B": [1, 2, 3], "C": [7, 7, 7]}
+    table = renamed({"A": [1, 2, 0], "C": [7, 7, 7]}, Rename("A", "B", at(2)))
+    assert table.ids == ("B", "C")
+    np.testing.assert_array_equal(table.layers[VALUES][:, 0], [1, 2, NAN])
+
+
+def test_a_rename_after_the_last_row_is_still_to_come() -> None:
+    table = renamed({"A": [1, 2, 3]}, Rename("A", "B", at(3)))
+    assert values_of(table) == {"A": [1, 2, 3]}
+    assert table.counts["renames"] == 0
 
 
 def test_merged_counts_are_added() -> None:
@@ -183,7 +190,7 @@ def test_a_division_conserves_every_count(counts: list[int], weights: list[int])
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_renames_conserve_the_total_of_every_step(data: st.DataObject) -> None:
-    steps, moment = 12, data.draw(st.integers(0, 12))
+    steps, moment = 12, data.draw(st.integers(0, 11))
     counts = st.lists(st.integers(0, 500), min_size=steps, max_size=steps)
     old = {name: data.draw(counts) for name in ("A", "B", "C")}
     new = {name: data.draw(counts) for name in ("P", "Q", "R", "S")}

@@ -13,8 +13,8 @@ from forecaster.estimators.plausible import (
     Judgement,
     Plausibility,
     day_steps,
-    run_lengths,
 )
+from forecaster.estimators.value_ranges import run_lengths
 from forecaster.panel.panel import Panel, local_texts
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage

@@ -255,9 +255,9 @@ def look_ahead(
     if panel.locations.dated and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
-        others = np.isfinite(local)
-        mean = np.where(others, local, 0).sum(axis=-1) / np.maximum(others.sum(axis=-1), 1)
-        absent = np.isnan(local) & ~alive[:, :, None] & others.any(axis=-1, keepdims=True)
+        finite = np.isfinite(local)
+        mean = np.where(finite, local, 0).sum(axis=-1) / np.maximum(finite.sum(axis=-1), 1)
+        absent = np.isnan(local) & ~alive[:, :, None] & finite.any(axis=-1, keepdims=True)
         local = np.where(absent, mean[..., None].astype(np.float32), local)
     return covariates, local
 

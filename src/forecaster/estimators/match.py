@@ -11,7 +11,7 @@ from forecaster.artifact import Run
 from forecaster.clock.clock import LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
-from forecaster.estimators import closed, plausible
+from forecaster.estimators import closed, value_ranges
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
 from forecaster.panel.panel import Panel
@@ -98,7 +98,7 @@ def check_run(run: Run, shapes: Shapes) -> None:
         wrong += [name for name, shape in needed.items() if arrays[name].shape != shape]
         ranges = zip(RANGES.values(), ((2, P), (2, Q)), strict=True)  # not in older runs
         wrong += [n for n, shape in ranges if n in arrays and arrays[n].shape != shape]
-        wrong += plausible.find_wrong(arrays, W, N)
+        wrong += value_ranges.find_wrong(arrays, W, N)
         wrong += closed.find_wrong(arrays, N)
         wrong += find_wrong(arrays, N, run.recipe.lags.horizon)
         if wrong:

@@ -15,8 +15,14 @@ from forecaster.artifact import Run
 from forecaster.estimators import closed
 from forecaster.estimators.fallback.served import FACTORS, MODEL
 from forecaster.estimators.fallback.served import PREFIX as FALLBACK
-from forecaster.estimators.intervals.calibration import OBSERVED, OFFSETS, RESIDUALS, SPREAD
-from forecaster.estimators.plausible import LONGEST, RANGE
+from forecaster.estimators.intervals.calibration import (
+    OBSERVED,
+    OFFSETS,
+    RESIDUALS,
+    SPREAD,
+    WIDEST,
+)
+from forecaster.estimators.value_ranges import LONGEST, RANGE
 from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
 
@@ -112,6 +118,7 @@ RULES: dict[str, Rule] = {
     closed.LONGEST: append(0, NEVER),
     SPREAD: append(1, np.nan),
     OFFSETS: append(3, np.nan),
+    WIDEST: append(2, 0.0),
     RESIDUALS: append(2, 0.0),
     OBSERVED: append(2, 0.0),
     MODEL: append(0, 0.0),

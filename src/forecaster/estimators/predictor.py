@@ -132,9 +132,10 @@ class Predictor:
 
 def join_blocks(blocks: Sequence[WindowForecasts]) -> WindowForecasts:
     """The forecasts of consecutive blocks of origins as one."""
-    mean, quantiles, *others = zip(*blocks, strict=True)
+    mean, quantiles, *optional_parts = zip(*blocks, strict=True)
     optional = (
-        None if any(part is None for part in parts) else np.concatenate(parts) for parts in others
+        None if any(part is None for part in parts) else np.concatenate(parts)
+        for parts in optional_parts
     )
     return WindowForecasts(np.concatenate(mean), np.concatenate(quantiles), *optional)
 

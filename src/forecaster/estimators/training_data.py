@@ -11,7 +11,7 @@ from jaxtyping import Bool
 
 from forecaster.estimators.closed import fit_silence
 from forecaster.estimators.forecast_inputs import fit_climatology
-from forecaster.estimators.plausible import fit_plausible
+from forecaster.estimators.value_ranges import fit_ranges
 from forecaster.estimators.what_if import training_ranges
 from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
@@ -53,7 +53,7 @@ class TrainingData:
             "shared.least": np.nan_to_num(np.fmin.reduce(observed, axis=0)),
             "shared.most": np.nan_to_num(np.fmax.reduce(observed, axis=0)),
             **training_ranges(panel, train),
-            **fit_plausible(panel, train),
+            **fit_ranges(panel, train),
             **fit_silence(panel, train),
         }
 

@@ -34,27 +34,27 @@ def restrict_graph(graph: DependencyGraph, ids: tuple[str, ...]) -> DependencyGr
 def extend_graph(
     graph: DependencyGraph, locations: Locations, values: Float32[np.ndarray, "T N"] | None = None
 ) -> DependencyGraph:
-    """Return the graph of these places: known ones keep their edges, new ones get some.
+    """Return the graph of these places: those that it has keep their edges, new ones get some.
 
     Args:
         graph: as learned.
-        locations: known and new ones, in the order of the result; coordinates are taken from here.
+        locations: old and new ones, in the order of the result; their coordinates are used.
         values: of these locations, up to the forecast origin, for those without coordinates; None:
             such places stay without edges.
     """
-    known = np.isin(locations.ids, graph.locations.ids)
-    if not known.any():
+    learned = np.isin(locations.ids, graph.locations.ids)
+    if not learned.any():
         raise DataError(
             f"graph: none of its places is among {name_some(locations.ids)}; learn another graph"
         )
-    kept = restrict_graph(graph, tuple(np.array(locations.ids)[known].tolist()))
-    pairs = np.flatnonzero(known)[kept.pairs].reshape(-1, 2)
+    kept = restrict_graph(graph, tuple(np.array(locations.ids)[learned].tolist()))
+    pairs = np.flatnonzero(learned)[kept.pairs].reshape(-1, 2)
     strengths = typical_strengths(graph)
     added = [
         (int(n), int(neighbour), strength)
-        for n in np.flatnonzero(~known)
+        for n in np.flatnonzero(~learned)
         for neighbour, strength in zip(
-            rank_neighbours(int(n), known, locations, values), strengths, strict=False
+            rank_neighbours(int(n), learned, locations, values), strengths, strict=False
         )
     ]
     joined = np.array([edge[:2] for edge in added], dtype=np.int64).reshape(-1, 2)
@@ -82,18 +82,18 @@ def typical_strengths(graph: DependencyGraph) -> Float64[np.ndarray, " k"]:
 
 def rank_neighbours(
     place: int,
-    known: Bool[np.ndarray, " N"],
+    learned: Bool[np.ndarray, " N"],
     locations: Locations,
     values: Float32[np.ndarray, "T N"] | None,
 ) -> Int64[np.ndarray, " k"]:
-    """The known places from the nearest on, or from the most similar; none: nothing is known."""
-    candidates = np.flatnonzero(known & locations.placed)
+    """The places of the graph from the nearest on, or from the most similar; maybe none."""
+    candidates = np.flatnonzero(learned & locations.placed)
     if locations.placed[place] and len(candidates):
         distances = distance_km(locations, np.full(len(candidates), place), candidates)
         return candidates[np.argsort(distances, kind="stable")]
     if values is None:
         return np.empty(0, dtype=np.int64)
-    candidates = np.flatnonzero(known)
+    candidates = np.flatnonzero(learned)
     similarity = np.array([_similarity(values[:, place], values[:, n]) for n in candidates])
     order = np.argsort(-similarity, kind="stable")
     return candidates[order[similarity[order] > 0]]

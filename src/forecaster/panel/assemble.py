@@ -39,7 +39,7 @@ class Axis:
 def drop_renamed(
     table: Table | Locations | None, ids: tuple[str, ...], renames: Sequence[Rename], zone: str
 ) -> Locations | None:
-    """Return the locations of a table without those that go on under another id.
+    """Return the locations of a table without those that have another id now, or will get one.
 
     Args:
         table: the locations, old and new ones; None: none are described.
@@ -50,7 +50,7 @@ def drop_renamed(
     if table is None:
         return None
     locations = table if isinstance(table, Locations) else read_locations(table, zone)
-    gone = {rename.old for rename in renames} - {*ids}
+    gone = {identity for rename in renames for identity in (rename.old, rename.new)} - {*ids}
     if not gone & {*locations.ids}:
         return locations
     return locations.take([n for n, i in enumerate(locations.ids) if i not in gone])

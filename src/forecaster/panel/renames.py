@@ -73,6 +73,8 @@ def read_renames(source: Table, zone: str) -> tuple[Rename, ...]:
 def apply_renames(rows: SeriesTable, renames: Sequence[Rename], kind: Kind) -> SeriesTable:
     """Return the rows under the new ids, with a count of the renames in the ledger.
 
+    Renames after the last row are still to come, and are left out.
+
     Args:
         rows: on a regular axis in UTC, with or without a layer of values.
         renames: in the order of time.
@@ -83,7 +85,8 @@ def apply_renames(rows: SeriesTable, renames: Sequence[Rename], kind: Kind) -> S
     history = _History(rows, kind)
     events: dict[np.datetime64, list[Rename]] = defaultdict(list)
     for rename in renames:
-        events[rename.since].append(rename)
+        if rename.since.astype(np.int64) <= rows.seconds[-1]:
+            events[rename.since].append(rename)
     for since, event in events.items():
         history.apply(event, int(np.searchsorted(rows.seconds, since.astype(np.int64))))
     return history.table()
@@ -172,8 +175,7 @@ class _History:
         return np.asarray(np.isfinite(values) & ((values != 0) | (self._kind != "count")))
 
     def _time(self, at: int) -> str:
-        seconds = self._rows.seconds
-        return f"{seconds[min(at, len(seconds) - 1)].astype('datetime64[s]')}Z"
+        return f"{self._rows.seconds[at].astype('datetime64[s]')}Z"
 
     def _divide(self, old: str, targets: Sequence[str], at: int) -> list[Series]:
         """The history of a place, one part for each of its successors."""
@@ -189,7 +191,7 @@ class _History:
     def _shares(self, targets: Sequence[str], at: int) -> Float64[np.ndarray, " P"]:
         """The shares of the successors in the first weeks; equal ones without any value."""
         seconds = self._rows.seconds
-        end = np.searchsorted(seconds, seconds[min(at, len(seconds) - 1)] + SHARE_DAYS * 86_400)
+        end = np.searchsorted(seconds, seconds[at] + SHARE_DAYS * 86_400)
         series = (self._series.get(target, {}) for target in targets)
         sums = [
             np.nansum(s[VALUES][at:end], dtype=np.float64) if VALUES in s else 0.0 for s in series
@@ -197,12 +199,14 @@ class _History:
         total = sum(sums)
         return np.array(sums) / total if total else np.full(len(sums), 1 / len(sums))
 
-    def _join(self, parts: Sequence[Series], own: Series | None, at: int) -> Series:
-        """The parts of a place's history as one, followed by its own values."""
+    def _join(self, parts: Sequence[Series], later: Series | None, at: int) -> Series:
+        """The parts of a place's history as one, followed by its later values."""
         joined = {}
         for name, layer in self._rows.layers.items():
             columns = [part[name] for part in parts if name in part]
-            after = np.full(len(layer) - at, np.nan, np.float32) if own is None else own[name][at:]
+            after = (
+                np.full(len(layer) - at, np.nan, np.float32) if later is None else later[name][at:]
+            )
             joined[name] = np.concatenate([self._merge(name, columns, at), after])
         return joined
 
@@ -256,8 +260,8 @@ def add_counts(parts: Float32[np.ndarray, "P T"]) -> Float32[np.ndarray, " T"]:
 
 def merge_covariates(parts: Float32[np.ndarray, "P T"]) -> Float32[np.ndarray, " T"]:
     """Average the covariates of places; a flag holds where it holds for any of them."""
-    known = parts[np.isfinite(parts)]
-    if np.isin(known, FLAGS).all():
+    observed = parts[np.isfinite(parts)]
+    if np.isin(observed, FLAGS).all():
         return np.asarray(np.fmax.reduce(parts, axis=0))
     return _mean(parts)
 

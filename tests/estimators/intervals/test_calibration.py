@@ -18,6 +18,7 @@ from forecaster.estimators.intervals.calibration import (
     RESIDUALS,
     RESOLUTION,
     SPREAD,
+    WIDEST,
     Base,
     Calibration,
     Outcomes,
@@ -25,6 +26,7 @@ from forecaster.estimators.intervals.calibration import (
     cross_fit,
     find_wrong,
     fit_corrections,
+    fit_widest,
     halve,
     local_hours,
     refuse_few,
@@ -226,6 +228,45 @@ def test_each_origin_may_have_its_own_correction() -> None:
     for row in range(7):
         alone = calibration.correct(base.row(row), corrections[row])
         np.testing.assert_array_equal(found[row], alone)
+
+
+@pytest.mark.parametrize("kind", ["count", "measurement"])
+@pytest.mark.parametrize("own", [0, 3])
+def test_L6_where_values_are_in_doubt_intervals_are_as_wide_as_ever_and_wider(
+    own: int, kind: str
+) -> None:
+    outcomes, generator = make_outcomes(20, own), np.random.default_rng(3)
+    if own:  # quantiles of a network, whose width differs from window to window
+        size = generator.uniform(1, 9, (*outcomes.quantiles.shape[:1], 1, 2, 5))
+        quantiles = (np.array([-1, 0, 1])[:, None, None] * size).astype(np.float32)
+        outcomes = replace(outcomes, quantiles=quantiles)
+    arrays = calibrate(outcomes, ASKED, ONES)
+    assert (WIDEST in arrays) == bool(own)
+    calibration = Calibration.from_arrays(arrays, kind)
+    forecast = generator.uniform(0, 30, outcomes.residuals.shape).astype(np.float32)
+    quantiles = forecast[:, None] + outcomes.quantiles
+    base = calibration.base(forecast, quantiles, outcomes.hours)
+    narrow = replace(base, quantiles=forecast[:, None] + (base.quantiles - forecast[:, None]) / 9)
+    doubt = np.zeros(forecast.shape[::2], np.float32)
+    doubt[:, 2] = 1
+    before = calibration.correct(base, calibration.corrections)
+    after = calibration.correct(replace(narrow, doubt=doubt), calibration.corrections)
+    width, was = (np.ptp(each, axis=1) for each in (after, before))
+    assert (width[..., 2] > was[..., 2]).all()
+    trusted = np.delete(np.arange(5), 2)
+    plain = calibration.correct(narrow, calibration.corrections)
+    np.testing.assert_array_equal(after[..., trusted], plain[..., trusted])
+    assert (np.diff(after, axis=1) >= 0).all()
+
+
+def test_the_largest_width_is_that_of_its_hour() -> None:
+    hours = np.array([[3, 4], [4, 5], [3, 4]])
+    quantiles = np.zeros((3, 2, 2, 1), dtype=np.float32)
+    quantiles[:, 0, :, 0], quantiles[:, 1, :, 0] = -1, [[1, 2], [3, 4], [5, 6]]
+    widest = fit_widest(quantiles, hours)
+    assert widest[[3, 4, 5], :, 0].tolist() == [[6, 7], [4, 7], [6, 5]]  # none: that of all
+    quantiles[:, 0] = 0.5  # a forecast below its interval, which is widened to contain it
+    assert fit_widest(quantiles, hours)[3, 0, 0] == 5
 
 
 def test_locations_of_a_base_are_put_in_order() -> None:

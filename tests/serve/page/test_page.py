@@ -128,6 +128,31 @@ def test_a_location_with_doubtful_values_is_marked(
     assert reason in page.text_content("#tip")
 
 
+def test_a_doubtful_value_ends_at_the_edge_of_the_chart_with_a_mark(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    def heights(page: Any) -> list[float]:
+        page.wait_for_selector("#chart rect.observed")
+        bars = "[...document.querySelectorAll('#chart rect.observed')]"
+        return list(
+            page.evaluate(f"{bars}.slice(-24, -1).map((bar) => +bar.getAttribute('height'))")
+        )
+
+    usual = heights(tab(path="#L0003"))
+    wrong, final = town.history({"location": "L0003"}), town.forecast()
+    wrong["values"][-1] = 4_000.0
+    reason = "implausible value (4,000 at 2014-10-15T14:00:00-04:00, at most 180 is plausible)"
+    stub.routes["/v1/history"] = lambda _: Answer(wrong)
+    unmarked = tab(path="#L0003")
+    assert max(heights(unmarked)) < max(usual) / 4  # a plausible peak sets the scale
+    assert unmarked.locator("#chart .beyond").count() == 0
+    final["forecasts"][2] |= {"degraded": reason}
+    stub.routes["/v1/forecast"] = lambda _: Answer(final)
+    page = tab(path="#L0003", ready="#doubt:not([hidden])")
+    assert max(heights(page)) > max(usual) / 3
+    assert page.locator("#chart .beyond").all_text_contents() == ["! 4,000"]
+
+
 def totals_change(page: Any) -> str:
     return str(page.text_content("#totals div:nth-child(2) dd"))
 

@@ -46,6 +46,7 @@ OBSERVED = "intervals.observed"
 HOURS = "intervals.hours"
 DAYS = "intervals.days"
 RESOLUTION = "intervals.resolution"  # absent: 0
+WIDEST = "intervals.widest"  # absent where the widths are those of the offsets, and in older runs
 
 # Steps of the sequence R3 (Roberts 2018): 1/g, 1/g² and 1/g³ with g⁴ = g + 1. It fills an
 # interval more evenly than random numbers, and is the same on every machine.
@@ -73,6 +74,8 @@ class Base:
     relative: Float32[np.ndarray, "*B K N"] | None = None  # for MAPE; None: the forecast itself
     doubt: Float32[np.ndarray, "*B N"] | None = None  # spreads that the outer quantiles move out
     closed: Bool[np.ndarray, "*B K N"] | None = None  # where there is nothing to forecast
+    # The largest width between the outermost quantiles at that hour of validation; None: unknown.
+    widest: Float32[np.ndarray, "*B K N"] | None = None
 
     def row(self, number: int) -> "Base":
         """The part of one origin."""
@@ -87,7 +90,7 @@ class Base:
         return self._select(lambda array: array[..., list(locations)])
 
     def _select(self, part: Callable[[np.ndarray], np.ndarray]) -> "Base":
-        optional = (self.relative, self.doubt, self.closed)
+        optional = (self.relative, self.doubt, self.closed, self.widest)
         parts = (None if array is None else part(array) for array in optional)
         return Base(part(self.forecast), part(self.quantiles), part(self.spread), *parts)
 
@@ -103,6 +106,7 @@ class Calibration:
     floor: float  # the lowest possible value: 0 for counts
     resolution: float = 0.0  # of the outcomes it was calibrated with
     sizes: "SpreadBySize | None" = None  # for locations whose spread is NaN, being new
+    widest: Float32[np.ndarray, "24 K N"] | None = None  # of the estimator's own; None: unknown
 
     @staticmethod
     def from_arrays(arrays: Mapping[str, np.ndarray], kind: str) -> "Calibration":
@@ -116,6 +120,7 @@ class Calibration:
             offsets=arrays.get(OFFSETS),
             floor=0.0 if kind == "count" else -np.inf,
             resolution=float(arrays.get(RESOLUTION, 0.0)),
+            widest=find_widest(arrays[OFFSETS]) if OFFSETS in arrays else arrays.get(WIDEST),
         )
 
     def base(
@@ -137,7 +142,8 @@ class Calibration:
             quantiles = forecast[:, None] + offsets
         if quantiles.shape[1] != len(self.levels):
             raise ArtifactError(f"the run lacks {OFFSETS}, which its estimator needs")
-        return Base(forecast, quantiles, spread, relative)
+        widest = None if self.widest is None else pick_hours(self.widest[:, None], hours)[:, 0]
+        return Base(forecast, quantiles, spread, relative, widest=widest)
 
     def correct(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
@@ -155,7 +161,9 @@ class Calibration:
         """The shifted quantiles; the outermost two are moved out to the forecast if need be.
 
         Where recent values are in doubt, all move out: the outermost by `doubt` spreads, the
-        others in proportion to |α − ½|.
+        others in proportion to |α − ½|. The outermost are then at least as far apart as they would
+        be from the widest of that hour of validation, also where the floor cuts the lower one:
+        the window without the wrong value may have had a wide interval.
         """
         widened = self.shift(base, corrections)
         if base.doubt is not None and base.doubt.any():
@@ -165,6 +173,8 @@ class Calibration:
                 outward[:, None, None] * (base.doubt[..., None, :] * base.spread)[..., None, :, :]
             )
             widened = np.maximum(widened + moves, np.float32(self.floor - self.resolution / 2))
+            if base.widest is not None:
+                self._keep_wide(widened, base, corrections)
         if self.levels and self.levels[0] < MIDDLE:
             lowest = widened[..., 0, :, :]  # a view
             np.minimum(lowest, base.forecast, out=lowest)
@@ -175,6 +185,24 @@ class Calibration:
             nothing = np.float32(self.floor if np.isfinite(self.floor) else np.nan)
             widened = np.where(base.closed[..., None, :, :], nothing, widened)
         return widened
+
+    def _keep_wide(
+        self,
+        quantiles: Float32[np.ndarray, "*B Q K N"],
+        base: Base,
+        corrections: Float64[np.ndarray, "*#B Q K"],
+    ) -> None:
+        """Moves the outermost quantiles out to the largest width, where values are in doubt."""
+        if base.doubt is None or base.widest is None:
+            return
+        stretch = (corrections[..., -1, :] - corrections[..., 0, :]).astype(np.float32)[..., None]
+        doubt = base.doubt[..., None, :]
+        doubtful, spreads = doubt > 0, stretch + 2 * doubt
+        width = np.where(doubtful, base.widest + spreads * base.spread, np.float32(0))
+        low, high = quantiles[..., 0, :, :], quantiles[..., -1, :, :]  # views
+        low -= np.maximum(width - (high - low), 0) / 2
+        np.maximum(low, np.float32(self.floor), out=low, where=doubtful)
+        np.maximum(high, low + width, out=high, where=doubtful)
 
     def shift(
         self, base: Base, corrections: Float64[np.ndarray, "*#B Q K"]
@@ -259,11 +287,33 @@ def calibrate(
     if not base.shape[1]:
         arrays[OFFSETS] = fit_offsets(spaced.residuals, hours, levels, spread)
         base = cross_fit(spaced, levels, spread)
+    else:
+        arrays[WIDEST] = fit_widest(base, hours)
     arrays[CORRECTIONS] = fit_corrections(spaced.residuals[:, None] - base, levels, spread[hours])
     last = slice(-max(MIN_STORED, 2 * count_needed(levels)), None)
     observed = np.isfinite(residuals[last])
     arrays |= {RESIDUALS: np.where(observed, residuals[last], np.float32(0)), OBSERVED: observed}
     return {**arrays, HOURS: hours[last], DAYS: outcomes.days[last]}
+
+
+def find_widest(quantiles: Float32[np.ndarray, "V Q K N"]) -> Float32[np.ndarray, "V K N"]:
+    """The widths between the outermost quantiles around a forecast, which they contain."""
+    if not quantiles.shape[1]:
+        return np.zeros((len(quantiles), *quantiles.shape[2:]), dtype=np.float32)
+    low, high = quantiles[:, 0], quantiles[:, -1]
+    return np.asarray(np.maximum(high, 0) - np.minimum(low, 0))
+
+
+def fit_widest(
+    quantiles: Float32[np.ndarray, "V Q K N"], hours: Int64[np.ndarray, "V K"]
+) -> Float32[np.ndarray, "24 K N"]:
+    """The largest widths by hour of the targets; of all hours where there is none."""
+    widths = find_widest(quantiles)
+    widest = np.tile(widths.max(axis=0), (DAY_HOURS, 1, 1))
+    for k in range(widths.shape[1]):
+        for hour in np.unique(hours[:, k]).tolist():
+            widest[hour, k] = widths[hours[:, k] == hour, k].max(axis=0)
+    return widest
 
 
 def space_out(
@@ -296,6 +346,8 @@ def find_wrong(arrays: Mapping[str, np.ndarray], N: int, K: int) -> list[str]:
         needed[OFFSETS] = "float32", (DAY_HOURS, Q, K, N)
     if RESOLUTION in arrays:
         needed[RESOLUTION] = "float64", ()
+    if WIDEST in arrays:
+        needed[WIDEST] = "float32", (DAY_HOURS, K, N)
     wrong = [n for n, form in needed.items() if (arrays[n].dtype.name, arrays[n].shape) != form]
     ascending = 0 < Q <= MAX_LEVELS and (np.diff(levels, axis=0, prepend=0, append=1) > 0).all()
     wrong += [LEVELS] if not ascending else []

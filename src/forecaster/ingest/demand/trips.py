@@ -100,14 +100,14 @@ def _follow(places: Locations, ids: tuple[str, ...], candidates: Locations | Non
     """Return the locations of these ids, which renames may have changed."""
     if ids == places.ids:
         return places
-    known = candidates or places
-    nowhere = [identity for identity in ids if identity not in known.ids]
+    described = candidates or places
+    nowhere = [identity for identity in ids if identity not in described.ids]
     if candidates is not None and nowhere:
         count = count_of(len(nowhere), "new id")
         raise DataError(f"renames: {count} not among the candidates: {name_some(nowhere)}")
     if nowhere:
         return Locations.of_ids(ids)
-    return known.take([known.ids.index(identity) for identity in ids])
+    return described.take([described.ids.index(identity) for identity in ids])
 
 
 # ------------------------------------------------------------------- pass 1: rides per cell

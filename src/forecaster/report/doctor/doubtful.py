@@ -8,16 +8,8 @@ from jaxtyping import Bool, Float32
 from forecaster.errors import count_of
 from forecaster.estimators.closed import LONGEST as LONGEST_SILENCE
 from forecaster.estimators.closed import Closings, fit_silence
-from forecaster.estimators.plausible import (
-    LONGEST,
-    MIN_WEEKS,
-    RANGE,
-    RUN_DAYS,
-    Marks,
-    Plausibility,
-    day_steps,
-    fit_plausible,
-)
+from forecaster.estimators.plausible import RUN_DAYS, Marks, Plausibility, day_steps
+from forecaster.estimators.value_ranges import LONGEST, MIN_WEEKS, RANGE, fit_ranges
 from forecaster.panel.fill import slot_means
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -77,7 +69,7 @@ def _fit(panel: Panel, train: Bool[np.ndarray, " M"]) -> Plausibility:
     Means are of values within the range of their hour, which leaves out the most extreme week: the
     wrong values that are looked for may be in training.
     """
-    clock, arrays = panel.clock, fit_plausible(panel, train)
+    clock, arrays = panel.clock, fit_ranges(panel, train)
     W, times, (least, most) = clock.slots_per_week, panel.times[train], arrays[RANGE]
     slots, local = clock.slot_of_week(times), clock.local(times)
     week_hours = slots * len(most) // W

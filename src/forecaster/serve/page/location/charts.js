@@ -8,6 +8,8 @@ import { roundUp } from "../map/scales.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const [HEIGHT, TOP, BOTTOM, LEFT] = [190, 12, 34, 34];
+const ALONE = 2; // times the next value: what is larger stands alone
+const FEW = 24; // values that may stand alone
 
 function shape(tag, className, attributes, text = "") {
   const node = document.createElementNS(SVG, tag);
@@ -19,11 +21,12 @@ function shape(tag, className, attributes, text = "") {
 
 // A bar per observed step, a line with its interval for the forecast. Every step has its own slot, so a
 // day on which the clock changes has 23 or 25 bars.
+// Where values are in doubt, those that stand alone do not set the scale: they end at the edge, with a mark.
 // points: [{ ds_local, observed, weekBefore, forecast, low, high }] in order of time
-export function drawChart(node, points, stepIndex) {
-  const frame = frameOf(node, points);
+export function drawChart(node, points, stepIndex, doubtful = false) {
+  const frame = frameOf(node, points, doubtful);
   const svg = shape("svg", "chart", { width: frame.width, height: HEIGHT, "aria-hidden": "true" });
-  svg.append(...axes(frame, points), ...bars(frame, points), ...lines(frame, points));
+  svg.append(...axes(frame, points), ...bars(frame, points), ...lines(frame, points), ...beyond(frame, points));
   const cursor = shape("line", "cursor", { y1: TOP, y2: HEIGHT - BOTTOM });
   const selected = points.findIndex((point) => point.step === stepIndex);
   if (selected >= 0) svg.append(...selectedDot(frame, points[selected], selected));
@@ -34,7 +37,7 @@ export function drawChart(node, points, stepIndex) {
   follow(svg, tip, cursor, frame, points);
 }
 
-function frameOf(node, points) {
+function frameOf(node, points, doubtful) {
   const width = Math.max(node.clientWidth, 200);
   const values = points.flatMap(({ observed, weekBefore, forecast, low, high }) => [
     observed,
@@ -43,12 +46,25 @@ function frameOf(node, points) {
     low,
     high,
   ]);
-  const [least, most] = extent(values.filter(Number.isFinite));
+  const finite = values.filter(Number.isFinite);
+  const [least, most] = doubtful ? commonExtent(finite) : extent(finite);
   const top = roundUp(Math.max(most, 1e-9));
   const bottom = least < 0 ? -roundUp(-least) : 0;
   const slot = (width - LEFT) / points.length;
-  const y = (value) => TOP + ((top - value) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
+  const within = (value) => Math.min(Math.max(value, bottom), top);
+  const y = (value) => TOP + ((top - within(value)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
   return { width, top, bottom, slot, y, x: (i) => LEFT + (i + 0.5) * slot };
+}
+
+// The smallest and the largest value, without a few that stand alone
+function commonExtent(values) {
+  const largest = (numbers) => {
+    const ordered = numbers.toSorted((a, b) => a - b);
+    const first = Math.max(ordered.length - FEW, 1);
+    const alone = ordered.findIndex((value, i) => i >= first && value > Math.max(ALONE * ordered[i - 1], 1e-9));
+    return (alone < 0 ? ordered.at(-1) : ordered[alone - 1]) ?? 0;
+  };
+  return [-largest(values.map((value) => -value)), largest(values)];
 }
 
 function axes(frame, points) {
@@ -92,6 +108,15 @@ function bars(frame, points) {
     const [from, to] = [frame.y(Math.max(observed, 0)), frame.y(Math.min(observed, 0))];
     const at = { x: frame.x(i) - width / 2, y: from, width, height: Math.max(to - from, 0.8) };
     return [shape("rect", "observed", { ...at, "data-ds": ds })];
+  });
+}
+
+function beyond(frame, points) {
+  const outside = ({ observed }) => Number.isFinite(observed) && (observed > frame.top || observed < frame.bottom);
+  return points.flatMap((point, i) => {
+    if (!outside(point)) return [];
+    const y = point.observed > frame.top ? TOP - 2 : HEIGHT - BOTTOM + 10;
+    return [shape("text", "label middle beyond", { x: frame.x(i), y }, `! ${numberText(point.observed)}`)];
   });
 }
 

@@ -118,7 +118,7 @@ export class LocationPanel {
     const { forecast, dataset, step } = this.state;
     const length = Math.round((60 * this.hours) / dataset.minutes) + forecast.steps.length;
     this.points = joinSeries(this.history, forecast.steps, this.row).slice(-length);
-    drawChart(this.chart, this.points, step);
+    drawChart(this.chart, this.points, step, Boolean(this.row?.degraded));
     drawWeeks(this.weeks, this.history, forecast, this.row, step);
     this.#fillTable();
   }
