@@ -12,10 +12,17 @@ from tests.serve.conftest import HOURS, Running, SettableClock
 NEUBAU = {"id": "Neubau", "name": "Neubau, Platz 3", "lat": 40.7, "lon": -73.9}
 
 
-def hours_of(panel: Panel, location: str, first: int, end: int, value: float = 7.0) -> Any:
-    """Return a batch with one value an hour."""
-    times = [panel.start + np.timedelta64(step, "h") for step in range(first, end)]
-    return {"observations": [{"location": location, "ds": f"{t}Z", "value": value} for t in times]}
+def hours_of(panel: Panel, location: str, first: int, end: int) -> Any:
+    """Return a batch with one value an hour: 5, 6, 7, 8, 5, …"""
+    rows = [
+        {
+            "location": location,
+            "ds": f"{panel.start + np.timedelta64(step, 'h')}Z",
+            "value": 5.0 + step % 4,
+        }
+        for step in range(first, end)
+    ]
+    return {"observations": rows}
 
 
 def city(panel: Panel, whole: Panel, first: int, end: int) -> Any:
@@ -58,7 +65,7 @@ def test_L2_a_registered_location_is_forecast_after_its_first_day(
     assert told["origin"] == f"{whole.times[HOURS + 23]}Z"
     assert [row["id"] for row in told["forecasts"]] == [*panel.locations.ids, "Neubau"]
     (row,) = accepting.get("/v1/forecast?location=Neubau").json["forecasts"]
-    assert (row["y_hat"], row["last"], row["degraded"]) == ([7.0] * 3, 7.0, "new location")
+    assert (row["y_hat"], row["last"], row["degraded"]) == ([5.0] * 3, 5.0, "new location")
     assert row["q10"] <= row["y_hat"] <= row["q90"]
     assert told["degraded"] is None
     csv = accepting.get("/v1/forecast?format=csv&location=Neubau").body.decode()
