@@ -27,7 +27,7 @@ from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
 
 PAIRS = "graph.pairs"
-NEVER = 2.0**31  # steps: no run of equal values is longer
+NEVER = 2.0**20  # steps: no run of equal values is longer
 Arrays = Mapping[str, np.ndarray]
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
 
