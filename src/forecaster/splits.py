@@ -234,12 +234,6 @@ def is_well_observed(
     return np.asarray(missing <= MAX_FILLED * counted)
 
 
-def least_observed(N: int) -> int:
-    """The number of N locations that must be observed at an origin, by the same rule."""
-    counted = N - int(_tolerated(np.array([N]))[0])
-    return counted - int(MAX_FILLED * counted)
-
-
 def _tolerated(N: Int64[np.ndarray, "*T"]) -> Int64[np.ndarray, "*T"]:
     """The number of N locations that may be missing beyond a tenth: 1 of two to nine, else 0.
 

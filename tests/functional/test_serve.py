@@ -16,6 +16,7 @@ from shutil import copytree
 import numpy as np
 import pytest
 
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.live import panel_digest
 from forecaster.serve.data.store import Store
@@ -117,6 +118,83 @@ def test_V1_a_kill_loses_and_doubles_nothing_that_was_acknowledged(
     assert not lost
     assert all(value in perhaps[cell] for cell, value in kept.items())
     assert len(acknowledged) > rounds(20, 1_000)
+
+
+class Registrar(threading.Thread):
+    """A client that registers locations and sends a value of each, until the service is gone."""
+
+    def __init__(self, child: ServiceProcess, number: int, first: int, panel: Panel) -> None:
+        super().__init__()
+        self.child, self.number, self.next, self.panel = child, number, first, panel
+        self.registered: dict[str, float] = {}  # latitude by id: acknowledged
+        self.observed: dict[str, float] = {}
+        self.sent: set[str] = set()
+
+    def run(self) -> None:
+        try:
+            while True:
+                self.register(f"new {self.number}-{self.next}")
+                self.next += 1
+        except (OSError, HTTPException):
+            return
+
+    def register(self, name: str) -> None:
+        body = {"id": name, "name": f"station {name}", "lat": self.next / 1_000, "lon": 7.0}
+        self.sent.add(name)
+        reply = self.child.post("/v1/locations", body)
+        if reply.status in {200, 201}:
+            self.registered[name] = body["lat"]
+        row = {"location": name, "ds": f"{self.panel.times[-1]}Z", "value": float(self.next)}
+        reply = self.child.post("/v1/observations", {"observations": [row]})
+        if reply.status == 200:
+            self.observed[name] = float(self.next)
+
+
+@pytest.mark.slow
+def test_L2_a_kill_loses_and_doubles_no_registration(
+    panel: Panel, panel_folder: Path, tmp_path: Path, rounds: Callable[[int, int], int]
+) -> None:
+    run = fit(panel, 0, tmp_path / "run", LastValue)
+    services = ServiceProcesses(run, panel_folder, tmp_path)
+    store, wanted = tmp_path / "store.sqlite", rounds(30, 1_000)
+    generator = np.random.default_rng(0)
+    registered: dict[str, float] = {}
+    observed: dict[str, float] = {}
+    sent: set[str] = set()
+    first, kills = [1, 1], 0
+    while len(registered) < wanted:
+        child = services.start(store)
+        listed = child.get("/v1/locations").json["locations"][5:]
+        assert {row["id"]: row["lat"] for row in listed}.items() >= registered.items()
+        clients = [Registrar(child, number, first[number], panel) for number in range(2)]
+        for client in clients:
+            client.start()
+        goal = min(len(registered) + int(generator.integers(1, 30)), wanted)
+        while len(set(registered).union(*(client.registered for client in clients))) < goal:
+            time.sleep(0.001)
+        time.sleep(float(generator.uniform(0, 0.005)))
+        child.end(signal.SIGKILL)
+        kills += 1
+        for client in clients:
+            client.join()
+            first[client.number] = client.next  # the last one again: a retry changes nothing
+            registered |= client.registered
+            observed |= client.observed
+            sent |= client.sent
+        assert services.wait(child) == -signal.SIGKILL
+    services.close()
+    kept = Store(store, panel_digest(panel))
+    rows = kept.registrations()
+    names = [one.id for one in rows]
+    assert len(set(names)) == len(names)  # none twice
+    assert {one.id: one.lat for one in rows}.items() >= registered.items()  # none lost
+    assert set(names) <= sent
+    values = {name: value for (name, _, value), _ in kept.read("observations")}
+    assert values.items() >= observed.items()
+    assert set(values) <= set(names)
+    assert kept.version == len(names) + len(values)
+    kept.close()
+    assert kills > 1
 
 
 def test_V12_a_stop_finishes_what_was_begun(

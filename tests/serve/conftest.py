@@ -13,6 +13,8 @@ import numpy as np
 import pytest
 
 from forecaster.config import LagConfig, Season
+from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.naive import LastValue
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -48,12 +50,14 @@ def panel(whole: Panel) -> Panel:
     return replace(whole, values=whole.values[:HOURS])
 
 
-def fit(panel: Panel, later: int, folder: Path) -> Path:
+def fit(
+    panel: Panel, later: int, folder: Path, estimator: Callable[[Recipe], Estimator] = Ridge
+) -> Path:
     """Save a model that has learned from some hours more than another."""
     stamps = [f"{time}Z" for time in panel.times]
     ends = [0, 500 + later, 800, HOURS]
     ranges = [[(stamps[a], stamps[b - 1])] for a, b in pairwise(ends)]
-    Ridge(Recipe(lags=LAGS)).fit(panel, Splits(*ranges)).save(folder)
+    estimator(Recipe(lags=LAGS)).fit(panel, Splits(*ranges)).save(folder)
     return folder
 
 
@@ -67,6 +71,12 @@ def run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def other_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Return the folder of another model of the same panel."""
     return fit(panel, 53, tmp_path_factory.mktemp("serve") / "other")
+
+
+@pytest.fixture(scope="session")
+def accepting_run(panel: Panel, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return the folder of a model that forecasts locations which it has never met."""
+    return fit(panel, 0, tmp_path_factory.mktemp("serve") / "accepting", LastValue)
 
 
 @pytest.fixture
@@ -155,6 +165,12 @@ def start() -> Iterator[Callable[..., Running]]:
     """Return a function that runs a service until the test ends."""
     with ExitStack() as stack:
         yield lambda *args: stack.enter_context(running(*args))
+
+
+@pytest.fixture
+def accepting(accepting_run: Path, live: LiveData, start: Callable[..., Running]) -> Running:
+    """Return a running service whose model accepts new locations."""
+    return start(Engine(partial(load_model, accepting_run), live))
 
 
 @pytest.fixture

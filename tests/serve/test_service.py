@@ -28,8 +28,8 @@ def test_a_service_is_put_together(run: Path, whole: Panel, panel: Panel, tmp_pa
 def test_a_service_that_is_refused_lets_go_of_its_store(
     run: Path, panel: Panel, tmp_path: Path
 ) -> None:
-    few, store = panel.select(panel.locations.ids[:3]), tmp_path / "s.sqlite"
-    with pytest.raises(ArtifactError, match="does not fit the run"):
+    few, store = panel.select(panel.locations.ids[:2]), tmp_path / "s.sqlite"
+    with pytest.raises(ArtifactError, match="lacks 3 of the run's, more than half"):
         open_engine(run, few, store)
     Store(store, panel_digest(few)).close()  # a file that somebody holds would be refused
 

@@ -453,12 +453,13 @@ class Estimator(ABC):
         locations = matched.locations.join(added.locations)
         values = np.concatenate([matched.values[:end], added.values[:end]], axis=1)
         neighbours = choose_neighbours(run.arrays, locations, len(new), values)
-        if self._extended is None or not self._extended.fits(run, locations.ids, neighbours):
+        extended = self._extended  # read once: another thread may replace it
+        if extended is None or not extended.fits(run, locations.ids, neighbours):
             arrays = {**run.arrays, **self.extend_arrays(run, len(new), neighbours)}
             about = {**run.about, "ids": list(locations.ids)}
-            extended = replace(run, about=about, arrays=arrays)
-            self._extended = ExtendedRun(extended, run, neighbours)
-        return self._extended.run, match(self._extended.run, panel)
+            extended = ExtendedRun(replace(run, about=about, arrays=arrays), run, neighbours)
+            self._extended = extended
+        return extended.run, match(extended.run, panel)
 
     def predictor(self, panel: Panel, weather: Weather, end: int = 0) -> Predictor:
         """The fitted run on a panel: forecasts and calibration, in the run's order of locations.

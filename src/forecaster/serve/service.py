@@ -24,7 +24,8 @@ def load_model(run: Path) -> ServedModel:
 
 def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
     """Return the engine of a run and a panel; observations are stored in a file."""
-    return _start(run, LiveData(panel, Store(store, panel_digest(panel))))
+    opened = Store(store, panel_digest(panel), partial(panel_digest, panel))
+    return _start(run, LiveData(panel, opened))
 
 
 def open_replay(run: Path, replay: Replay) -> Engine:

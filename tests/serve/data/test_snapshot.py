@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import LocalCovariates
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import NEVER, Snapshot
 from forecaster.synthetic.city import make_city
 
@@ -38,17 +40,34 @@ def test_an_earlier_state_stays_as_it_was() -> None:
     assert second.values(HOURS, HOURS + 1)[0, :2].tolist() == [2.0, 3.0]
 
 
-def test_a_forecast_begins_where_nine_tenths_are_known() -> None:
+def test_a_forecast_begins_where_half_are_known() -> None:
     snapshot = Snapshot(PANEL)
     assert snapshot.newest_origin(HOURS + 9) == HOURS - 1
     assert snapshot.newest_origin(HOURS - 3) == HOURS - 4
-    ten = snapshot.with_observations([(HOURS, n, 1.0) for n in range(10)], 1)
-    assert ten.newest_origin(HOURS + 9) == HOURS  # one of eleven is missing
-    assert ten.newest_origin(HOURS) == HOURS - 1  # that hour is not over
-    nine = snapshot.with_observations([(HOURS, n, 1.0) for n in range(9)], 1)
-    assert nine.newest_origin(HOURS + 9) == HOURS - 1
-    lost = snapshot.with_observations([(HOURS - 1, n, None) for n in range(2)], 1)
+    six = snapshot.with_observations([(HOURS, n, 1.0) for n in range(6)], 1)
+    assert six.newest_origin(HOURS + 9) == HOURS  # of eleven
+    assert six.newest_origin(HOURS) == HOURS - 1  # that hour is not over
+    five = snapshot.with_observations([(HOURS, n, 1.0) for n in range(5)], 1)
+    assert five.newest_origin(HOURS + 9) == HOURS - 1
+    lost = snapshot.with_observations([(HOURS - 1, n, None) for n in range(6)], 1)
     assert lost.newest_origin(HOURS + 9) == HOURS - 2
+
+
+def test_L3_locations_that_are_silent_for_two_weeks_hold_no_forecast_back() -> None:
+    two_weeks = 14 * 24
+    cells = [(HOURS + hour, n, 1.0) for hour in range(two_weeks) for n in range(3)]
+    silent = Snapshot(PANEL).with_observations(cells, 1)  # eight of eleven
+    end = HOURS + two_weeks
+    assert silent.is_reporting(end - 2).all()
+    assert silent.newest_origin(end - 1) == HOURS - 1
+    assert silent.is_reporting(end - 1).tolist() == [True] * 3 + [False] * 8
+    assert silent.newest_origin(end) == end - 1
+    one = silent.with_observations([(end, 0, 1.0)], 2)
+    assert one.newest_origin(end + 1) == end - 1  # one of three
+    two = one.with_observations([(end, 1, 1.0)], 3)
+    assert two.newest_origin(end + 1) == end
+    none = Snapshot(PANEL).with_observations([(HOURS + 9999, 0, None)], 1)
+    assert none.newest_origin(HOURS + 10_000) == HOURS - 1  # nobody has reported: no origin
 
 
 def test_one_of_a_few_places_does_not_hold_a_forecast_back() -> None:
@@ -57,6 +76,45 @@ def test_one_of_a_few_places_does_not_hold_a_forecast_back() -> None:
     assert two.newest_origin(HOURS + 9) == HOURS
     one = few.with_observations([(HOURS, 0, 1.0)], 1)
     assert one.newest_origin(HOURS + 9) == HOURS - 1
+
+
+def test_L2_a_registered_location_is_a_column_of_missing_values() -> None:
+    new = Registration("new", "Neubau", 40.5, -73.5)
+    early = {(HOURS, 2)}
+    before = Snapshot(PANEL).with_observations([(HOURS, 2, 3.0), (4, 2, 5.0)], 1, early)
+    after = before.with_locations([new], 2)
+    assert after.locations.ids == (*PANEL.locations.ids, "new")
+    assert after.values(0, HOURS + 2).shape == (HOURS + 2, 12)
+    assert np.isnan(after.values(0, HOURS + 2)[:, 11]).all()
+    for read in ("values", "final_values"):
+        old, wide = (getattr(state, read)(-3, HOURS + 2) for state in (before, after))
+        assert np.array_equal(old, wide[:, :11], equal_nan=True)
+    assert before.values(HOURS, HOURS + 1).shape == (1, 11)  # an earlier state stays as it was
+    later = after.with_observations([(HOURS, 11, 9.0)], 3, {(HOURS, 11)})
+    row = later.values(HOURS, HOURS + 1)[0]
+    assert (row[2], row[11]) == (3.0, 9.0)
+    assert np.isnan(later.final_values(HOURS, HOURS + 1)).all()
+    assert later.first_changed_origin(1, horizon=3) == HOURS  # registering changes no forecast
+    part = later.panel(HOURS - 2, HOURS + 1, HOURS + 3)
+    assert (part.locations.names[11], part.values[-1, 11]) == ("Neubau", 9.0)
+    assert later.values_at(np.array([[HOURS], [-1]])).shape == (2, 1, 12)
+
+
+def test_covariates_of_a_registered_location_are_the_same_at_all_steps() -> None:
+    layers = np.arange(2 * (HOURS + 9) * 11, dtype=np.float32).reshape(2, HOURS + 9, 11)
+    shared = PANEL.covariates.values[: HOURS + 9]
+    local = replace(
+        PANEL,
+        covariates=replace(PANEL.covariates, values=shared),
+        local_covariates=LocalCovariates(("docks", "open"), layers),
+    )
+    new = Registration("new", "new", covariates={"docks": 17.0, "open": 1.0})
+    part = Snapshot(local).with_locations([new], 1).panel(HOURS - 2, HOURS, HOURS + 20)
+    values = part.local_covariates.values
+    assert (values[0, :, 11] == 17.0).all()
+    assert (values[1, :, 11] == 1.0).all()
+    assert np.array_equal(values[:, :11, :11], layers[:, HOURS - 2 :])
+    assert np.isnan(values[:, 11:, :11]).all()
     single = Snapshot(PANEL.select(PANEL.locations.ids[:1])).with_observations(
         [(HOURS - 1, 0, None)], 1
     )

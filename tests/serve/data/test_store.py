@@ -1,6 +1,8 @@
 """What is acknowledged is on disk, once; what is damaged is refused, never deleted."""
 
 import sqlite3
+from collections.abc import Collection
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -8,7 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from forecaster.errors import ArtifactError, RunError
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.store import (
+    APPLICATION,
+    FORMAT,
+    SCHEMA,
     DiskFullError,
     Entry,
     IdempotencyKey,
@@ -160,3 +166,63 @@ def test_another_file_or_panel_is_refused(tmp_path: Path) -> None:
     (tmp_path / "text.sqlite").write_text("these are no observations at all" * 99)
     with pytest.raises(ArtifactError, match="damaged"):
         Store(tmp_path / "text.sqlite", "panel")
+
+
+NEW = Registration("new", "Neubau", 40.5, None, {"docks": 17.0}, opens=3600, since=9_000)
+
+
+def test_a_registration_is_there_after_a_new_start(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    assert store.registrations() == []
+    store.register(NEW)
+    store.register(replace(NEW, id="another"))
+    with pytest.raises(sqlite3.IntegrityError):
+        store.register(NEW)
+    store.close()
+    again = Store(tmp_path / "s.sqlite", "panel")
+    assert again.registrations() == [NEW, replace(NEW, id="another")]
+    assert again.version == 2
+    again.close()
+
+
+def test_an_older_store_takes_registrations(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    with sqlite3.connect(path, isolation_level=None) as old:  # as the first versions made it
+        old.executescript(SCHEMA)
+        old.execute(f"PRAGMA application_id = {APPLICATION}")
+        old.execute(f"PRAGMA user_version = {FORMAT}")
+        old.execute("INSERT INTO facts VALUES ('panel', 'panel'), ('data_version', '7')")
+        old.execute("INSERT INTO observations VALUES ('a', 3600, 5.0, 1, 9000)")
+    old.close()
+    for registered in ([], [NEW]):
+        store = Store(path, "panel", lambda ids: f"panel without {len(ids)}")
+        assert store.registrations() == registered
+        assert content(store) == [("a", 3600, 5.0)]
+        if not registered:
+            store.register(NEW)
+        assert store.version == 8
+        store.close()
+
+
+def test_a_panel_with_locations_that_were_registered_is_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "s.sqlite"
+    store = Store(path, "a b")
+    store.register(replace(NEW, id="c"))
+    store.close()
+
+    def without(ids: Collection[str]) -> str:
+        return " ".join(name for name in "abc" if name not in ids)
+
+    Store(path, "a b", without).close()
+    Store(path, "a b c", without).close()
+    with pytest.raises(ArtifactError, match="another panel"):
+        Store(path, "a b d", lambda ids: " ".join(n for n in "abd" if n not in ids))
+
+
+def test_V16_a_damaged_registration_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "s.sqlite", "panel")
+    store.register(NEW)
+    store._connection.execute("UPDATE locations SET registration = '{\"colour\": 3}'")
+    store.close()
+    with pytest.raises(ArtifactError, match="damaged"):
+        Store(tmp_path / "s.sqlite", "panel")

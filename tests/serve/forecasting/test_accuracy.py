@@ -6,16 +6,38 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecast, PastForecasts, measure_accuracy
 from forecaster.serve.forecasting.forecast import ServedModel
 from tests.serve.conftest import HOURS
 
+IDS = tuple(f"L000{n}" for n in range(1, 6))
+
 
 def record(y_hat: float, low: float, high: float) -> PastForecast:
     return PastForecast(
-        *(np.full((3, 5), value, dtype=np.float32) for value in (y_hat, low, high))
+        IDS, *(np.full((3, 5), value, dtype=np.float32) for value in (y_hat, low, high))
     )
+
+
+def test_a_location_without_a_past_forecast_is_left_out(model: ServedModel, panel: Panel) -> None:
+    new = Registration("new", "new")
+    wide = Snapshot(panel).with_locations([new], 1)
+    wide = wide.with_observations([(step, 5, 1.0) for step in range(HOURS)], 2)
+    origins = range(HOURS - 20, HOURS - 3)
+    narrow = {o: record(7.0, 0.0, 1e6) for o in origins}
+    before = measure_accuracy(model, Snapshot(panel), narrow, HOURS)
+    assert measure_accuracy(model, wide, narrow, HOURS) == before
+    both = dict(narrow)
+    parts = (np.full((3, 6), value, dtype=np.float32) for value in (7.0, 0.0, 1e6))
+    both[HOURS - 4] = PastForecast(("new", *IDS), *parts)  # any order
+    after = measure_accuracy(model, wide, both, HOURS)
+    assert after["terms"] == before["terms"] + 3
+    assert after["bias_by_size"] == before["bias_by_size"]
+    assert after["bias"] > before["bias"]  # 7 is too much for a location of ones
+    newer = measure_accuracy(model, Snapshot(panel), both, HOURS)  # forecasts from newer data
+    assert newer == before
 
 
 def test_a_constant_forecast_has_the_errors_of_a_constant(

@@ -69,7 +69,7 @@ def test_V9_a_run_that_was_mended_is_loaded(
 @pytest.mark.parametrize(
     ("other", "why"),
     [
-        (lambda one: one.select(one.locations.ids[:3]), "the run has 5 locations, the panel 3"),
+        (lambda one: one.select(one.locations.ids[:2]), "the run has 5 locations, the panel 2"),
         (lambda one: replace(one, kind="measurement"), "kind: the run has 'count', the panel"),
         (
             lambda one: replace(one, clock=replace(one.clock, step_minutes=30)),

@@ -141,9 +141,11 @@ def test_a_past_is_forecast_without_the_weather_that_came(
 
 def test_locations_that_are_missing_at_the_origin_are_told() -> None:
     snapshot = Snapshot(make_city(11, "2015-09-25", 53).panel)
-    assert missing_at_origin(snapshot, 52) is None
-    found = missing_at_origin(snapshot.with_observations([(52, 3, None)], 1), 52)
-    assert found == "data: 1 of 11 locations missing or not final at the origin"
+    assert missing_at_origin(snapshot, 52, range(11)) is None
+    silent = snapshot.with_observations([(52, 3, None)], 1)
+    text = missing_at_origin(silent, 52, range(11))
+    assert text == "data: 1 of 11 locations missing or not final at the origin"
+    assert missing_at_origin(silent, 52, (0, 2, 5)) is None  # it is not forecast
 
 
 def without_weather_ahead(panel: Panel) -> Panel:

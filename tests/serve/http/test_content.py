@@ -50,7 +50,7 @@ def test_places_without_a_value_or_a_point_are_null(model: ServedModel, panel: P
     lat, values = panel.locations.lat.copy(), panel.values.copy()
     lat[3], values[:, 1], values[:5, 2] = np.nan, np.nan, np.nan
     base = replace(panel, locations=replace(panel.locations, lat=lat), values=values)
-    told = content.location_list(model, base)
+    told = content.location_list(model, base, base.locations)
     rows = told["locations"]
     assert (told["horizon"], told["step_minutes"], len(rows)) == (3, 60, 5)
     assert [row["lat"] is None for row in rows] == [False, False, False, True, False]
@@ -65,9 +65,12 @@ def test_each_location_tells_which_model_is_served_there(model: ServedModel, pan
     estimator = type(model.estimator)(model.estimator.recipe)
     estimator.run = replace(run, arrays={**run.arrays, **numbers})
     served = ServedModel(estimator, "0123456789ab")
-    rows = content.location_list(served, panel)["locations"]
+    rows = content.location_list(served, panel, panel.locations)["locations"]
     assert [row["fallback"] for row in rows] == [None, "Ridge", None, "LastValue", None]
-    assert {row["fallback"] for row in content.location_list(model, panel)["locations"]} == {None}
+    assert {
+        row["fallback"]
+        for row in content.location_list(model, panel, panel.locations)["locations"]
+    } == {None}
 
 
 def test_a_graph_is_told_by_the_ids_of_its_edges(

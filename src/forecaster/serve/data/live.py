@@ -2,20 +2,25 @@
 
 import asyncio
 import hashlib
+import json
 import logging
 import math
 import sqlite3
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from functools import partial
+from typing import TypeVar
 
 import numpy as np
 
 from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel
-from forecaster.serve.data.snapshot import CellUpdate, Snapshot
+from forecaster.serve.data.registration import TRAIN_AGAIN, Registration
+from forecaster.serve.data.snapshot import REPORTING_DAYS, CellUpdate, Snapshot
 from forecaster.serve.data.store import (
     DiskFullError,
     Entry,
@@ -26,11 +31,14 @@ from forecaster.serve.data.store import (
     Table,
 )
 from forecaster.serve.problems import Problem
-from forecaster.splits import least_observed, worst_locations
+from forecaster.splits import worst_locations
 
+T = TypeVar("T")
 Now = Callable[[], float]  # seconds since 1970, UTC
 AHEAD_SECONDS = 300  # by which a client's clock may be ahead
 MAX_WRITES = 32  # that may wait for the disk
+MIN_ROOM = 1_000  # registered locations that are taken; more if the panel has more
+ENOUGH = f"half of the locations that have reported in the last {REPORTING_DAYS} days"
 STALE_STEPS = 2  # without a forecast origin: forecasts are marked as stale
 DEAD_STEPS = 24  # without a forecast origin: there is no forecast of now
 log = logging.getLogger(__name__)
@@ -64,11 +72,15 @@ class LiveData:
         self.now = now
         self.broken: str | None = None  # reason why nothing can be written any more
         self._store = store
+        self._panel_columns = len(base.locations)
         self._columns: dict[Table, dict[str, int]] = {
             "observations": {name: n for n, name in enumerate(base.locations.ids)},
             "covariates": {name: n for n, name in enumerate(base.covariates.names)},
         }
-        self.snapshot = Snapshot(base, store.version)
+        self._registrations = {one.id: one for one in store.registrations()}
+        added = [one for name, one in self._registrations.items() if not self._is_known(name)]
+        self.snapshot = Snapshot(base).with_locations(added, store.version)
+        self._columns["observations"] |= _columns(self.snapshot, self._panel_columns)
         for table in self._columns:
             self.snapshot = self._updated(table, list(store.read(table)), store.version)
         self._writer = ThreadPoolExecutor(1, thread_name_prefix="writer")
@@ -90,8 +102,7 @@ class LiveData:
         snapshot = snapshot or self.snapshot
         newest = self._newest_origin(snapshot)
         if newest is None:
-            need = self._needed(snapshot)
-            return Freshness(None, None, True, f"no step has been observed at {need} yet")
+            return Freshness(None, None, True, f"no step has been observed at {ENOUGH}")
         over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
         age = max(int(self.now() - over), 0)
         steps, fault = age / snapshot.step_seconds, None
@@ -121,13 +132,21 @@ class LiveData:
         self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None
     ) -> Receipt:
         """Return the receipt of a batch, once it is on disk and in the snapshot."""
+        return await self._submit(partial(self._write, table, entries, received, key))
+
+    async def register(self, registration: Registration) -> tuple[Registration, bool]:
+        """Return a location as it is registered, and whether it is new, once it is on disk."""
+        return await self._submit(partial(self._register, registration))
+
+    async def _submit(self, job: Callable[[], T]) -> T:
+        """Return the result of a job of the writing thread."""
         if self._waiting >= MAX_WRITES:
             raise Problem(503, "busy", "too many writes wait for the disk; send it again")
         self._waiting += 1
         try:
             loop = asyncio.get_running_loop()
-            job = loop.run_in_executor(self._writer, self._write, table, entries, received, key)
-            return await asyncio.shield(job)  # a disconnected client does not cancel it
+            running = loop.run_in_executor(self._writer, job)
+            return await asyncio.shield(running)  # a disconnected client does not cancel it
         finally:
             self._waiting -= 1
 
@@ -157,42 +176,72 @@ class LiveData:
 
     def _name_missing(self, snapshot: Snapshot) -> str:
         """Say what the last steps lack to be forecast origins."""
-        end, ids = self.closed_steps(), snapshot.base.locations.ids
+        end = self.closed_steps()
         values = snapshot.final_values(end - DEAD_STEPS, end)
         if np.isnan(values).all():
             return f"no data in the last {DEAD_STEPS} steps"
-        needed = self._needed(snapshot)
-        worst = worst_locations(ids, values, snapshot.base.alive(end - DEAD_STEPS, end))
-        return f"none of the last {DEAD_STEPS} steps has data of {needed} (missing: {worst})"
-
-    def _needed(self, snapshot: Snapshot) -> str:
-        """Say how many of the locations that are open must be observed at an origin."""
-        end = self.closed_steps()
-        N = int(snapshot.base.alive(end - 1, end).sum())
-        return f"{least_observed(N)} of {N} locations"
+        reporting = np.flatnonzero(snapshot.is_reporting(end - 1))
+        ids = [snapshot.locations.ids[n] for n in reporting]
+        alive = snapshot.alive(end - DEAD_STEPS, end)
+        worst = worst_locations(ids, values[:, reporting], alive[:, reporting])
+        return f"none of the last {DEAD_STEPS} steps has data of {ENOUGH} (missing: {worst})"
 
     def _write(
         self, table: Table, entries: Sequence[Entry], received: int, key: IdempotencyKey | None
     ) -> Receipt:
-        try:
+        with self._storing():
             receipt, repeated = self._store.write(table, entries, received, key)
-        except KeyReusedError:
-            raise Problem(
-                422, "key_reused", "this Idempotency-Key was used before with another body"
-            ) from None
-        except DiskFullError as error:
-            log.error("observations were not written: %s", error)
-            raise Problem(507, "disk_full", "the disk is full; nothing was written") from None
-        except sqlite3.Error as error:
-            self.broken = "observations cannot be written; see the service's log"
-            log.error("observations were not written: %s", error)
-            raise Problem(503, "store_broken", self.broken) from None
-        self.broken = None
         changed = receipt.accepted + receipt.revised > 0
         if not repeated and (changed or self.snapshot.partial):  # the same value may now be final
             rows = [(entry, received) for entry in entries]
             self.snapshot = self._updated(table, rows, receipt.data_version)
         return receipt
+
+    def _register(self, registration: Registration) -> tuple[Registration, bool]:
+        """Commit a new location, or return the stored one that says the same."""
+        name, panel = registration.id, self.snapshot.base.locations
+        stored = self._registrations.get(name)
+        if stored is not None and registration.is_same(stored):
+            return stored, False
+        if self._is_known(name):
+            stored = Registration.of_panel(panel, name)
+            if registration.fits(panel):
+                return stored, False
+        if stored is not None:
+            detail = "this id is taken by a location with other data"
+            raise Problem(409, "location_differs", f"{detail}: {_describe(stored)}")
+        room = max(MIN_ROOM, len(panel))
+        if len(self.snapshot.registered) >= room:
+            detail = f"{room:,} locations are registered, the most that are taken"
+            raise Problem(409, "too_many_locations", f"{detail}; {TRAIN_AGAIN}")
+        with self._storing():
+            self._store.register(registration)
+        self._registrations[name] = registration
+        self.snapshot = self.snapshot.with_locations([registration], self._store.version)
+        self._columns["observations"] |= _columns(self.snapshot, len(self.snapshot.locations) - 1)
+        return registration, True
+
+    @contextmanager
+    def _storing(self) -> Iterator[None]:
+        """Turn the faults of a write into problems."""
+        try:
+            yield
+        except KeyReusedError:
+            raise Problem(
+                422, "key_reused", "this Idempotency-Key was used before with another body"
+            ) from None
+        except DiskFullError as error:
+            log.error("nothing was written: %s", error)
+            raise Problem(507, "disk_full", "the disk is full; nothing was written") from None
+        except sqlite3.Error as error:
+            self.broken = "observations cannot be written; see the service's log"
+            log.error("nothing was written: %s", error)
+            raise Problem(503, "store_broken", self.broken) from None
+        self.broken = None
+
+    def _is_known(self, name: str) -> bool:
+        """Whether the panel itself has a location."""
+        return self._columns["observations"].get(name, self._panel_columns) < self._panel_columns
 
     def _updated(self, table: Table, rows: Sequence[tuple[Entry, int]], version: int) -> Snapshot:
         """Return the snapshot with entries added, each with the time it was received."""
@@ -211,7 +260,25 @@ class LiveData:
         return self.snapshot.with_covariates(cells, version)
 
 
-def panel_digest(panel: Panel) -> str:
-    """Return a hash of the panel's identity, by which a store of another panel is refused."""
-    parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *panel.locations.ids)
+def panel_digest(panel: Panel, without: Collection[str] = ()) -> str:
+    """Return a hash of the panel's identity, by which a store of another panel is refused.
+
+    Args:
+        panel: the panel.
+        without: locations that are left out.
+    """
+    ids = (name for name in panel.locations.ids if name not in without)
+    parts = (panel.clock.zone, str(panel.clock.step_minutes), panel.kind, *ids)
     return hashlib.sha256("\n".join(parts).encode()).hexdigest()
+
+
+def _columns(snapshot: Snapshot, first: int) -> dict[str, int]:
+    """Return the columns from `first` on by their ids."""
+    return {name: n for n, name in enumerate(snapshot.locations.ids[first:], start=first)}
+
+
+def _describe(registration: Registration) -> str:
+    """Return a location as JSON without what it does not say."""
+    fields = asdict(registration)
+    del fields["since"]
+    return json.dumps({name: value for name, value in fields.items() if value not in (None, {})})

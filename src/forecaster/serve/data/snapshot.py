@@ -2,17 +2,22 @@
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 
+from forecaster.clock.clock import Clock
 from forecaster.panel.panel import Panel
-from forecaster.splits import is_well_observed
+from forecaster.panel.parts import Locations
+from forecaster.serve.data.registration import Registration, to_locations
 
 RowsByStep = Mapping[int, np.ndarray]
 CellUpdate = tuple[int, int, float | None]  # step, column, value; None: known to be missing
 WEEK_DAYS = 7
+REPORTING_DAYS = 14  # a location that has sent nothing for so long stops no forecast
+DAY_MINUTES = 24 * 60
 MAX_CHANGES = 1_000  # that are recorded
 NEVER = 2**62  # after all steps
 
@@ -27,7 +32,11 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Snapshot:
-    """A panel and the rows received since; immutable, so every reader sees one state."""
+    """A panel and the rows received since; immutable, so every reader sees one state.
+
+    Locations registered since follow those of the panel; a row from before a registration is
+    shorter, and ends with the locations of its time.
+    """
 
     base: Panel
     version: int = 0
@@ -35,6 +44,26 @@ class Snapshot:
     covariates: RowsByStep = field(default_factory=dict)  # step → [P] covariates
     changes: tuple[Change, ...] = ()  # the latest, oldest first
     partial: RowsByStep = field(default_factory=dict)  # step → [N], 1: received before its end
+    registered: tuple[Registration, ...] = ()  # locations that the panel does not have
+    joined: Locations | None = None  # those of the panel and the registered; None: the panel's
+
+    @property
+    def locations(self) -> Locations:
+        """All locations, in the order of the columns."""
+        return self.base.locations if self.joined is None else self.joined
+
+    def with_locations(self, registrations: Sequence[Registration], version: int) -> "Snapshot":
+        """Return the state after some registrations; nothing is known of them yet."""
+        registered = (*self.registered, *registrations)
+        if not registered:
+            return replace(self, version=version)
+        return replace(
+            self,
+            registered=registered,
+            joined=self.base.locations.join(to_locations(registered)),
+            version=version,
+            changes=self._add_change(Change(version, NEVER, ahead=False)),
+        )
 
     def with_observations(
         self,
@@ -94,29 +123,48 @@ class Snapshot:
     def newest_origin(self, end: int) -> int | None:
         """Return the last step before `end` from which a forecast may be made.
 
-        It is observed at enough locations, by the rule of all forecast origins; values received
-        before their step was over do not count.
+        It is observed at half or more of the locations that have reported in the two weeks up to
+        it; values received before their step was over do not count.
         """
-        for step in sorted((step for step in self.observed if step < end), reverse=True):
-            if step >= len(self.base.values) and self._is_well_observed(step):
-                return step
-        for step in range(min(end, len(self.base.values)) - 1, -1, -1):
-            if self._is_well_observed(step):
-                return step
-        return None
+        M = len(self.base.values)
+        later = sorted((step for step in self.observed if M <= step < end), reverse=True)
+        steps = chain(later, range(min(end, M) - 1, -1, -1))
+        return next((step for step in steps if self._is_origin(step)), None)
+
+    def is_reporting(self, step: int) -> Bool[np.ndarray, " N"]:
+        """Which locations are open at a step, and have reported in the two weeks up to it."""
+        first = step + 1 - REPORTING_DAYS * steps_per_day(self.base.clock)
+        reported = np.isfinite(self.final_values(first, step + 1)).any(axis=0)
+        return np.asarray(reported & self.alive(step, step + 1)[0])
+
+    def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at steps first…end−1, by their dates."""
+        times = self.base.start + np.arange(first, end) * self.base.clock.step
+        return self.locations.alive(times)
+
+    def _is_origin(self, step: int) -> bool:
+        observed = int(np.isfinite(self.final_values(step, step + 1)).sum())
+        if 2 * observed >= len(self.locations):  # so it is half of any of them
+            return True
+        return observed > 0 and 2 * observed >= int(self.is_reporting(step).sum())
 
     def values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
         """Return the values of steps first…end−1, NaN where unknown or outside a life."""
-        values = _merge_rows(self.base.values, self.observed, first, end)
-        if self.base.locations.dated:  # what arrives after a location has closed
-            values[~self.base.alive(first, end)] = np.nan
+        values = _merge_rows(self.base.values, {}, first, end)
+        if self.registered:
+            unknown = np.full((len(values), len(self.registered)), np.nan, dtype=np.float32)
+            values = np.concatenate([values, unknown], axis=1)
+        values = _put_rows(values, self.observed, first)
+        if self.locations.dated:  # what arrives after a location has closed
+            values[~self.alive(first, end)] = np.nan
         return values
 
     def final_values(self, first: int, end: int) -> Float32[np.ndarray, "T N"]:
         """Return the values of steps first…end−1, NaN also where the step was not over yet."""
         values = self.values(first, end)
         for step in self.partial.keys() & set(range(first, end)):
-            values[step - first, self.partial[step] > 0] = np.nan
+            early = np.flatnonzero(self.partial[step])
+            values[step - first, early] = np.nan
         return values
 
     def values_at(self, steps: Int64[np.ndarray, "*shape"]) -> Float32[np.ndarray, "*shape N"]:
@@ -143,18 +191,26 @@ class Snapshot:
 
     def panel(self, first: int, end: int, known_end: int) -> Panel:
         """Return a part of the panel: values of first…end−1, covariates of first…known_end−1."""
-        known_local = self.base.local_covariates.values[:, first:known_end]
-        shape = len(known_local), known_end - first, len(self.base.locations)
+        base, N = self.base, len(self.locations)
+        known_local = base.local_covariates.values[:, first:known_end]
+        shape = len(known_local), known_end - first, N
         local = np.full(shape, np.nan, dtype=np.float32)
-        local[:, : known_local.shape[1]] = known_local
-        shared = _merge_rows(self.base.covariates.values, self.covariates, first, known_end)
-        part = self.base.with_data(self.values(first, end), shared, local)
-        return replace(part, start=self.time_of(first))
+        local[:, : known_local.shape[1], : known_local.shape[2]] = known_local
+        for n, registration in enumerate(self.registered, start=known_local.shape[2]):
+            for q, name in enumerate(base.local_covariates.names):
+                local[q, :, n] = registration.covariates.get(name, np.nan)
+        return replace(
+            base,
+            values=self.values(first, end),
+            start=self.time_of(first),
+            locations=self.locations,
+            covariates=replace(base.covariates, values=self._shared(first, known_end)),
+            local_covariates=replace(base.local_covariates, values=local),
+            digest=None,
+        )
 
-    def _is_well_observed(self, step: int) -> bool:
-        """Whether enough of the locations that are open have a final value."""
-        alive = self.base.alive(step, step + 1)
-        return bool(is_well_observed(self.final_values(step, step + 1), alive)[0])
+    def _shared(self, first: int, end: int) -> Float32[np.ndarray, "S P"]:
+        return _merge_rows(self.base.covariates.values, self.covariates, first, end)
 
     def _add_change(self, change: Change) -> tuple[Change, ...]:
         return (*self.changes, change)[-MAX_CHANGES:]
@@ -163,7 +219,7 @@ class Snapshot:
         self, read: Callable[[int, int], np.ndarray], steps: Int64[np.ndarray, "*shape"]
     ) -> Float32[np.ndarray, "*shape N"]:
         if not steps.size:
-            return np.empty((*steps.shape, len(self.base.locations)), dtype=np.float32)
+            return np.empty((*steps.shape, len(self.locations)), dtype=np.float32)
         first = max(int(steps.min()), 0)
         values = read(first, max(int(steps.max()), first) + 1)
         chosen = values[np.maximum(steps - first, 0)]
@@ -173,11 +229,18 @@ class Snapshot:
         return np.asarray(self.values(step, step + 1)[0])
 
     def _partial_row(self, step: int) -> Float32[np.ndarray, " N"]:
-        return np.asarray(self.partial.get(step, np.zeros(self.base.values.shape[1], np.float32)))
+        row = np.zeros(len(self.locations), np.float32)
+        early = self.partial.get(step, row)
+        row[: len(early)] = early
+        return row
 
     def _covariates_row(self, step: int) -> Float32[np.ndarray, " P"]:
-        base = self.base.covariates.values
-        return np.asarray(_merge_rows(base, self.covariates, step, step + 1)[0])
+        return np.asarray(self._shared(step, step + 1)[0])
+
+
+def steps_per_day(clock: Clock) -> int:
+    """Return the number of steps in a day, at least one."""
+    return max(DAY_MINUTES // clock.step_minutes, 1)
 
 
 def _first_step(cells: Sequence[CellUpdate]) -> int:
@@ -206,6 +269,14 @@ def _merge_rows(
     from_base = base[max(first, 0) : max(end, 0)]
     before = max(-first, 0)  # steps before the panel's
     merged[before : before + len(from_base)] = from_base
-    for step in rows.keys() & set(range(first, end)):
-        merged[step - first] = rows[step]
-    return merged
+    return _put_rows(merged, rows, first)
+
+
+def _put_rows(
+    values: Float32[np.ndarray, "T n"], rows: RowsByStep, first: int
+) -> Float32[np.ndarray, "T n"]:
+    """Put the rows received since into the values of the steps from `first` on; return them."""
+    for step in rows.keys() & set(range(first, first + len(values))):
+        row = rows[step]
+        values[step - first, : len(row)] = row  # the rest was registered later
+    return values

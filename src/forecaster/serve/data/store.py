@@ -1,4 +1,4 @@
-"""The SQLite file of live observations and covariates, with one writer.
+"""The SQLite file of live observations, covariates and registered locations, with one writer.
 
 A write is acknowledged after its commit to a synchronised write-ahead log, so it survives a kill
 or a power loss. Only one service at a time can open the file.
@@ -6,16 +6,18 @@ or a power loss. Only one service at a time can open the file.
 
 import json
 import sqlite3
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Literal
 
 from forecaster.errors import ArtifactError, RunError
+from forecaster.serve.data.registration import Registration
 
 Entry = tuple[str, int, float | None]  # location or covariate, seconds since 1970, value
 Table = Literal["observations", "covariates"]
+DigestWithout = Callable[[Collection[str]], str]  # of a panel without some of its locations
 FORMAT = 1
 APPLICATION = 0x666F7265  # "fore": marks SQLite files of this program
 KEY_DAYS = 7  # for which a repeated request is recognised
@@ -31,6 +33,11 @@ CREATE TABLE keys (
     key TEXT PRIMARY KEY, digest TEXT NOT NULL, receipt TEXT NOT NULL,
     received INTEGER NOT NULL) WITHOUT ROWID;
 CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
+"""
+# Created with the first registration: the first versions of this program made no such table.
+LOCATIONS = """
+CREATE TABLE IF NOT EXISTS locations (
+    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, registration TEXT NOT NULL)
 """
 
 
@@ -63,12 +70,16 @@ class DiskFullError(Exception):
 class Store:
     """The observations and covariates of one panel; to be used by one thread at a time."""
 
-    def __init__(self, path: Path | None, panel: str) -> None:
+    def __init__(
+        self, path: Path | None, panel: str, without: DigestWithout | None = None
+    ) -> None:
         """Open or create the file.
 
         Args:
             path: of the file; None: in memory only.
             panel: its digest; a file of another panel is refused.
+            without: gives the digest of the panel without some locations: a panel built again
+                with locations that are registered here is the same one. None: no such panel.
         """
         self.path = path
         where = ":memory:" if path is None else str(path)
@@ -79,7 +90,7 @@ class Store:
         except sqlite3.DatabaseError as error:
             raise _to_error(where, error) from error
         try:
-            self._open(panel)
+            self._open(panel, without)
         except BaseException as error:
             self._connection.close()
             if isinstance(error, sqlite3.DatabaseError):
@@ -113,6 +124,27 @@ class Store:
         for name, time, value, received in rows:
             yield (name, time, value), received
 
+    def register(self, registration: Registration) -> None:
+        """Commit a location that is not registered yet."""
+        with self._transaction():
+            self._connection.execute(LOCATIONS)
+            self._connection.execute(
+                "INSERT INTO locations (id, registration) VALUES (?, ?)",
+                (registration.id, registration.to_json()),
+            )
+            self._set_fact("data_version", str(self.version + 1))
+
+    def registrations(self) -> list[Registration]:
+        """Return the registered locations, in the order in which they came."""
+        tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'locations'"
+        if self._connection.execute(tables).fetchone() is None:
+            return []
+        rows = self._connection.execute("SELECT registration FROM locations ORDER BY number")
+        try:
+            return [Registration.from_json(text) for (text,) in rows]
+        except (TypeError, ValueError) as error:
+            raise sqlite3.DatabaseError(f"a registered location: {error}") from error
+
     @property
     def version(self) -> int:
         """The data version, which grows with every write that changes a value."""
@@ -122,7 +154,7 @@ class Store:
         """Close the file."""
         self._connection.close()
 
-    def _open(self, panel: str) -> None:
+    def _open(self, panel: str, without: DigestWithout | None) -> None:
         run = self._connection.execute
         run("PRAGMA busy_timeout = 0")
         run("PRAGMA locking_mode = EXCLUSIVE")  # a second service is refused at once
@@ -138,7 +170,7 @@ class Store:
             run(f"PRAGMA user_version = {FORMAT}")
             self._set_fact("panel", panel)
         run("COMMIT")
-        self._check(panel)
+        self._check(panel, without)
 
     def _refuse_foreign(self) -> None:
         """Refuse the file of another program; an empty one is taken."""
@@ -149,12 +181,14 @@ class Store:
                 f"{self.path}: not a store of this program; give another file with --store"
             )
 
-    def _check(self, panel: str) -> None:
+    def _check(self, panel: str, without: DigestWithout | None) -> None:
         """Refuse a file that is damaged or of another panel."""
         result = self._pragma("integrity_check")
         if result != "ok":
             raise sqlite3.DatabaseError(str(result))
-        if self._fact("panel") != panel:
+        registered = {one.id for one in self.registrations()}
+        digests = {panel} if without is None else {panel, without(registered)}
+        if self._fact("panel") not in digests:
             message = f"{self.path}: holds observations of another panel"
             raise ArtifactError(f"{message}; give another file with --store")
 

@@ -20,6 +20,7 @@ DAY_MINUTES = 24 * 60
 class PastForecast:
     """A forecast made before its outcome was known."""
 
+    ids: tuple[str, ...]  # of its locations
     y_hat: Float32[np.ndarray, "K N"]
     low: Float32[np.ndarray, "K N"]  # the ends of the widest interval; NaN without one
     high: Float32[np.ndarray, "K N"]
@@ -48,7 +49,7 @@ class PastForecasts:
         unknown = np.full_like(y_hat, np.nan)
         has_interval = len(forecast.quantile_levels) > 1
         low, high = forecast.quantiles[[0, -1]] if has_interval else (unknown, unknown)
-        past = PastForecast(y_hat, low, high, forecast.y_relative)
+        past = PastForecast(forecast.locations.ids, y_hat, low, high, forecast.y_relative)
         self._keep((key.model, key.origin), past)
 
     def missing_origins(self, model: ServedModel, newest: int, steps: int) -> list[int]:
@@ -89,7 +90,7 @@ def measure_accuracy(
         forecasts: by origin.
         closed: number of steps that are over; values of later ones are not final.
     """
-    K, N = model.horizon, len(snapshot.base.locations)
+    K, ids = model.horizon, snapshot.locations.ids
     mape_cut, levels = model.estimator.recipe.metrics.mape_cut, model.quantile_levels
     origins = np.array(sorted(forecasts), dtype=np.int64)
     steps = origins[:, None] + np.arange(1, K + 1)
@@ -97,17 +98,22 @@ def measure_accuracy(
         (steps < closed)[..., None], snapshot.final_values_at(steps), np.float32(np.nan)
     )
     past = [forecasts[origin] for origin in origins.tolist()]
-    y_hat = _stack([forecast.y_hat for forecast in past], K, N)
-    low = _stack([forecast.low for forecast in past], K, N)
-    high = _stack([forecast.high for forecast in past], K, N)
+    aligned = _Alignment(K, ids, [forecast.ids for forecast in past])
+    y_hat = aligned.stack([forecast.y_hat for forecast in past])
+    low = aligned.stack([forecast.low for forecast in past])
+    high = aligned.stack([forecast.high for forecast in past])
+    y_relative = aligned.stack([_relative(forecast) for forecast in past])
     naive = snapshot.final_values_at(snapshot.week_before(origins, K))
     last = np.broadcast_to(snapshot.final_values_at(origins)[:, None], observed.shape)
-    compared = np.where(np.isnan(naive + last), np.nan, observed)  # the same terms for all
+    compared = np.where(np.isnan(naive + last + y_hat), np.nan, observed)  # of all the same terms
+    y_hat, y_relative = np.nan_to_num(y_hat), np.nan_to_num(y_relative)
     errors = Errors(
-        sum_errors(compared, y_hat, mape_cut, _stack([_relative(f) for f in past], K, N)),
+        sum_errors(compared, y_hat, mape_cut, y_relative),
         sum_errors(compared, np.nan_to_num(naive), mape_cut),
         sum_errors(compared, np.nan_to_num(last), mape_cut),
     )
+    of_run = [n for n, identity in enumerate(ids) if identity in model.ids]  # with a size
+    by_location = _sum_by_location(compared[..., of_run], y_hat[..., of_run])
     unknown = np.isnan(observed) | np.isnan(low)
     inside = np.where(unknown, np.nan, (low <= observed) & (observed <= high))
     return {
@@ -120,7 +126,7 @@ def measure_accuracy(
             {"step": k + 1, **errors.step(k).scores(), "coverage": _mean(inside[:, k])}
             for k in range(K)
         ],
-        **_bias(model, snapshot, errors.model, _sum_by_location(compared, y_hat), steps),
+        **_bias(model, snapshot, errors.model, by_location, steps),
     }
 
 
@@ -158,7 +164,11 @@ def _bias(
 ) -> dict[str, Any]:
     """Return the bias by fifth of location size, and by hour of the local day."""
     run, base = model.estimator.run, snapshot.base
-    groups = [] if run is None else bias_by_size(by_location, location_sizes(run, base))
+    groups = []
+    if run is not None:
+        of_run = tuple(i for i in snapshot.locations.ids if i in model.ids)
+        sizes = location_sizes(run, snapshot.panel(0, 1, 1).select(of_run))
+        groups = bias_by_size(by_location, sizes)
     has_hours = base.clock.step_minutes < DAY_MINUTES
     hours = bias_by_hour(errors, local_hours(base, steps)) if has_hours else []
     return {
@@ -191,5 +201,24 @@ def _mean(inside: np.ndarray) -> float | None:
     return float(inside[finite].mean()) if finite.any() else None
 
 
-def _stack(parts: list[np.ndarray], K: int, N: int) -> Float32[np.ndarray, "B K N"]:
-    return np.stack(parts) if parts else np.empty((0, K, N), dtype=np.float32)
+class _Alignment:
+    """Past forecasts by the locations of a snapshot.
+
+    Some locations were not forecast then; a forecast from newer data may have further ones.
+    """
+
+    def __init__(self, K: int, ids: tuple[str, ...], past_ids: list[tuple[str, ...]]) -> None:
+        self._shape = len(past_ids), K, len(ids)
+        column = {identity: n for n, identity in enumerate(ids)}
+        orders = {}
+        for past in set(past_ids):
+            pairs = [(i, column[name]) for i, name in enumerate(past) if name in column]
+            orders[past] = [i for i, _ in pairs], [n for _, n in pairs]
+        self._orders = [orders[past] for past in past_ids]
+
+    def stack(self, parts: list[np.ndarray]) -> Float32[np.ndarray, "B K N"]:
+        """Return the forecasts of all origins, NaN at locations without one."""
+        stacked = np.full(self._shape, np.nan, dtype=np.float32)
+        for b, ((chosen, columns), part) in enumerate(zip(self._orders, parts, strict=True)):
+            stacked[b][:, columns] = part[:, chosen]
+        return stacked

@@ -31,6 +31,17 @@ class ServedModel:
         return self.estimator.quantile_levels
 
     @cached_property
+    def ids(self) -> frozenset[str]:
+        """The locations that it was trained on."""
+        run = self.estimator.run
+        return frozenset() if run is None else frozenset(run.about["ids"])
+
+    @property
+    def accepts_new_locations(self) -> bool:
+        """Whether it forecasts locations that it was not trained on."""
+        return self.estimator.accepts_new_locations
+
+    @cached_property
     def fallback(self) -> dict[str, str]:
         """The simple models that are served, by the ids of their locations."""
         run = self.estimator.run

@@ -9,6 +9,11 @@ from forecaster.estimators.match import match
 from forecaster.serve.data.live import LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import ServedModel
+from forecaster.serve.forecasting.new_locations import (
+    describe_absent,
+    refuse_other_locations,
+    with_absent_locations,
+)
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
 
 LoadModel = Callable[[], ServedModel]
@@ -57,6 +62,8 @@ class ModelLoader:
         """Return the new model, unless only the old one can forecast from the current data."""
         model, old, snapshot = self.load(), self.model, self._data.snapshot
         _refuse_incompatible(model, snapshot)
+        if absent := describe_absent(model, snapshot):
+            log.warning("run %s: %s", model.digest, absent)
         newest = self._data.freshness(snapshot).newest
         if newest is not None:
             fault = _find_fault(model, snapshot, newest)
@@ -67,10 +74,13 @@ class ModelLoader:
 
 def _refuse_incompatible(model: ServedModel, snapshot: Snapshot) -> None:
     """Refuse a run of another panel: no observation would make it usable."""
-    if model.estimator.run is None:
+    run = model.estimator.run
+    if run is None:
         raise RunError("the model is not fitted; train one, and serve its run")
     try:
-        match(model.estimator.run, snapshot.panel(0, 1, 1))
+        refuse_other_locations(model, snapshot)
+        panel = with_absent_locations(model, snapshot.panel(0, 1, 1))
+        match(run, panel.select(tuple(run.about["ids"])))
     except ArtifactError as error:
         raise IncompatibleRunError(f"run {model.digest}: {error}\n{REMEDY}") from error
 
@@ -81,4 +91,6 @@ def _find_fault(model: ServedModel, snapshot: Snapshot, origin: int) -> DataErro
         SnapshotPredictor().predict_provisional(model, snapshot, origin)
     except DataError as error:
         return error
+    except ArtifactError as error:  # the estimator does not take this data
+        raise IncompatibleRunError(f"run {model.digest}: {error}\n{REMEDY}") from error
     return None

@@ -10,24 +10,35 @@ import numpy as np
 from jaxtyping import Float32
 
 from forecaster.choices import Weather
+from forecaster.config import LagConfig
+from forecaster.errors import ConfigError
 from forecaster.estimators.closed import describe_closed, open_ids
 from forecaster.estimators.degraded import (
+    NEW_LOCATION,
     SILENT_LEAST,
     SILENT_SHARE,
     describe_doubts,
+    describe_history,
     describe_outage,
 )
 from forecaster.estimators.forecast_inputs import fill_of, look_ahead, refuse_missing
+from forecaster.estimators.intervals.calibration import Base
 from forecaster.estimators.intervals.online import OnlineCalibration
-from forecaster.estimators.match import location_order, match
+from forecaster.estimators.match import is_new, location_order, match
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
+from forecaster.serve.forecasting.new_locations import (
+    describe_absent,
+    forecast_columns,
+    with_absent_locations,
+)
+from forecaster.splits import MAX_FILLED, history_steps
 
-KEPT_INTERVALS = 2  # models, each with one choice of covariates ahead
+KEPT_INTERVALS = 3  # models, each with one choice of covariates ahead and of locations
 SPARE_DAYS = 2  # beyond the oldest lag, for clock changes and short seasons
 # Earlier origins that are forecast in one call, before other requests are served.
 MAX_AT_ONCE, VALUES_AT_ONCE = 16, 8_000
@@ -50,8 +61,9 @@ class OriginView:
     model: ServedModel
     snapshot: Snapshot
     origin: int  # step of the snapshot
-    panel: Panel  # the part that is seen
+    panel: Panel  # the part that is seen, with the locations that are forecast
     step: int  # the origin in that part
+    columns: list[int]  # of those locations in the snapshot
 
 
 class SnapshotPredictor:
@@ -98,11 +110,11 @@ class SnapshotPredictor:
 
     def _online(self, view: OriginView, weather: Weather) -> "OnlinePredictor":
         """Return this thread's predictor of the view's model."""
-        predictors: OrderedDict[tuple[str, Weather], OnlinePredictor]
+        predictors: OrderedDict[tuple[str, Weather, tuple[str, ...]], OnlinePredictor]
         predictors = self._local.__dict__.setdefault("predictors", OrderedDict())
-        key = view.model.digest, weather
+        key = view.model.digest, weather, view.panel.locations.ids
         if key not in predictors:
-            predictors[key] = OnlinePredictor(view.model, weather, view.snapshot)
+            predictors[key] = OnlinePredictor(view, weather)
         predictors.move_to_end(key)
         while len(predictors) > KEPT_INTERVALS:
             predictors.popitem(last=False)
@@ -110,15 +122,17 @@ class SnapshotPredictor:
 
 
 class OnlinePredictor:
-    """The forecasts of one model with online quantiles, for one thread."""
+    """The forecasts of one model and some locations with online quantiles, for one thread."""
 
-    def __init__(self, model: ServedModel, weather: Weather, snapshot: Snapshot) -> None:
-        self._model, self._weather = model, weather
+    def __init__(self, view: OriginView, weather: Weather) -> None:
+        snapshot = view.snapshot
+        self._model, self._weather = view.model, weather
+        self._ids = view.panel.locations.ids
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
         first_step = snapshot.start_seconds // snapshot.step_seconds
         self._online = OnlineCalibration(predictor.calibration, first_step)
-        self._order = location_order(predictor.panel.locations.ids, snapshot.base)
+        self._order = location_order(predictor.panel.locations.ids, view.panel)
 
     def predict(self, snapshot: Snapshot, origin: int) -> Numbers | None:
         """Return the numbers by the panel's locations; None: call again.
@@ -138,9 +152,19 @@ class OnlinePredictor:
             online.add(batch, predictor.base(steps))
         if len(missing) > len(batch):
             return None
-        base = online.base(origin).at(self._order)
+        base = (self._base_of_new(snapshot, origin) or online.base(origin)).at(self._order)
         quantiles = online.calibration.correct(base, online.corrections(origin))
         return Numbers(base.forecast, quantiles, base.relative)
+
+    def _base_of_new(self, snapshot: Snapshot, origin: int) -> Base | None:
+        """Return the forecast of an origin on its own if it has new locations, else None.
+
+        The values up to it may tell who their neighbours are; earlier origins must not see them.
+        """
+        if self._model.ids.issuperset(self._ids):
+            return None
+        predictor, steps = self._look(snapshot, [origin], by_values=True)
+        return predictor.base(steps).row(0)
 
     def _forget_changed(self, snapshot: Snapshot) -> None:
         """Drop forecasts from changed data; an earlier snapshot may follow a later one."""
@@ -150,22 +174,52 @@ class OnlinePredictor:
             first = later.first_changed_origin(earlier.version, self._model.horizon)
             self._online.forget_from(first)
 
-    def _look(self, snapshot: Snapshot, steps: Sequence[int]) -> tuple[Predictor, np.ndarray]:
-        """Return a predictor on the data that some steps may see, and the steps in it."""
+    def _look(
+        self, snapshot: Snapshot, steps: Sequence[int], *, by_values: bool = False
+    ) -> tuple[Predictor, np.ndarray]:
+        """Return a predictor on the data that some steps may see, and the steps in it.
+
+        Args:
+            snapshot: the data.
+            steps: in order.
+            by_values: whether all values up to the last step may tell neighbours.
+        """
         panel, last = cut_panel(self._model, snapshot, steps[-1], steps[0])
-        predictor = self._model.estimator.predictor(panel, self._weather)
+        panel = with_absent_locations(self._model, panel.select(self._ids))
+        end = last + 1 if by_values else 0
+        predictor = self._model.estimator.predictor(panel, self._weather, end)
         return predictor, np.array(steps) - steps[-1] + last
 
 
 def view_origin(model: ServedModel, snapshot: Snapshot, origin: int) -> OriginView:
     """Return the data that a forecast may see; a history with too many gaps is a DataError."""
     panel, step = cut_panel(model, snapshot, origin)
+    columns = forecast_columns(model, snapshot, origin)
+    panel = panel.select(tuple(panel.locations.ids[n] for n in columns))
+    view = OriginView(model, snapshot, origin, panel, step, columns)
     if not model.estimator.masks_missing:
-        run, matched = model.estimator.adapt(panel)
-        needed = matched.select(open_ids(run, matched, step))
         for lags in {model.estimator.recipe.lags, model.estimator.lags}:  # mostly the same
-            refuse_missing(needed, lags, step)
-    return OriginView(model, snapshot, origin, panel, step)
+            refuse_incomplete(view, lags)
+    return view
+
+
+def refuse_incomplete(view: OriginView, lags: LagConfig) -> None:
+    """Refuse an origin if most locations have too many gaps; new and closed ones do not count.
+
+    A forecast is made if half or more of the locations that have reported in the last two weeks
+    are observed at the origin and nearly all of their history too, or if the whole is
+    (`refuse_missing`). So neither silent locations nor those that return stop the others.
+    """
+    ids, is_reporting = view.snapshot.locations.ids, view.snapshot.is_reporting(view.origin)
+    run, matched = view.model.estimator.adapt(with_absent_locations(view.model, view.panel))
+    needed = set(open_ids(run, matched, view.step)) & view.model.ids
+    counted = tuple(ids[n] for n in view.columns if is_reporting[n] and ids[n] in needed)
+    panel = view.panel.select(counted) if counted else view.panel
+    steps = history_steps(panel, lags, np.array([view.step]))[0]
+    complete = np.isnan(panel.values[steps]).mean(axis=0) <= MAX_FILLED
+    complete &= np.isfinite(panel.values[view.step])
+    if 2 * complete.sum() < len(complete):
+        refuse_missing(panel, lags, view.step)
 
 
 def cut_panel(
@@ -202,10 +256,15 @@ def explain_location(
     """Return the explanation of a location's forecast as JSON content."""
     from forecaster.explain.explain import explain_forecast  # noqa: PLC0415 (takes seconds)
 
+    if location not in model.ids:
+        raise ConfigError(f"{location} is new: its forecasts are explained by a run that knows it")
     panel, step = cut_panel(model, snapshot, origin)
     run = model.estimator.run
-    if run and choose_weather(panel, step, model.horizon)[0] == "persist":
-        panel = _persist_covariates(match(run, panel), step, fill_of(run))
+    if run:
+        known = tuple(i for i in panel.locations.ids if i in model.ids)
+        panel = match(run, with_absent_locations(model, panel.select(known)))
+        if choose_weather(panel, step, model.horizon)[0] == "persist":
+            panel = _persist_covariates(panel, step, fill_of(run))
     content: dict[str, Any] = explain_forecast(
         model.estimator, panel, f"{panel.times[step]}+00:00", location
     ).to_dict()
@@ -214,7 +273,8 @@ def explain_location(
 
 def _static_numbers(view: OriginView, weather: Weather) -> Numbers:
     """Return the numbers with quantiles as calibrated in training."""
-    predictor = view.model.estimator.predictor(view.panel, weather)
+    panel = with_absent_locations(view.model, view.panel)
+    predictor = view.model.estimator.predictor(panel, weather, view.step + 1)
     order, calibration = (
         location_order(predictor.panel.locations.ids, view.panel),
         predictor.calibration,
@@ -230,17 +290,18 @@ def _to_forecast(
     """Return the forecast; covariates, intervals or missing values may degrade it."""
     model, snapshot, origin = view.model, view.snapshot, view.origin
     week_before = snapshot.week_before(np.array([origin]), model.horizon)[0]
-    reasons = weather, missing_at_origin(snapshot, origin), intervals
+    absent = describe_absent(model, snapshot)
+    reasons = weather, absent, missing_at_origin(snapshot, origin, view.columns), intervals
     return Forecast(
         key=ForecastKey(model.digest, snapshot.version, origin),
-        panel=snapshot.base,
+        panel=_forecast_panel(view),
         origin=snapshot.time_of(origin),
         quantile_levels=model.quantile_levels,
         y_hat=numbers.y_hat,
         y_relative=numbers.y_relative,
         quantiles=numbers.quantiles,
         last=view.panel.values[view.step],
-        usual=snapshot.values_at(week_before),
+        usual=snapshot.values_at(week_before)[:, view.columns],
         degraded="; ".join(filter(None, reasons)) or None,
         fallback=model.fallback,
     )
@@ -248,31 +309,51 @@ def _to_forecast(
 
 def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     """Return the forecast with its doubtful locations; a feed outage concerns all of them."""
-    run = view.model.estimator.run
-    if run is None:
-        return forecast
-    plausibility, panel = Plausibility.of(run), match(run, view.panel)
-    doubts = {} if plausibility is None else describe_doubts(plausibility, panel, view.step)
-    doubts |= describe_closed(run, panel, view.step, view.model.horizon)
+    estimator = view.model.estimator
+    run, panel = estimator.adapt(with_absent_locations(view.model, view.panel))
+    plausibility, lags = Plausibility.of(run), estimator.recipe.lags
+    reasons = [
+        dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION),
+        {} if plausibility is None else describe_doubts(plausibility, panel, view.step),
+        describe_history(panel, lags, view.step) if estimator.masks_missing else {},
+    ]
+    closed = describe_closed(run, panel, view.step, view.model.horizon)
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
     outage = describe_outage(panel, view.step, plausibility) if many else None
-    reasons = outage, forecast.degraded
+    doubts = {
+        panel.locations.ids[n]: "; ".join(texts[n] for texts in reasons if n in texts)
+        for n in set().union(*reasons).difference(closed)
+    }
+    doubts |= {panel.locations.ids[n]: text for n, text in closed.items()}
     return replace(
         forecast,
-        degraded="; ".join(filter(None, reasons)) or None,
-        doubts={panel.locations.ids[column]: text for column, text in doubts.items()},
+        degraded="; ".join(filter(None, (outage, forecast.degraded))) or None,
+        doubts=doubts,
     )
 
 
-def missing_at_origin(snapshot: Snapshot, origin: int) -> str | None:
-    """Return a text with the number of locations without a final value at the origin."""
-    row, alive = (
-        snapshot.final_values(origin, origin + 1)[0],
-        snapshot.base.alive(origin, origin + 1),
-    )
-    missing = int((np.isnan(row) & alive[0]).sum())
+def _forecast_panel(view: OriginView) -> Panel:
+    """Return a panel with the locations of a forecast; one that holds no history of its own."""
+    base = view.snapshot.base
+    if view.panel.locations.ids == base.locations.ids:
+        return base
+    origin = view.origin
+    return view.snapshot.panel(origin, origin + 1, origin + 1).select(view.panel.locations.ids)
+
+
+def missing_at_origin(snapshot: Snapshot, origin: int, columns: Sequence[int]) -> str | None:
+    """Return a text with the number of locations without a final value at the origin.
+
+    Args:
+        snapshot: the data.
+        origin: the step.
+        columns: of the locations that are forecast.
+    """
+    row = snapshot.final_values(origin, origin + 1)[0, list(columns)]
+    alive = snapshot.alive(origin, origin + 1)[0, list(columns)]
+    missing = int((np.isnan(row) & alive).sum())
     if not missing:
         return None
     return f"data: {missing} of {int(alive.sum())} locations missing or not final at the origin"

@@ -4,12 +4,16 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
+from jaxtyping import Shaped
 
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
 from forecaster.serve.data.live import Freshness
+from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.encode import local_text, step_times, to_numbers, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.new_locations import absent_locations
 
 
 def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
@@ -31,20 +35,33 @@ def forecast_basis(forecast: Forecast, freshness: Freshness) -> dict[str, Any]:
     }
 
 
-@lru_cache(maxsize=2)
-def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
-    """Return the locations, and the meaning of the numbers."""
-    locations, finite = base.locations, np.isfinite(base.values)
-    sums = np.where(finite, base.values, 0).sum(axis=0, dtype=np.float64)
-    means = np.where(finite.any(axis=0), sums / np.maximum(finite.sum(axis=0), 1), np.nan)
+def location_list(
+    model: ServedModel,
+    base: Panel,
+    locations: Locations,
+    registrations: tuple[Registration, ...] = (),
+) -> dict[str, Any]:
+    """Return the locations, and the meaning of the numbers.
+
+    Args:
+        model: the served model.
+        base: the panel.
+        locations: those of the panel, then the registered ones.
+        registrations: of the registered ones.
+    """
     lat, lon = (_exact(values.tolist()) for values in (locations.lat, locations.lon))
-    rows = zip(locations.ids, locations.names, lat, lon, to_numbers(means), strict=True)
+    means = _means(base) + [None] * len(registrations)
+    since = [None] * len(base.locations) + [one.since for one in registrations]
+    columns = locations.ids, locations.names, lat, lon, means, since
+    dates = [_utc_texts(moments) for moments in (locations.opens, locations.closes)]
+    rows = zip(*columns, *dates, strict=True)
     return {
         "zone": base.clock.zone,
         "kind": base.kind,
         "step_minutes": base.clock.step_minutes,
         "horizon": model.horizon,
         "quantiles": list(model.quantile_levels),
+        "absent": absent_locations(model, locations),
         "locations": [
             {
                 "id": i,
@@ -53,10 +70,46 @@ def location_list(model: ServedModel, base: Panel) -> dict[str, Any]:
                 "lon": lon,
                 "mean": mean,
                 "fallback": model.fallback.get(i),
+                "new": i not in model.ids,
+                "since": _to_utc_text(since),
+                "opens": opens,
+                "closes": closes,
             }
-            for i, name, lat, lon, mean in rows
+            for i, name, lat, lon, mean, since, opens, closes in rows
         ],
     }
+
+
+def registered_location(registration: Registration, version: int) -> dict[str, Any]:
+    """Return a location as it is registered."""
+    return {
+        "id": registration.id,
+        "name": registration.name,
+        "lat": registration.lat,
+        "lon": registration.lon,
+        "covariates": dict(registration.covariates),
+        "since": _to_utc_text(registration.since or None),
+        "opens": _to_utc_text(registration.opens),
+        "data_version": version,
+    }
+
+
+def _to_utc_text(seconds: int | None) -> str | None:
+    return None if seconds is None else utc_text(np.datetime64(seconds, "s"))
+
+
+def _utc_texts(moments: Shaped[np.ndarray, " N"]) -> list[str | None]:
+    """Return moments as text, None where they are unknown."""
+    return [None if np.isnat(moment) else utc_text(moment) for moment in moments]
+
+
+@lru_cache(maxsize=2)
+def _means(base: Panel) -> list[float | None]:
+    """Return the mean of each location's observed values in the panel."""
+    finite = np.isfinite(base.values)
+    sums = np.where(finite, base.values, 0).sum(axis=0, dtype=np.float64)
+    means = np.where(finite.any(axis=0), sums / np.maximum(finite.sum(axis=0), 1), np.nan)
+    return list(to_numbers(means))
 
 
 def dependency_graph(model: ServedModel) -> dict[str, Any]:
@@ -71,12 +124,12 @@ def dependency_graph(model: ServedModel) -> dict[str, Any]:
 
 def history(snapshot: Snapshot, column: int, first: int, end: int) -> dict[str, Any]:
     """Return the values of a location at steps first…end−1."""
-    base, first = snapshot.base, max(first, 0)
+    base, locations, first = snapshot.base, snapshot.locations, max(first, 0)
     end = max(end, first)
     times = base.clock.axis(snapshot.time_of(first), end - first)
     return {
-        "id": base.locations.ids[column],
-        "name": base.locations.names[column],
+        "id": locations.ids[column],
+        "name": locations.names[column],
         "steps": step_times(base, times),
         "values": to_numbers(snapshot.values(first, end)[:, column]),
     }

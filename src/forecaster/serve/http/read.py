@@ -4,15 +4,20 @@ import hashlib
 import json
 import math
 import time
-from functools import partial
+from functools import lru_cache, partial
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request, Response
 
 from forecaster.errors import ConfigError, name_some
+from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
+from forecaster.serve.data.registration import Registration
+from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting import encode
 from forecaster.serve.forecasting.engine import ACCURACY_HOURS, Engine
-from forecaster.serve.forecasting.forecast import Forecast
+from forecaster.serve.forecasting.forecast import Forecast, ServedModel
+from forecaster.serve.forecasting.new_locations import why_not_forecast
 from forecaster.serve.http import content, schemas
 from forecaster.serve.http.routes import (
     READ_ERRORS,
@@ -46,7 +51,8 @@ router = APIRouter(prefix="/v1", route_class=StrictRoute, responses=problem_resp
 @router.get("/locations", response_model=schemas.LocationList)
 async def locations(request: Request, engine: EngineParameter) -> Response:
     """Return the locations, and the meaning of the numbers."""
-    body = to_json(content.location_list(engine.model, engine.data.snapshot.base))
+    snapshot = engine.data.snapshot
+    body = _encode_locations(engine.model, snapshot.base, snapshot.locations, snapshot.registered)
     return with_etag(request, body)
 
 
@@ -56,7 +62,11 @@ async def graph(request: Request, engine: EngineParameter) -> Response:
     return with_etag(request, to_json(content.dependency_graph(engine.model)))
 
 
-@router.get("/forecast", responses={200: {"content": FORECAST_CONTENT}}, response_class=Response)
+@router.get(
+    "/forecast",
+    responses={200: {"content": FORECAST_CONTENT}, **problem_responses((409,))},
+    response_class=Response,
+)
 async def forecast(
     request: Request,
     engine: EngineParameter,
@@ -64,11 +74,16 @@ async def forecast(
     location: LocationId | None = None,
     format: Format = "json",  # noqa: A002 (its name in the URL)
 ) -> Response:
-    """Return the coming steps, from the newest origin or from `at`."""
+    """Return the coming steps, from the newest origin or from `at`.
+
+    A location that the run was not trained on is there after its first day of observations.
+    """
     deadline = time.monotonic() + engine.worker.seconds
-    columns = None if location is None else [find_column(engine, location)]
+    if location is not None:
+        find_column(engine.data.snapshot, location)
     origin = None if at is None else find_origin(engine, at)
     result, freshness = await engine.forecast(origin)
+    columns = None if location is None else [forecast_column(engine, result, location)]
     basis = content.forecast_basis(result, freshness)
     age_minutes = basis["data_age_seconds"] // 60  # with seconds, every response would differ
     etag = make_etag(repr(({**basis, "data_age_seconds": age_minutes}, columns, format)).encode())
@@ -90,13 +105,14 @@ async def history(
     until: StepTime | None = None,
 ) -> Response:
     """Return the observations of the last hours, or of those up to `until`."""
-    column = find_column(engine, location)
+    snapshot = engine.data.snapshot
+    column = find_column(snapshot, location)
     end = engine.data.closed_steps() if until is None else find_origin(engine, until) + 1
     steps = engine.data.count_steps(hours)
     if steps > MAX_HISTORY_STEPS:
         detail = f"{steps:,} steps are requested; at most {MAX_HISTORY_STEPS:,} are sent"
         raise Problem(422, "too_long", detail)
-    read = partial(content.history, engine.data.snapshot, column, end - steps, end)
+    read = partial(content.history, snapshot, column, end - steps, end)
     return with_etag(request, await engine.worker.run(lambda: to_json(read())))
 
 
@@ -120,7 +136,7 @@ async def explanation(
     engine: EngineParameter, location: LocationId, at: StepTime | None = None
 ) -> Response:
     """Return the explanation of a location's forecast."""
-    find_column(engine, location)
+    find_column(engine.data.snapshot, location)
     try:
         origin = None if at is None else find_origin(engine, at)
         explained, freshness, reasons = await engine.explain(location, origin)
@@ -130,13 +146,25 @@ async def explanation(
     return Response(to_json({**reasons, **basis}), media_type=JSON)
 
 
-def find_column(engine: Engine, location: str) -> int:
+def find_column(snapshot: Snapshot, location: str) -> int:
     """Return the column of a location."""
-    ids = engine.data.snapshot.base.locations.ids
+    ids = snapshot.locations.ids
     try:
         return ids.index(location)
     except ValueError:
-        raise Problem(422, "unknown_location", f"the locations are {name_some(ids)}") from None
+        detail = f"the locations are {name_some(ids)}; POST /v1/locations registers a new one"
+        raise Problem(422, "unknown_location", detail) from None
+
+
+def forecast_column(engine: Engine, result: Forecast, location: str) -> int:
+    """Return the column of a location in a forecast; a Problem says why it is not there yet."""
+    try:
+        return result.locations.ids.index(location)
+    except ValueError:
+        snapshot, origin = engine.data.snapshot, result.key.origin
+        problem = why_not_forecast(engine.model, snapshot, location, origin)
+        retry = Problem(503, "busy", "the data has just changed; try again")
+        raise problem or retry from None
 
 
 def find_origin(engine: Engine, at: str) -> int:
@@ -173,6 +201,18 @@ def basis_headers(basis: dict[str, Any]) -> dict[str, str]:
         f"X-Forecast-{name.replace('_', '-')}": encode.plain_text(value)
         for name, value in present.items()
     }
+
+
+@lru_cache(
+    maxsize=2
+)  # every page asks again after each write, and the locations are mostly the same
+def _encode_locations(
+    model: ServedModel,
+    base: Panel,
+    locations: Locations,
+    registrations: tuple[Registration, ...],
+) -> bytes:
+    return to_json(content.location_list(model, base, locations, registrations))
 
 
 def to_json(value: dict[str, Any]) -> bytes:

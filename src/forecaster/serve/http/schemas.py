@@ -12,6 +12,7 @@ from forecaster.serve.problems import Problem
 MAX_ITEMS = 10_000  # of one request
 MAX_VALUE = 1e9
 MAX_COVARIATES = 100
+MAX_NAME = 200  # characters
 SPACED_OFFSET = re.compile(r" (?=\d\d:?\d\d$)")  # a + that a URL has turned into a space
 
 
@@ -50,7 +51,7 @@ Time = Annotated[
     ),
 ]
 Value = Annotated[float, Field(ge=-MAX_VALUE, le=MAX_VALUE)]
-Name = Annotated[str, Field(min_length=1, max_length=200)]
+Name = Annotated[str, Field(min_length=1, max_length=MAX_NAME)]
 
 
 class Observation(RequestModel):
@@ -80,6 +81,30 @@ class CovariateBatch(RequestModel):
     covariates: list[Covariate] = Field(min_length=1, max_length=MAX_ITEMS)
 
 
+class NewLocation(RequestModel):
+    """A location to register; its observations are taken from then on."""
+
+    id: Name
+    name: Annotated[str, Field(max_length=MAX_NAME)] | None = None  # default: the id
+    lat: Annotated[float, Field(ge=-90, le=90)] | None = None
+    lon: Annotated[float, Field(ge=-180, le=180)] | None = None
+    covariates: dict[Name, Value] = Field(default={}, max_length=MAX_COVARIATES)  # local ones
+    opens: Time | None = None  # observations of earlier steps are refused
+
+
+class RegisteredLocation(BaseModel):
+    """A location as it is registered."""
+
+    id: str
+    name: str
+    lat: float | None
+    lon: float | None
+    covariates: dict[str, float]  # the same at all steps
+    since: str | None  # when it was registered, UTC; null: it is in the panel
+    opens: str | None  # UTC
+    data_version: int  # grows with every write
+
+
 class LocationInfo(BaseModel):
     """A location."""
 
@@ -87,8 +112,12 @@ class LocationInfo(BaseModel):
     name: str
     lat: float | None
     lon: float | None
-    mean: float | None  # of its observed values
+    mean: float | None  # of its observed values in the panel; null: it is not in the panel
     fallback: str | None  # simple model that is served here; null: the run's own
+    new: bool  # the run was not trained on it: it is forecast after a day of observations
+    since: str | None  # when it was registered, UTC; null: it is in the panel
+    opens: str | None  # when it opens, UTC; null: unknown
+    closes: str | None  # when it closes, UTC; null: unknown
 
 
 class LocationList(BaseModel):
@@ -99,6 +128,7 @@ class LocationList(BaseModel):
     step_minutes: int
     horizon: int  # number of steps ahead
     quantiles: list[float]  # quantile levels
+    absent: list[str]  # locations of the run that the panel lacks; they are not forecast
     locations: list[LocationInfo]
 
 
@@ -149,7 +179,7 @@ class LocationForecast(BaseModel):
     usual: list[float | None]  # values of the same times a week before
     fallback: str | None = None  # simple model that is served here; absent: the run's own
     degraded: str | None = (
-        None  # implausible or repeated values of the last day, or why it is closed
+        None  # `new location`, why it is closed, missing, implausible or repeated values
     )
 
 

@@ -1,17 +1,20 @@
-"""The endpoints that write: observations and covariates."""
+"""The endpoints that write: observations, covariates and new locations."""
 
 import hashlib
 from collections.abc import Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
-from fastapi import APIRouter, Depends, Header, Request
+from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.security import HTTPBearer
 
-from forecaster.errors import name_some
+from forecaster.errors import DataError, name_some
 from forecaster.serve.data.live import AHEAD_SECONDS
+from forecaster.serve.data.registration import Registration, to_locations
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.data.store import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.forecasting.engine import Engine
+from forecaster.serve.forecasting.new_locations import cannot_forecast
+from forecaster.serve.http.content import registered_location
 from forecaster.serve.http.routes import (
     WRITE_ERRORS,
     EngineParameter,
@@ -21,12 +24,15 @@ from forecaster.serve.http.routes import (
 from forecaster.serve.http.schemas import (
     Covariate,
     CovariateBatch,
+    NewLocation,
     Observation,
     Observations,
+    RegisteredLocation,
     read_time,
 )
 from forecaster.serve.problems import Problem
 
+NOT_REGISTERED = "no such location; register it with POST /v1/locations, then send it again"
 COVARIATES_AHEAD_SECONDS = 31 * 24 * 3600  # no weather forecast reaches further
 KeyHeader = Annotated[
     str | None,
@@ -66,6 +72,34 @@ async def covariates(
     return await _write(request, engine, "covariates", entries, key)
 
 
+@router.post(
+    "/locations",
+    status_code=201,
+    response_model=RegisteredLocation,
+    responses={
+        200: {"description": "It is there already", "model": RegisteredLocation},
+        **problem_responses((409,)),
+    },
+)
+async def locations(
+    engine: EngineParameter, location: NewLocation, response: Response
+) -> dict[str, Any]:
+    """Register a location; answered once it is on disk.
+
+    The same location again changes nothing (200); its id with other data is refused (409). It is
+    forecast after its first day of observations, if the run accepts new locations.
+    """
+    data = engine.data
+    registration = read_registration(location, data.snapshot, data.now())
+    model, present = engine.model, (*engine.model.ids, *data.snapshot.locations.ids)
+    if registration.id not in present and not model.accepts_new_locations:
+        raise cannot_forecast()
+    stored, is_new = await data.register(registration)
+    if not is_new:
+        response.status_code = 200
+    return registered_location(stored, data.snapshot.version)
+
+
 async def _write(
     request: Request, engine: Engine, table: Table, entries: list[Entry], key: str | None
 ) -> Receipt:
@@ -78,17 +112,20 @@ def observation_entries(
     batch: Sequence[Observation], snapshot: Snapshot, now: float
 ) -> list[Entry]:
     """Return the entries of a batch; one Problem lists all faults."""
-    ids, counts = set(snapshot.base.locations.ids), snapshot.base.kind == "count"
+    ids, counts = set(snapshot.locations.ids), snapshot.base.kind == "count"
+    opens = {one.id: one.opens for one in snapshot.registered if one.opens is not None}
     entries: list[Entry] = []
     faults = _BatchFaults()
     for number, row in enumerate(batch):
         seconds = read_time(row.ds)
         if row.location not in ids:
-            faults.add("unknown_location", f"observations.{number}: no such location")
+            faults.add("unknown_location", f"observations.{number}: {NOT_REGISTERED}")
         if counts and row.value is not None and row.value < 0:
             faults.add("negative", f"observations.{number}: a count is never below 0")
         if fault := _time_fault(snapshot, seconds, now + AHEAD_SECONDS):
             faults.add(fault[0], f"observations.{number}: {fault[1]}")
+        if seconds < opens.get(row.location, seconds):
+            faults.add("too_old", f"observations.{number}: before the location opens")
         entries.append((row.location, seconds, row.value))
     faults.add_repeated(entries, "observations")
     faults.raise_any()
@@ -111,6 +148,29 @@ def covariate_entries(batch: Sequence[Covariate], snapshot: Snapshot, now: float
     faults.add_repeated(entries, "covariates")
     faults.raise_any()
     return entries
+
+
+def read_registration(location: NewLocation, snapshot: Snapshot, now: float) -> Registration:
+    """Return the registration of a location; unusable names or covariates are a Problem."""
+    names = snapshot.base.local_covariates.names
+    if set(location.covariates) != set(names):
+        listed = name_some(names) or "none"
+        detail = f"give a value of each local covariate of the panel, and no other: {listed}"
+        raise Problem(422, "wrong_covariates", detail)
+    registration = Registration(
+        id=location.id,
+        name=location.name or location.id,
+        lat=location.lat,
+        lon=location.lon,
+        covariates=dict(sorted(location.covariates.items())),
+        opens=None if location.opens is None else read_time(location.opens),
+        since=int(now),
+    )
+    try:
+        to_locations([registration])
+    except DataError as error:
+        raise Problem(422, "unusable_location", ascii(str(error))[1:-1][:300]) from error
+    return registration
 
 
 class _BatchFaults:

@@ -5,6 +5,13 @@ import { barRow, byId, changeKind, element } from "./dom.js";
 import { countText, numberText, signedText } from "./format.js";
 
 const ROWS = 60; // at most; the search finds the others
+const WAITING_ROWS = 10; // of them, at most, for new locations that are not forecast yet
+export const WAITING = "waiting for a day of data";
+
+// What is said of a new location; `row` is its forecast, if there is one.
+export function newText(row) {
+  return row ? "new location: the model was not trained on it" : `new location: ${WAITING}`;
+}
 
 // The forecast minus its base: the last observed value ("last") or the value a week before ("week").
 export function changeOf(row, step, basis) {
@@ -43,11 +50,14 @@ export class LocationList {
       if (text && !location.searchText.includes(text)) continue;
       const row = forecast.rows.get(location.id);
       const change = changeOf(row, step, basis);
-      if (text || change !== null) entries.push({ location, change, basis, step, row });
+      const waiting = location.isNew && !row;
+      if (text || waiting || change !== null) entries.push({ location, change, basis, step, row, waiting });
     }
     entries.sort((a, b) => Math.abs(b.change ?? 0) - Math.abs(a.change ?? 0));
     this.count = entries.length;
-    return entries.slice(0, ROWS);
+    const waiting = entries.filter((entry) => entry.waiting).slice(0, WAITING_ROWS);
+    const changes = entries.filter((entry) => !entry.waiting).slice(0, ROWS - waiting.length);
+    return [...changes, ...waiting];
   }
 
   #footnote(count, { dataset, query, basis }) {
@@ -95,11 +105,12 @@ export class LocationList {
   }
 }
 
-function listItem({ location, change, basis, step, row }, largest, selected) {
+function listItem({ location, change, basis, step, row, waiting }, largest, selected) {
   const base = basis === "last" ? row?.last : row?.weekBefore?.[step];
-  const note = `${numberText(base)} → ${numberText(row?.forecast[step])}`;
+  const note = waiting ? WAITING : `${numberText(base)} → ${numberText(row?.forecast[step])}`;
   const share = Math.abs(change ?? 0) / largest;
   const parts = barRow({ name: location.name, note, size: signedText(change), share, kind: changeKind(change) });
+  if (location.isNew) parts[0].prepend(element("b", "new", "new "));
   if (row?.degraded) parts[0].prepend(element("b", "doubt", "! "));
   const node = element("li", "", ...parts);
   node.setAttribute("role", "option");

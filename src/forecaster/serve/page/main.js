@@ -11,6 +11,7 @@ import { ageText, dateTimeText } from "./format.js";
 import { LocationList } from "./list.js";
 import { LocationPanel } from "./location/panel.js";
 import {
+  showAdded,
   showDoubtful,
   showDownloadLink,
   showLegend,
@@ -50,11 +51,16 @@ const panel = new LocationPanel(select);
 const latestAccuracy = latestOnly();
 const poller = new Poller(fetchForecast, onResponse, onFailure);
 
-// Locations belong to the run: another run has its own.
 async function fetchForecast(etag) {
   const response = await requestJson("v1/forecast", { etag });
-  const sameRun = response.same || (state.dataset && response.body?.model === state.forecast?.model);
-  return { ...response, dataset: sameRun ? state.dataset : await loadDataset() };
+  return { ...response, dataset: response.same ? state.dataset : await datasetOf(response.body) };
+}
+
+// Locations belong to the run: another run has its own. With newer data there may be new ones.
+async function datasetOf(body) {
+  const { dataset, forecast } = state;
+  if (!dataset || body?.model !== forecast?.model) return loadDataset();
+  return body.data_version === forecast.data_version ? dataset : loadDataset(dataset);
 }
 
 function onResponse({ same, body, dataset }) {
@@ -160,10 +166,13 @@ function showList() {
 
 function showMap() {
   const encoded = encode(state, dark.matches);
-  const doubtful = state.dataset.locations.filter(({ id }) => state.forecast.rows.get(id)?.degraded);
-  map.update({ ...encoded, doubtful });
+  const { locations } = state.dataset;
+  const doubtful = locations.filter(({ id }) => state.forecast.rows.get(id)?.degraded);
+  const added = locations.filter(({ isNew }) => isNew);
+  map.update({ ...encoded, doubtful, added });
   showLegend(encoded, state);
   showDoubtful(doubtful);
+  showAdded(added, state.forecast);
 }
 
 // Once a second: the age of the forecast, and whether it is current.

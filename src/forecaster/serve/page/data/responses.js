@@ -14,10 +14,15 @@ const isSeries = (values, length) =>
 const areTimes = (steps) =>
   Array.isArray(steps) && steps.every((step) => isTime(step?.ds) && isTime(step?.ds_local));
 
-// The data of a run: its locations with their position on the map, and the neighbours of each.
-export async function loadDataset() {
-  const [locations, graph] = await Promise.all([requestJson("v1/locations"), requestJson("v1/graph")]);
-  const dataset = readLocations(locations.body);
+const NEW_LOCATION = "new location"; // the service's word for a location that the run was not trained on
+
+// The data of a run: its locations with their position on the map, and the neighbours of each. `current` is
+// returned if the service has the same locations still.
+export async function loadDataset(current = null) {
+  const locations = await requestJson("v1/locations", { etag: current?.etag });
+  if (locations.same) return current;
+  const graph = await requestJson("v1/graph");
+  const dataset = { ...readLocations(locations.body), etag: locations.etag };
   dataset.locations.forEach((location, index) => {
     Object.assign(location, { index, searchText: `${location.name} ${location.id}`.toLowerCase() });
   });
@@ -40,7 +45,9 @@ function readLocations(body) {
     "location ids",
   );
   check(Number.isFinite(body.step_minutes), "step");
-  const locations = body.locations.map(({ id, name, lat, lon }) => ({ id, name: String(name || id), lat, lon }));
+  const locations = body.locations.map(({ id, name, lat, lon, fallback, new: isNew }) => {
+    return { id, name: String(name || id), lat, lon, fallback, isNew: isNew === true };
+  });
   return { locations, zone: body.zone, kind: body.kind, minutes: body.step_minutes, ...interval(body) };
 }
 
@@ -70,10 +77,18 @@ export function readForecast(body, dataset) {
       high: optional(row[dataset.high], length),
       weekBefore: optional(row.usual, length),
       last: isNumber(row.last) ? row.last : null,
-      degraded: typeof row.degraded === "string" ? row.degraded : "", // implausible or repeated values
+      degraded: doubts(row.degraded), // implausible, repeated or missing values
     });
   }
   return { ...body, rows };
+}
+
+// The reasons without those of every new location, which has a mark of its own: it is new, and has little past.
+function doubts(degraded) {
+  if (typeof degraded !== "string") return "";
+  const reasons = degraded.split("; ");
+  if (!reasons.includes(NEW_LOCATION)) return degraded;
+  return reasons.filter((reason) => reason !== NEW_LOCATION && !reason.endsWith("past values missing")).join("; ");
 }
 
 function optional(values, length) {

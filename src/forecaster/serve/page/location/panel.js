@@ -4,7 +4,7 @@ import { latestOnly, requestJson } from "../data/requests.js";
 import { readExplanation, readHistory } from "../data/responses.js";
 import { barRow, byId, element, figure } from "../dom.js";
 import { clockText, intervalName, intervalText, numberText, offsetText, signedText } from "../format.js";
-import { changeOf } from "../list.js";
+import { changeOf, newText } from "../list.js";
 import { drawChart, drawWeeks, seriesTable, WEEKS } from "./charts.js";
 import { showExplanation } from "./explanation.js";
 import { joinSeries } from "./series.js";
@@ -98,6 +98,9 @@ export class LocationPanel {
   #showFigures() {
     const { forecast, step, dataset } = this.state;
     const [row, time] = [this.row, forecast.steps[step].ds_local];
+    const isNew = this.location.isNew;
+    byId("newness").hidden = !isNew;
+    byId("newness").textContent = isNew ? `This is a ${newText(row)}.` : "";
     byId("doubt").hidden = !row?.degraded;
     byId("doubt").textContent = row?.degraded ? `This forecast is degraded: ${row.degraded}.` : "";
     const interval = intervalText(row?.low?.[step], row?.high?.[step]);

@@ -15,7 +15,7 @@ import {
   perStepText,
   signedText,
 } from "../format.js";
-import { changeOf } from "../list.js";
+import { changeOf, newText, WAITING } from "../list.js";
 import { gridKm } from "./painting.js";
 
 const STEP_LABELS = 8; // under the slider, at most
@@ -103,7 +103,14 @@ export function showLegend({ scale, colours }, { colour, basis, dataset }) {
 
 export function showDoubtful(locations) {
   byId("doubtful").hidden = locations.length === 0;
-  byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with doubtful values`;
+  byId("doubtful").textContent = `! marks ${countText(locations.length, "location")} with missing or doubtful values`;
+}
+
+export function showAdded(locations, { rows }) {
+  const waiting = locations.filter(({ id }) => !rows.has(id)).length;
+  byId("added").hidden = locations.length === 0;
+  byId("added").textContent =
+    `+ marks ${countText(locations.length, "new location")}` + (waiting ? `, ${waiting} ${WAITING}` : "");
 }
 
 export function showScaleBar(view, located) {
@@ -122,6 +129,7 @@ export function showTooltip(location, at, { forecast, step }, { width, height })
   tip.replaceChildren(
     element("strong", "", location.name),
     element("span", "", `forecast ${numberText(row?.forecast[step])}${interval && ` (${interval})`}`),
+    ...(location.isNew ? [element("span", "new", `+ ${newText(row)}`)] : []),
     element("span", "", `now ${numberText(row?.last)} · a week before ${numberText(row?.weekBefore?.[step])}`),
     ...(row?.degraded ? [element("span", "doubt", `! ${row.degraded}`)] : []),
   );

@@ -13,7 +13,7 @@ export class LocationMap {
   constructor({ ground, dots, hovered, selected, moved }) {
     Object.assign(this, { ground, dots, callbacks: { hovered, selected, moved } });
     Object.assign(this, { locations: [], located: [], order: [], neighbours: new Map() });
-    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], doubtful: [], previous: null, startedAt: 0 });
+    Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], doubtful: [], added: [], previous: null, startedAt: 0 });
     Object.assign(this, { hovered: null, selected: null, frame: null, backgroundChanged: true });
     this.view = new Viewport(dots, {
       changed: () => this.repaint(true),
@@ -26,20 +26,21 @@ export class LocationMap {
   }
 
   show({ locations, neighbours, layout: { located, spacing } }) {
-    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [], doubtful: [] });
+    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [] });
+    Object.assign(this, { doubtful: [], added: [] });
     this.hover(null);
     this.view.spacing = spacing;
     this.#resize();
     this.view.showAll(locations);
   }
 
-  // sizes and shades: from 0 to 1 per location, null where there is no data; doubtful: locations to mark
-  update({ sizes, shades, colours, doubtful }) {
+  // sizes and shades: from 0 to 1 per location, null where there is no data; doubtful, added: locations to mark
+  update({ sizes, shades, colours, doubtful, added }) {
     const reducedMotion = matchMedia("(prefers-reduced-motion: reduce)").matches;
     this.previous = reducedMotion || this.sizes.length !== sizes.length ? null : this.#interpolated();
     if (colours.join() !== this.colours.join()) this.glows = colours.map(makeGlow);
     const order = sizes.map((_, i) => i).sort((i, j) => (sizes[j] ?? 0) - (sizes[i] ?? 0));
-    Object.assign(this, { sizes, shades, colours, doubtful, order, startedAt: performance.now() });
+    Object.assign(this, { sizes, shades, colours, doubtful, added, order, startedAt: performance.now() });
     this.repaint(false);
   }
 
@@ -157,6 +158,7 @@ export class LocationMap {
     const [rim, edge, ink, warn, card] = ["--rim", "--edge", "--ink", "--warn", "--card"].map((name) =>
       style.getPropertyValue(name),
     );
+    const accent = style.getPropertyValue("--accent");
     const edges = this.#edges();
     context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
     context.clearRect(0, 0, view.width, view.height);
@@ -167,7 +169,10 @@ export class LocationMap {
       paintRing(context, view, location, sizes[location.index], { width: 2.6, colour: ink });
     }
     for (const location of this.doubtful) {
-      paintMark(context, view, location, sizes[location.index], { colour: warn, ink: card });
+      paintMark(context, view, location, sizes[location.index], { text: "!", side: 1, colour: warn, ink: card });
+    }
+    for (const location of this.added) {
+      paintMark(context, view, location, sizes[location.index], { text: "+", side: -1, colour: accent, ink: card });
     }
   }
 }

@@ -62,11 +62,11 @@ export function paintRing(context, view, location, share, { width, colour }) {
   context.stroke();
 }
 
-// A disc with an exclamation mark at the upper right of a dot.
-export function paintMark(context, view, location, share, { colour, ink }) {
+// A disc with a sign at the upper right of a dot (side 1), or at the upper left (side −1).
+export function paintMark(context, view, location, share, { text, side, colour, ink }) {
   const [x, y] = view.toScreen(location);
   const away = radiusOf(share, view) * Math.SQRT1_2 + MARK_RADIUS / 2;
-  const [markX, markY] = [x + away, y - away];
+  const [markX, markY] = [x + side * away, y - away];
   if (!view.isVisible(markX, markY, MARK_RADIUS)) return;
   traceCircle(context, markX, markY, MARK_RADIUS);
   context.fillStyle = colour;
@@ -78,7 +78,7 @@ export function paintMark(context, view, location, share, { colour, ink }) {
   context.font = "bold 11px system-ui, sans-serif";
   context.textAlign = "center";
   context.textBaseline = "middle";
-  context.fillText("!", markX, markY + 0.5);
+  context.fillText(text, markX, markY + 0.5);
 }
 
 // A glow of one colour, drawn once and scaled for every dot.
