@@ -27,6 +27,7 @@ from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
 
 PAIRS = "graph.pairs"
+WIDE = 1e30  # beyond any value; its multiples are finite
 NEVER = 2.0**20  # steps: no run of equal values is longer
 Arrays = Mapping[str, np.ndarray]
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
@@ -103,7 +104,7 @@ def append_mean(axis: int) -> Rule:
 
 def _append_ranges(array: Float32[np.ndarray, "2 H N"], n: int) -> Float32[np.ndarray, "2 H M"]:
     """Ranges that every value lies in."""
-    ends = np.array([-1, 1], dtype=np.float32) * np.finfo(np.float32).max / 4
+    ends = np.array([-WIDE, WIDE], dtype=np.float32)
     added = np.broadcast_to(ends[:, None, None], (2, array.shape[1], n))
     return np.concatenate([array, added.astype(np.float32)], axis=2)
 

@@ -262,8 +262,8 @@ class SeasonalProfile(nn.Module):
         own = torch.sqrt(usual + SPREAD_FLOOR)
         if known is None:
             return own
-        floor = torch.where(known > 0, SPREAD_FLOOR, SPREAD_FLOOR * level)
-        floor = SPREAD_FLOOR if self.city is None else floor
+        is_unknown = (known <= 0) & (self.city is not None)
+        floor = SPREAD_FLOOR * torch.where(is_unknown, level, torch.ones_like(level))
         city = self.city_spread.square() * level * (usual + floor)
         assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
         return torch.where(known >= 1, own, assumed)
