@@ -108,12 +108,13 @@ def _draw(results: list[ShortHistory], path: Path) -> None:
         ("RMSE", "width of the 80 % interval", "coverage, %"),
         strict=True,
     ):
-        axis.plot(days, [getattr(result, name) for result in results], "o-", color="#2563a8")
+        numbers = [getattr(result, name) for result in results]
+        axis.plot(days, numbers, "o-", color="#2563a8")
         axis.set(title=title, xlabel="days of history", xscale="log")
         axis.set_xticks(days, [str(day) for day in days])
         axis.minorticks_off()
         axis.spines[["top", "right"]].set_visible(False)
-        axis.set_ylim(*((70, 90) if name == "coverage" else (0, None)))
+        axis.set_ylim(*((70, 90) if name == "coverage" else (0, 1.15 * max(numbers))))
     axes[2].axhline(80, color="#888", linewidth=0.8, linestyle="--")
     figure.savefig(path)
 
