@@ -83,7 +83,8 @@ def test_an_origin_with_too_little_history_is_told_to_be_later(made: Path, run: 
     at = f"{Panel.open(made / 'panel').times[1]}Z"
     code, _, errors = run("forecast", made / "Ridge", "--panel", made / "panel", "--at", at)
     assert code == 3
-    assert "have 2; use a later origin, add earlier steps" in errors
+    assert "history incomplete: 78 % of the history" in errors
+    assert "use a later origin, or add these values; allow_missing (--allow-missing)" in errors
 
 
 def test_what_if_adds_the_changed_forecast_and_its_difference(forecast: Run) -> None:

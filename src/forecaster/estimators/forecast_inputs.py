@@ -199,6 +199,7 @@ def refuse_missing(panel: Panel, lags: LagConfig, origin: int) -> None:
         f"{100 * missing[origin]:.0f} % of the origin are missing "
         f"(at most {100 * MAX_FILLED:.0f} % each): {count_of(len(gaps), 'step')}: {names}"
         + (f"; {outage}" if outage else "")
+        + "; use a later origin, or add these values"
     )
 
 
