@@ -12,7 +12,7 @@ from forecaster.errors import ArtifactError
 from forecaster.estimators.areas import add_areas, read_areas
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.ridge import Ridge
-from forecaster.estimators.checks.sample import RECIPE
+from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.closed import LONGEST, Closings, fit_silence
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.evaluation.backtest import backtest
@@ -382,3 +382,30 @@ def test_hours_without_stock_are_no_silence() -> None:
     assert not forecast[:, 2].any()
     with pytest.raises(ArtifactError, match=r"use panel\.censor"):
         model.predict(panel, np.array([END]))
+
+
+def test_L4_a_location_that_closes_in_validation_does_not_change_the_others() -> None:
+    city = small_city()
+    splits = Splits.by_share(city, validation=0.35)
+    recipe = change(RECIPE, {"preset": "best", "mixer": {"hidden": 8}}, source="test")
+    values = city.values.copy()
+    values[560:, -1] = 0
+    factors, fallbacks = [], []
+    for panel in (city, city.with_data(values)):
+        run = Forecaster(recipe=recipe).fit(panel, splits).run
+        assert run is not None
+        factors.append(float(run.arrays["outputs.mean_factor"]))
+        fallbacks.append(run.about["fallback"]["locations"])
+    assert factors[1] == pytest.approx(factors[0], abs=0.05)
+    assert fallbacks[1] <= fallbacks[0]
+
+
+def test_L4_a_location_with_a_short_life_in_training_is_not_known_to_be_never_silent() -> None:
+    city = small_city()
+    train = np.arange(len(city.values)) < 700
+    opens = np.full(len(city.locations), "NaT", dtype="datetime64[s]")
+    opens[0] = city.times[650]
+    dated = replace(city, locations=replace(city.locations, opens=opens)).within_lives()
+    longest = fit_silence(dated, train)["shared.longest_silence"]
+    assert longest[0] >= 24
+    assert (longest[1:] < 24).all()

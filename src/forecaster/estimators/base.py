@@ -27,8 +27,8 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, DataError, RunError, name_some
-from forecaster.estimators.closed import describe_closed, find_closed, open_ids, warn_of_closed
+from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
+from forecaster.estimators.closed import Closings, describe_closed, open_ids, warn_of_closed
 from forecaster.estimators.degraded import (
     NEW_LOCATION,
     describe_doubts,
@@ -84,7 +84,7 @@ from forecaster.estimators.training_data import Arrays, FitResult, TrainingData,
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.splits import Splits, cut_windows
+from forecaster.splits import Splits, cut_windows, history_steps
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
 from forecaster.windows.scaling import fit_scaler
 
@@ -221,6 +221,7 @@ class Estimator(ABC):
         )
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
+        data = without_closed(run, data)
         if adjustment := self.adjust_mean(data, forecasts):
             arrays |= adjustment
             forecasts = self.own_forecasts(run, data.panel, "observed", origins)
@@ -243,15 +244,13 @@ class Estimator(ABC):
 
         Args:
             run: not calibrated yet.
-            data: as for its fit.
+            data: as for its fit, without the values of closed locations.
             forecasts: those that it serves, of the validation windows.
         """
         panel, origins, forecast = data.panel, data.windows.validation, forecasts.mean
         ahead = origins[:, None] + np.arange(1, forecast.shape[1] + 1)
         days = panel.clock.local(panel.times[origins]).astype("datetime64[D]").astype(np.int64)
-        closed = find_closed(run, panel, origins, forecast.shape[1])
         truth = panel.values[ahead]
-        truth = truth if closed is None else np.where(closed, np.float32(np.nan), truth)
         outcomes = Outcomes(
             residuals=truth - forecast,
             quantiles=forecasts.quantiles - forecast[:, None],
@@ -281,6 +280,7 @@ class Estimator(ABC):
             changes: covariates ahead to replace.
         """
         run, matched = self.adapt(panel)
+        self._refuse_early(panel, origins)
         if not len(origins):
             shape = 0, run.recipe.lags.horizon, len(panel.locations)
             return np.empty(shape, dtype=np.float32)
@@ -322,6 +322,7 @@ class Estimator(ABC):
             return np.empty(shape, dtype=np.float32)
         if online:
             return self.predict_all(panel, origins, weather).online
+        self._refuse_early(panel, origins)
         predictor = self.predictor(panel, weather)
         base = predictor.base(origins).at(location_order(predictor.panel.locations.ids, panel))
         return predictor.calibration.correct(base, predictor.calibration.corrections)
@@ -336,6 +337,7 @@ class Estimator(ABC):
             origins: the last observed steps, at least one.
             weather: the source of covariates ahead.
         """
+        self._refuse_early(panel, origins)
         predictor = self.predictor(panel, weather)
         prediction = predictor.predict(origins)
         order = location_order(predictor.panel.locations.ids, panel)
@@ -384,13 +386,17 @@ class Estimator(ABC):
                 needed = recent.select(open_ids(run, predictor.panel, int(step[0])))
                 degraded += label_missing(needed, (lags, self.lags), origin, allowed=allow_missing)
         changes = None if what_if is None else read_changes(what_if, recent, origin, lags.horizon)
-        reasons = self._reasons(run, predictor.panel, int(step[0]), degraded)
+        absent_ids = [i for i in run.about["ids"] if i not in set(panel.locations.ids)]
+        warn_of_absent(absent_ids)
+        if absent_ids and not self.masks_missing:
+            degraded.append(f"{count_of(len(absent_ids), 'absent location')} filled")
+        reasons = self._reasons(run, predictor.panel, int(step[0]), degraded, absent_ids)
         prediction = predictor.predict(step)
         relative = None if prediction.base.relative is None else prediction.base.relative[0]
         numbers = self._first(prediction)
         table = forecast_table(recent, origin, *numbers, reasons, relative)
-        absent = ~table["unique_id"].isin(panel.locations.ids)
-        warn_of_absent(table["unique_id"][absent].unique().tolist())
+        unheard = self._unheard(run, predictor.panel, int(step[0]))
+        left_out = table["unique_id"].isin([*absent_ids, *unheard])
         simple = served_models(run)
         if simple:
             table["fallback"] = [simple.get(identity, "") for identity in table["unique_id"]]
@@ -398,10 +404,32 @@ class Estimator(ABC):
             warn_extreme_changes(run, changes)
             changed = predictor.predict_changed(prediction, step, changes)
             table = add_changed(table, *self._first(changed), run, changes)
-        served = ~absent & table["y_hat"].notna()  # NaN: not open
+        served = ~left_out & table["y_hat"].notna()  # NaN: not open
         return table[served].reset_index(drop=True)
 
-    def _reasons(self, run: Run, panel: Panel, origin: int, shared: Sequence[str]) -> list[str]:
+    def _refuse_early(self, panel: Panel, origins: Int64[np.ndarray, " B"]) -> None:
+        """Refuse origins whose history begins before the panel, unless the model masks it."""
+        if not self.masks_missing:
+            history_steps(panel, self.recipe.lags, origins)
+
+    def _unheard(self, run: Run, panel: Panel, origin: int) -> list[str]:
+        """The new locations without any value in the window: nothing can be said about them."""
+        reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times[[origin]]).max())
+        observed = np.isfinite(panel.values[max(origin - reach, 0) : origin + 1]).any(axis=0)
+        columns = np.flatnonzero(is_new(run) & ~observed).tolist()
+        ids = [panel.locations.ids[n] for n in columns]
+        if ids:
+            log.warning("not forecast, since they have no value yet: %s", name_some(ids))
+        return ids
+
+    def _reasons(
+        self,
+        run: Run,
+        panel: Panel,
+        origin: int,
+        shared: Sequence[str],
+        absent: Sequence[str],
+    ) -> list[str]:
         """The reasons why a forecast is degraded, by location; those of all come first.
 
         Args:
@@ -409,12 +437,17 @@ class Estimator(ABC):
             panel: matched to the run.
             origin: the last observed step.
             shared: further reasons that concern all locations.
+            absent: the ids that only the run has.
         """
         plausibility = Plausibility.of(run)
         if plausibility is None:
             warn_extreme_history(run, panel, origin)
         doubts = {} if plausibility is None else describe_doubts(plausibility, panel, origin)
         closed = describe_closed(run, panel, origin, run.recipe.lags.horizon)
+        columns = (
+            location_order(panel.locations.ids, panel.select(tuple(absent))) if absent else []
+        )
+        closed = {n: text for n, text in closed.items() if n not in columns}
         warn_of_closed(panel, closed)
         warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
         outage = describe_outage(panel, origin, plausibility)
@@ -448,6 +481,11 @@ class Estimator(ABC):
                 "use a run of the preset best, or leave them out"
             )
         known = [identity for identity in panel.locations.ids if identity not in set(new)]
+        if not known:
+            raise ArtifactError(
+                f"the run knows none of the panel's locations ({name_some(new)}); train a run on "
+                "this panel"
+            )
         matched = match(run, panel.select(tuple(known)))
         added = panel.select(tuple(new))
         locations = matched.locations.join(added.locations)
@@ -593,6 +631,21 @@ class Estimator(ABC):
         return prediction.forecast[0], dict(
             zip(self.quantile_levels, prediction.online[0], strict=True)
         )
+
+
+def without_closed(run: Run, data: TrainingData) -> TrainingData:
+    """The data with validation values missing where a location has fallen silent for good.
+
+    What is served there is zero or nothing: the model itself is not judged by it.
+    """
+    closings, origins = Closings.of(run), data.windows.validation
+    if closings is None or not len(origins):
+        return data
+    panel = data.panel
+    first, end = int(origins.min()), int(origins.max()) + 1 + run.recipe.lags.horizon
+    values = panel.values.copy(order="K")
+    values[first:end] = closings.hide(panel, first, values[first:end])
+    return replace(data, panel=panel.with_data(values))
 
 
 @contextmanager

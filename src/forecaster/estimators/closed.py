@@ -154,8 +154,12 @@ def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.nda
     outage = _extend_back(outage, day)
     if outage.sum() > TRAINING_MOST * max(train.sum(), 1):
         outage = none  # the usual silence of a quiet panel
-    longest = [_count_silent(everybody[:, block], outage).max(axis=0) for block in blocks]
-    return {LONGEST: np.concatenate(longest)}
+    parts = [_count_silent(everybody[:, block], outage).max(axis=0) for block in blocks]
+    longest, told = np.concatenate(parts), panel.alive(0, M) & train[:, None]
+    if panel.censored_by:
+        told &= np.isfinite(panel.values)
+    unknown = told.sum(axis=0) < RUN_DAYS * day  # too short to say that it is never silent
+    return {LONGEST: np.where(unknown, np.maximum(longest, day), longest)}
 
 
 def find_wrong(arrays: Mapping[str, np.ndarray], N: int) -> list[str]:

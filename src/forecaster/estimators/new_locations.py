@@ -73,12 +73,7 @@ def choose_neighbours(
 
 def extend_arrays(run: Run, n: int) -> dict[str, np.ndarray]:
     """The arrays of a run that have an entry for each location, with n more of them."""
-    arrays, N = run.arrays, len(run.about["ids"])
-    extended = {name: add(arrays[name], n) for name, add in RULES.items() if name in arrays}
-    for name in arrays:
-        if name.startswith(FALLBACK) and name not in RULES:
-            extended[name] = _extend_simple(arrays[name], n, N)
-    return extended
+    return {name: add(run.arrays[name], n) for name, add in RULES.items() if name in run.arrays}
 
 
 def append(axis: int, value: float) -> Rule:
@@ -124,14 +119,8 @@ RULES: dict[str, Rule] = {
     OBSERVED: append(2, 0.0),
     MODEL: append(0, 0.0),
     FACTORS: append(0, 1.0),
+    # Ridge where it is served; at new locations it is not.
+    f"{FALLBACK}Ridge.values.mean": append_mean(0),
+    f"{FALLBACK}Ridge.values.deviation": append_mean(0),
+    f"{FALLBACK}Ridge.weights": append_mean(2),
 }
-
-
-def _extend_simple(array: np.ndarray, n: int, N: int) -> np.ndarray:
-    """An array of a simple model, which is not served at new locations.
-
-    Its axis of locations, if it has one, is the last.
-    """
-    if not array.ndim or array.shape[-1] != N or array.dtype.kind != "f":
-        return array
-    return append_mean(array.ndim - 1)(array, n)

@@ -120,7 +120,7 @@ def backtest(
         seconds=estimator.seconds,
         interval_results=_score_quantiles(truth, prediction),
         has_relative=base.relative is not None,
-        location_sizes=location_sizes(estimator.run, panel) if estimator.run else None,
+        location_sizes=location_sizes(estimator.adapt(panel)[0], panel),
         hours=_target_hours(panel, origins, truth.shape[1]),
         fallback=estimator.run.about.get("fallback", {}).get("models") if estimator.run else None,
         own=_own_errors(estimator, panel, origins, weathers),

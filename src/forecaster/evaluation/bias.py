@@ -31,7 +31,7 @@ class SizeBias:
 def location_sizes(run: Run, panel: Panel) -> Float64[np.ndarray, " N"]:
     """The mean |value| of each of the panel's locations in training, by their hours of the week.
 
-    Training, because that is known before any forecast is made.
+    Training, because that is known before any forecast is made. NaN: a new location.
     """
     sizes = np.abs(fill_of(run).values).mean(axis=0, dtype=np.float64)
     return np.asarray(sizes[location_order(run.about["ids"], panel)])
@@ -58,8 +58,11 @@ def bias_by_size(by_location: ErrorSums, sizes: Float64[np.ndarray, " N"]) -> li
 
     Args:
         by_location: sums with the locations on the last axis.
-        sizes: of the locations.
+        sizes: of the locations; those without one (NaN) are left out.
     """
+    sized = np.isfinite(sizes)
+    sums = {name: array[..., sized] for name, array in vars(by_location).items()}
+    by_location, sizes = ErrorSums(**sums), sizes[sized]
     count = min(SIZE_GROUPS, len(sizes))
     group = group_sizes(sizes)
     groups = np.broadcast_to(group, by_location.squares.shape)

@@ -32,8 +32,8 @@ FROZEN = (
     "do not follow the graph."
 )
 CLOSED = (
-    "The network's own forecast is explained. The location is not open ({reason}), and nothing "
-    "else than that is served."
+    "The network's own forecast is explained. It is not served: the location is not open "
+    "({reason})."
 )
 NOTHING_FROZEN = (
     "No part of this network sees every location at once: nothing is held, nothing is city-wide."

@@ -1,5 +1,6 @@
 """New locations in the network of `best`."""
 
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import numpy as np
@@ -8,10 +9,16 @@ import pytest
 from forecaster.errors import ArtifactError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.naive import HistoricalMean, LastValue
+from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.baselines.var import VAR
 from forecaster.estimators.checks.sample import RECIPE, small_city
+from forecaster.estimators.fallback.served import NAMES
 from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.evaluation.backtest import backtest
+from forecaster.evaluation.bias import bias_by_size
+from forecaster.graph.extend import extend_graph
+from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
 from forecaster.recipe import change
@@ -143,3 +150,78 @@ def test_L2_models_with_weights_of_each_location_refuse_and_say_what_to_do(
     fitted = kind(recipe=RECIPE).fit(city, Splits.by_share(city))
     with pytest.raises(ArtifactError, match="train again on a panel with them, use a run of the"):
         fitted.forecast(with_new(city, city.values[:, [0]]), city.times[1000])
+
+
+def test_a_new_location_without_any_value_is_not_forecast(
+    city: Panel, model: Estimator, caplog: pytest.LogCaptureFixture
+) -> None:
+    nothing = np.full((len(city.values), 1), np.nan)
+    table = model.forecast(with_new(city, nothing), city.times[1000])
+    assert set(table["unique_id"]) == set(city.locations.ids)
+    assert "not forecast, since they have no value yet: new 0" in caplog.text
+
+
+def test_a_panel_of_new_locations_only_is_refused(city: Panel, model: Estimator) -> None:
+    ids = tuple(f"spot {n}" for n in range(len(city.locations)))
+    panel = replace(city, locations=Locations.of_ids(ids))
+    with pytest.raises(ArtifactError, match="knows none of the panel's locations"):
+        model.forecast(panel, city.times[1000])
+
+
+def test_new_locations_can_be_scored(city: Panel, model: Estimator) -> None:
+    result = backtest(model, with_new(city, city.values[:, [2]]), ORIGINS)
+    assert result.location_sizes is not None
+    assert np.isnan(result.location_sizes[-1])
+    groups = bias_by_size(result.by_location, result.location_sizes)
+    assert sum(group.locations for group in groups) == len(city.locations)
+
+
+def test_runs_that_fall_back_everywhere_take_new_locations() -> None:
+    city = small_city()
+    fitted = Forecaster(recipe=BEST).fit(city, Splits.by_share(city, validation=0.3))
+    run = fitted.run
+    assert run is not None
+    N, K, Q = len(city.locations), BEST.lags.horizon, 3
+    ridge = Ridge(BEST).fit(city, Splits.by_share(city, validation=0.3)).run
+    assert ridge is not None
+    simple = {f"fallback.Ridge.{n}": a for n, a in ridge.arrays.items() if "." not in n}
+    simple |= {
+        f"fallback.Ridge.{n}": a
+        for n, a in ridge.arrays.items()
+        if n.startswith(("values.", "covariates.", "local_covariates."))
+    }
+    arrays = {
+        **run.arrays,
+        **simple,
+        "fallback.model": np.full(N, 1 + NAMES.index("Ridge")),
+        "fallback.offsets": np.zeros((24, Q, K, N), dtype=np.float32),
+        "fallback.relative": np.ones(N, dtype=np.float32),
+    }
+    served = Forecaster.from_run(replace(run, arrays=arrays))
+    panel = with_new(city, city.values[:, [2]])
+    before, after = served.predict(city, ORIGINS), served.predict(panel, ORIGINS)
+    np.testing.assert_allclose(after[..., :N], before, rtol=1e-5)
+    assert np.isfinite(after).all()
+
+
+def test_threads_get_the_network_of_their_own_arrays(city: Panel, model: Estimator) -> None:
+    panel = with_new(city, city.values[:, [2]])
+    expected = {len(p.locations): model.predict(p, ORIGINS) for p in (city, panel)}
+    with ThreadPoolExecutor(4) as pool:
+        forecasts = list(
+            pool.map(lambda n: model.predict((city, panel)[n % 2], ORIGINS), range(40))
+        )
+    for forecast in forecasts:
+        assert np.array_equal(forecast, expected[forecast.shape[2]])
+
+
+def test_a_graph_of_other_locations_follows_the_panel_when_asked() -> None:
+    city = small_city()
+    splits = Splits.by_share(city)
+    graph = learn_graph(city, splits, BEST.graph)
+    panel = with_new(city.select(city.locations.ids[:-1]), city.values[:, [-1]])
+    followed = extend_graph(graph, panel.locations)
+    fitted = Forecaster(followed, BEST).fit(panel, splits)
+    assert fitted.run is not None
+    assert len(panel.locations) - 1 in fitted.run.arrays["graph.pairs"]  # the new one has edges
+    assert followed.learned_on == city.locations.ids

@@ -44,6 +44,7 @@ MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
 FEWEST_DAYS = 7  # of validation, to take a bias from the mean
+MAX_LOADED = 3  # networks that are kept: of a run, and of the run with new locations
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -90,7 +91,7 @@ class NetworkEstimator(Estimator):
 
     def __init__(self, recipe: Recipe | None = None) -> None:
         super().__init__(recipe)
-        self._loaded: tuple[Arrays, LoadedNetwork] | None = None  # for these arrays, built once
+        self._loaded: tuple[tuple[Arrays, LoadedNetwork], ...] = ()  # by the arrays, latest last
 
     @abstractmethod
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
@@ -195,12 +196,16 @@ class NetworkEstimator(Estimator):
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
-        if self._loaded is None or self._loaded[0] is not arrays:
-            _check_mean_factor(arrays)
-            scaler, device = scaler_of(arrays), best_device()
-            network = self._restore(_layout(scaler), arrays).eval().to(device)
-            self._loaded = (arrays, LoadedNetwork(network, scaler, self.lags, device))
-        return self._loaded[1]
+        for built_for, loaded in self._loaded:
+            if built_for is arrays:
+                return loaded
+        _check_mean_factor(arrays)
+        scaler, device = scaler_of(arrays), best_device()
+        network = self._restore(_layout(scaler), arrays).eval().to(device)
+        loaded = LoadedNetwork(network, scaler, self.lags, device)
+        # Replaced as a whole: threads of a service ask for the run with and without new locations.
+        self._loaded = (*self._loaded[-MAX_LOADED + 1 :], (arrays, loaded))
+        return loaded
 
     def _restore(self, layout: NeuronLayout, arrays: Arrays) -> Network:
         """The network with its weights; it is built only if there are enough of them."""

@@ -318,6 +318,8 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         describe_history(panel, lags, view.step) if estimator.masks_missing else {},
     ]
     closed = describe_closed(run, panel, view.step, view.model.horizon)
+    present = set(view.panel.locations.ids)
+    closed = {n: text for n, text in closed.items() if panel.locations.ids[n] in present}
     row = panel.values[view.step]
     quiet = np.isnan(row) | (row == 0)
     many = quiet.sum() >= max(SILENT_LEAST, SILENT_SHARE * len(row))  # else there is no outage
