@@ -222,7 +222,8 @@ def _misfit(expected: Locations, actual: Locations) -> str:
         return f"{message}; the order differs; use Panel.select(graph.locations.ids)"
     message += f"; the panel lacks {name_some(lacking)}" if lacking else ""
     message += f"; the graph lacks {name_some(unknown)}" if unknown else ""
-    return f"{message}; learn a graph from this panel, or let it follow: forecaster.graph.extend.extend_graph"
+    remedy = "learn a graph from this panel, or extend it (forecaster.graph.extend)"
+    return f"{message}; {remedy}"
 
 
 def _instant(text: str) -> np.datetime64:
