@@ -9,11 +9,13 @@ from hypothesis import strategies as st
 from forecaster.errors import DataError
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Locations
 from forecaster.panel.renames import (
     Rename,
     add_counts,
     apply_renames,
     divide_counts,
+    inherit_opens,
     linked_ids,
     read_renames,
 )
@@ -269,3 +271,69 @@ def test_a_panel_is_built_with_its_renames() -> None:
     assert panel.values[:, 0].tolist() == [1, 2, 3, 4]
     assert panel.local_covariates.values[0, :, 0].tolist() == [0, 1, 0, 1]
     assert panel.counts["renames"] == 1
+
+
+# Dates.
+
+
+@pytest.mark.parametrize(
+    ("renames", "ends", "begins"),
+    [
+        ([("12", "112")], ["12"], ["112"]),
+        ([("12", "112"), ("7", "112")], ["12", "7"], ["112"]),
+        ([("12", "112"), ("12", "113")], ["12"], ["112", "113"]),
+        ([("12", "12"), ("12", "113")], [], ["113"]),
+    ],
+    ids=["renamed", "merged", "split", "split off"],
+)
+def test_a_table_with_the_dates_of_the_ids_conserves_the_total(
+    renames: list[tuple[str, str]], ends: list[str], begins: list[str]
+) -> None:
+    times = pd.date_range("2021-01-01", periods=24 * 40, freq="h", tz="UTC")
+    moment = 24 * 20
+    ids = sorted({"7", "12", *ends, *begins})
+    lives = {
+        i: times[:moment] if i in ends else times[moment:] if i in begins else times for i in ids
+    }
+    table = pd.concat(
+        pd.DataFrame({"unique_id": i, "ds": life, "y": 5.0}) for i, life in lives.items()
+    )
+    day = "2021-01-21"
+    dates = {
+        "opens": [day if i in begins else None for i in ids],
+        "closes": [day if i in ends else None for i in ids],
+    }
+    panel = Panel.from_long(
+        table,
+        timezone="UTC",
+        locations=pd.DataFrame({"id": ids, **dates}),
+        renames=pd.DataFrame([(*pair, day) for pair in renames], columns=["old", "new", "from"]),
+    )
+    assert np.nansum(panel.values) == table["y"].sum()
+    assert panel.counts.get("values_outside_life", 0) == 0
+
+
+def opens_of(dates: dict[str, int | None], *renames: Rename) -> dict[str, float]:
+    """The hours at which places open, after the renames of the first 100 hours; NaN: unknown."""
+    opens = [np.datetime64("NaT", "s") if hour is None else at(hour) for hour in dates.values()]
+    places = Locations.of_ids(dates)
+    places = Locations(places.ids, places.names, places.lat, places.lon, opens=np.array(opens))
+    inherited = inherit_opens(places, renames, 100 * HOUR)
+    hours = (inherited.opens - np.datetime64(0, "s")) / np.timedelta64(1, "h")
+    return dict(zip(inherited.ids, hours.tolist(), strict=True))
+
+
+def test_a_successor_opens_when_the_first_of_its_predecessors_did() -> None:
+    merger = Rename("A", "C", at(50)), Rename("B", "C", at(50))
+    assert opens_of({"A": 3, "B": 2, "C": 50}, *merger)["C"] == 2
+    assert np.isnan(opens_of({"A": 3, "B": None, "C": 50}, *merger)["C"])
+    assert np.isnan(opens_of({"A": 3, "C": 50}, *merger)["C"])  # nothing is known of B
+    later = Rename("C", "D", at(70))
+    assert opens_of({"A": 3, "B": 2, "C": 50, "D": 70}, *merger, later)["D"] == 2
+    to_come = Rename("A", "B", at(101))
+    assert opens_of({"A": 3, "B": 50}, to_come) == {"A": 3, "B": 50}
+
+
+def test_ids_that_move_on_at_one_moment_inherit_what_was_before_it() -> None:
+    moves = Rename("A", "B", at(50)), Rename("B", "C", at(50))
+    assert opens_of({"A": 3, "B": 2, "C": 50}, *moves) == {"A": 3, "B": 3, "C": 2}

@@ -13,7 +13,7 @@ from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import Layers, SeriesTable, align_to_axis
 from forecaster.panel.columns import Table, load
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
-from forecaster.panel.renames import Rename, apply_renames, read_renames
+from forecaster.panel.renames import Rename, apply_renames, inherit_opens, read_renames
 from forecaster.panel.tables import read_locations, read_long, read_wide
 
 
@@ -37,19 +37,23 @@ class Axis:
 
 
 def drop_renamed(
-    table: Table | Locations | None, ids: tuple[str, ...], renames: Sequence[Rename], zone: str
+    table: Table | Locations | None, values: SeriesTable, renames: Sequence[Rename], zone: str
 ) -> Locations | None:
     """Return the locations of a table without those that have another id now, or will get one.
 
+    A successor has been open for as long as its predecessors.
+
     Args:
         table: the locations, old and new ones; None: none are described.
-        ids: of the values, after the renames.
+        values: after the renames.
         renames: of the values.
         zone: of dates without an offset.
     """
     if table is None:
         return None
+    ids = values.ids
     locations = table if isinstance(table, Locations) else read_locations(table, zone)
+    locations = inherit_opens(locations, renames, int(values.seconds[-1]))
     gone = {identity for rename in renames for identity in (rename.old, rename.new)} - {*ids}
     if not gone & {*locations.ids}:
         return locations

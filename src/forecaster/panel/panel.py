@@ -386,7 +386,7 @@ class Panel:
         placed = apply_renames(placed, renames, config.kind)
         values = placed.layers.pop(VALUES)
         start = np.datetime64(int(placed.seconds[0]), "s")
-        places = drop_renamed(tables.locations, placed.ids, renames, config.timezone)
+        places = drop_renamed(tables.locations, placed, renames, config.timezone)
         locations = match_locations(placed.ids, places)
         column = {identity: n for n, identity in enumerate(placed.ids)}
         order = [column[identity] for identity in locations.ids]

@@ -13,6 +13,9 @@ before it are moved there:
 
 An id that goes on existing is its own successor: `A,A` and `A,B` split B off A; `A,A` and `B,A`
 merge B into A. Chains (A to B, later B to C) are followed.
+
+With its history a successor inherits when its predecessors opened: `opens` of its own is the day
+of the new id, and would cut the history off.
 """
 
 from collections import Counter, defaultdict
@@ -27,6 +30,7 @@ from forecaster.choices import Kind
 from forecaster.errors import DataError, Faults, count_of, name_some, nearest_name
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
+from forecaster.panel.parts import Locations
 from forecaster.panel.tables import read_instants, sort_ids
 
 COLUMNS = ("old", "new", "from")
@@ -83,13 +87,32 @@ def apply_renames(rows: SeriesTable, renames: Sequence[Rename], kind: Kind) -> S
     if not renames:
         return rows
     history = _History(rows, kind)
-    events: dict[np.datetime64, list[Rename]] = defaultdict(list)
-    for rename in renames:
-        if rename.since.astype(np.int64) <= rows.seconds[-1]:
-            events[rename.since].append(rename)
-    for since, event in events.items():
+    for since, event in _events(renames, int(rows.seconds[-1])).items():
         history.apply(event, int(np.searchsorted(rows.seconds, since.astype(np.int64))))
     return history.table()
+
+
+def inherit_opens(locations: Locations, renames: Sequence[Rename], last: int) -> Locations:
+    """Return the locations with `opens` of each successor: the earliest of its predecessors.
+
+    It is unknown where that of a predecessor is unknown.
+
+    Args:
+        locations: old and new ones.
+        renames: in the order of time.
+        last: seconds of the last row; later renames are still to come.
+    """
+    opens = dict(zip(locations.ids, locations.opens, strict=True))
+    unknown = np.datetime64("NaT", "s")
+    for event in _events(renames, last).values():
+        before = dict(opens)
+        for new in {rename.new for rename in event}:
+            dates = [before.get(rename.old, unknown) for rename in event if rename.new == new]
+            opens[new] = np.min(dates)  # NaT if one of them is
+    inherited = np.array([opens[identity] for identity in locations.ids], dtype="datetime64[s]")
+    if np.array_equal(inherited, locations.opens, equal_nan=True):
+        return locations
+    return replace(locations, opens=inherited)
 
 
 def linked_ids(ids: Sequence[str], renames: Sequence[Rename]) -> list[str]:
@@ -99,6 +122,15 @@ def linked_ids(ids: Sequence[str], renames: Sequence[Rename]) -> list[str]:
         old, new = (group.setdefault(i, i) for i in (rename.old, rename.new))
         group = {i: new if name == old else name for i, name in group.items()}
     return [group[identity] for identity in ids]
+
+
+def _events(renames: Sequence[Rename], last: int) -> dict[np.datetime64, list[Rename]]:
+    """The renames up to the last row, by their moment."""
+    events: dict[np.datetime64, list[Rename]] = defaultdict(list)
+    for rename in renames:
+        if rename.since.astype(np.int64) <= last:
+            events[rename.since].append(rename)
+    return events
 
 
 class _History:

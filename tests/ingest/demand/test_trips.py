@@ -23,6 +23,7 @@ from forecaster.ingest.demand.trips import TripIngest, ingest_trips
 from forecaster.ingest.files import open_inputs
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
+from forecaster.panel.renames import Rename
 from forecaster.synthetic.city import City, make_city
 
 ZONE = "America/New_York"
@@ -301,6 +302,30 @@ def test_zones_are_counted_by_id(tmp_path: Path) -> None:
     some = ingest([path], known, {"zones": True, "min_demand": 2.5 / (20 * 24 + 1)})
     assert some.locations.names == ("Four",)
     assert some.counts["rejected"]["out_of_area"] == 4
+
+
+def test_rides_before_a_rename_are_kept_though_the_new_zone_opens_with_it(tmp_path: Path) -> None:
+    path = tmp_path / "trips.parquet"
+    days = [21, 22, 23, 26, 27]
+    stamps = [np.datetime64(f"2015-10-{day}T08:10", "us").astype(object) for day in days]
+    zones = pa.array([4, 4, 4, 104, 104], pa.int64())
+    pq.write_table(pa.table({"tpep_pickup_datetime": stamps, "PULocationID": zones}), path)
+    moment = np.datetime64("2015-10-25T04:00", "s")
+    dates = np.array(["NaT", moment], dtype="datetime64[s]")
+    places = Locations(("4", "104"), ("Old", "New"), np.zeros(2), np.zeros(2), opens=dates)
+    config = TripsConfig(covers="2015-10-20:2015-11-08", min_demand=0.0, zones=True)
+    panel = ingest_trips(
+        TripIngest(
+            inputs=open_inputs([path], config.covers),
+            candidates=places,
+            panel=PanelConfig(timezone=ZONE),
+            rules=config,
+            engine=open_engine("duckdb"),
+            renames=(Rename("4", "104", moment),),
+        )
+    )
+    assert panel.locations.names == ("New",)
+    assert np.nansum(panel.values) == 5
 
 
 def test_places_can_come_from_the_trips_themselves(tmp_path: Path, trips: pa.Table) -> None:

@@ -30,7 +30,7 @@ from forecaster.panel.assemble import make_clock
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
-from forecaster.panel.renames import Rename, apply_renames, linked_ids
+from forecaster.panel.renames import Rename, apply_renames, inherit_opens, linked_ids
 
 METRES_PER_DEGREE = 111_195.0  # of latitude, on a sphere of 6,371 km
 Say = Callable[[str], None]
@@ -89,18 +89,20 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
         start=start,
         clock=make_clock(trips.panel, start, steps),
         kind="count",
-        locations=_follow(places, rows.ids, trips.candidates),
+        locations=_follow(trips, places, rows),
         covariates=Covariates.empty(steps),
         local_covariates=LocalCovariates.empty(steps, len(rows.ids)),
         counts=rows.counts,
     ).within_lives()
 
 
-def _follow(places: Locations, ids: tuple[str, ...], candidates: Locations | None) -> Locations:
-    """Return the locations of these ids, which renames may have changed."""
-    if ids == places.ids:
+def _follow(trips: TripIngest, places: Locations, rows: SeriesTable) -> Locations:
+    """Return the locations of the rows, whose ids and dates renames may have changed."""
+    ids, candidates = rows.ids, trips.candidates
+    before = candidates or places
+    described = inherit_opens(before, trips.renames, int(rows.seconds[-1]))
+    if ids == places.ids and described is before:
         return places
-    described = candidates or places
     nowhere = [identity for identity in ids if identity not in described.ids]
     if candidates is not None and nowhere:
         count = count_of(len(nowhere), "new id")
