@@ -144,6 +144,16 @@ def test_a_place_is_judged_by_its_own_values_alone(daily: Panel) -> None:
     assert one.values[0, 2] == many.values[0, 2]
 
 
+def test_L6_on_a_night_when_all_are_high_a_high_value_is_expected(daily: Panel) -> None:
+    step = TRAINED + 24 * 3 + 14
+    values = daily.values.copy()
+    values[step] *= 2.5  # within what a place may have, so that it is not marked
+    values[step, 2] = 50 * DAY
+    judgement = trained(daily).judge(daily.with_data(values), step, step + 1)
+    assert judgement.marks.columns.tolist() == [2]
+    assert judgement.values[0, 2] == pytest.approx(2.5 * (DAY + 2), rel=0.1)
+
+
 def test_a_holiday_is_no_fault(daily: Panel) -> None:
     known, night = trained(daily), TRAINED + 24 * 3 + 2
     few = 1 + np.random.default_rng(5).poisson(daily.values[night : night + 30] / 4)

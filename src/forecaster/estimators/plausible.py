@@ -5,15 +5,16 @@ its longest runs of equal values. What is usual is the training mean of the time
 level of the day before (counts: times a factor; measurements: plus a difference), or what both
 days before had at this time. A value is implausible if it lies far beyond the training range, what
 is usual, and both steps before (`_limit_counts`, `_limit_measurements`). What was to be expected
-enters a window in its place.
+enters a window in its place: the usual value at the level of the last steps, changed as all
+locations have changed at that step.
 
 Equal values in a row, many more than in training and than chance gives, are repeated: nothing
 enters for them. Zeros enter as they are, since a location may have closed.
 
-A step is judged by the values of its own location, up to it and not further back than `context`,
-so that the result depends on the run, the panel and the step alone. A lasting change enters
-windows as it is from its third step on, and is no longer marked after about half a day, two days
-at most.
+A value is marked by the values of its own location alone. A step is judged by values up to it and
+not further back than `context`, so that the result depends on the run, the panel and the step. A
+lasting change enters windows as it is from its third step on, and is no longer marked after about
+half a day, two days at most.
 """
 
 from collections.abc import Iterator
@@ -38,6 +39,7 @@ FAR = 5.0  # spreads from what is usual; less is not implausible
 BUSY = 9.0  # usual count from which a zero is no chance: e⁻⁹ is one in 8,000
 MULTIPLE = 8.0  # of a usual count of BUSY or more: implausible in any case
 REPEATED_HOURS = 3  # that equal values may always last, and as many steps
+MANY = 6  # locations that tell what all have in common
 CHANCE = 1e-7  # probability of equal counts in a row that is not put down to chance
 RUN_DAYS = 14  # the longest run that is told from longer ones
 _DAY_MINUTES = 24 * 60
@@ -306,7 +308,8 @@ class _History:
             low: whether they are too low.
         """
         x, level = self.values[cells].astype(np.float64), self._recent(cells)
-        entries = self._at_level(cells, level)
+        common = self._common(cells[0])
+        entries = self._at_level(cells, level * common if self.is_count else level + common)
         if self.is_count:
             most = self._range(cells)[1] * np.minimum(level, 1)
             entries = np.where(~low & (x <= BEYOND * most), np.maximum(most, entries), entries)
@@ -315,6 +318,23 @@ class _History:
         smallest, largest = self._continued(cells)
         entries = np.where((x >= smallest) & (x <= largest), x, entries)
         return np.asarray(np.where(low, np.maximum(entries, x), np.minimum(entries, x)))
+
+    def _common(self, steps: Int64[np.ndarray, " k"]) -> Numbers:
+        """By how much all locations have changed at some steps: the median, robust to one of them.
+
+        On New Year's night all are high, and so is what was to be expected of a location.
+        """
+        neutral = 1.0 if self.is_count else 0.0
+        common = np.full(len(self.values), neutral)
+        for step in np.unique(steps).tolist():
+            columns = np.flatnonzero(np.isfinite(self.values[step]) & ~self.stuck[step])
+            cells = np.full(len(columns), step), columns
+            before, now = self._recent(cells), self._levels(cells, np.zeros(1, int), self.values)
+            heard = self._at_level(cells, before) >= (1 if self.is_count else -np.inf)
+            changes = (now[:, 0] / before if self.is_count else now[:, 0] - before)[heard]
+            if len(changes) >= MANY:
+                common[step] = np.median(changes)
+        return np.asarray(common[steps])
 
     def _usual(self, cells: Cells) -> tuple[Numbers, Numbers]:
         """The lowest and the highest of the values that may be called usual."""
