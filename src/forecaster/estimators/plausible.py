@@ -40,6 +40,7 @@ BUSY = 9.0  # usual count from which a zero is no chance: e⁻⁹ is one in 8,00
 MULTIPLE = 8.0  # of a usual count of BUSY or more: implausible in any case
 REPEATED_HOURS = 3  # that equal values may always last, and as many steps
 MANY = 6  # locations that tell what all have in common
+CLEAR = 1.5  # a factor of counts, or spreads of measurements: less in common is put down to chance
 CHANCE = 1e-7  # probability of equal counts in a row that is not put down to chance
 RUN_DAYS = 14  # the longest run that is told from longer ones
 _DAY_MINUTES = 24 * 60
@@ -332,8 +333,14 @@ class _History:
             before, now = self._recent(cells), self._levels(cells, np.zeros(1, int), self.values)
             heard = self._at_level(cells, before) >= (1 if self.is_count else -np.inf)
             changes = (now[:, 0] / before if self.is_count else now[:, 0] - before)[heard]
-            if len(changes) >= MANY:
-                common[step] = np.median(changes)
+            if len(changes) < MANY:
+                continue
+            change = float(np.median(changes))
+            if self.is_count:
+                is_clear = not 1 / CLEAR < change < CLEAR
+            else:
+                is_clear = abs(change) > CLEAR * float(np.median(self._spread(cells)))
+            common[step] = change if is_clear else neutral
         return np.asarray(common[steps])
 
     def _usual(self, cells: Cells) -> tuple[Numbers, Numbers]:
