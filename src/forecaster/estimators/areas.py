@@ -322,7 +322,7 @@ def _read_reasons(
     if DEGRADED not in table.columns:
         return {}
     by_location = table.groupby("unique_id", sort=False)[DEGRADED].first()
-    reasons = {name: text.split("; ") for name, text in by_location.items()}
+    reasons = {str(name): text.split("; ") for name, text in by_location.items()}
     shared = _shared_reasons(list(reasons.values()))
     without_row = {ids[n]: [*shared, text] for n, text in closed.items() if ids[n] not in reasons}
     return {**reasons, **without_row}
