@@ -13,6 +13,7 @@ from forecaster.estimators.areas import (
     add_areas,
     area_predictors,
     calibrate_area,
+    match_areas,
     read_areas,
     sum_observed,
 )
@@ -22,13 +23,16 @@ from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.forecast_inputs import Changes, ForecastInputs, prepare_inputs
 from forecaster.estimators.intervals.calibration import Calibration
+from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.predictor import Prediction
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.recipe import change
 from forecaster.splits import Splits, cut_windows
 from forecaster.synthetic.city import make_city
 
 PLACES = Locations.of_ids(["a", "b", "c", "7"])
+Rows = dict[str, pd.DataFrame]
 ORIGINS = np.array([HOURS - 41, HOURS - 7])
 
 
@@ -50,8 +54,10 @@ def predict_areas(
     weather: Weather = "observed",
 ) -> list[Prediction]:
     """Return what is forecast of each area."""
-    predictor = estimator.predictor(panel, weather)
-    return [area.predict(origins) for area in area_predictors(estimator, predictor, panel, areas)]
+    predictor, run = estimator.predictor(panel, weather), estimator.run
+    assert run is not None
+    matched = match_areas(areas, panel, predictor.panel)
+    return [area.predict(origins) for area in area_predictors(run, predictor, matched)]
 
 
 def areas_of(**members: list[int]) -> Areas:
@@ -158,7 +164,8 @@ def test_doubtful_values_of_a_location_are_no_outcomes_of_its_area(
 
     predictor = replace(fitted.predictor(panel, "observed"), observed=observed, counts=counts)
     areas = areas_of(x=[0, 3], y=[1, 2])
-    with_it, without = area_predictors(fitted, predictor, panel, areas)
+    assert fitted.run is not None
+    with_it, without = area_predictors(fitted.run, predictor, areas)
     steps = np.array([HOURS - 60, HOURS - 50, HOURS - 49])
     assert np.isnan(with_it.outcomes(steps)[:, 0]).tolist() == [False, True, False]
     assert with_it.counts(steps).tolist() == [False, True, True]
@@ -275,6 +282,121 @@ def test_what_is_supposed_is_answered_once_for_all_areas(
     add_areas(table, areas, fitted, panel, what_if="rain=1")
     assert sum(supposed for _, supposed in asked) == 1
     assert len(asked) == len(set(asked))
+
+
+# Locations that the run has never met, and such that the panel lacks.
+
+
+@pytest.fixture(scope="module", params=["count", "measurement"])
+def city(request: pytest.FixtureRequest) -> Panel:
+    return small_city(request.param)
+
+
+@pytest.fixture(scope="module")
+def network(city: Panel) -> Forecaster:
+    settings = {"preset": "best", "training": {"epochs": 2}, "mixer": {"hidden": 8}}
+    estimator = Forecaster(recipe=change(RECIPE, settings, source="test"))
+    estimator.falls_back = False
+    return estimator.fit(city, Splits.by_share(city))
+
+
+def with_new(panel: Panel, *columns: int) -> Panel:
+    """The panel with further locations `new 0`, `new 1` …, which have the values of these."""
+    ids = (*panel.locations.ids, *(f"new {k}" for k in range(len(columns))))
+    return replace(
+        panel,
+        values=np.concatenate([panel.values, panel.values[:, list(columns)]], axis=1),
+        locations=Locations.of_ids(ids),
+        local_covariates=LocalCovariates.empty(len(panel.covariates.values), len(ids)),
+        digest=None,
+    )
+
+
+def forecast_area(model: Estimator, panel: Panel, *ids: str, what_if: str | None = None) -> Rows:
+    """The rows of an area of these locations, after those of the locations, by id."""
+    table = model.forecast(panel, panel.times[1000], what_if=what_if)
+    areas = read_areas(pd.DataFrame({"area": "x", "id": list(ids)}), panel.locations)
+    table = add_areas(table, areas, model, panel, what_if=what_if)
+    return {str(name): rows.reset_index(drop=True) for name, rows in table.groupby("unique_id")}
+
+
+def distances(rows: pd.DataFrame, column: str) -> np.ndarray:
+    return (rows[column].astype(float) - rows["y_hat"]).to_numpy()
+
+
+def test_L2_areas_without_a_new_location_are_as_before(city: Panel, network: Forecaster) -> None:
+    members = "place 0", "place 3"
+    before, after = (forecast_area(network, p, *members) for p in (city, with_new(city, 2)))
+    np.testing.assert_allclose(after["x"]["y_hat"], before["x"]["y_hat"], rtol=1e-4)
+    # Online, a step counts by the share of missing values, to which the new location adds.
+    for column in ("q10", "q50", "q90"):
+        np.testing.assert_allclose(after["x"][column], before["x"][column], rtol=0.01)
+    assert set(after["x"]["degraded"]) == {""}
+
+
+def test_areas_are_summed_though_the_panel_lacks_a_location(
+    city: Panel, network: Forecaster
+) -> None:
+    for panel in (
+        city.select(city.locations.ids[:3]),
+        with_new(city.select(city.locations.ids[:3]), 1),
+    ):
+        rows = forecast_area(network, panel, "place 0", "place 2")
+        sums = rows["place 0"]["y_hat"] + rows["place 2"]["y_hat"]
+        np.testing.assert_allclose(rows["x"]["y_hat"], sums, rtol=1e-5)
+        assert np.isfinite(rows["x"][["q10", "q50", "q90"]]).all(axis=None)
+
+
+def test_L2_a_new_location_widens_the_interval_of_its_area(
+    city: Panel, network: Forecaster
+) -> None:
+    panel = with_new(city, 3, 4)
+    part = forecast_area(network, panel, "place 0", "place 2")["x"]
+    rows = forecast_area(network, panel, "place 0", "new 0", "place 2", "new 1")
+    area, new = rows["x"], [rows["new 0"], rows["new 1"]]
+    np.testing.assert_allclose(area["y_hat"], part["y_hat"] + sum(r["y_hat"] for r in new), 1e-5)
+    assert set(area["degraded"]) == {"new 0: new location, new 1: new location"}
+    for column, side in (("q10", -1), ("q90", 1)):
+        squares = [distances(r, column) ** 2 for r in (part, *new)]
+        np.testing.assert_allclose(distances(area, column), side * np.sqrt(sum(squares)), 1e-4)
+    assert (np.diff(area[["q10", "q50", "q90"]]) >= 0).all()
+
+
+def test_L2_an_area_of_new_locations_has_their_intervals(city: Panel, network: Forecaster) -> None:
+    rows = forecast_area(network, with_new(city, 3), "new 0", what_if="rain=1")
+    for suffix in ("", "_what_if"):
+        numbers = [f"{name}{suffix}" for name in ("y_hat", "q10", "q50", "q90")]
+        np.testing.assert_allclose(rows["x"][numbers], rows["new 0"][numbers], rtol=1e-5)
+    assert set(rows["x"]["degraded"]) == {"new location"}
+
+
+def test_L7_the_sums_of_areas_with_new_locations_lie_within_their_intervals(
+    city: Panel, network: Forecaster
+) -> None:
+    panel = with_new(city, 3, 4)
+    members = ["place 0", "new 0", "new 1", "new 0", "new 1", "place 3"]
+    areas = pd.DataFrame({"area": ["x", "x", "w", "z", "z", "z"], "id": members})
+    for origin in range(960, 1000, 5):
+        table = network.forecast(panel, panel.times[origin], what_if="rain=1")
+        summed = read_areas(areas, panel.locations)
+        rows = add_areas(table, summed, network, panel, what_if="rain=1")
+        for suffix in ("", "_what_if"):
+            low, mean, high = (rows[f"{name}{suffix}"] for name in ("q10", "y_hat", "q90"))
+            assert ((low <= mean) & (mean <= high)).all()
+            assert (low >= 0).all() or panel.kind == "measurement"
+
+
+def test_L2_nothing_after_the_origin_reaches_an_area_with_a_new_location(
+    city: Panel, network: Forecaster
+) -> None:
+    panel = with_new(city, 3)
+    values = panel.values.copy()
+    values[1001:] = 977
+    here, there = (
+        forecast_area(network, p, "place 0", "new 0")["x"]
+        for p in (panel, panel.with_data(values))
+    )
+    pd.testing.assert_frame_equal(here, there)
 
 
 @pytest.mark.slow

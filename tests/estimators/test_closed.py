@@ -295,6 +295,22 @@ def test_an_area_is_the_sum_of_its_open_places(fitted: dict[str, Ridge]) -> None
             assert rows["z"].empty
 
 
+@pytest.mark.parametrize("kind", ["count", "measurement"])
+def test_L4_an_area_says_which_of_its_places_is_closed_and_is_as_sure_as_the_others(
+    fitted: dict[str, Ridge], kind: str
+) -> None:
+    areas = pd.DataFrame({"area": list("xxxzz"), "id": ["p2", "p4", "p0", "p4", "p0"]})
+    model, panel = fitted[kind], silenced(CITIES[kind], np.nan, (2,))
+    table = model.forecast(panel, panel.times[END + 2 * DAY])
+    wide = add_areas(table, read_areas(areas, panel.locations), model, panel)
+    all_of_them, open_ones = (wide[wide["unique_id"] == name] for name in ("x", "z"))
+    (reason,) = set(all_of_them["degraded"])
+    assert reason.startswith("p2: closed: no value")
+    assert set(open_ones["degraded"]) == {""}
+    numbers = ["y_hat", "q10", "q50", "q90"]
+    np.testing.assert_allclose(all_of_them[numbers], open_ones[numbers], rtol=1e-5)
+
+
 # Dates.
 
 

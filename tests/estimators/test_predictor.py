@@ -87,7 +87,8 @@ def test_L7_no_forecast_lies_outside_its_own_interval_in_any_form(
     arrays = {name: array for name, array in run.arrays.items() if name != "intervals.offsets"}
     arrays["intervals.resolution"] = np.array(resolution)  # 0: a run of an earlier version
     arrays["intervals.residuals"] = arrays["intervals.residuals"] + np.float32(missed)
-    wild = Wild.from_run(replace(run, estimator="Wild", arrays=arrays))
+    run = replace(run, estimator="Wild", arrays=arrays)
+    wild = Wild.from_run(run)
     areas = Areas(("x", "y"), np.array([[1, 1, 0, 0, 1], [0, 0, 1, 1, 0]], dtype=bool))
     for _ in range(5):  # times 50 origins and four parameters: 1,000 cases
         values = PANEL.values.copy()
@@ -96,7 +97,7 @@ def test_L7_no_forecast_lies_outside_its_own_interval_in_any_form(
         panel = replace(PANEL, values=values)
         origins = np.sort(generator.integers(HOURS - 300, HOURS - 2, 50))
         predictor = wild.predictor(panel, "observed")
-        for each in (predictor, *area_predictors(wild, predictor, panel, areas)):
+        for each in (predictor, *area_predictors(run, predictor, areas)):
             found = each.predict(origins)
             for form in (found, each.predict_changed(found, origins, RAIN)):
                 for q in (form.static, form.online):

@@ -7,10 +7,15 @@ its locations' residuals, calibrated, static and online, like those of a locatio
 Where a few residuals of its locations are missing, the sum is scaled up from the others; where
 more are missing than a history may miss, so is the area's. Values are not scaled up: online, a
 step at which any value is missing does not count.
+
+A location that the run has never met has no residuals. Its errors are taken to be independent of
+those of the others: the squares of the distances from forecast to quantile add up. A location that
+is closed at all coming steps adds nothing, neither to the sum nor to its interval.
 """
 
+import itertools
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
@@ -23,6 +28,7 @@ from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some, nearest_name
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.closed import describe_closed, find_closed
 from forecaster.estimators.forecast_inputs import Changes, find_origin
 from forecaster.estimators.intervals.calibration import (
     DAYS,
@@ -36,7 +42,7 @@ from forecaster.estimators.intervals.calibration import (
     calibrate,
 )
 from forecaster.estimators.intervals.residuals import count_needed
-from forecaster.estimators.match import location_order
+from forecaster.estimators.match import is_new
 from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowForecasts
 from forecaster.estimators.table import quantile_name
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
@@ -108,52 +114,79 @@ def add_areas(
         weather: as for the forecast.
         what_if: as for the forecast.
     """
-    predictor = estimator.predictor(panel, weather)
-    origin = np.array([find_origin(panel, table["cutoff"].iloc[0])])
+    origin = find_origin(panel, table["cutoff"].iloc[0])
+    run = estimator.adapt(panel, origin + 1)[0]
+    predictor = estimator.predictor(panel, weather, origin + 1)
     horizon = predictor.calibration.corrections.shape[1]
     changes = None
     if what_if is not None:
-        changes = read_changes(what_if, predictor.panel, int(origin[0]), horizon)
-    summed = [name for name in SUMMED if name in table.columns]
-    location = table["unique_id"].map({name: n for n, name in enumerate(panel.locations.ids)})
+        changes = read_changes(what_if, predictor.panel, origin, horizon)
+    areas, ids = match_areas(areas, panel, predictor.panel), predictor.panel.locations.ids
+    has_residuals = ~is_new(run) & ~_are_closed(run, predictor.panel, origin, horizon)
+    calibrated = areas.members & has_residuals
+    predictors = area_predictors(run, predictor, Areas(areas.names, calibrated))
+    reasons = _read_reasons(table, describe_closed(run, predictor.panel, origin, horizon), ids)
+    location = table["unique_id"].map({name: n for n, name in enumerate(ids)}).to_numpy()
     rows = [table]
-    for number, area in enumerate(area_predictors(estimator, predictor, panel, areas)):
-        members = table[areas.members[number][location.to_numpy()]]
+    for number, name in enumerate(areas.names):
+        area = next(predictors) if calibrated[number].any() else None
+        chosen = areas.members[number]
+        members = table[chosen[location]]
         if members.empty:
-            log.warning("area %s: none of its locations is open", areas.names[number])
+            log.warning("area %s: none of its locations is open", name)
             continue
         first = members.drop_duplicates("ds").sort_values("ds").reset_index(drop=True)
-        sums = members.groupby("ds", sort=True)[summed].sum().reset_index(drop=True)
+        sums = _sum_rows(members, first["ds"])
+        columns = {column: sums[column].to_numpy() for column in sums.columns}
         if RELATIVE in table.columns:  # which does not add up
-            sums[RELATIVE] = sums["y_hat"]
+            columns[RELATIVE] = columns["y_hat"]
         if DEGRADED in table.columns:
-            sums[DEGRADED] = _join_reasons(members)
-        ahead = _steps_ahead(first, panel, int(origin[0]))
-        quantiles = _quantile_columns(area, origin, changes, sums.set_index(ahead))
+            inside = {i for i, is_member in zip(ids, chosen, strict=True) if is_member}
+            reason = _join_reasons({i: text for i, text in reasons.items() if i in inside})
+            columns[DEGRADED] = np.full(len(first), reason, dtype=object)
+        part = _sum_rows(table[calibrated[number][location]], first["ds"])
+        quantiles = {}
+        if area is not None:
+            ahead = _steps_ahead(first, panel, origin)
+            quantiles = _quantile_columns(area, np.array([origin]), changes, part.set_index(ahead))
+        others = table[(chosen & ~has_residuals)[location]]
+        if len(others):
+            quantiles = _add_independent(sums, part, quantiles, others, predictor.calibration)
         whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
-        rows.append(first.assign(unique_id=areas.names[number], **sums, **quantiles, **whole))
+        rows.append(first.assign(unique_id=name, **columns, **quantiles, **whole))
     return pd.concat(rows, ignore_index=True)
 
 
-def area_predictors(
-    estimator: Estimator, predictor: Predictor, panel: Panel, areas: Areas
-) -> Iterator[Predictor]:
-    """Yield a predictor of each area, as of a panel of one location.
+def match_areas(areas: Areas, panel: Panel, matched: Panel) -> Areas:
+    """The areas by the locations of a panel that is matched to a run.
 
     Args:
-        estimator: fitted.
-        predictor: of the panel's locations.
-        panel: with the locations of the areas.
         areas: by the panel's locations.
+        panel: with the locations of the areas.
+        matched: with the same locations in another order, and perhaps some that are absent.
     """
-    run = estimator.run
-    if run is None or RESIDUALS not in run.arrays:
+    position = {identity: n for n, identity in enumerate(matched.locations.ids)}
+    members = np.zeros((len(areas.names), len(position)), dtype=bool)
+    members[:, [position[identity] for identity in panel.locations.ids]] = areas.members
+    return Areas(areas.names, members)
+
+
+def area_predictors(run: Run, predictor: Predictor, areas: Areas) -> Iterator[Predictor]:
+    """Yield a predictor of each area that has a location, as of a panel of one.
+
+    Args:
+        run: fitted.
+        predictor: of the run's locations.
+        areas: by the run's locations, which must have residuals.
+    """
+    if RESIDUALS not in run.arrays:
         raise ConfigError(
             "the run stores no validation residuals to calibrate sums; train it again"
         )
-    members = areas.members[:, location_order(panel.locations.ids, predictor.panel)]
     cache = _ForecastCache(predictor.forecast_origins)
-    for name, chosen in zip(areas.names, members, strict=True):
+    for name, chosen in zip(areas.names, areas.members, strict=True):
+        if not chosen.any():
+            continue
         calibrated = calibrate_area(run, name, chosen)
         spreads = predictor.calibration.spread[:, chosen].mean(axis=0)
         weights = spreads / max(float(calibrated.spread.mean()), TINY)
@@ -227,15 +260,86 @@ def _steps_ahead(rows: pd.DataFrame, panel: Panel, origin: int) -> Int64[np.ndar
     return np.asarray(steps - origin - 1, dtype=np.int64)
 
 
-def _join_reasons(members: pd.DataFrame) -> str:
+def _are_closed(run: Run, panel: Panel, origin: int, horizon: int) -> Bool[np.ndarray, " N"]:
+    """Which locations are closed at all coming steps."""
+    closed = find_closed(run, panel, np.array([origin]), horizon)
+    if closed is None:
+        return np.zeros(len(panel.locations), dtype=bool)
+    return np.asarray(closed[0].all(axis=0))
+
+
+def _sum_rows(rows: pd.DataFrame, times: pd.Series) -> pd.DataFrame:
+    """The sums of the rows of some locations at each of these times; 0 without any row."""
+    summed = [name for name in SUMMED if name in rows.columns]
+    sums = rows.groupby("ds", sort=True)[summed].sum().reindex(times, fill_value=0)
+    return sums.astype(np.float32)
+
+
+def _add_independent(
+    sums: pd.DataFrame,
+    part: pd.DataFrame,
+    quantiles: Mapping[str, Float32[np.ndarray, " K"]],
+    others: pd.DataFrame,
+    calibration: Calibration,
+) -> dict[str, Float32[np.ndarray, " K"]]:
+    """The quantiles of an area by column: the squares of independent distances add up.
+
+    A distance below the forecast counts as a negative square. So the sums ascend with the level,
+    and the outermost quantiles contain the forecast, as those of the parts do.
+
+    Args:
+        sums: of the whole area, by time.
+        part: the sums of its locations with residuals.
+        quantiles: of that part, by column; none without such locations.
+        others: the rows of the locations without.
+        calibration: of the locations.
+    """
+    columns = {}
+    suffixes = [suffix for suffix in ("", CHANGED) if f"y_hat{suffix}" in sums.columns]
+    for suffix, level in itertools.product(suffixes, calibration.levels):
+        mean, column = f"y_hat{suffix}", f"{quantile_name(level)}{suffix}"
+        distance = others[column].astype(np.float64) - others[mean]
+        squares = (distance * distance.abs()).groupby(others["ds"]).sum()
+        total = squares.reindex(sums.index, fill_value=0).to_numpy()
+        if column in quantiles:  # NaN: closed at that step
+            within = np.nan_to_num(quantiles[column].astype(np.float64) - part[mean].to_numpy())
+            total = total + within * np.abs(within)
+        quantile = sums[mean].to_numpy(np.float64) + np.sign(total) * np.sqrt(np.abs(total))
+        columns[column] = calibration.cut(quantile.astype(np.float32))
+    return columns
+
+
+def _read_reasons(
+    table: pd.DataFrame, closed: Mapping[int, str], ids: Sequence[str]
+) -> dict[str, list[str]]:
+    """The reasons why a forecast is degraded, by location; also of closed ones without a row.
+
+    Args:
+        table: of a forecast.
+        closed: why locations are closed, by column.
+        ids: by column.
+    """
+    if DEGRADED not in table.columns:
+        return {}
+    by_location = table.groupby("unique_id", sort=False)[DEGRADED].first()
+    reasons = {str(name): text.split("; ") for name, text in by_location.items()}
+    shared = _shared_reasons(list(reasons.values()))
+    without_row = {ids[n]: [*shared, text] for n, text in closed.items() if ids[n] not in reasons}
+    return {**reasons, **without_row}
+
+
+def _shared_reasons(parts: Sequence[Sequence[str]]) -> list[str]:
+    """The reasons that all locations have."""
+    return [reason for reason in parts[0] if reason and all(reason in p for p in parts)]
+
+
+def _join_reasons(reasons: Mapping[str, Sequence[str]]) -> str:
     """The reasons why the forecast of an area is degraded: those of all, then of its locations."""
-    by_location = members.groupby("unique_id", sort=False)[DEGRADED].first()
-    parts = [text.split("; ") for text in by_location]
-    shared = [reason for reason in parts[0] if reason and all(reason in p for p in parts)]
+    shared = _shared_reasons(list(reasons.values()))
     own = [
-        f"{name}: {'; '.join(reason for reason in reasons if reason not in shared)}"
-        for name, reasons in zip(by_location.index, parts, strict=True)
-        if set(reasons) - {*shared, ""}
+        f"{name}: {'; '.join(reason for reason in parts if reason not in shared)}"
+        for name, parts in reasons.items()
+        if set(parts) - {*shared, ""}
     ]
     return "; ".join([*shared, *([name_some(own)] if own else [])])
 
