@@ -48,7 +48,7 @@ def test_the_explanation_of_a_closed_location_says_that_zero_is_served() -> None
     closes[3] = np.datetime64("2021-03-18T08:00", "s")
     dated = replace(PANEL, locations=replace(PANEL.locations, closes=closes)).within_lives()
     explanation = explain_forecast(fitted(DCRNN), dated, AT, "place 3")
-    assert "The location is not open (closed since 2021-03-18T" in explanation.notes[0]
+    assert "the location is not open (closed since 2021-03-18T" in explanation.notes[0]
     other = explain_forecast(fitted(DCRNN), dated, AT, "place 2")
     assert not any("not open" in note for note in other.notes)
 
