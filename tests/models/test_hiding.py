@@ -3,12 +3,12 @@
 import torch
 
 from forecaster.models import hiding
-from forecaster.models.hiding import Hidden, HiddenInputs
+from forecaster.models.hiding import HiddenInputs, HiddenMasks
 
 N, B, L, RECENT = 211, 101, 37, 6
 
 
-def draw(seed: int = 0) -> Hidden:
+def draw(seed: int = 0) -> HiddenMasks:
     torch.manual_seed(seed)
     hidden = HiddenInputs(RECENT)(torch.zeros(N, B, L))
     assert hidden is not None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from torch import Generator, Tensor
 
 from forecaster.config import LagConfig, ModelConfig
-from forecaster.models.hiding import Hidden
+from forecaster.models.hiding import HiddenMasks
 from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import (
@@ -553,7 +553,7 @@ def test_a_hidden_step_is_a_missing_one(
     values, lags = 30 * draw(N, B, L).abs(), draw(N, B, L) > 0
     level = SeasonalProfile(profile, MEAN, DEVIATION, counts=counts, bounds=with_city())
     nobody = torch.zeros(N, B, dtype=torch.bool)
-    hidden = level(*window(values, hours, MEAN, DEVIATION), Hidden(lags, nobody))
+    hidden = level(*window(values, hours, MEAN, DEVIATION), HiddenMasks(lags, nobody))
     missing = level(*window(values.masked_fill(lags, torch.nan), hours, MEAN, DEVIATION))
     for name, part in vars(hidden).items():
         torch.testing.assert_close(part, getattr(missing, name).expand_as(part))
@@ -577,7 +577,7 @@ def test_a_hidden_location_has_the_citys_profile_at_its_own_level_and_is_not_see
     places = torch.tensor([True, False, False])[:, None].expand(N, B)
     seen = torch.zeros(N, B, L, dtype=torch.bool)
     inputs = window(values, hours, MEAN, DEVIATION)
-    usual, plain = level(*inputs, Hidden(seen, places)), level(*inputs)
+    usual, plain = level(*inputs, HiddenMasks(seen, places)), level(*inputs)
     assert usual.known is not None
     assert (usual.known[0] == 0).all()
     assert (usual.known[1:] == 1).all()
@@ -607,7 +607,9 @@ def test_the_level_of_an_unknown_location_does_not_depend_on_its_scale(
         deviation = DEVIATION / MEAN * mean
         level = SeasonalProfile(profile, mean, deviation, counts=True, bounds=with_city())
         nothing = torch.zeros(N, B, L, dtype=torch.bool)
-        parts = level(*window(1e4 * values, hours, mean, deviation), Hidden(nothing, everybody))
+        parts = level(
+            *window(1e4 * values, hours, mean, deviation), HiddenMasks(nothing, everybody)
+        )
         units = (part * deviation[:, None, None] for part in (parts.ahead, parts.spread))
         ahead, spread = units
         forecasts.append((ahead + mean[:, None, None], spread))

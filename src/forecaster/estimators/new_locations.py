@@ -5,7 +5,7 @@ plausible, and its spread is that of locations of its size (`Calibration`). What
 beyond that is in `networks.new_locations`.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,6 +22,7 @@ from forecaster.estimators.intervals.calibration import (
     SPREAD,
     WIDEST,
 )
+from forecaster.estimators.training_data import Arrays
 from forecaster.estimators.value_ranges import LONGEST, RANGE
 from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
@@ -29,7 +30,6 @@ from forecaster.panel.parts import Locations
 PAIRS = "graph.pairs"
 WIDE = 1e30  # beyond any value; its multiples are finite
 NEVER = 2.0**20  # steps: no run of equal values is longer
-Arrays = Mapping[str, np.ndarray]
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
 
 

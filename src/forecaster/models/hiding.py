@@ -1,10 +1,13 @@
 """Hidden inputs: in training some past steps and locations are hidden, as they may be in use."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-# Shares of windows, or of locations in windows, in training. Chosen on validation losses.
+# Shares of windows, or of locations in windows, in training, compared on
+# validation (docs/results.md).
 BEGINNINGS = 0.1  # windows at the beginning of a panel: all older steps are hidden
 PLACES = 0.1  # locations that are new: unknown, and half of them young
 YOUNG = 0.05  # known locations without their older steps
@@ -12,11 +15,11 @@ GAPS = 0.15  # locations with a gap, of one step up to all of them
 NEW_AND_YOUNG = 0.5
 
 
-class Hidden:
+class HiddenMasks(NamedTuple):
     """The past steps and the locations that are hidden in a batch."""
 
-    def __init__(self, lags: Bool[Tensor, "N B L"], places: Bool[Tensor, "N B"]) -> None:
-        self.lags, self.places = lags, places
+    lags: Bool[Tensor, "N B L"]
+    places: Bool[Tensor, "N B"]
 
 
 class HiddenInputs(nn.Module):
@@ -35,7 +38,7 @@ class HiddenInputs(nn.Module):
         super().__init__()
         self.recent = recent
 
-    def forward(self, signal: Float[Tensor, "N B L"]) -> Hidden | None:
+    def forward(self, signal: Float[Tensor, "N B L"]) -> HiddenMasks | None:
         """What is hidden of a batch; None outside of training."""
         if not self.training:
             return None
@@ -52,4 +55,4 @@ class HiddenInputs(nn.Module):
         first = location[5] * (L - length).clamp(min=0.0)
         hidden = step < begins.floor()[..., None]
         hidden |= (step >= first.floor()[..., None]) & (step < (first + length).floor()[..., None])
-        return Hidden(hidden, places)
+        return HiddenMasks(hidden, places)

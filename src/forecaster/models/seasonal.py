@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
-from forecaster.models.hiding import Hidden
+from forecaster.models.hiding import HiddenMasks
 from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
 from forecaster.windows.profile import SPREAD_FLOOR
@@ -136,7 +136,9 @@ class SeasonalProfile(nn.Module):
         self.register_buffer("unit", (deviation / size)[:, None, None], persistent=False)
         self.register_buffer("offset", ((mean - zero) / size)[:, None, None], persistent=False)
 
-    def forward(self, history: State, ahead: State, hidden: Hidden | None = None) -> Decomposition:
+    def forward(
+        self, history: State, ahead: State, hidden: HiddenMasks | None = None
+    ) -> Decomposition:
         """Decompose a window.
 
         Args:
