@@ -63,7 +63,7 @@ def _train(arguments: argparse.Namespace, name: str) -> None:
     base = model.predictor(panel, "observed").base(origins)
     truth = targets(panel, origins, recipe.lags.horizon)
     errors = sum_errors(truth, base.forecast, recipe.metrics.mape_cut, base.relative)
-    local = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    local = panel.clock.local(panel.instants(origins + 1))
     days = local.astype("datetime64[D]").astype(np.int64)
     np.savez(arguments.out / f"{name}.npz", allow_pickle=False, days=days, **vars(errors))
     scores = errors.scores()

@@ -250,7 +250,7 @@ def _forecast(model: Estimator, panel: Panel, origins: np.ndarray) -> Base:
 
 
 def _days(panel: Panel, origins: np.ndarray) -> np.ndarray:
-    local = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    local = panel.clock.local(panel.instants(origins + 1))
     return np.asarray(local.astype("datetime64[D]").astype(np.int64))
 
 

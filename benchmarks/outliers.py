@@ -58,7 +58,7 @@ class Trials:
         without = {n: a for n, a in self.run.arrays.items() if n not in (RANGE, LONGEST)}
         self.trusting = type(estimator).from_run(replace(self.run, arrays=without))
         self.train = training_steps(self.run, self.panel)[: len(self.panel.values)]
-        self.slots = self.panel.clock.slot_of_week(self.panel.times)
+        self.slots = self.panel.clock.slot_of_season(self.panel.times)
         self.day = 24 * 60 // self.panel.clock.step_minutes
 
     def draw(self, cases: int, seed: int, split: str) -> list[Fault]:

@@ -44,7 +44,7 @@ from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig
 clock = Clock("America/New_York")
 axis = clock.axis(np.datetime64("2015-01-01T05"), 8_760)
-parts = [clock.local(axis).astype(np.int64), clock.slot_of_week(axis), clock.calendar(axis)]
+parts = [clock.local(axis).astype(np.int64), clock.slot_of_season(axis), clock.calendar(axis)]
 parts.append(clock.lag_steps(LagConfig(), axis))
 print(hashlib.sha256(b"".join(part.tobytes() for part in parts)).hexdigest())
 """
@@ -418,7 +418,7 @@ def test_the_local_time_is_the_zones() -> None:
     ],
 )
 def test_the_hour_of_the_week_counts_from_local_monday(zone: str, time: str, slot: int) -> None:
-    assert Clock(zone).slot_of_week(times(time)).tolist() == [slot]
+    assert Clock(zone).slot_of_season(times(time)).tolist() == [slot]
 
 
 @pytest.mark.parametrize(
@@ -427,9 +427,9 @@ def test_the_hour_of_the_week_counts_from_local_monday(zone: str, time: str, slo
 )
 def test_a_week_has_as_many_slots_as_its_steps_reach(minutes: int, slots: int) -> None:
     clock = Clock("America/New_York", minutes)
-    assert clock.slots_per_week == slots
+    assert clock.season_slots == slots
     quarters = Clock("UTC", 15).axis(np.datetime64("2015-06-01"), 14 * 96)
-    assert np.unique(clock.slot_of_week(quarters)).tolist() == list(range(slots))
+    assert np.unique(clock.slot_of_season(quarters)).tolist() == list(range(slots))
 
 
 def test_the_calendar_has_the_papers_columns() -> None:

@@ -43,7 +43,7 @@ def known(fitted: Ridge) -> Plausibility:
 def noon(city: Panel, known: Plausibility) -> int:
     """A late step at which most places have at least 15 in training."""
     busy = (known.means >= 15).sum(axis=1)
-    slots = city.clock.slot_of_week(city.times)
+    slots = city.clock.slot_of_season(city.times)
     late = np.arange(len(city.values) - 200, len(city.values) - 5)
     return int(late[np.argmax(busy[slots[late]])])
 
@@ -106,7 +106,7 @@ def local(panel: Panel, step: int) -> str:
 def test_many_silent_places_are_a_feed_outage(
     city: Panel, known: Plausibility, noon: int, value: float
 ) -> None:
-    slot = city.clock.slot_of_week(city.times[[noon - 1, noon]])
+    slot = city.clock.slot_of_season(city.times[[noon - 1, noon]])
     busy = np.flatnonzero((known.means[slot] >= 20).all(axis=0))
     assert len(busy) >= 5
     out = changed(city, (slice(noon - 1, noon + 1), busy), value)
@@ -122,7 +122,7 @@ def test_many_silent_places_are_a_feed_outage(
 def test_a_feed_outage_stands_in_every_row_and_in_the_refusal(
     city: Panel, fitted: Ridge, known: Plausibility, noon: int
 ) -> None:
-    slot = city.clock.slot_of_week(city.times[[noon]])[0]
+    slot = city.clock.slot_of_season(city.times[[noon]])[0]
     busy = np.flatnonzero(known.means[slot] >= 15)
     at = f"{city.times[noon]}Z"
     table = fitted.forecast(changed(city, (noon, busy), 0), at)

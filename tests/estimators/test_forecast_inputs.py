@@ -298,7 +298,7 @@ def test_holes_are_filled_with_the_means_that_the_run_remembers(run: Run) -> Non
     values = CITY.values.copy()
     values[700, 3] = np.nan
     inputs = prepare_inputs(run, replace(CITY, values=values), np.array([700]), "observed")
-    slot = CITY.clock.slot_of_week(CITY.times[700:701])[0]
+    slot = CITY.clock.slot_of_season(CITY.times[700:701])[0]
     assert inputs.panel.values[-1, 3] == fill_of(run).values[slot, 3]
 
 
@@ -327,7 +327,7 @@ def test_L6_windows_see_bounded_values_and_fill_repeated_ones() -> None:
     assert inputs.rows(1, 2).doubt.tolist() == [[0, 0, 0, 1, 1]]  # type: ignore[union-attr]
     last = inputs.origins[1]
     assert 20 < inputs.panel.values[last, 4] < 200
-    usual = fill_of(run).values[CITY.clock.slot_of_week(CITY.times[[origin]])[0]]
+    usual = fill_of(run).values[CITY.clock.slot_of_season(CITY.times[[origin]])[0]]
     assert inputs.panel.values[last, 3] == usual[3]
     assert wrong.values[origin, 4] == 5000
     assert np.isfinite(inputs.panel.values).all()

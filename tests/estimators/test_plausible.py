@@ -50,7 +50,7 @@ def daily(make_panel: MakePanel) -> Panel:
 def trained(panel: Panel, spread: float = 1.0) -> Plausibility:
     """What a run knows that was trained on the first weeks of a panel of hours."""
     train = np.arange(len(panel.values)) < TRAINED
-    arrays, slots = fit_ranges(panel, train), panel.clock.slot_of_week(panel.times)
+    arrays, slots = fit_ranges(panel, train), panel.clock.slot_of_season(panel.times)
     means = [np.nanmean(panel.values[train & (slots == s)], axis=0) for s in range(168)]
     spreads = np.full((24, panel.values.shape[1]), spread, np.float32)
     return Plausibility(panel.kind, np.stack(means), *arrays[RANGE], arrays[LONGEST], spreads)
@@ -318,7 +318,7 @@ def test_L6_one_wrong_value_widens_its_interval_and_hardly_moves_forecasts(
     known = Plausibility.of(fitted.run)
     assert known is not None
     generator, M = np.random.default_rng(11), len(city.values)
-    slots = city.clock.slot_of_week(city.times)
+    slots = city.clock.slot_of_season(city.times)
     marked = expected = 0
     for number in range(24):
         origin, n = int(generator.integers(M - 400, M - 3)), int(generator.integers(PLACES))

@@ -45,8 +45,8 @@ def test_steps_of_any_length_have_ranges(make_panel: MakePanel, minutes: int, bi
     arrays = fit_ranges(panel, np.ones(len(values), dtype=bool))
     assert arrays[RANGE].shape == (2, bins, 3)
     assert (arrays[RANGE][0] <= arrays[RANGE][1]).all()
-    assert not find_wrong(arrays, panel.clock.slots_per_week, 3)
-    assert find_wrong(arrays, panel.clock.slots_per_week, 2) == [RANGE, LONGEST]
+    assert not find_wrong(arrays, panel.clock.season_slots, 3)
+    assert find_wrong(arrays, panel.clock.season_slots, 2) == [RANGE, LONGEST]
 
 
 def test_nothing_outside_training_reaches_ranges_and_runs(make_panel: MakePanel) -> None:

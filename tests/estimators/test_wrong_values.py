@@ -79,7 +79,7 @@ def learn(panel: Panel) -> Plausibility:
     train = np.arange(len(panel.values)) < len(panel.values) * TRAINED // DAYS
     means = fit_fill(panel, train).values
     arrays = fit_ranges(panel, train)
-    residuals = (panel.values - means[panel.clock.slot_of_week(panel.times)])[train]
+    residuals = (panel.values - means[panel.clock.slot_of_season(panel.times)])[train]
     spread = np.tile(np.nanstd(residuals, axis=0), (24, 1)).astype(np.float32)
     return Plausibility(panel.kind, means, *arrays[RANGE], arrays[LONGEST], spread)
 
@@ -164,7 +164,7 @@ def check_struck(estimator: Estimator, panel: Panel, fault: float, seed: int, ca
     """Strike random places and origins; returns in how many cases a mark was due."""
     assert estimator.run is not None
     generator, due = np.random.default_rng(seed), 0
-    means = estimator.run.arrays["shared.fill"][panel.clock.slot_of_week(panel.times)]
+    means = estimator.run.arrays["shared.fill"][panel.clock.slot_of_season(panel.times)]
     for _ in range(cases):
         origin, place = int(generator.integers(FIRST, DAYS * DAY - 2)), int(generator.integers(8))
         wrong, at = strike(panel, origin, place, fault), np.array([origin])
@@ -248,7 +248,7 @@ def test_L6_an_implausible_value_enters_near_what_was_to_be_expected(
     kind: str, fault: float
 ) -> None:
     panel, known, distances = {"count": CITY, "measurement": MEASURED}[kind], KNOWN[kind], []
-    usual = known.means[CLOCK.slot_of_week(panel.times)]
+    usual = known.means[CLOCK.slot_of_season(panel.times)]
     for step in range(EVENT, len(panel.values), 5):
         for place in (3, 4, 5):
             judgement = known.judge(strike(panel, step, place, fault), step, step + 1)

@@ -51,7 +51,7 @@ def test_the_mean_of_each_hour_of_the_week_is_subtracted(
     values: np.ndarray, panel_of: MakePanel
 ) -> None:
     panel = panel_of(values)
-    slots = panel.clock.slot_of_week(panel.times)
+    slots = panel.clock.slot_of_season(panel.times)
     means = np.stack([values[slots == s].mean(axis=0, dtype=np.float64) for s in range(168)])
     expected = np.cov(values - means[slots], rowvar=False)
     assert covariance_of(panel, subtract="hour_of_week") == pytest.approx(expected, rel=1e-5)
@@ -87,7 +87,7 @@ def test_G5_missing_values_are_the_training_mean_of_their_hour_of_the_week(
 ) -> None:
     values = np.random.default_rng(1).normal(5, 1, (STEPS, 11)).astype(np.float32)
     panel = panel_of(values)
-    slots = panel.clock.slot_of_week(panel.times)
+    slots = panel.clock.slot_of_season(panel.times)
     filled, lacking = values.copy(), values.copy()
     for step in (3, 200):
         lacking[step, step % 11] = np.nan

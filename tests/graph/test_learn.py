@@ -113,7 +113,7 @@ def test_a_hidden_daily_cycle_is_subtracted_unless_told(
 ) -> None:
     noise = np.random.default_rng(5).normal(size=(WEEKS, 5))
     blank = panel_of(noise)
-    hours = blank.clock.slot_of_week(blank.times)[:, None]  # across a clock change
+    hours = blank.clock.slot_of_season(blank.times)[:, None]  # across a clock change
     panel = panel_of(noise + 30 * np.sin(hours * np.pi / 12))
     splits = last_held_out(panel)
     assert len(learn_graph(panel, splits)) == 0

@@ -119,7 +119,7 @@ def test_filling_replaces_every_hole_by_its_mean_and_nothing_else(
 ) -> None:
     fill = fit_fill(holed, train)
     whole = fill_missing(holed, fill)
-    slots = holed.clock.slot_of_week(holed.known_times)
+    slots = holed.clock.slot_of_season(holed.known_times)
     layers = [
         (holed.values, whole.values, fill.values),
         (holed.covariates.values, whole.covariates.values, fill.covariates),

@@ -161,7 +161,7 @@ def test_weather_moves_counts(city):
 
 def usual_at_each_slot(city, when):
     """Mean total demand at the hour of the week, over some of the hours."""
-    slots = city.panel.clock.slot_of_week(city.panel.times)
+    slots = city.panel.clock.slot_of_season(city.panel.times)
     total = city.panel.values.sum(axis=1)
     return np.array([total[when & (slots == slot)].mean() for slot in range(168)])[slots]
 
@@ -172,7 +172,7 @@ def test_holidays_move_counts(city):
     of_day = hours.astype(int) % 24
     usual = usual_at_each_slot(city, np.ones(9_001, dtype=bool))
     holiday = city.panel.clock.holidays.falls_on(local)
-    workday = city.panel.clock.slot_of_week(city.panel.times) < 120
+    workday = city.panel.clock.slot_of_season(city.panel.times) < 120
     share = city.panel.values.sum(axis=1) / usual
     assert share[holiday & workday & (of_day == 8)].mean() < 0.6
     assert share[~holiday & workday & (of_day == 8)].mean() > 0.95
@@ -190,7 +190,7 @@ def test_events_stand_out(city):
 
 
 def test_neighbourhoods_differ_in_their_counts(city):
-    slots = city.panel.clock.slot_of_week(city.panel.times)
+    slots = city.panel.clock.slot_of_season(city.panel.times)
     share = {}
     for name in ("Village", "Exchange"):  # nightlife, business
         inside = np.array(city.locations.extra["neighbourhood"]) == name

@@ -46,20 +46,24 @@ class Clock:
         return np.timedelta64(self.step_minutes * 60, "s")
 
     @property
-    def slots_per_week(self) -> int:
-        """The number of values of `slot_of_week`: 168 for hours."""
+    def season_slots(self) -> int:
+        """The number of steps of the season, a week, by which values are usual: 168 for hours."""
         return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be shorter
 
     def axis(self, start: np.datetime64, count: int) -> Times:
         """Return `count` instants from `start` on."""
-        return np.asarray(start, dtype="datetime64[s]") + np.arange(count) * self.step
+        return self.instants(start, np.arange(count))
+
+    def instants(self, start: np.datetime64, steps: Int64[np.ndarray, " T"]) -> Times:
+        """Return the instants at which steps begin, counted from `start`; they may be negative."""
+        return np.asarray(start, dtype="datetime64[s]") + steps * self.step
 
     def local(self, times: Times) -> Times:
         """Return local times."""
         return to_local(self.zone, times)
 
-    def slot_of_week(self, times: Times) -> Int64[np.ndarray, " M"]:
-        """Return the position of each instant in its local week, in steps (hour of the week)."""
+    def slot_of_season(self, times: Times) -> Int64[np.ndarray, " M"]:
+        """Return the step of the season at each instant: the hour of the local week."""
         since_monday = (self.local(times) - _MONDAY).astype(np.int64) % _WEEK_SECONDS
         return np.asarray(since_monday // (self.step_minutes * 60), dtype=np.int64)
 

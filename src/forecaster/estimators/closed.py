@@ -224,7 +224,7 @@ def describe_closed(run: Run, panel: Panel, origin: int, horizon: int) -> dict[i
     absent = ~panel.alive(origin + 1, origin + 1 + horizon)
     for n in np.flatnonzero(absent.any(axis=0)).tolist():
         closes, opens = locations.closes[n], locations.opens[n]
-        last = panel.start + (origin + horizon) * panel.clock.step
+        last = panel.instant(origin + horizon)
         over = not np.isnat(closes) and closes <= last
         moment = local_texts(panel, np.array([closes if over else opens]))[0]
         texts[n] = f"closed since {moment}" if over else f"not open before {moment}"
@@ -243,7 +243,7 @@ def _describe_silence(panel: Panel, origin: int, length: int) -> str:
     no_value = "no value above 0" if panel.kind == "count" else "no value"
     if length >= RUN_DAYS * day_steps(panel.clock):
         return f"closed: {no_value} for at least {count_of(length, 'step')}"
-    moment = panel.start + (origin + 1 - length) * panel.clock.step
+    moment = panel.instant(origin + 1 - length)
     return f"closed: {no_value} since {local_texts(panel, np.array([moment]))[0]}"
 
 

@@ -157,5 +157,5 @@ def _implausible_silence(
 
 def _time(panel: Panel, step: int) -> str:
     """The local time of a step with its offset."""
-    time = panel.clock.axis(panel.start + step * panel.clock.step, 1)
+    time = panel.instants(np.array([step]))
     return local_texts(panel, time)[0]

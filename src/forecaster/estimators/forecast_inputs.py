@@ -332,7 +332,7 @@ def warn_extreme_history(run: Run, panel: Panel, origin: int) -> None:
 
 
 def _month_hours(panel: Panel, steps: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:
-    local = panel.clock.local(panel.start + steps * panel.clock.step)
+    local = panel.clock.local(panel.instants(steps))
     month = local.astype("datetime64[M]").astype(np.int64) % 12
     hour = (local - local.astype("datetime64[D]")).astype(np.int64) // 3600
     return np.asarray(month * 24 + hour, dtype=np.int64)

@@ -160,12 +160,12 @@ class _History:
 
     def __init__(self, plausibility: Plausibility, panel: Panel, begin: int, end: int) -> None:
         clock = panel.clock
-        times = clock.axis(panel.start + begin * clock.step, end - begin)
+        times = panel.instants(np.arange(begin, end))
         local = clock.local(times)
         self.plausibility = plausibility
         self.values = np.ascontiguousarray(panel.values[begin:end])  # columns are slow
         self.is_count = plausibility.kind == "count"
-        self.day, self.slots = day_steps(clock), clock.slot_of_week(times)
+        self.day, self.slots = day_steps(clock), clock.slot_of_season(times)
         self.week_hours = hours_of_week(clock, self.slots)
         self.hours = (local - local.astype("datetime64[D]")).astype(np.int64) // 3600
         self.lengths = np.minimum(run_lengths(self.values), np.int32(RUN_DAYS * self.day))

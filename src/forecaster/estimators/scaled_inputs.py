@@ -81,8 +81,7 @@ def calendar_of(
     inputs: ForecastInputs, steps: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "T 32"]:
     """The calendar columns of steps, without changed holidays."""
-    clock = inputs.panel.clock
-    return clock.calendar(inputs.panel.start + steps * clock.step)
+    return inputs.panel.clock.calendar(inputs.panel.instants(steps))
 
 
 def assumed_calendar(
@@ -104,5 +103,5 @@ def _local_days(
     inputs: ForecastInputs, steps: Int64[np.ndarray, "B T"]
 ) -> Shaped[np.ndarray, "B T"]:
     panel = inputs.panel
-    local = panel.clock.local(panel.start + steps.reshape(-1) * panel.clock.step)
+    local = panel.clock.local(panel.instants(steps.reshape(-1)))
     return local.astype("datetime64[D]").reshape(steps.shape)

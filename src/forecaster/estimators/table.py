@@ -30,7 +30,7 @@ def forecast_table(
     reason by location, empty where there is none; it is left out of a forecast without any.
     """
     K, N = forecast.shape
-    times = panel.clock.axis(panel.start + origin * panel.clock.step, K + 1)
+    times = panel.instants(np.arange(origin, origin + K + 1))
     table = pd.DataFrame(
         {
             "unique_id": np.repeat(np.array(panel.locations.ids, dtype=object), K),

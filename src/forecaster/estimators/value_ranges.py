@@ -27,7 +27,7 @@ def fit_ranges(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndar
     clock = panel.clock
     local, H = clock.local(panel.times), _count_hours(clock)
     weeks = (local - _MONDAY).astype(np.int64) // _WEEK_SECONDS
-    places = (weeks - weeks.min()) * H + hours_of_week(clock, clock.slot_of_week(panel.times))
+    places = (weeks - weeks.min()) * H + hours_of_week(clock, clock.slot_of_season(panel.times))
     order = np.argsort(places, kind="stable")  # clocks that go back repeat an hour
     firsts = np.flatnonzero(np.diff(places[order], prepend=-1))
     rows, length = places[order][firsts], (int(weeks.max() - weeks.min()) + 1) * H
@@ -100,7 +100,7 @@ def run_lengths(values: Float32[np.ndarray, "T N"]) -> Int32[np.ndarray, "T N"]:
 
 def _count_hours(clock: Clock) -> int:
     """The hours of a week; longer steps have a place for each."""
-    return min(clock.slots_per_week, WEEK_HOURS)
+    return min(clock.season_slots, WEEK_HOURS)
 
 
 def hours_of_week(clock: Clock, slots: Int64[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:

@@ -109,7 +109,7 @@ def backtest(
     for weather in weathers[1:]:
         substituted = _forecast(estimator, panel, origins, weather)
         errors[weather] = sum_errors(truth, substituted.forecast, cut, substituted.relative)
-    first_targets = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    first_targets = panel.clock.local(panel.instants(origins + 1))
     return BacktestResult(
         errors=errors,
         by_location=_sum_by_location(truth, base.forecast, base.relative, cut),

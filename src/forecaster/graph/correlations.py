@@ -38,7 +38,7 @@ def correlate_training_steps(
     sample = take_sample(panel, train, config.subtract)
     moments = []
     if config.kind == "lasso" and config.penalty is None and config.choose == "likelihood":
-        chosen = hold_out(sample.steps, panel.clock.slots_per_week)
+        chosen = hold_out(sample.steps, panel.clock.season_slots)
         moments = [measure(sample, steps) for steps in chosen]
     total = moments[0] + moments[1] if moments else measure(sample, sample.steps)
     covariance = total.covariance()

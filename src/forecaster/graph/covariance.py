@@ -78,7 +78,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
     steps = np.flatnonzero(train & is_well_observed(panel.values, living(panel)))
     if len(steps) <= 1:
         raise DataError(_too_few(panel, train, len(steps)))
-    slots = panel.clock.slot_of_week(panel.times)
+    slots = panel.clock.slot_of_season(panel.times)
     usual = _usual(panel, np.flatnonzero(train), slots[train])
     if len(steps) < _LEAST_WEEKS * len(np.unique(slots[steps])):
         subtract = "nothing"
@@ -130,7 +130,7 @@ def _usual(
     panel: Panel, steps: Int64[np.ndarray, " T"], slots: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "W N"]:
     """Return the hour-of-week means, a few locations at a time to save memory."""
-    W, N = panel.clock.slots_per_week, panel.values.shape[1]
+    W, N = panel.clock.season_slots, panel.values.shape[1]
     parts = (panel.values[:, n : n + _COLUMNS][steps] for n in range(0, N, _COLUMNS))
     return np.concatenate([slot_means(part, slots, W) for part in parts], axis=1)
 
@@ -140,7 +140,7 @@ def _blocks(
     sample: Sample, steps: Int64[np.ndarray, " _"]
 ) -> Iterator[Float64[np.ndarray, "_ _"]]:
     values = sample.panel.values
-    slots = sample.panel.clock.slot_of_week(sample.panel.times)
+    slots = sample.panel.clock.slot_of_season(sample.panel.times)
     for start in range(0, len(steps), BLOCK_STEPS):
         block_steps = steps[start : start + BLOCK_STEPS]
         block = values[block_steps].astype(np.float64)

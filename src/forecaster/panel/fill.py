@@ -23,8 +23,8 @@ class Fill:
 
 def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
     """Return the hour-of-week means of the training steps."""
-    slots = panel.clock.slot_of_week(panel.times)[train]
-    M, W = len(panel.values), panel.clock.slots_per_week
+    slots = panel.clock.slot_of_season(panel.times)[train]
+    M, W = len(panel.values), panel.clock.season_slots
     local = [slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
     return Fill(
         values=slot_means(panel.values[train], slots, W),
@@ -35,7 +35,7 @@ def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
 
 def fill_missing(panel: Panel, fill: Fill) -> Panel:
     """Return the panel with every missing value and covariate replaced by its mean."""
-    slots = panel.clock.slot_of_week(panel.known_times)
+    slots = panel.clock.slot_of_season(panel.known_times)
     layers = panel.local_covariates.values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
     return panel.with_data(

@@ -8,7 +8,7 @@ from typing import Any, get_args
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float32, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
@@ -107,12 +107,20 @@ class Panel:
         """The beginnings of all steps with values or covariates, UTC."""
         return self.clock.axis(self.start, len(self.covariates.values))
 
+    def instants(self, steps: Int64[np.ndarray, " T"]) -> Shaped[np.ndarray, " T"]:
+        """The beginnings of steps, UTC; they may lie before or after the panel."""
+        return self.clock.instants(self.start, steps)
+
+    def instant(self, step: int) -> np.datetime64:
+        """The beginning of one step, UTC; it may lie before or after the panel."""
+        return np.datetime64(self.instants(np.array([step]))[0])
+
     def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
         """Which locations are open at steps first…end−1, which may lie after the panel.
 
         Without the dates `opens` and `closes` a location always is.
         """
-        return self.locations.alive(self.start + np.arange(first, end) * self.clock.step)
+        return self.locations.alive(self.instants(np.arange(first, end)))
 
     @property
     def censored_by(self) -> str | None:
@@ -134,7 +142,7 @@ class Panel:
         return replace(
             self,
             values=self.values[first:end],
-            start=self.start + first * self.clock.step,
+            start=self.instant(first),
             covariates=replace(world, values=world.values[known_steps]),
             local_covariates=replace(local, values=local.values[:, known_steps]),
             digest=None,
@@ -148,7 +156,7 @@ class Panel:
         if not steps:
             return self
         world, local, clock = self.covariates, self.local_covariates, self.clock
-        start = self.start - steps * clock.step
+        start = self.instant(-steps)
         if clock.holidays is not None:
             year = int(clock.local(np.array([start])).astype("datetime64[Y]").astype(np.int64)[0])
             clock = replace(clock, holidays=clock.holidays.since(1970 + year))

@@ -129,7 +129,7 @@ def make_city(
     times = clock.axis(begin, steps)
     weather = simulate_weather(clock.local(times), open_stream(seed, Stream.WEATHER))
     expected = _expected_demand(grid, find_slots(clock, times), weather, seed)
-    hours_of_day = clock.slot_of_week(times) % DAY_HOURS
+    hours_of_day = clock.slot_of_season(times) % DAY_HOURS
     events = draw_events(hours_of_day, locations, open_stream(seed, Stream.EVENTS))
     add_events(expected, events, grid.distances)
     noise = draw_noise(precision, steps, open_stream(seed, Stream.NOISE))

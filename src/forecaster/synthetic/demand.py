@@ -79,7 +79,7 @@ def draw_profiles(
 
 def find_slots(clock: Clock, times: Times) -> Int64[np.ndarray, " T"]:
     """Return the slot of each instant: its hour of the local week, or of a holiday."""
-    slots = clock.slot_of_week(times)
+    slots = clock.slot_of_season(times)
     on_holiday = clock.calendar(times)[:, -1] > 0.0
     return np.where(on_holiday, WEEK_HOURS + slots % DAY_HOURS, slots)
 

@@ -113,7 +113,7 @@ def test_without_coordinates_the_correlation_of_training_values_stands_for_nearn
     kernel, kind = prerequisites(panel)
     data = hide_test(panel, SPLITS, cut_windows(panel, SPLITS, RECIPE.lags))
     sample = take_sample(data.panel, data.train, "hour_of_week")
-    slots = panel.clock.slot_of_week(panel.times)[sample.steps]
+    slots = panel.clock.slot_of_season(panel.times)[sample.steps]
     expected = np.corrcoef((panel.values[sample.steps] - sample.base[slots]).T)
     assert kind == "pearson"
     assert kernel[0, 1] == pytest.approx(expected[0, 1], rel=1e-4)

@@ -64,7 +64,7 @@ def choose_fallback(run: Run, data: TrainingData, own: Float32[np.ndarray, "V K 
         own: its forecasts of the validation windows.
     """
     panel, origins, horizon = data.panel, data.windows.validation, own.shape[1]
-    first_targets = panel.clock.local(panel.start + (origins + 1) * panel.clock.step)
+    first_targets = panel.clock.local(panel.instants(origins + 1))
     days = first_targets.astype("datetime64[D]").astype(np.int64)
     blocks = block_days(days, horizon * panel.clock.step_minutes / DAY_MINUTES)
     if blocks.max() + 1 < MIN_BLOCKS:

@@ -262,7 +262,7 @@ def no_intervals(K: int, N: int) -> dict[str, np.ndarray]:
 
 def local_hours(panel: Panel, steps: Int64[np.ndarray, "B K"]) -> Int64[np.ndarray, "B K"]:
     """The hour of the local day of each step, which may lie after the panel."""
-    local = panel.clock.local(panel.start + steps.reshape(-1) * panel.clock.step)
+    local = panel.clock.local(panel.instants(steps.reshape(-1)))
     seconds = (local - local.astype("datetime64[D]")).astype(np.int64)
     return np.asarray(seconds.reshape(steps.shape) // 3600)
 

@@ -70,8 +70,8 @@ def _fit(panel: Panel, train: Bool[np.ndarray, " M"]) -> Plausibility:
     wrong values that are looked for may be in training.
     """
     clock, arrays = panel.clock, fit_ranges(panel, train)
-    W, times, (least, most) = clock.slots_per_week, panel.times[train], arrays[RANGE]
-    slots, local = clock.slot_of_week(times), clock.local(times)
+    W, times, (least, most) = clock.season_slots, panel.times[train], arrays[RANGE]
+    slots, local = clock.slot_of_season(times), clock.local(times)
     week_hours = slots * len(most) // W
     inside = np.clip(panel.values[train], least[week_hours], most[week_hours])
     means = slot_means(inside, slots, W)

@@ -31,12 +31,12 @@ class Anomalies:
 
 def find_anomalies(panel: Panel, progress: Callable[[int], None] | None = None) -> Anomalies:
     """Return unlikely zeros, constant runs and outliers."""
-    slots = panel.clock.slot_of_week(panel.times)
+    slots = panel.clock.slot_of_season(panel.times)
     anomalies = Anomalies(usual_total=np.zeros(len(panel.values)))
     week = max(7 * 24 * 60 // panel.clock.step_minutes, 1)
     for start in range(0, panel.values.shape[1], BLOCK):
         block = np.ascontiguousarray(panel.values[:, start : start + BLOCK].T)
-        usual = _slot_medians(block, slots, panel.clock.slots_per_week)[:, slots]
+        usual = _slot_medians(block, slots, panel.clock.season_slots)[:, slots]
         if panel.kind == "count":
             at_the_time = usual * _level(block, usual, week)
             anomalies.usual_total += np.nan_to_num(

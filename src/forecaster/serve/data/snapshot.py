@@ -118,7 +118,7 @@ class Snapshot:
 
     def time_of(self, step: int) -> np.datetime64:
         """Return the instant at which a step begins, UTC."""
-        return np.datetime64(self.base.start + step * self.base.clock.step)
+        return self.base.instant(step)
 
     def newest_origin(self, end: int) -> int | None:
         """Return the last step before `end` from which a forecast may be made.
@@ -139,7 +139,7 @@ class Snapshot:
 
     def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
         """Which locations are open at steps first…end−1, by their dates."""
-        times = self.base.start + np.arange(first, end) * self.base.clock.step
+        times = self.base.instants(np.arange(first, end))
         return self.locations.alive(times)
 
     def _is_origin(self, step: int) -> bool:
@@ -185,7 +185,7 @@ class Snapshot:
         Negative where that is before the data, or after the origin t.
         """
         clock, ahead = self.base.clock, np.arange(1, horizon + 1)
-        times = self.base.start + origins * clock.step
+        times = self.base.instants(origins)
         back = clock.same_time_steps(ahead, np.array([WEEK_DAYS]), times)[:, 0]
         return np.where(back >= 0, origins[:, None] - back, -1)
 
