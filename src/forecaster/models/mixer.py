@@ -24,6 +24,7 @@ from forecaster.models.network import (
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import median_index, stack_quantiles
 from forecaster.models.seasonal import Decomposition, SeasonalProfile, hour_of_week
+from forecaster.models.step_context import LONG_HORIZON, StepContext
 
 
 @dataclass(frozen=True, eq=False)
@@ -50,6 +51,9 @@ class Mixer(Network):
     A missing value deviates by 0, and r_i says which are missing. Training hides values and
     locations (`HiddenInputs`); a location that it does not know has the embedding of an unknown
     one, e_0, in place of its own.
+
+    With more than twelve coming steps, the weather and calendar of each also act on its own
+    forecast: r̂_ik = (O z_i)_k + (S z_i) · e_k (`StepContext`).
     """
 
     def __init__(
@@ -83,6 +87,11 @@ class Mixer(Network):
         self.has_relative = heads.relative
         self.is_positive = heads.relative and fitted.profile.counts
         self.relative = nn.Parameter(torch.zeros(K, H)) if heads.relative else None
+        is_long, A = K > LONG_HORIZON, inputs.auxiliary
+        self.context = StepContext(H, A, K, generator) if is_long else None
+        self.relative_context = (
+            StepContext(H, A, K, generator) if is_long and heads.relative else None
+        )
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
         self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
 
@@ -103,10 +112,15 @@ class Mixer(Network):
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
             z = self.dropout(block(z))
-        forecast = self._forecast(z, self.output, parts)
-        relative = forecast
+        deviation = linear(z, self.output)
+        if self.context is not None:
+            deviation = deviation + self.context(z, ahead.auxiliary)
+        forecast = relative = self._restore(deviation, parts)
         if self.relative is not None:
-            relative = self._forecast(z, self.relative, parts)
+            deviation = linear(z, self.relative)
+            if self.relative_context is not None:
+                deviation = deviation + self.relative_context(z, ahead.auxiliary)
+            relative = self._restore(deviation, parts)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
         return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
@@ -119,10 +133,11 @@ class Mixer(Network):
             return self.place * known
         return self.place * known + self.unknown * (1 - known)
 
-    def _forecast(
-        self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
+    def _restore(
+        self, deviation: Float[Tensor, "N B K"], parts: Decomposition
     ) -> Float[Tensor, "N B K"]:
-        forecast = parts.restore(linear(z, output))
+        """Forecasts of the coming steps, of counts above zero."""
+        forecast = parts.restore(deviation)
         return self.level.keep_positive(forecast, parts.ahead) if self.is_positive else forecast
 
     def reach(self, step: int) -> int:
