@@ -150,6 +150,7 @@ class OnlinePredictor:
         if batch:
             predictor, steps = self._look(snapshot, batch)
             online.add(batch, predictor.base(steps))
+            online.follow(origin)
         if len(missing) > len(batch):
             return None
         base = (self._base_of_new(snapshot, origin) or online.base(origin)).at(self._order)
