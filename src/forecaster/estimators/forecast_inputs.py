@@ -47,6 +47,7 @@ class ForecastInputs:
     doubt: Float32[np.ndarray, "B N"] | None = None
     # The values before they were filled, for networks that mask missing ones; None: as filled.
     observed: Float32[np.ndarray, "T N"] | None = None
+    whole_hours: bool = False  # whether the calendar knows no minutes, as in earlier versions
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -78,12 +79,24 @@ def prepare_inputs(
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(recent, fill_of(run)))
-    inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
+    inputs = ForecastInputs(
+        filled,
+        origins,
+        *ahead,
+        doubt=doubt,
+        observed=recent.values,
+        whole_hours=knows_whole_hours(run),
+    )
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def knows_whole_hours(run: Run) -> bool:
+    """Whether the calendar of a run knows no minutes: of earlier versions, at small steps."""
+    return "calendar" not in run.about
 
 
 def carry_forward(run: Run, filled: Panel) -> Panel:

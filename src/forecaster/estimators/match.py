@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool
 
 from forecaster.artifact import Run
-from forecaster.clock.clock import LAG_CLOCK
+from forecaster.clock.clock import CALENDAR_RULE, LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
 from forecaster.estimators import closed, value_ranges
@@ -21,6 +21,7 @@ from forecaster.splits import SPLITS, Splits, Windows
 LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
+HOUR_MINUTES = 60
 MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
@@ -45,8 +46,9 @@ def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
     """The part of `about` that describes the panel, the splits and the windows."""
     counts = {name: len(getattr(windows, name)) for name in SPLITS}
-    holidays = panel.clock.holidays
+    holidays, is_short = panel.clock.holidays, panel.clock.step_minutes < HOUR_MINUTES
     return {
+        **({"calendar": CALENDAR_RULE} if is_short else {}),
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,

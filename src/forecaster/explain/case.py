@@ -18,6 +18,7 @@ from forecaster.estimators.forecast_inputs import (
     carry_forward,
     fill_of,
     find_origin,
+    knows_whole_hours,
     label_missing,
     look_ahead,
     look_back,
@@ -124,4 +125,6 @@ def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(panel, fill_of(run)))
-    return ForecastInputs(filled, origins, *ahead, observed=panel.values)
+    return ForecastInputs(
+        filled, origins, *ahead, observed=panel.values, whole_hours=knows_whole_hours(run)
+    )

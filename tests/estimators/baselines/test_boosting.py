@@ -159,6 +159,16 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     assert row[L + 6 :].tolist() == [scaler.values.mean[2], scaler.values.deviation[2]]
 
 
+def test_trees_see_the_time_of_day_with_its_minutes() -> None:
+    clock = Clock("UTC", 5)
+    day = clock.axis(np.datetime64("2015-10-27T00:00:00"), 288)
+    numbers = module._number_calendar(clock.calendar(day))
+    assert (numbers[:, 0] == 1).all()  # Tuesday
+    np.testing.assert_allclose(numbers[:, 1], np.arange(288) / 12, atol=1e-5)
+    hours = module._number_calendar(Clock("UTC").calendar(day[::12]))
+    assert hours[:, 1].tolist() == list(range(24))
+
+
 def test_rows_without_a_target_are_left_out_and_others_weigh_by_their_variance() -> None:
     data = hide_test(PANEL, SPLITS, cut_windows(PANEL, SPLITS, RECIPE.lags))
     scaler = fit_scaler(data.panel, data.train)

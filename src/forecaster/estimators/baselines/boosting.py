@@ -241,10 +241,15 @@ def make_inputs(
 
 
 def _number_calendar(calendar: Float32[np.ndarray, "R 32"]) -> Float32[np.ndarray, "R 3"]:
-    """Weekday, hour and holiday as numbers, which trees can split anywhere."""
-    days = len(WEEKDAYS)
-    parts = calendar[:, :days].argmax(axis=1), calendar[:, days:-1].argmax(axis=1), calendar[:, -1]
-    return np.stack(parts, axis=1).astype(np.float32)
+    """Weekday, time of day and holiday as numbers, which trees can split anywhere.
+
+    The time is in hours, with its minutes as a fraction.
+    """
+    shares, rows = calendar[:, len(WEEKDAYS) : -1], np.arange(len(calendar))
+    H, hour = shares.shape[1], shares.argmax(axis=1)
+    time = (hour + shares[rows, (hour + 1) % H] - shares[rows, hour - 1]) % H
+    weekday = calendar[:, : len(WEEKDAYS)].argmax(axis=1)
+    return np.stack([weekday, time, calendar[:, -1]], axis=1).astype(np.float32)
 
 
 def _weigh(

@@ -77,8 +77,10 @@ class LoadedNetwork:
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
-        masks = self.network.masks
-        history, ahead = window_states(inputs, self.scaler, self.lags, self.device, masks=masks)
+        masks, slots = self.network.masks, self.network.slots
+        history, ahead = window_states(
+            inputs, self.scaler, self.lags, self.device, masks=masks, slots=slots
+        )
         refuse_non_finite(history, ahead, masks=masks)
         return history, ahead
 

@@ -16,6 +16,7 @@ from forecaster.estimators.networks.profile import (
     profile_arrays,
     profile_of,
     profile_shapes,
+    profile_slots,
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
@@ -108,7 +109,8 @@ class Forecaster(NetworkEstimator):
         """The number of weights of the layers between two states: E·C² + A² each."""
         model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(arrays))
         if self.recipe.preset == "best":
-            return count_weights(self.recipe.mixer, self.recipe.lags, layout, edges)
+            slots = profile_slots(arrays)
+            return count_weights(self.recipe.mixer, self.recipe.lags, layout, edges, slots)
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
 
