@@ -34,6 +34,7 @@ from forecaster.estimators.degraded import (
     describe_doubts,
     describe_history,
     describe_outage,
+    describe_unheard_covariates,
     warn_of_absent,
     warn_of_doubts,
 )
@@ -472,8 +473,11 @@ class Estimator(ABC):
         closed = {n: text for n, text in closed.items() if n not in columns}
         warn_of_closed(panel, closed)
         warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
-        outage = describe_outage(panel, origin, plausibility)
-        everywhere = [*shared, *([outage] if outage else [])]
+        general = (
+            describe_outage(panel, origin, plausibility),
+            describe_unheard_covariates(panel, origin),
+        )
+        everywhere = [*shared, *filter(None, general)]
         masked = describe_history(panel, self.recipe.lags, origin) if self.masks_missing else {}
         new = dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION)
         by_column = [

@@ -463,12 +463,13 @@ def _own_result(result: BacktestResult) -> BacktestResult:
 def describe_panel(panel: Panel) -> dict[str, Any]:
     """The panel's hash, number of locations, names of covariates and length of a step."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
-    return {
+    about = {
         "panel": panel.digest,
         "locations": len(panel.locations),
         "covariates": names,
         "step_minutes": panel.clock.step_minutes,
     }
+    return {**about, "past_only": list(panel.past_only)} if panel.past_only else about
 
 
 def common_test_windows(
@@ -491,8 +492,7 @@ def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
     distinct = list(dict.fromkeys(weather))
     if not distinct:
         raise ConfigError("weather: none given; observed, persist, climatology or none is needed")
-    has_covariates = panel.covariates.names or panel.local_covariates.names
-    return distinct if has_covariates else distinct[:1]
+    return distinct if panel.known_ahead else distinct[:1]
 
 
 def _quantile_levels(model: Estimator) -> tuple[float, ...]:

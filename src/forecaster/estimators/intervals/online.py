@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import RunError
-from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
+from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_back, missing_ahead
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
 from forecaster.panel.panel import Panel
@@ -337,8 +337,7 @@ def can_count(
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
     counts &= ~training[targets].any(axis=1)
     if weather == "observed":
-        covariates, local = look_ahead(panel, steps, lags.horizon)
-        counts &= ~(np.isnan(covariates).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
+        counts &= ~missing_ahead(panel, steps, lags.horizon).any(axis=(1, 2))
     return counts
 
 
