@@ -253,7 +253,9 @@ def look_ahead(
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
-    if panel.locations.dated and local.size:
+    if panel.clock.hours:
+        covariates, local = _without_closed_gaps(panel, ahead, covariates, local)
+    if panel.locations.can_close and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
         finite = np.isfinite(local)
@@ -261,6 +263,19 @@ def look_ahead(
         absent = np.isnan(local) & ~alive[:, :, None] & finite.any(axis=-1, keepdims=True)
         local = np.where(absent, mean[..., None].astype(np.float32), local)
     return covariates, local
+
+
+def _without_closed_gaps(
+    panel: Panel,
+    ahead: Int64[np.ndarray, "B K"],
+    covariates: Float32[np.ndarray, "B K P"],
+    local: Float32[np.ndarray, "B K Q N"],
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Covariates ahead; where all places are closed, missing ones are 0: they do not matter."""
+    closed = ~panel.clock.is_open(panel.instants(ahead.reshape(-1))).reshape(ahead.shape)
+    zero = np.float32(0)
+    covariates = np.where(closed[..., None] & np.isnan(covariates), zero, covariates)
+    return covariates, np.where(closed[..., None, None] & np.isnan(local), zero, local)
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

@@ -105,12 +105,25 @@ def _repeat_last(inputs: ForecastInputs, horizon: int) -> Float32[np.ndarray, "B
 def _season_steps(
     panel: Panel, origins: Int64[np.ndarray, " B"], days: int, count: int, horizon: int
 ) -> Int64[np.ndarray, "B J K"]:
-    """The steps at the time of day of t+1…t+K, j·days before, none of them after t."""
+    """The steps at the time of day of t+1…t+K, j·days before, none of them after t.
+
+    With opening hours they are the last such days at which that time was open.
+    """
+    if panel.clock.hours:
+        lags = panel.clock.similar_open_steps(
+            np.arange(1, horizon + 1), days, count, panel.times[origins]
+        )
+        return _inside(origins[:, None, None] - lags, horizon)
     ahead_days = horizon * panel.clock.step_minutes / (24 * 60)
     first = int(np.ceil(ahead_days / days)) or 1  # a horizon beyond the season goes back further
     back = np.arange(first, first + count) * days
     lags = panel.clock.same_time_steps(np.arange(1, horizon + 1), back, panel.times[origins])
-    steps = origins[:, None, None] - np.maximum(lags, 0)  # never after t, whatever the clock does
+    # Never after t, whatever the clock does.
+    return _inside(origins[:, None, None] - np.maximum(lags, 0), horizon)
+
+
+def _inside(steps: Int64[np.ndarray, "B J K"], horizon: int) -> Int64[np.ndarray, "B J K"]:
+    """The steps; those before the panel are refused."""
     if steps.size and steps.min() < 0:
         message = f"a horizon of {horizon} steps needs {-int(steps.min())} more steps of history"
         raise DataError(f"{message} than the first origin has; begin later")
@@ -121,9 +134,9 @@ def _running_sums(
     panel: Panel, origins: Int64[np.ndarray, " B"], lags: LagConfig
 ) -> list[np.ndarray]:
     """The sums of the first 0, 1, 2, … recent steps, and of each season's: [J B K N] each."""
-    recent = (origins[:, None, None] - np.arange(lags.recent)[:, None]).repeat(
-        lags.horizon, axis=2
-    )
+    last = LagConfig(recent=lags.recent, seasons=())
+    back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]  # the last step first
+    recent = (origins[:, None] - back)[:, :, None].repeat(lags.horizon, axis=2)
     kinds = [recent]
     for season in lags.seasons:
         kinds.append(_season_steps(panel, origins, season.days, season.count, lags.horizon))
