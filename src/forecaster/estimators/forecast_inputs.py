@@ -269,7 +269,9 @@ def look_ahead(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> 
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
-    if panel.locations.dated and local.size:
+    if panel.clock.hours:
+        covariates, local = _without_closed_gaps(panel, ahead, covariates, local)
+    if panel.locations.can_close and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
         finite = np.isfinite(local)
@@ -299,6 +301,19 @@ def missing_ahead(
     missing = np.concatenate([np.isnan(covariates), np.isnan(local).any(axis=3)], axis=2)
     names = (*panel.covariates.names, *panel.local_covariates.names)
     return np.asarray(missing & ~np.isin(names, panel.past_only))
+
+
+def _without_closed_gaps(
+    panel: Panel,
+    ahead: Int64[np.ndarray, "B K"],
+    covariates: Float32[np.ndarray, "B K P"],
+    local: Float32[np.ndarray, "B K Q N"],
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Covariates ahead; where all places are closed, missing ones are 0: they do not matter."""
+    closed = ~panel.clock.is_open(panel.instants(ahead.reshape(-1))).reshape(ahead.shape)
+    zero = np.float32(0)
+    covariates = np.where(closed[..., None] & np.isnan(covariates), zero, covariates)
+    return covariates, np.where(closed[..., None, None] & np.isnan(local), zero, local)
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

@@ -42,7 +42,8 @@ def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
 def fill_missing(panel: Panel, fill: Fill) -> Panel:
     """Return the panel with every missing value and covariate replaced by its mean.
 
-    A past-only covariate first keeps its last value for a day.
+    A past-only covariate first keeps its last value for a day. Outside its opening hours a
+    location has its last value of before.
     """
     slots = panel.clock.slot_of_season(panel.known_times)
     most = carried_steps(panel.clock)
@@ -50,10 +51,22 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
     layers = carry_local(panel.local_covariates, most).values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
     return panel.with_data(
-        _filled(panel.values, fill.values, slots),
+        _carry_over_closings(panel, _filled(panel.values, fill.values, slots)),
         _filled(covariates, fill.covariates, slots),
         stack_layers(local, len(slots), len(panel.locations)),
     )
+
+
+def _carry_over_closings(
+    panel: Panel, filled: Float32[np.ndarray, "M N"]
+) -> Float32[np.ndarray, "M N"]:
+    """The filled values, with the last value of before at closed steps."""
+    if not panel.locations.has_hours:
+        return filled
+    steps = np.arange(len(filled))[:, None]
+    is_open = panel.within_hours(0, len(filled))
+    last = np.maximum.accumulate(np.where(is_open, steps, -1), axis=0)
+    return np.take_along_axis(filled, np.where(last < 0, steps, last), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
