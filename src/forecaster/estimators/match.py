@@ -198,7 +198,6 @@ def see_as_run(run: Run | None, panel: Panel) -> Panel:
     return panel.with_past_only((*panel.past_only, *hidden))
 
 
-
 def _with_hours(run: Run, matched: Panel, panel: Panel) -> Panel:
     """The panel with the run's opening hours where it has none; lags follow those of the fit.
 
