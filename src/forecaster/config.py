@@ -69,6 +69,11 @@ class PanelConfig(Stage):
         description="column of 0 and 1 beside the values; where it is 1, a place could not serve, "
         "and its value is no target",
     )
+    past_only: tuple[str, ...] = Field(
+        default=(),
+        description="covariates that are seen in the past and unknown ahead, such as drop-offs; "
+        "of a long table, further columns",
+    )
 
     hours: str | None = Field(
         default=None,

@@ -130,6 +130,8 @@ class Recipe(Stage):
         for name in ("renames", "censored", "hours"):  # nor do those without these
             if content["panel"][name] is None:
                 del content["panel"][name]
+        if not self.panel.past_only:
+            del content["panel"]["past_only"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -24,6 +24,7 @@ from forecaster.clock.zone import SECOND, Times, to_utc
 from forecaster.config import LagConfig, SplitsConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.panel import Panel
+from forecaster.panel.past_only import known_columns, known_layers
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
@@ -291,11 +292,11 @@ def worst_locations(
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Which steps lack a covariate, or one of a location that is open."""
-    missing = np.isnan(panel.covariates.values).any(axis=1)
+    """Which steps lack a covariate that is known ahead, or one of a location that is open."""
+    missing = np.isnan(known_columns(panel.covariates)).any(axis=1)
     if panel.clock.hours:
         missing &= panel.clock.is_open(panel.known_times)
-    absent = np.isnan(panel.local_covariates.values)
+    absent = np.isnan(known_layers(panel.local_covariates))
     if panel.locations.can_close:
         absent &= panel.alive(0, len(missing))
     missing |= absent.any(axis=(0, 2))

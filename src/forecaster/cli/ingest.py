@@ -19,6 +19,7 @@ from forecaster.cli.options import (
     Renames,
     Zone,
     open_panel,
+    split_commas,
 )
 from forecaster.errors import ConfigError, count_of
 
@@ -122,6 +123,10 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None,
         typer.Option(help="Column that is 1 where a place could not serve: no target."),
     ] = None,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Columns beside the values, seen in the past and unknown ahead."),
+    ] = None,
     hours: Annotated[
         str | None,
         typer.Option(
@@ -161,6 +166,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
             "nonexistent": nonexistent, "step_minutes": step_minutes, "gaps": "null",
             "renames": renames.name if renames else None, "censored": censored, "hours": hours,
+            "past_only": split_commas(past_only),
         },
         table={
             "file": file.name, "columns": columns, "min_demand": min_demand,
@@ -172,7 +178,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 @app.command()
-def weather(
+def weather(  # noqa: PLR0913, PLR0917 (one option each)
     file: Annotated[Path, typer.Argument(help="Table of a weather station: .csv or .parquet.")],
     into: Annotated[Path, typer.Option(help="Panel to add the weather to.")],
     columns: Annotated[
@@ -184,6 +190,10 @@ def weather(
         typer.Option(help="Time zone of the station: -05:00 all year, or an IANA name."),
     ] = None,
     max_gap: Annotated[int, typer.Option(help="Longest gap to fill, in hours.")] = 3,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Variables that no weather forecast gives, as wind_mps,visibility_km."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add the weather of a station to a panel, as a new version of the panel.
@@ -198,8 +208,11 @@ def weather(
 
     settings = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
     saved = saved_recipe(into) or Recipe()
-    recipe = saved.model_copy(update={"weather": _recipe(weather=settings).weather})
     bare = open_panel(into)
+    unknown_ahead = tuple(dict.fromkeys((*bare.past_only, *split_commas(past_only))))
+    described = saved.panel.model_copy(update={"past_only": unknown_ahead})
+    changes = {"weather": _recipe(weather=settings).weather, "panel": described}
+    recipe = saved.model_copy(update=changes)
     panel, report = join_weather(bare, recipe, file)
     panel.save(into, recipe, parents={"panel": bare.digest or ""})
     if as_json:

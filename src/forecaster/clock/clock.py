@@ -22,6 +22,7 @@ from forecaster.config import LagConfig, Season
 from forecaster.errors import ConfigError
 
 LAG_CLOCK = "wall-1"  # the lag rule above, as artifacts record it
+CALENDAR_RULE = "minutes-1"  # of steps below an hour, as runs record it; before: whole hours
 WEEKDAYS = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 CALENDAR_COLUMNS = (
     *(f"weekday_{day}" for day in WEEKDAYS),
@@ -29,6 +30,7 @@ CALENDAR_COLUMNS = (
     "holiday",
 )
 WEEK_HOURS = 7 * 24
+_HOUR_MINUTES, _HOUR_SECONDS = 60, 3600
 DAY_MINUTES = 24 * 60
 _DAY = np.timedelta64(1, "D")
 _MONDAY = np.datetime64("1970-01-05", "s")
@@ -101,13 +103,22 @@ class Clock:
         return np.asarray(since_monday // (self.step_minutes * 60), dtype=np.int64)
 
     def calendar(self, times: Times) -> Float32[np.ndarray, "M 32"]:
-        """Return the calendar part of a_t (section 3.2.1), columns as in `CALENDAR_COLUMNS`."""
+        """Return the calendar part of a_t (section 3.2.1), columns as in `CALENDAR_COLUMNS`.
+
+        Of steps below an hour, the time lies between two hours and has a share of both: 08:15 is
+        three quarters of hour_08 and one of hour_09.
+        """
         local = self.local(times)
-        hours = ((local - _MONDAY).astype(np.int64) % _WEEK_SECONDS) // 3600
+        since_monday = (local - _MONDAY).astype(np.int64) % _WEEK_SECONDS
+        hours = since_monday // _HOUR_SECONDS
         columns = np.zeros((len(times), len(CALENDAR_COLUMNS)), dtype=np.float32)
         row = np.arange(len(times))
         columns[row, hours // 24] = 1.0
         columns[row, len(WEEKDAYS) + hours % 24] = 1.0
+        if self.step_minutes < _HOUR_MINUTES:
+            share = since_monday % _HOUR_SECONDS / _HOUR_SECONDS
+            columns[row, len(WEEKDAYS) + hours % 24] = 1 - share
+            columns[row, len(WEEKDAYS) + (hours + 1) % 24] = share
         if self.holidays is not None:
             columns[:, -1] = self.holidays.falls_on(local)
         return columns

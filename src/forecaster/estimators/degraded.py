@@ -16,6 +16,7 @@ from forecaster.estimators.plausible import (
 )
 from forecaster.estimators.value_ranges import run_lengths
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.panel.past_only import carried_steps
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage
 MISSING_SHARE = 0.25  # of the past values of a window, beyond which it is said
@@ -80,6 +81,28 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
     for column in np.flatnonzero(silent).tolist():
         texts[column] = f"{recent}; {texts[column]}" if column in texts else recent
     return texts
+
+
+def describe_unheard_covariates(panel: Panel, origin: int) -> str | None:
+    """Past-only covariates without any value in the day before an origin; None: all have one.
+
+    Args:
+        panel: matched to the run.
+        origin: the last observed step.
+    """
+    recent = slice(max(origin - carried_steps(panel.clock), 0), origin + 1)
+    shared, local = panel.covariates, panel.local_covariates
+    unheard = [
+        shared.names[column]
+        for column in shared.past_columns
+        if np.isnan(shared.values[recent, column]).all()
+    ]
+    unheard += [
+        local.names[layer]
+        for layer in local.past_layers
+        if np.isnan(local.values[layer, recent]).all()
+    ]
+    return f"covariates: {name_some(unheard)} not observed, usual values" if unheard else None
 
 
 def warn_of_absent(ids: Sequence[str]) -> None:

@@ -16,7 +16,15 @@ from forecaster.clock.holidays import Holidays
 from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
 from forecaster.config import PanelConfig
-from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
+from forecaster.errors import (
+    ArtifactError,
+    ConfigError,
+    DataError,
+    Faults,
+    count_of,
+    name_some,
+    nearest_name,
+)
 from forecaster.panel import storage
 from forecaster.panel.assemble import (
     Axis,
@@ -44,8 +52,10 @@ from forecaster.panel.parts import (
     LocalCovariates,
     Locations,
     read_only,
+    select_names,
     stack_layers,
 )
+from forecaster.panel.past_only import UNSEEN, hide_unseen
 from forecaster.panel.renames import apply_renames, read_renames
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
@@ -99,6 +109,7 @@ class Panel:
         M, N = self.values.shape
         span = " … ".join(local_texts(self, self.times[[0, -1]]))
         meaning = f"{self.clock.zone}, {self.clock.step_minutes} min, {self.kind}"
+        meaning += f", past-only {name_some(self.past_only)}" if self.past_only else ""
         return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
 
     # ------------------------------------------------------------------------------ time
@@ -141,6 +152,11 @@ class Panel:
     def censored_by(self) -> str | None:
         """The local covariate by which values were censored (`censor`), if any."""
         return self.counts.get(CENSORED_BY)
+
+    @property
+    def past_only(self) -> tuple[str, ...]:
+        """The covariates, shared and local, that are seen in the past and unknown ahead."""
+        return (*self.covariates.past_only, *self.local_covariates.past_only)
 
     # ------------------------------------------------------------------------------ parts
 
@@ -241,6 +257,35 @@ class Panel:
             self,
             covariates=self.covariates.select(names),
             local_covariates=self.local_covariates.select(local),
+            digest=None,
+        )
+
+    @property
+    def known_ahead(self) -> tuple[str, ...]:
+        """The covariates, shared and local, that are known ahead of an origin."""
+        names = (*self.covariates.names, *self.local_covariates.names)
+        return tuple(name for name in names if name not in self.past_only)
+
+    def with_past_only(self, names: Sequence[str]) -> "Panel":
+        """Return the panel with exactly these covariates past-only: unknown ahead of an origin.
+
+        Args:
+            names: of shared or local covariates; all others are known ahead.
+        """
+        if set(names) == set(self.past_only):
+            return self
+        shared, local = self.covariates, self.local_covariates
+        known = (*shared.names, *local.names)
+        faults = Faults("past-only covariates")
+        for name in names:
+            if name not in known:
+                has = f"the panel has {name_some(known)}" if known else "the panel has none"
+                faults.add(f"{name!r}: no such covariate{nearest_name(name, known)}; {has}")
+        faults.raise_any(DataError)
+        return replace(
+            self,
+            covariates=replace(shared, past_only=select_names(shared.names, names)),
+            local_covariates=replace(local, past_only=select_names(local.names, names)),
             digest=None,
         )
 
@@ -353,6 +398,28 @@ class Panel:
             digest=None,
         )
 
+    def without_unseen(self) -> "Panel":
+        """Return the panel without past-only covariates after its last observed value.
+
+        They are counted in the ledger; `from_long`, `from_wide` and ingest do this themselves.
+        """
+        if not self.past_only:
+            return self
+        parts = hide_unseen(self.values, self.covariates, self.local_covariates)
+        covariates, local, counts = parts
+        if counts[UNSEEN]:
+            log.warning(
+                "%s of past-only covariates (%s) after the last value left out: they are unknown "
+                "ahead",
+                count_of(counts[UNSEEN], "value"),
+                name_some(self.past_only),
+            )
+        counts[UNSEEN] += self.counts.get(UNSEEN, 0)
+        counts = {**self.counts, **counts}
+        return replace(
+            self, covariates=covariates, local_covariates=local, counts=counts, digest=None
+        )
+
     # ----------------------------------------------------------------------- from tables
 
     @classmethod
@@ -372,6 +439,7 @@ class Panel:
         hours: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
+        past_only: Sequence[str] = (),
     ) -> "Panel":
         """Return the panel of a long table: `unique_id`, `ds`, `y`, one row per value.
 
@@ -395,10 +463,12 @@ class Panel:
                 gaps are not closings.
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
+            past_only: covariates that are seen in the past and unknown ahead.
         """
         settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
+            "past_only": list(past_only),
             "hours": hours,
         }  # fmt: skip
         config = check_stage(PanelConfig, settings, source="Panel.from_long")
@@ -423,11 +493,13 @@ class Panel:
         hours: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
+        past_only: Sequence[str] = (),
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
         settings = {
             "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
+            "past_only": list(past_only),
             "hours": hours,
         }  # fmt: skip
         config = check_stage(PanelConfig, settings, source="Panel.from_wide")
@@ -464,7 +536,8 @@ class Panel:
         panel = panel.open_as(config)
         counts = settle_gaps(placed, panel.clock.is_open(panel.times), config).counts
         panel = replace(panel, counts={**counts, **panel.counts}).within_lives()
-        return panel if config.censored is None else panel.censor(config.censored)
+        panel = panel if config.censored is None else panel.censor(config.censored)
+        return panel.with_past_only(config.past_only).without_unseen()
 
     def open_as(self, config: PanelConfig) -> "Panel":
         """Return the panel with the opening hours of a recipe or of its locations, or as found."""
@@ -569,6 +642,7 @@ class Panel:
             "known_steps": len(self.covariates.values),
             "locations": len(self.locations),
             "local_covariates": list(self.local_covariates.names),
+            **({"past_only": list(self.past_only)} if self.past_only else {}),
             "lag_clock": LAG_CLOCK,
             "tzdata": tz_version(),
             "holidays": holidays.to_json() if holidays is not None else None,
@@ -600,14 +674,17 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
         for i in range(len(local_names))
     ]
     local = stack_layers(layers, known_steps, len(locations))
+    past_only = tuple(map(str, about.get("past_only", ())))  # not in older panels
+    if not {*names, *local_names}.issuperset(past_only):
+        raise DataError(f"past-only {name_some(past_only)}: not all are covariates of the panel")
     return Panel(
         values=values,
         start=start,
         clock=clock,
         kind=about["kind"],
         locations=locations,
-        covariates=Covariates(names, covariates),
-        local_covariates=LocalCovariates(local_names, local),
+        covariates=Covariates(names, covariates, select_names(names, past_only)),
+        local_covariates=LocalCovariates(local_names, local, select_names(local_names, past_only)),
         counts=dict(about["counts"]),
         digest=manifest.digest,
     )

@@ -156,9 +156,10 @@ class Covariates:
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "S P"]  # NaN = missing
+    past_only: tuple[str, ...] = ()  # those of the names that nobody knows ahead
 
     def __post_init__(self) -> None:
-        check_covariates("covariates", self.names, self.values)
+        check_covariates("covariates", self.names, self.values, self.past_only)
         object.__setattr__(self, "values", read_only(self.values))
 
     @staticmethod
@@ -169,7 +170,13 @@ class Covariates:
     def select(self, names: tuple[str, ...]) -> "Covariates":
         """Return exactly these covariates, in this order."""
         order = [self.names.index(name) for name in names]
-        return Covariates(names, self.values[:, order])
+        past_only = select_names(names, self.past_only)
+        return Covariates(names, self.values[:, order], past_only)
+
+    @property
+    def past_columns(self) -> tuple[int, ...]:
+        """The columns of the past-only covariates."""
+        return tuple(self.names.index(name) for name in self.past_only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -178,9 +185,10 @@ class LocalCovariates:
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "Q S N"]  # NaN = missing
+    past_only: tuple[str, ...] = ()  # those of the names that nobody knows ahead
 
     def __post_init__(self) -> None:
-        check_covariates("local covariates", self.names, self.values)
+        check_covariates("local covariates", self.names, self.values, self.past_only)
         object.__setattr__(self, "values", read_only(self.values))
 
     @staticmethod
@@ -190,7 +198,14 @@ class LocalCovariates:
 
     def select(self, names: tuple[str, ...]) -> "LocalCovariates":
         """Return exactly these covariates, in this order."""
-        return LocalCovariates(names, self.values[[self.names.index(name) for name in names]])
+        order = [self.names.index(name) for name in names]
+        past_only = select_names(names, self.past_only)
+        return LocalCovariates(names, self.values[order], past_only)
+
+    @property
+    def past_layers(self) -> tuple[int, ...]:
+        """The layers of the past-only covariates."""
+        return tuple(self.names.index(name) for name in self.past_only)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -200,6 +215,11 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def select_names(names: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the names that are chosen, in their order."""
+    return tuple(name for name in names if name in chosen)
+
+
 def stack_layers(
     layers: list[Float32[np.ndarray, "S N"]], steps: int, locations: int
 ) -> Float32[np.ndarray, "Q S N"]:
@@ -207,10 +227,17 @@ def stack_layers(
     return np.stack(layers) if layers else np.empty((0, steps, locations), dtype=np.float32)
 
 
-def check_covariates(source: str, names: tuple[str, ...], values: np.ndarray) -> None:
-    """Refuse names that cannot be columns and infinite values."""
+def check_covariates(
+    source: str, names: tuple[str, ...], values: np.ndarray, past_only: tuple[str, ...] = ()
+) -> None:
+    """Refuse names that cannot be columns, unknown past-only ones, and infinite values."""
     faults = Faults(source)
     check_names(names, "covariate", faults)
+    unknown = [name for name in past_only if name not in names]
+    if unknown:
+        faults.add(f"past-only {name_some(unknown)}: not among the covariates {name_some(names)}")
+    if len(set(past_only)) < len(past_only):
+        faults.add(f"past-only {name_some(past_only)}: a name is given twice")
     if np.isinf(values).any():
         faults.add(
             f"{count_of(int(np.isinf(values).sum()), 'infinite value')}; use null if unknown"

@@ -13,6 +13,7 @@ from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.choosing import choosing_origins
 from forecaster.estimators.baselines.least_squares import (
     Factor,
     factorize,
@@ -36,7 +37,6 @@ from forecaster.splits import is_well_observed, living
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
-MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which the order is chosen
 MAX_COLUMNS = 16_384  # of orders above 1: the products of so many columns take 2 GiB
 log = logging.getLogger(__name__)
 
@@ -169,8 +169,8 @@ def _validate(
     solutions: list[np.ndarray], data: TrainingData, scaler: Scaler, horizon: int
 ) -> list[float]:
     """The validation RMSE of every order; infinite where forecasts overflow."""
-    origins = data.windows.validation
-    origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
+    values = horizon * len(data.panel.locations)
+    origins = choosing_origins(data.windows.validation, values)
     inputs = _inputs_at(_without_local(data.filled), origins, horizon)
     truth = data.panel.values[origins[:, None] + np.arange(1, horizon + 1)]
     errors = []
