@@ -75,6 +75,12 @@ class PanelConfig(Stage):
         "of a long table, further columns",
     )
 
+    hours: str | None = Field(
+        default=None,
+        description="opening hours of all places, such as `Mon-Fri 05:00-23:00; PH off`; without "
+        "it they are found as regular gaps; `always`: gaps are missing values",
+    )
+
     @field_validator("step_minutes")
     @classmethod
     def _step_fits_a_day(cls, minutes: int) -> int:

@@ -80,9 +80,24 @@ def test_a_batch_is_laid_out_location_first(batch: Batch) -> None:
         "next_values": (7, 11, 5),
         "target": (7, 11, 5),
         "observed": (7, 11, 5),
+        "slots": (11, 13),
+        "next_slots": (11, 5),
     }
     for field in fields(batch):
         assert getattr(batch, field.name).is_contiguous()
+
+
+def test_slots_are_the_steps_of_the_week_of_past_and_coming_steps(
+    batch: Batch, panel: Panel, lags: LagConfig
+) -> None:
+    for row, origin in enumerate(ORIGINS):
+        ahead = range(origin + 1, origin + 6)
+        for steps, slots in (
+            (history_of(panel, lags, origin), batch.slots),
+            (ahead, batch.next_slots),
+        ):
+            times = panel.clock.instants(panel.start, np.array(steps))
+            assert slots[row].tolist() == panel.clock.slot_of_season(times).tolist()
 
 
 def test_the_signal_holds_the_scaled_values_of_the_lags(

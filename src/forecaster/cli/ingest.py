@@ -114,7 +114,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
     locations: Annotated[
-        Path | None, typer.Option(help="File of locations: id, name, lat, lon, opens, closes.")
+        Path | None,
+        typer.Option(help="File of locations: id, name, lat, lon, opens, closes, hours."),
     ] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
     renames: Renames = None,
@@ -125,6 +126,13 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
     past_only: Annotated[
         str | None,
         typer.Option(help="Columns beside the values, seen in the past and unknown ahead."),
+    ] = None,
+    hours: Annotated[
+        str | None,
+        typer.Option(
+            help="Opening hours, such as 'Mon-Fri 05:00-23:00; PH off'. Default: those of the "
+            "locations, or regular gaps; 'always': gaps are missing values."
+        ),
     ] = None,
     kind: Annotated[
         Kind, typer.Option(help="Kind of the values; counts are never negative.")
@@ -157,7 +165,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
             "nonexistent": nonexistent, "step_minutes": step_minutes, "gaps": "null",
-            "renames": renames.name if renames else None, "censored": censored,
+            "renames": renames.name if renames else None, "censored": censored, "hours": hours,
             "past_only": split_commas(past_only),
         },
         table={
@@ -285,6 +293,8 @@ def _build(
 
 def _print_panel(panel: "Panel", out: Path) -> None:
     """Print the counts of accepted and rejected rows, and the folder of the panel."""
+    from forecaster.panel.panel import HOURS_FOUND, describe_hours
+
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
@@ -299,6 +309,11 @@ def _print_panel(panel: "Panel", out: Path) -> None:
         if count:
             example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{example}")
+    if panel.locations.has_hours:
+        source = "found" if counts.get(HOURS_FOUND) else "given"
+        print(f"opening hours {source}: {describe_hours(panel)}")
+        if source == "found":
+            print("  --hours gives others, --hours always keeps these gaps as missing values")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"

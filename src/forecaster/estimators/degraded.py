@@ -68,7 +68,10 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
         origin: the last observed step.
     """
     steps = origin - panel.clock.lag_steps(lags, panel.times[[origin]])[0]
-    observed = np.isfinite(panel.values[np.maximum(steps, 0)]) & (steps >= 0)[:, None]
+    inside = np.maximum(steps, 0)
+    observed = np.isfinite(panel.values[inside]) & (steps >= 0)[:, None]
+    if panel.locations.has_hours:  # nothing is expected of a closed location
+        observed |= ~panel.within_hours(0, len(panel.values))[inside]
     missing, silent = (~observed).sum(axis=0), ~observed[-lags.recent :].any(axis=0)
     texts = {
         column: f"{missing[column]} of {len(steps)} past values missing"

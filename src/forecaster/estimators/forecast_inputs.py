@@ -50,6 +50,7 @@ class ForecastInputs:
     doubt: Float32[np.ndarray, "B N"] | None = None
     # The values before they were filled, for networks that mask missing ones; None: as filled.
     observed: Float32[np.ndarray, "T N"] | None = None
+    whole_hours: bool = False  # whether the calendar knows no minutes, as in earlier versions
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -82,12 +83,24 @@ def prepare_inputs(
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(recent, fill_of(run)))
     ahead = hold_past_only(filled, origins, ahead)
-    inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
+    inputs = ForecastInputs(
+        filled,
+        origins,
+        *ahead,
+        doubt=doubt,
+        observed=recent.values,
+        whole_hours=knows_whole_hours(run),
+    )
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def knows_whole_hours(run: Run) -> bool:
+    """Whether the calendar of a run knows no minutes: of earlier versions, at small steps."""
+    return "calendar" not in run.about
 
 
 def carry_forward(run: Run, filled: Panel) -> Panel:
@@ -256,7 +269,9 @@ def look_ahead(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> 
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
-    if panel.locations.dated and local.size:
+    if panel.clock.hours:
+        covariates, local = _without_closed_gaps(panel, ahead, covariates, local)
+    if panel.locations.can_close and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
         finite = np.isfinite(local)
@@ -286,6 +301,19 @@ def missing_ahead(
     missing = np.concatenate([np.isnan(covariates), np.isnan(local).any(axis=3)], axis=2)
     names = (*panel.covariates.names, *panel.local_covariates.names)
     return np.asarray(missing & ~np.isin(names, panel.past_only))
+
+
+def _without_closed_gaps(
+    panel: Panel,
+    ahead: Int64[np.ndarray, "B K"],
+    covariates: Float32[np.ndarray, "B K P"],
+    local: Float32[np.ndarray, "B K Q N"],
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Covariates ahead; where all places are closed, missing ones are 0: they do not matter."""
+    closed = ~panel.clock.is_open(panel.instants(ahead.reshape(-1))).reshape(ahead.shape)
+    zero = np.float32(0)
+    covariates = np.where(closed[..., None] & np.isnan(covariates), zero, covariates)
+    return covariates, np.where(closed[..., None, None] & np.isnan(local), zero, local)
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

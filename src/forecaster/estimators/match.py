@@ -1,14 +1,14 @@
 """A run's description of its panel, and matching another panel to it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from forecaster.artifact import Run
-from forecaster.clock.clock import LAG_CLOCK
+from forecaster.clock.clock import CALENDAR_RULE, LAG_CLOCK
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
 from forecaster.estimators import closed, value_ranges
@@ -22,6 +22,7 @@ PAST_ONLY = "past_only"  # the names of past-only covariates in `about`, if ther
 LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
+HOUR_MINUTES = 60
 MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
@@ -46,15 +47,23 @@ def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
         "kind": panel.kind,
         "step_minutes": panel.clock.step_minutes,
         "country": country_of(panel),
+        "hours": _hours_of(recipe, panel),
     }
     return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
+
+
+def _hours_of(recipe: Recipe, panel: Panel) -> str | None:
+    """The hours of all locations, if they have the same; otherwise the recipe's setting."""
+    texts = {*panel.locations.hours}
+    return texts.pop() if len(texts) == 1 and panel.locations.has_hours else recipe.panel.hours
 
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
     """The part of `about` that describes the panel, the splits and the windows."""
     counts = {name: len(getattr(windows, name)) for name in SPLITS}
-    holidays = panel.clock.holidays
+    holidays, is_short = panel.clock.holidays, panel.clock.step_minutes < HOUR_MINUTES
     return {
+        **({"calendar": CALENDAR_RULE} if is_short else {}),
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,
@@ -66,6 +75,7 @@ def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
         **({PAST_ONLY: list(panel.past_only)} if panel.past_only else {}),
         "splits": {name: [list(pair) for pair in getattr(splits, name)] for name in SPLITS},
         "windows": counts,
+        **({"hours": list(panel.locations.hours)} if panel.locations.has_hours else {}),
     }
 
 
@@ -115,6 +125,8 @@ def check_run(run: Run, shapes: Shapes) -> None:
         if wrong:
             raise ValueError(f"wrong: {name_some(wrong)}")
         _holidays_of(about)
+        if "hours" in about and not (_is_texts(about["hours"]) and len(about["hours"]) == N):
+            raise ValueError("wrong: hours")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
 
@@ -153,7 +165,7 @@ def match(run: Run, panel: Panel) -> Panel:
         faults.add(f"the run's values are censored by {censored!r}, the panel's not; {remedy}")
     faults.raise_any(ArtifactError)
     matched = panel.with_absent(absent).select(ids).select_covariates(names, local_names)
-    return matched.with_past_only(past_only_of(run))
+    return _with_hours(run, matched, panel).with_past_only(past_only_of(run))
 
 
 def _match_covariates(run: Run, panel: Panel, faults: Faults) -> None:
@@ -184,6 +196,28 @@ def see_as_run(run: Run | None, panel: Panel) -> Panel:
     names = {*panel.covariates.names, *panel.local_covariates.names}
     hidden = [name for name in past_only_of(run) if name in names]
     return panel.with_past_only((*panel.past_only, *hidden))
+
+
+def _with_hours(run: Run, matched: Panel, panel: Panel) -> Panel:
+    """The panel with the run's opening hours where it has none; lags follow those of the fit.
+
+    Args:
+        run: of whose locations hours may be known.
+        matched: the panel with the locations of the run.
+        panel: as it came.
+    """
+    fitted = run.about.get("hours")
+    if fitted is None:  # the run has learned from all steps
+        clock = matched.clock
+        return replace(matched, clock=replace(clock, hours=())) if clock.hours else matched
+    if not panel.locations.has_hours:
+        hours = [*map(str, fitted), *[""] * (len(matched.locations) - len(fitted))]
+        return matched.with_hours(hours)
+    absent = [identity not in set(panel.locations.ids) for identity in matched.locations.ids]
+    if not any(absent):
+        return matched
+    hours = [fitted[n] if absent[n] else text for n, text in enumerate(matched.locations.hours)]
+    return replace(matched, locations=replace(matched.locations, hours=tuple(hours)))
 
 
 def new_ids(run: Run, panel: Panel) -> list[str]:

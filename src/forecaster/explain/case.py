@@ -19,6 +19,7 @@ from forecaster.estimators.forecast_inputs import (
     fill_of,
     find_origin,
     hold_past_only,
+    knows_whole_hours,
     label_missing,
     look_ahead,
     look_back,
@@ -130,4 +131,6 @@ def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(panel, fill_of(run)))
     ahead = hold_past_only(filled, origins, ahead)
-    return ForecastInputs(filled, origins, *ahead, observed=panel.values)
+    return ForecastInputs(
+        filled, origins, *ahead, observed=panel.values, whole_hours=knows_whole_hours(run)
+    )

@@ -4,11 +4,11 @@ Times have a UTC offset or are local. Local times that occur twice (end of summe
 all (start) are treated by the rules of the recipe, and counted.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.clock.zone import Resolved, to_utc
 from forecaster.config import PanelConfig
@@ -29,17 +29,45 @@ class SeriesTable:
     ids: tuple[str, ...]
     layers: Layers
     counts: dict[str, Any] = field(default_factory=dict)  # of rows treated specially
+    absent: Bool[np.ndarray, " U"] | None = None  # times added without a row; None: none
 
 
 def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     """Return the rows on a regular axis in UTC; gaps are refused or completed, by the recipe."""
+    placed = complete_axis(rows, config)
+    return settle_gaps(placed, np.ones(len(placed.seconds), dtype=bool), config)
+
+
+def complete_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
+    """Return the rows on a regular axis in UTC, with times without a row added."""
     if rows.naive:
         _refuse_changing_clock(rows, config)
-    placed = resolve_local_times(rows, config)
-    if config.gaps == "null":
-        placed = _complete(placed, config.step_minutes * 60)
+    placed = _complete(resolve_local_times(rows, config), config.step_minutes * 60)
     check_axis(placed.seconds, config.step_minutes, "time axis")
     return placed
+
+
+def settle_gaps(
+    placed: SeriesTable, is_open: Bool[np.ndarray, " U"], config: PanelConfig
+) -> SeriesTable:
+    """Refuse or count, by the recipe, the times without a row at which any place is open.
+
+    Args:
+        placed: from `complete_axis`.
+        is_open: at which of its times any place is open; others need no row.
+        config: whose `gaps` is the rule.
+    """
+    absent = is_open & (False if placed.absent is None else placed.absent)
+    if config.gaps == "refuse":
+        check_axis(placed.seconds[~absent], config.step_minutes, "time axis")
+        return placed
+    starts = np.flatnonzero(np.diff(absent.astype(np.int8), prepend=0) == 1)
+    ends = np.flatnonzero(np.diff(absent.astype(np.int8), append=0) == -1)
+    stamps = placed.seconds[starts].astype("datetime64[s]")
+    lengths = (ends - starts + 1).tolist()
+    gaps = [[f"{stamp}Z", length] for stamp, length in zip(stamps, lengths, strict=True)]
+    counts = {**placed.counts, "completed_steps": int(absent.sum()), "gaps": gaps}
+    return replace(placed, counts=counts)
 
 
 def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
@@ -54,25 +82,23 @@ def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
 
 
 def _complete(rows: SeriesTable, step: int) -> SeriesTable:
-    """Return the rows with a null row for every missing step, with the count and list of these."""
+    """Return the rows with a null row for every missing step."""
     seconds = rows.seconds
     regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
     wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # wrong years such as 9999
     if not regular or (np.diff(seconds) <= 0).any() or wild.any():
         return rows  # check_axis reports the fault
     axis = np.arange(seconds[0], seconds[-1] + step, step)
+    if len(axis) == len(seconds):
+        return rows
     index = (seconds - seconds[0]) // step
     layers = {}
     for name, layer in rows.layers.items():
         layers[name] = np.full((len(axis), layer.shape[1]), np.nan, dtype=np.float32)
         layers[name][index] = layer
-    ends = np.flatnonzero(np.diff(seconds) > step)
-    gaps = [
-        [f"{seconds[i : i + 1].astype('datetime64[s]')[0] + np.timedelta64(step, 's')}Z",
-         int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
-    ]  # fmt: skip
-    counts = {**rows.counts, "completed_steps": len(axis) - len(seconds), "gaps": gaps}
-    return SeriesTable(axis, False, rows.ids, layers, counts)
+    absent = np.ones(len(axis), dtype=bool)
+    absent[index] = False
+    return SeriesTable(axis, False, rows.ids, layers, rows.counts, absent)
 
 
 def align_to_axis(

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Shaped
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import DataError, Faults, count_of, name_some
 
 RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
@@ -28,8 +29,10 @@ class Locations:
     extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     opens: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # UTC; NaT: unknown
     closes: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # from then closed
+    hours: tuple[str, ...] = ()  # opening hours, as `clock.hours` describes them; empty: always
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hours", self.hours or ("",) * len(self.ids))
         for name in DATES:
             if not len(getattr(self, name)):
                 unknown = np.full(len(self.ids), "NaT", dtype="datetime64[s]")
@@ -77,6 +80,7 @@ class Locations:
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
             opens=self.opens[list(order)],
             closes=self.closes[list(order)],
+            hours=tuple(self.hours[n] for n in order),
         )
 
     def join(self, others: "Locations") -> "Locations":
@@ -90,6 +94,7 @@ class Locations:
             extra={name: (*column, *nothing) for name, column in self.extra.items()},
             opens=np.concatenate([self.opens, others.opens]),
             closes=np.concatenate([self.closes, others.closes]),
+            hours=(*self.hours, *others.hours),
         )
 
     @property
@@ -97,8 +102,18 @@ class Locations:
         """Whether it is known of any location when it opens or closes."""
         return not (np.isnat(self.opens).all() and np.isnat(self.closes).all())
 
+    @property
+    def has_hours(self) -> bool:
+        """Whether any location has opening hours."""
+        return any(self.hours)
+
+    @property
+    def can_close(self) -> bool:
+        """Whether any location has a date of opening or closing, or opening hours."""
+        return self.dated or self.has_hours
+
     def alive(self, times: Shaped[np.ndarray, " T"]) -> Bool[np.ndarray, "T N"]:
-        """Which locations are open at which times; a location without dates always is.
+        """Which locations exist at which times; a location without dates always does.
 
         Args:
             times: UTC, of the beginnings of steps.
@@ -107,6 +122,21 @@ class Locations:
             return np.broadcast_to(np.True_, (len(times), len(self)))
         early = times[:, None] < self.opens  # false for NaT
         return np.asarray(~(early | (times[:, None] >= self.closes)))
+
+    def within_hours(
+        self, times: Shaped[np.ndarray, " T"], clock: Clock
+    ) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at which times by their opening hours.
+
+        Args:
+            times: UTC, of the beginnings of steps.
+            clock: whose time zone and holidays the hours follow.
+        """
+        if not self.has_hours:
+            return np.broadcast_to(np.True_, (len(times), len(self)))
+        texts, columns = np.unique(np.array(self.hours, dtype=object), return_inverse=True)
+        masks = [clock.open_by(t, times) if t else np.ones(len(times), bool) for t in texts]
+        return np.stack(masks, axis=1)[:, columns.reshape(-1)]
 
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:

@@ -27,6 +27,8 @@ class Batch:
     next_values: Float32[Tensor, "N B K"]  # scaled, none missing; for training only
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
+    slots: Int64[Tensor, "B L"]  # the step of the season of each past step
+    next_slots: Int64[Tensor, "B K"]
 
 
 class Batches:
@@ -59,11 +61,12 @@ class Batches:
         panel = panel.with_earlier(self._earlier)
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         filled = fill_missing(panel, fill)
+        axis = panel.clock.axis(panel.start, S)
         inputs = scale_steps(
             panel.values if masks else filled.values,
             filled.local_covariates.values,
             filled.covariates.values,
-            panel.clock.calendar(panel.clock.axis(panel.start, S)),
+            panel.clock.calendar(axis),
             scaler,
         )
         channels = 1 + len(panel.local_covariates.names)
@@ -73,6 +76,7 @@ class Batches:
         self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
         self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
         self._observed = _put_longer(np.isfinite(panel.values), S, device)
+        self._slots = torch.from_numpy(panel.clock.slot_of_season(axis)).to(device)
         self._ahead = np.arange(1, lags.horizon + 1)
 
     def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
@@ -109,7 +113,12 @@ class Batches:
             next_values=signal_ahead[:, 0].nan_to_num(0.0),
             target=gather_steps(self._targets, coming),
             observed=gather_steps(self._observed, coming),
+            slots=self._slots_of(history),
+            next_slots=self._slots_of(coming),
         )
+
+    def _slots_of(self, steps: Int64[Tensor, "B T"]) -> Int64[Tensor, "B T"]:
+        return self._slots.index_select(0, steps.reshape(-1)).view(steps.shape)
 
 
 def _put_longer(

@@ -17,6 +17,7 @@ from forecaster.estimators.networks.profile import (
     profile_arrays,
     profile_of,
     profile_shapes,
+    profile_slots,
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
@@ -116,8 +117,9 @@ class Forecaster(NetworkEstimator):
         """The number of weights of the layers between two states: E·C² + A² each."""
         model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(arrays))
         if self.recipe.preset == "best":
-            past_only = _past_only(layout, arrays)
-            return count_weights(self.recipe.mixer, self.recipe.lags, layout, edges, past_only)
+            slots, past_only = profile_slots(arrays), _past_only(layout, arrays)
+            mixer, lags = self.recipe.mixer, self.recipe.lags
+            return count_weights(mixer, lags, layout, edges, slots, past_only)
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
 

@@ -151,6 +151,7 @@ class OnlinePredictor:
         if batch:
             predictor, steps = self._look(snapshot, batch)
             online.add(batch, predictor.base(steps))
+            online.follow(origin)
         if len(missing) > len(batch):
             return None
         base = (self._base_of_new(snapshot, origin) or online.base(origin)).at(self._order)
@@ -218,7 +219,8 @@ def refuse_incomplete(view: OriginView, lags: LagConfig) -> None:
     panel = view.panel.select(counted) if counted else view.panel
     steps = history_steps(panel, lags, np.array([view.step]))[0]
     complete = np.isnan(panel.values[steps]).mean(axis=0) <= MAX_FILLED
-    complete &= np.isfinite(panel.values[view.step])
+    last_open = view.step - panel.clock.last_open(panel.times[[view.step]])[0]
+    complete &= np.isfinite(panel.values[last_open])
     if 2 * complete.sum() < len(complete):
         refuse_missing(panel, lags, view.step)
 
@@ -331,8 +333,11 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
     }
     doubts |= {panel.locations.ids[n]: text for n, text in closed.items()}
     unheard = describe_unheard_covariates(panel, view.step)
+    ahead = panel.within_hours(view.step + 1, view.step + 1 + view.model.horizon)
+    order = location_order(panel.locations.ids, view.panel)
     return replace(
         forecast,
+        closed=None if ahead.all() else ~ahead[:, order],
         degraded="; ".join(filter(None, (outage, unheard, forecast.degraded))) or None,
         doubts=doubts,
     )
