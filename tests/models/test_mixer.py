@@ -444,7 +444,10 @@ def test_of_past_only_covariates_the_recent_steps_are_seen(
     model = Mixer(CONFIG, lags, INPUTS, fitted, Generator().manual_seed(3)).double()
     with torch.no_grad():
         model.output.add_(1.0)
-    history, ahead = (state.each(lambda part: part.clone()) for state in network_inputs)
+    history, ahead = (
+        replace(state, signal=state.signal.clone(), auxiliary=state.auxiliary.clone())
+        for state in network_inputs
+    )
     for part in (history.signal, history.auxiliary, ahead.signal, ahead.auxiliary):
         part.requires_grad_()
     model.roll_out(history, ahead).sum().backward()
@@ -473,5 +476,5 @@ def test_weights_are_counted_with_past_only_covariates(
     fitted = MixerPrerequisites(make().level, pattern, past_only)
     model = Mixer(CONFIG, lags, INPUTS, fitted, generator)
     count = sum(parameter.numel() for parameter in model.parameters())
-    least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only)
+    least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only=past_only)
     assert least <= count < 2 * least
