@@ -109,7 +109,7 @@ class Recipe(Stage):
     @model_validator(mode="after")
     def _seasons_end_before_the_origin(self) -> "Recipe":
         faults: list[str] = []
-        if self.lags == LagConfig():  # defaults: a daily panel may be built without lags
+        if "seasons" not in self.lags.model_fields_set:  # chosen by the step of the panel
             return self
         for number, season in enumerate(self.lags.seasons):
             reach = season.after * self.panel.step_minutes
@@ -130,6 +130,8 @@ class Recipe(Stage):
         for name in ("renames", "censored"):  # nor do those without these
             if content["panel"][name] is None:
                 del content["panel"][name]
+        if not self.panel.step_months:
+            del content["panel"]["step_months"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
