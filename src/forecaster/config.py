@@ -23,6 +23,9 @@ Eta = Annotated[float, Field(ge=0.0)] | Literal["balanced"]
 Range = tuple[str, str]
 MONTH_MINUTES = 43_830  # the mean length of a month, 30.4375 days
 _YEAR_MONTHS = 12
+# The largest clock change by which lags stay clear of the origin (Antarctica/Casey: 3 h).
+# Rarer ones (Samoa skipped a day) are caught where lags are computed.
+CLOCK_CHANGE_MINUTES = 3 * 60
 
 
 class Stage(BaseModel):

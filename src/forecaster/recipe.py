@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from forecaster.config import (
+    CLOCK_CHANGE_MINUTES,
     PACE,
     DCRNNConfig,
     EvaluationConfig,
@@ -31,10 +32,6 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 
 Preset = Literal["paper", "best"]
 S = TypeVar("S", bound=Stage)
-
-# The largest clock change by which lags stay clear of the origin (Antarctica/Casey: 3 h).
-# Rarer ones (Samoa skipped a day) are caught where lags are computed.
-CLOCK_CHANGE_MINUTES = 3 * 60
 
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
@@ -136,10 +133,15 @@ class Recipe(Stage):
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def to_toml(self) -> str:
-        """Return the whole recipe, defaults included, so that later defaults cannot change it."""
+        """Return the whole recipe, defaults included, so that later defaults cannot change it.
+
+        Lags that are not set depend on a panel (`clock/lags.py`) and are left out.
+        """
         import tomli_w  # noqa: PLC0415 (only writing needs it)
 
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        content = self.model_dump(mode="json", exclude_none=True)
+        content["lags"] = self.lags.model_dump(mode="json", include=self.lags.model_fields_set)
+        return tomli_w.dumps(content)
 
 
 def read_recipe(path: Path) -> Recipe:

@@ -25,7 +25,7 @@ from forecaster.panel.assemble import (
     make_clock,
     match_locations,
 )
-from forecaster.panel.axis import VALUES, SeriesTable, place_on_axis
+from forecaster.panel.axis import VALUES, SeriesTable, place_on_axis, step_settings, with_step
 from forecaster.panel.columns import Table
 from forecaster.panel.observed import (
     CENSORED_BY,
@@ -92,7 +92,7 @@ class Panel:
     def __repr__(self) -> str:
         M, N = self.values.shape
         span = " … ".join(local_texts(self, self.times[[0, -1]]))
-        meaning = f"{self.clock.zone}, {self.clock.step_minutes} min, {self.kind}"
+        meaning = f"{self.clock.zone}, {self.clock.step_text}, {self.kind}"
         return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
 
     # ------------------------------------------------------------------------------ time
@@ -318,7 +318,8 @@ class Panel:
         *,
         timezone: str,
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
@@ -337,7 +338,8 @@ class Panel:
             table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
             timezone: IANA name; times without an offset are local times of this zone.
             kind: `count` (never negative) or `measurement`.
-            step_minutes: length of a step.
+            step_minutes: length of a step. Default: found in the table.
+            step_months: length of a step in months: 1, 3 (quarters), 12 (years).
             country: the country whose holidays are recorded, such as `US` or `US-NY`.
             locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`; gives the order of
                 the columns.
@@ -348,13 +350,16 @@ class Panel:
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
         """
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_long")
+        rows = read_long(table, config.kind)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_long(table, config.kind), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_wide(  # noqa: PLR0913 (as above)
@@ -364,7 +369,8 @@ class Panel:
         timezone: str,
         time: str = "time",
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
@@ -375,13 +381,16 @@ class Panel:
         nonexistent: str = "refuse",
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_wide")
+        rows = read_wide(table, config.kind, time)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_wide(table, config.kind, time), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_series(
@@ -497,7 +506,7 @@ class Panel:
         holidays = self.clock.holidays
         return {
             "timezone": self.clock.zone,
-            "step_minutes": self.clock.step_minutes,
+            **step_fields(self.clock),
             "kind": self.kind,
             "start": str(self.start),
             "steps": len(self.values),
@@ -549,13 +558,20 @@ def _read_clock(folder: Path, manifest: Manifest) -> Clock:
     """Return the clock of a panel; an unknown kind or lag rule is refused."""
     about = manifest.about
     kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
-    clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
+    months = int(about.get("step_months", 0))
+    clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None, months)
     if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
         message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program supports"
         raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-    fields = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
+    fields = {"timezone": clock.zone, "kind": kind, **step_fields(clock)}
     check_stage(PanelConfig, fields, source="manifest")
     return clock
+
+
+def step_fields(clock: Clock) -> dict[str, int]:
+    """Return the length of a step as artifacts record it; `step_months` only if it has any."""
+    months = {"step_months": clock.step_months} if clock.step_months else {}
+    return {"step_minutes": clock.step_minutes, **months}
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:
