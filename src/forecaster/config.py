@@ -81,19 +81,17 @@ class PanelConfig(Stage):
         description="column of 0 and 1 beside the values; where it is 1, a place could not serve, "
         "and its value is no target",
     )
+    past_only: tuple[str, ...] = Field(
+        default=(),
+        description="covariates that are seen in the past and unknown ahead, such as drop-offs; "
+        "of a long table, further columns",
+    )
 
-    @model_validator(mode="before")
-    @classmethod
-    def _months_have_a_mean_length(cls, content: Any) -> Any:
-        months = content.get("step_months") if isinstance(content, dict) else None
-        minutes = content.get("step_minutes", MONTH_MINUTES) if months else None
-        if isinstance(months, int) and months > 0 and isinstance(minutes, int):
-            if minutes % MONTH_MINUTES:
-                raise ValueError(
-                    f"step_minutes = {minutes} beside step_months = {months}: give one of them"
-                )
-            return {**content, "step_minutes": months * MONTH_MINUTES}
-        return content
+    hours: str | None = Field(
+        default=None,
+        description="opening hours of all places, such as `Mon-Fri 05:00-23:00; PH off`; without "
+        "it they are found as regular gaps; `always`: gaps are missing values",
+    )
 
     @field_validator("step_minutes")
     @classmethod
@@ -112,9 +110,17 @@ class PanelConfig(Stage):
 
     @model_validator(mode="after")
     def _only_months_have_a_mean_length(self) -> "PanelConfig":
-        if not self.step_months and self.step_minutes % MONTH_MINUTES == 0:
-            months = self.step_minutes // MONTH_MINUTES
-            raise ValueError(f"step_minutes: {self.step_minutes}: give step_months = {months}")
+        minutes, months = self.step_minutes, self.step_months
+        if months and "step_minutes" in self.model_fields_set and minutes % MONTH_MINUTES:
+            raise ValueError(
+                f"step_minutes = {minutes} beside step_months = {months}: give one of them"
+            )
+        if not months and minutes % MONTH_MINUTES == 0:
+            raise ValueError(
+                f"step_minutes: {minutes}: give step_months = {minutes // MONTH_MINUTES}"
+            )
+        if months:  # not marked as set
+            self.__dict__["step_minutes"] = months * MONTH_MINUTES
         return self
 
     @model_validator(mode="after")

@@ -63,6 +63,11 @@ class ErrorSums:
         """The sums of one step ahead."""
         return ErrorSums(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
 
+    def steps(self, first: int, last: int) -> "ErrorSums":
+        """The sums of the steps ahead from `first` to `last`, counted from 1."""
+        part = slice(first - 1, last)
+        return ErrorSums(*(np.asarray(sums[..., part]) for sums in vars(self).values()))
+
     def scores(self) -> Scores:
         """The scores over all windows and steps.
 
@@ -144,6 +149,11 @@ class IntervalSums:
     def step(self, k: int) -> "IntervalSums":
         """The sums of one step ahead."""
         return IntervalSums(*(np.asarray(sums[..., k]) for sums in vars(self).values()))
+
+    def steps(self, first: int, last: int) -> "IntervalSums":
+        """The sums of the steps ahead from `first` to `last`, counted from 1."""
+        part = slice(first - 1, last)
+        return IntervalSums(*(np.asarray(sums[..., part]) for sums in vars(self).values()))
 
     def scores(self) -> IntervalScores:
         """The scores over all windows and steps."""

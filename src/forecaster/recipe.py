@@ -124,11 +124,13 @@ class Recipe(Stage):
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         if not self.training.relative:  # recipes without a second output keep their hashes
             del content["training"]["relative"]
-        for name in ("renames", "censored"):  # nor do those without these
+        for name in ("renames", "censored", "hours"):  # nor do those without these
             if content["panel"][name] is None:
                 del content["panel"][name]
         if not self.panel.step_months:
             del content["panel"]["step_months"]
+        if not self.panel.past_only:
+            del content["panel"]["past_only"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

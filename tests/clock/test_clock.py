@@ -550,3 +550,21 @@ def test_months_and_quarters_are_numbered_in_the_local_year():
     quarters = Clock(zone, step_months=3)  # of a business year that begins in February
     assert months.slot_of_season(months.axis(start, 13)).tolist() == [*range(1, 12), 0, 1]
     assert quarters.slot_of_season(quarters.axis(start, 5)).tolist() == [0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("time", "shares"),
+    [
+        ("2015-07-06T08:15", {"weekday_monday": 1, "hour_08": 0.75, "hour_09": 0.25}),
+        ("2015-07-06T08:00", {"weekday_monday": 1, "hour_08": 1}),
+        ("2015-07-05T23:30", {"weekday_sunday": 1, "hour_23": 0.5, "hour_00": 0.5}),
+        ("2015-07-06T08:59", {"weekday_monday": 1, "hour_08": 1 / 60, "hour_09": 59 / 60}),
+    ],
+)
+def test_the_calendar_of_small_steps_knows_minutes(time: str, shares: dict[str, float]) -> None:
+    row = Clock("UTC", 1).calendar(times(time))[0]
+    marked = {CALENDAR_COLUMNS[k]: row[k] for k in np.flatnonzero(row)}
+    assert marked == pytest.approx(shares)
+    assert np.flatnonzero(Clock("UTC", 60).calendar(times(time))[0]).tolist() == [
+        k for k, name in enumerate(CALENDAR_COLUMNS) if name in list(shares)[:2]
+    ]

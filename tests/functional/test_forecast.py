@@ -234,3 +234,20 @@ def test_wrong_quantiles_are_refused_before_training(
     found, _, errors = run("train", path, "--out", tmp_path / "run", *words)
     assert found == code, errors
     assert complaint in errors
+
+
+def test_totals_of_locations_and_areas_have_intervals_of_their_own(
+    forecast: Run, made: Path
+) -> None:
+    code, output, _ = forecast("Ridge", "--by", "day", "--area", made / "areas.csv")
+    table = read(output)
+    assert code == 0
+    assert table.columns.tolist()[:7] == [
+        "unique_id", "day", "ds", "ds_local", "steps", "cutoff", "y_hat",
+    ]  # fmt: skip
+    assert set(table["day"]) == {"horizon"}  # which is shorter than a day
+    whole = table[table["unique_id"] == "whole"].iloc[0]
+    assert whole["q10"] <= whole["y_hat"] <= whole["q90"]
+    code, _, complaint = forecast("Ridge", "--by", "day", "--what-if", "rain=1")
+    assert code == 2
+    assert "leave out --what-if" in complaint

@@ -1,7 +1,7 @@
 """Forecasts from a saved estimator: forecast."""
 
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
 
@@ -16,9 +16,10 @@ if TYPE_CHECKING:
     from forecaster.panel.panel import Panel
 
 MAPS = (".png", ".svg")
+By = Literal["step", "day"]  # the rows of the table
 
 
-def forecast(  # noqa: PLR0913, PLR0917 (one option each)
+def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     run: Annotated[Path, typer.Argument(help="Folder of a saved estimator.")],
     panel: Annotated[Path, typer.Option(help="Folder of the panel.")],
     at: At = None,
@@ -44,16 +45,21 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None,
         typer.Option("--map", help="Map of the difference that --what-if makes: .png or .svg."),
     ] = None,
+    by: Annotated[
+        By, typer.Option(help="Rows of steps, or of days: totals with their own intervals.")
+    ] = "step",
     as_json: Json = False,
 ) -> None:
     """Forecast the next steps of every location with a saved estimator."""
-    from forecaster.estimators.areas import add_areas, read_areas
+    from forecaster.estimators.areas import add_areas, read_areas, total_areas
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import check_form, write_forecast
     from forecaster.panel.panel import CSV_TIME
 
     if what_if_map is not None:
         _check_map(what_if_map, what_if)
+    if by == "day" and what_if is not None:
+        raise ConfigError("--by day adds up the forecast itself; leave out --what-if")
     data = open_panel(panel)
     if out is not None:
         check_form(data, out)
@@ -67,6 +73,8 @@ def forecast(  # noqa: PLR0913, PLR0917 (one option each)
         _write_map(table, data, what_if_map)
     if areas is not None:
         table = add_areas(table, areas, estimator, data, weather, what_if)
+    if by == "day":
+        table = total_areas(table, areas, estimator, data)
     if out is not None:
         write_forecast(table, data, out)
         terminal.say(f"{count_of(len(table), 'row')} in {out}")

@@ -19,6 +19,7 @@ from forecaster.cli.options import (
     Renames,
     Zone,
     open_panel,
+    split_commas,
 )
 from forecaster.errors import ConfigError, count_of
 
@@ -113,13 +114,25 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
     locations: Annotated[
-        Path | None, typer.Option(help="File of locations: id, name, lat, lon, opens, closes.")
+        Path | None,
+        typer.Option(help="File of locations: id, name, lat, lon, opens, closes, hours."),
     ] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
     renames: Renames = None,
     censored: Annotated[
         str | None,
         typer.Option(help="Column that is 1 where a place could not serve: no target."),
+    ] = None,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Columns beside the values, seen in the past and unknown ahead."),
+    ] = None,
+    hours: Annotated[
+        str | None,
+        typer.Option(
+            help="Opening hours, such as 'Mon-Fri 05:00-23:00; PH off'. Default: those of the "
+            "locations, or regular gaps; 'always': gaps are missing values."
+        ),
     ] = None,
     kind: Annotated[
         Kind, typer.Option(help="Kind of the values; counts are never negative.")
@@ -156,7 +169,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
             "nonexistent": nonexistent, **step, "gaps": "null",
-            "renames": renames.name if renames else None, "censored": censored,
+            "renames": renames.name if renames else None, "censored": censored, "hours": hours,
+            "past_only": split_commas(past_only),
         },
         table={
             "file": file.name, "columns": columns, "min_demand": min_demand,
@@ -168,7 +182,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 @app.command()
-def weather(
+def weather(  # noqa: PLR0913, PLR0917 (one option each)
     file: Annotated[Path, typer.Argument(help="Table of a weather station: .csv or .parquet.")],
     into: Annotated[Path, typer.Option(help="Panel to add the weather to.")],
     columns: Annotated[
@@ -180,6 +194,10 @@ def weather(
         typer.Option(help="Time zone of the station: -05:00 all year, or an IANA name."),
     ] = None,
     max_gap: Annotated[int, typer.Option(help="Longest gap to fill, in hours.")] = 3,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Variables that no weather forecast gives, as wind_mps,visibility_km."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add the weather of a station to a panel, as a new version of the panel.
@@ -194,8 +212,11 @@ def weather(
 
     settings = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
     saved = saved_recipe(into) or Recipe()
-    recipe = saved.model_copy(update={"weather": _recipe(weather=settings).weather})
     bare = open_panel(into)
+    unknown_ahead = tuple(dict.fromkeys((*bare.past_only, *split_commas(past_only))))
+    described = saved.panel.model_copy(update={"past_only": unknown_ahead})
+    changes = {"weather": _recipe(weather=settings).weather, "panel": described}
+    recipe = saved.model_copy(update=changes)
     panel, report = join_weather(bare, recipe, file)
     panel.save(into, recipe, parents={"panel": bare.digest or ""})
     if as_json:
@@ -276,6 +297,8 @@ def _build(
 
 def _print_panel(panel: "Panel", out: Path) -> None:
     """Print the counts of accepted and rejected rows, and the folder of the panel."""
+    from forecaster.panel.panel import HOURS_FOUND, describe_hours
+
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
@@ -290,6 +313,11 @@ def _print_panel(panel: "Panel", out: Path) -> None:
         if count:
             example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{example}")
+    if panel.locations.has_hours:
+        source = "found" if counts.get(HOURS_FOUND) else "given"
+        print(f"opening hours {source}: {describe_hours(panel)}")
+        if source == "found":
+            print("  --hours gives others, --hours always keeps these gaps as missing values")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"

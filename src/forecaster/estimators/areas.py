@@ -45,6 +45,7 @@ from forecaster.estimators.intervals.residuals import count_needed
 from forecaster.estimators.match import is_new
 from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowForecasts
 from forecaster.estimators.table import quantile_name
+from forecaster.estimators.totals import Residuals, sum_table
 from forecaster.estimators.what_if import CHANGED, WhatIf, read_changes
 from forecaster.panel.columns import Table, encode_ids, load, need_columns
 from forecaster.panel.panel import Panel
@@ -155,6 +156,36 @@ def add_areas(
         whole = {"fallback": ""} if "fallback" in table.columns else {}  # of a location only
         rows.append(first.assign(unique_id=name, **columns, **quantiles, **whole))
     return pd.concat(rows, ignore_index=True)
+
+
+def total_areas(
+    table: pd.DataFrame, areas: Areas | None, estimator: Estimator, panel: Panel
+) -> pd.DataFrame:
+    """The totals over days and over the horizon of a forecast's table.
+
+    Args:
+        table: as `forecast` or `add_areas` returns it.
+        areas: by the panel's locations; None: none.
+        estimator: for the intervals of the totals.
+        panel: as for the forecast.
+    """
+    origin = find_origin(panel, table["cutoff"].iloc[0])
+    run, matched = estimator.adapt(panel, origin + 1)
+    if areas is None:
+        return sum_table(table, panel, origin, run)
+    is_area = table["unique_id"].isin(areas.names)
+    totals = [sum_table(table[~is_area], panel, origin, run)]
+    residuals = Residuals.of(run) if estimator.quantile_levels else None
+    for name, members in zip(areas.names, match_areas(areas, panel, matched).members, strict=True):
+        rows = table[table["unique_id"] == name]
+        if rows.empty:
+            continue
+        sums = residuals
+        if residuals is not None:
+            values = sum_observed(residuals.values[..., members])[..., None]
+            sums = replace(residuals, values=values)
+        totals.append(sum_table(rows, panel, origin, run, sums))
+    return pd.concat(totals, ignore_index=True)
 
 
 def match_areas(areas: Areas, panel: Panel, matched: Panel) -> Areas:
@@ -415,7 +446,7 @@ def _observe_area(
 ) -> Float32[np.ndarray, "S 1"]:
     """The sums of an area's outcomes; NaN where one of an open location is missing or doubtful."""
     values = predictor.outcomes(steps)
-    if predictor.panel.locations.dated:
+    if predictor.panel.locations.can_close:
         first, end = int(steps.min(initial=0)), int(steps.max(initial=0)) + 1
         alive = predictor.panel.alive(first, end)[steps - first]
         values = np.where(alive, values, np.float32(0))

@@ -34,6 +34,7 @@ from forecaster.estimators.degraded import (
     describe_doubts,
     describe_history,
     describe_outage,
+    describe_unheard_covariates,
     warn_of_absent,
     warn_of_doubts,
 )
@@ -81,6 +82,7 @@ from forecaster.estimators.predictor import (
     refuse_non_finite,
 )
 from forecaster.estimators.table import forecast_table
+from forecaster.estimators.totals import sum_table
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
@@ -411,6 +413,27 @@ class Estimator(ABC):
         served = ~left_out & table["y_hat"].notna()  # NaN: not open
         return table[served].reset_index(drop=True)
 
+    def forecast_totals(
+        self,
+        panel: Panel,
+        at: At,
+        *,
+        weather: Weather = "observed",
+        allow_missing: bool = False,
+    ) -> pd.DataFrame:
+        """The totals of the forecast from one origin, with their own intervals.
+
+        A row for each location and each local day that the horizon covers from its first to its
+        last step, and one for the whole horizon. Columns: `unique_id`, `day` (the local date, or
+        `horizon`), `ds` and `ds_local` (of its first step), `steps`, `cutoff`, `y_hat` (the sum of
+        the means), one column per quantile of the sum, and `degraded` as in `forecast`.
+
+        The arguments are those of `forecast`.
+        """
+        table = self.forecast(panel, at, weather=weather, allow_missing=allow_missing)
+        origin = find_origin(panel, at)
+        return sum_table(table, panel, origin, self.adapt(panel, origin + 1)[0])
+
     def _refuse_early(self, panel: Panel, origins: Int64[np.ndarray, " B"]) -> None:
         """Refuse origins whose history begins before the panel, unless the model masks it."""
         if not self.masks_missing:
@@ -454,8 +477,11 @@ class Estimator(ABC):
         closed = {n: text for n, text in closed.items() if n not in columns}
         warn_of_closed(panel, closed)
         warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
-        outage = describe_outage(panel, origin, plausibility)
-        everywhere = [*shared, *([outage] if outage else [])]
+        general = (
+            describe_outage(panel, origin, plausibility),
+            describe_unheard_covariates(panel, origin),
+        )
+        everywhere = [*shared, *filter(None, general)]
         masked = describe_history(panel, self.recipe.lags, origin) if self.masks_missing else {}
         new = dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION)
         by_column = [

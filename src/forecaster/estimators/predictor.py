@@ -16,6 +16,7 @@ from forecaster.estimators.intervals.calibration import Base, Calibration, local
 from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.panel.panel import Panel
 
+VALUES_AT_ONCE = 2**23  # forecast values of earlier origins held at a time
 log = logging.getLogger(__name__)
 
 
@@ -115,6 +116,7 @@ class Predictor:
         online = OnlineCalibration(self.calibration, step_number(self.panel))
         distinct, rows, inverse = np.unique(origins, return_index=True, return_inverse=True)
         cycles = np.array([online.cycle(step) for step in distinct.tolist()])
+        at_once = max(VALUES_AT_ONCE // max(base.forecast[0].size, 1), 1)
         corrections = []
         for cycle in np.unique(cycles):  # in order: a cycle's forecasts also serve the next one
             in_cycle = distinct[cycles == cycle].tolist()
@@ -123,9 +125,9 @@ class Predictor:
             online.observe(steps.tolist(), self.outcomes(steps), self.counts(steps))
             already_forecast = np.flatnonzero(np.isin(distinct, steps))
             online.add(distinct[already_forecast].tolist(), base.rows(rows[already_forecast]))
-            unforecast = online.unforecast(last)
-            if unforecast:
+            while unforecast := online.unforecast(last)[:at_once]:
                 online.add(unforecast, self.base(np.array(unforecast)))
+                online.follow(last)
             corrections += [online.corrections(step) for step in in_cycle]
         return np.stack(corrections)[inverse]
 

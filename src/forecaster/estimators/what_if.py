@@ -19,7 +19,7 @@ from jaxtyping import Float, Float32, Shaped
 from forecaster.artifact import Run
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError, Faults, name_some
-from forecaster.estimators.forecast_inputs import HOLIDAY, RANGES, Changes
+from forecaster.estimators.forecast_inputs import CANNOT_CHANGE, HOLIDAY, RANGES, Changes
 from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
 from forecaster.panel.axis import to_instants
@@ -147,6 +147,8 @@ def _find_names(shorts: Iterable[str], panel: Panel, faults: Faults) -> dict[str
         if len(matches) != 1:
             several = f"several begin so: {name_some(matches)}; write more of it"
             faults.add(f"{short}: {several if matches else _no_such(short, list(covariates))}")
+        elif matches[0] in panel.past_only:
+            faults.add(f"{matches[0]}: {CANNOT_CHANGE}")
         elif matches[0] in names.values():
             faults.add(f"{short}: {matches[0]} is given twice")
         else:

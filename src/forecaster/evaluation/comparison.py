@@ -23,6 +23,7 @@ from forecaster.evaluation.backtest import (
 )
 from forecaster.evaluation.bias import SizeBias, bias_by_hour, bias_by_size
 from forecaster.evaluation.bootstrap import ErrorDifference, compare_errors
+from forecaster.evaluation.step_groups import ALL_STEPS, StepGroup, group_steps
 from forecaster.evaluation.tables import (
     MEAN,
     RELATIVE,
@@ -123,6 +124,23 @@ class ModelResult:
         columns = zip(*reports, strict=True)
         return [SeedMean.of([getattr(s, metric).value for s in column]) for column in columns]
 
+    def group_means(
+        self, metric: str, weather: Weather, groups: Sequence[StepGroup]
+    ) -> list[SeedMean]:
+        """Return a metric over the seeds, of each group of steps ahead."""
+        sums = [result.errors[weather] for result in self.results.values()]
+        scores = [[s.steps(group.first, group.last).scores() for s in sums] for group in groups]
+        return [SeedMean.of([getattr(s, metric).value for s in seeds]) for seeds in scores]
+
+    def interval_group_means(
+        self, metric: str, mode: CalibrationMode, groups: Sequence[StepGroup]
+    ) -> list[SeedMean]:
+        """Return an interval metric of each group of steps ahead; of models with quantiles."""
+        intervals = [result.interval_results for result in self.results.values()]
+        sums = [scores.by_window[mode] for scores in intervals if scores is not None]
+        scores = [[s.steps(group.first, group.last).scores() for s in sums] for group in groups]
+        return [SeedMean.of([getattr(s, metric).value for s in seeds]) for seeds in scores]
+
     def judged_coverage(self, mode: CalibrationMode) -> list[SeedMean]:
         """Return the coverage to compare with the nominal one: of counts the randomised one."""
         randomised = self.interval_seed_means("randomised", mode)
@@ -187,6 +205,16 @@ class Comparison:
     def tested(self) -> list[ModelResult]:
         """The models with at least one backtest."""
         return [row for row in self.rows if row.results]
+
+    @property
+    def horizon(self) -> int:
+        """The number of steps ahead; 0 without a tested model."""
+        return self.tested[0].first.by_location.squares.shape[0] if self.tested else 0
+
+    @property
+    def step_groups(self) -> list[StepGroup]:
+        """The groups of steps ahead that tables show; of a few steps each by itself."""
+        return group_steps(self.horizon, self.about.get("step_minutes"))
 
     @property
     def shown(self) -> list[ModelResult]:
@@ -302,6 +330,7 @@ class Comparison:
             "rows": [self._row_dict(row) for row in self.shown],
             "against": self.reference.name if self.reference else None,
             "differences": {name: asdict(diff) for name, diff in self.differences.items()},
+            **({"step_groups": [asdict(g) for g in self.step_groups]} if self._is_long else {}),
         }
 
     def to_json(self) -> str:
@@ -352,7 +381,29 @@ class Comparison:
             "bias_by_size": [asdict(group) for group in row.size_bias()],
             "bias_by_hour": row.hour_bias(),
             "intervals": intervals,
+            **({"by_group": self._group_dict(row)} if self._is_long else {}),
         }
+
+    @property
+    def _is_long(self) -> bool:
+        return self.horizon > ALL_STEPS
+
+    def _group_dict(self, row: ModelResult) -> dict[str, Any]:
+        """The figures of each group of steps ahead, as those of all steps are given."""
+        groups = self.step_groups
+        errors = {
+            weather: {m: [asdict(s) for s in row.group_means(m, weather, groups)] for m in METRICS}
+            for weather in self.weathers
+        }
+        intervals = {
+            mode: {
+                m: [asdict(s) for s in row.interval_group_means(m, mode, groups)]
+                for m in INTERVAL_METRICS
+            }
+            for mode in CALIBRATION_MODES
+            if row.first.interval_results is not None
+        }
+        return {"weather": errors, "intervals": intervals}
 
     def _mean(self, row: ModelResult, metric: str) -> float:
         mean = row.seed_means(metric, self.weathers[0])[0].mean
@@ -411,9 +462,15 @@ def _own_result(result: BacktestResult) -> BacktestResult:
 
 
 def describe_panel(panel: Panel) -> dict[str, Any]:
-    """The panel's hash, number of locations and names of covariates."""
+    """The panel's hash, number of locations, names of covariates and length of a step."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
-    return {"panel": panel.digest, "locations": len(panel.locations), "covariates": names}
+    about = {
+        "panel": panel.digest,
+        "locations": len(panel.locations),
+        "covariates": names,
+        "step_minutes": panel.clock.step_minutes,
+    }
+    return {**about, "past_only": list(panel.past_only)} if panel.past_only else about
 
 
 def common_test_windows(
@@ -437,8 +494,7 @@ def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
     distinct = list(dict.fromkeys(weather))
     if not distinct:
         raise ConfigError("weather: none given; observed, persist, climatology or none is needed")
-    has_covariates = panel.covariates.names or panel.local_covariates.names
-    return distinct if has_covariates else distinct[:1]
+    return distinct if panel.known_ahead else distinct[:1]
 
 
 def _quantile_levels(model: Estimator) -> tuple[float, ...]:

@@ -34,9 +34,9 @@ def markdown_text(content: Content) -> str:
         weathers = list(tested[0]["weather"])
         parts += [
             _caption(content, weathers[0]),
-            _error_table(content["rows"], weathers[0], "rmse"),
+            _error_table(content, weathers[0], "rmse"),
         ]
-        parts += [_error_table(content["rows"], weathers[0], "mape"), describe_outputs(tested)]
+        parts += [_error_table(content, weathers[0], "mape"), describe_outputs(tested)]
         parts += describe_fallbacks(tested)
         parts += [*_bias(tested, weathers[0]), *_intervals(content)]
         parts += [_costs(tested, weathers[0])]
@@ -150,24 +150,39 @@ def hour_range(biases: Sequence[float | None]) -> str:
 def _caption(content: Content, weather: str) -> str:
     size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
     rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over seeds"
-    covariates = (
-        f"future covariates: {weather}"
-        if content["covariates"]
-        else "no covariates but the calendar"
-    )
+    covariates = "no covariates but the calendar"
+    if content["covariates"]:
+        covariates = "no covariates ahead but the calendar"
+    if {*content["covariates"]} - {*content.get("past_only", ())}:
+        covariates = f"future covariates: {weather}"
     return f"{size}; {covariates}; {rules}."
 
 
-def _error_table(rows: Iterable[Content], weather: str, metric: str) -> str:
-    """Return one metric of every model: the average and each step ahead."""
-    rows = list(rows)
-    steps = max(len(r["weather"][weather][metric]) for r in rows if r["seeds"])
+def _error_table(content: Content, weather: str, metric: str) -> str:
+    """Return one metric of every model: the average, and each step ahead or group of steps."""
+    tested = next(row for row in content["rows"] if row["seeds"])
+    heads = _step_heads(content, len(tested["weather"][weather][metric]) - 1)
     lines = []
-    for row in rows:
-        scores = row["weather"][weather][metric] if row["seeds"] else None
-        texts = [format_score(s, metric) for s in scores] if scores else ["failed"] * steps
-        lines.append([model_label(row), *texts])
-    return _table([TITLES[metric], "average", *(f"+{k}" for k in range(1, steps))], lines)
+    for row in content["rows"]:
+        scores = _by_step(row, "weather", weather, metric) if row["seeds"] else None
+        texts = [format_score(s, metric) for s in scores] if scores else None
+        lines.append([model_label(row), *(texts or ["failed"] * (len(heads) + 1))])
+    return _table([TITLES[metric], "average", *heads], lines)
+
+
+def _step_heads(content: Content, steps: int) -> list[str]:
+    """Return the titles of the columns: of each step ahead, or of groups of many."""
+    if "step_groups" in content:
+        return [group["label"] for group in content["step_groups"]]
+    return [f"+{k}" for k in range(1, steps + 1)]
+
+
+def _by_step(row: Content, part: str, form: str, metric: str) -> list[Content]:
+    """Return a metric over all steps ahead, then of each step or group of steps."""
+    scores: list[Content] = row[part][form].get(metric) or []
+    if "by_group" not in row:
+        return scores
+    return [*scores[:1], *row["by_group"][part][form][metric]]
 
 
 def _bias(rows: Sequence[Content], weather: str) -> list[str]:
@@ -197,17 +212,19 @@ def _intervals(content: Content) -> list[str]:
     intervals = [row["intervals"] for row in content["rows"] if row.get("intervals")]
     if not intervals:
         return []
-    steps = len(intervals[0]["online"]["coverage"])
+    heads = _step_heads(content, len(intervals[0]["online"]["coverage"]) - 1)
     counts = any(_is_randomised(scores) for scores in intervals)
     further = [*(["randomised"] if counts else []), "width", "pinball"]
-    columns = [("coverage", k) for k in range(steps)] + [(metric, 0) for metric in further]
+    columns = [("coverage", k) for k in range(len(heads) + 1)]
+    columns += [(metric, 0) for metric in further]
     lines = []
     for row in content["rows"]:
         if row.get("without_fallback"):  # intervals are of what is served
             continue
-        scores = row.get("intervals")
-        lines.append([row["model"], *(_pair(scores, *c) if scores else MISSING for c in columns)])
-    head = [interval_name(levels), "coverage %", *(f"+{k}" for k in range(1, steps))]
+        has_intervals = bool(row.get("intervals"))
+        cells = (_pair(row, *c) if has_intervals else MISSING for c in columns)
+        lines.append([row["model"], *cells])
+    head = [interval_name(levels), "coverage %", *heads]
     return [
         *([content["sureness"]] if content["sureness"] else []),
         _table([*head, *further], lines),
@@ -233,9 +250,9 @@ def _is_randomised(scores: Content) -> bool:
     return any(score["mean"] is not None for score in scores["online"].get("randomised", ()))
 
 
-def _pair(scores: Content, metric: str, k: int) -> str:
+def _pair(row: Content, metric: str, k: int) -> str:
     """Return a metric of both calibration modes: `78.9 / 80.2`."""
-    parts = [scores[mode].get(metric) for mode in ("static", "online")]
+    parts = [_by_step(row, "intervals", mode, metric) for mode in ("static", "online")]
     means = [part[k]["mean"] if part else None for part in parts]
     return " / ".join(format_mean(mean, metric) for mean in means)
 

@@ -60,7 +60,8 @@ def ingest_table(
         renames: `old`, `new`, `from`: places renamed, merged or split.
     """
     flags = () if config.censored is None else (config.censored,)
-    rows, layout = read_rows(source, config.kind, rules.columns, flags)
+    covariates = tuple(dict.fromkeys((*flags, *config.past_only)))
+    rows, layout = read_rows(source, config.kind, rules.columns, covariates)
     panel = Panel.from_series(rows, config, SideTables(locations, renames=renames))
     return _keep_busy(panel, rules), layout
 

@@ -37,7 +37,7 @@ from forecaster.ingest.station import (
 from forecaster.panel.axis import MAX_FUTURE
 from forecaster.panel.columns import Table
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.panel.parts import Covariates
 
 WEATHER_NAMES = (*(quantity.name for quantity in QUANTITIES.values()), *FLAGS)
 MAX_GAP = 3  # hours
@@ -250,10 +250,9 @@ def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, A
         covariates=Covariates(
             names=(*(names[column] for column in other_columns), *WEATHER_NAMES),
             values=np.concatenate([other_values, _lengthen(weather, S, axis=0)], axis=1),
+            past_only=panel.covariates.past_only,
         ),
-        local_covariates=LocalCovariates(
-            local.names, _lengthen(local.values[:, :length], S, axis=1)
-        ),
+        local_covariates=replace(local, values=_lengthen(local.values[:, :length], S, axis=1)),
         counts={**panel.counts, **counts},
         digest=None,  # differs from the stored panel
     )

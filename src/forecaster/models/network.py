@@ -42,6 +42,7 @@ class Network(nn.Module, ABC):
     window_numbers: int  # approximate count of numbers in memory per window of a training step
     has_relative = False  # whether relative error has an output of its own
     is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
+    slots: int | None = None  # steps of the season that it knows; None: it needs none
     masks = False  # whether missing values are masked inputs (NaN); otherwise they are filled
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.clock.clock import Clock
 from forecaster.clock.zone import Resolved, to_local, to_utc
@@ -36,6 +36,7 @@ class SeriesTable:
     ids: tuple[str, ...]
     layers: Layers
     counts: dict[str, Any] = field(default_factory=dict)  # of rows treated specially
+    absent: Bool[np.ndarray, " U"] | None = None  # times added without a row; None: none
 
 
 @dataclass(frozen=True)
@@ -124,14 +125,41 @@ def clock_of(config: PanelConfig) -> Clock:
 
 def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     """Return the rows on a regular axis in UTC; gaps are refused or completed, by the recipe."""
+    placed = complete_axis(rows, config)
+    return settle_gaps(placed, np.ones(len(placed.seconds), dtype=bool), config)
+
+
+def complete_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
+    """Return the rows on a regular axis in UTC, with times without a row added."""
     clock = clock_of(config)
     if rows.naive and not config.step_months:
         _refuse_changing_clock(rows, config)
-    placed = to_instants(rows, config)
-    if config.gaps == "null":
-        placed = _complete(placed, clock)
+    placed = _complete(to_instants(rows, config), clock)
     check_axis(placed.seconds, clock, "time axis")
     return placed
+
+
+def settle_gaps(
+    placed: SeriesTable, is_open: Bool[np.ndarray, " U"], config: PanelConfig
+) -> SeriesTable:
+    """Refuse or count, by the recipe, the times without a row at which any place is open.
+
+    Args:
+        placed: from `complete_axis`.
+        is_open: at which of its times any place is open; others need no row.
+        config: whose `gaps` is the rule.
+    """
+    absent = is_open & (False if placed.absent is None else placed.absent)
+    if config.gaps == "refuse":
+        check_axis(placed.seconds[~absent], clock_of(config), "time axis")
+        return placed
+    starts = np.flatnonzero(np.diff(absent.astype(np.int8), prepend=0) == 1)
+    ends = np.flatnonzero(np.diff(absent.astype(np.int8), append=0) == -1)
+    stamps = placed.seconds[starts].astype("datetime64[s]")
+    lengths = (ends - starts + 1).tolist()
+    gaps = [[f"{stamp}Z", length] for stamp, length in zip(stamps, lengths, strict=True)]
+    counts = {**placed.counts, "completed_steps": int(absent.sum()), "gaps": gaps}
+    return replace(placed, counts=counts)
 
 
 def to_instants(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
@@ -159,7 +187,7 @@ def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
 
 
 def _complete(rows: SeriesTable, clock: Clock) -> SeriesTable:
-    """Return the rows with a null row for every missing step, with the count and list of these."""
+    """Return the rows with a null row for every missing step."""
     times = rows.seconds.astype("datetime64[s]")
     if not len(times):
         return rows
@@ -169,16 +197,15 @@ def _complete(rows: SeriesTable, clock: Clock) -> SeriesTable:
     if not regular or (np.diff(index) <= 0).any() or wild.any():
         return rows  # check_axis reports the fault
     axis = clock.axis(times[0], int(index[-1]) + 1)
+    if len(axis) == len(times):
+        return rows
     layers = {}
     for name, layer in rows.layers.items():
         layers[name] = np.full((len(axis), layer.shape[1]), np.nan, dtype=np.float32)
         layers[name][index] = layer
-    gaps = [
-        [f"{axis[index[i] + 1]}Z", int(index[i + 1] - index[i] - 1)]
-        for i in np.flatnonzero(np.diff(index) > 1)
-    ]
-    counts = {**rows.counts, "completed_steps": len(axis) - len(times), "gaps": gaps}
-    return SeriesTable(axis.astype(np.int64), False, rows.ids, layers, counts)
+    absent = np.ones(len(axis), dtype=bool)
+    absent[index] = False
+    return SeriesTable(axis.astype(np.int64), False, rows.ids, layers, rows.counts, absent)
 
 
 def align_to_axis(

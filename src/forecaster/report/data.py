@@ -27,7 +27,7 @@ TEST = "test"  # folder of a run; the pipeline names it
 PLAIN_NAMES = ("value", "values", "y", "target")  # columns that do not name what is counted
 DERIVED = (  # entries of the table that are computed from the rows
     "windows", "days", "mape_cut", "quantiles", "verdict", "sureness", "rows", "against",
-    "differences",
+    "differences", "step_groups",
 )  # fmt: skip
 
 

@@ -3,9 +3,12 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 
+import numpy as np
+
 from forecaster.evaluation.backtest import CALIBRATION_MODES
 from forecaster.evaluation.comparison import Comparison, ModelResult, SeedMean
 from forecaster.evaluation.model_specs import is_network
+from forecaster.evaluation.step_groups import ALL_STEPS, StepGroup
 from forecaster.evaluation.tables import (
     TITLES,
     chosen_text,
@@ -18,7 +21,8 @@ from forecaster.evaluation.tables import (
 from forecaster.evaluation.verdict import SIMPLE_MODELS
 
 FIGURES = ("rmse", "mape")  # the paper's
-ALL_STEPS = 6  # of more steps ahead only the first, the middle and the last are shown
+FEW_STEPS = 6  # of more steps ahead only the first, the middle and the last are shown
+MOST_GROUPS = 5  # of more groups of steps only some are shown
 
 
 @dataclass(frozen=True)
@@ -52,9 +56,9 @@ class HtmlTable:
 def error_table(comparison: Comparison) -> HtmlTable:
     """Return the paper's table: RMSE and MAPE of all steps and of each, simple models first."""
     rows = [row for row in comparison.shown if row.of is None]
-    steps = _shown_steps(comparison)
-    heads = ["all" if k == 0 else f"+{k}" for k in steps]
-    builder = _ErrorRows(comparison, rows, steps)
+    groups = _shown_groups(comparison)
+    heads = [group.label for group in groups]
+    builder = _ErrorRows(comparison, rows, groups)
     kinds = (
         ("Simple models", [row for row in rows if row.estimator in SIMPLE_MODELS]),
         ("Networks", [row for row in rows if is_network(row.estimator)]),
@@ -63,10 +67,10 @@ def error_table(comparison: Comparison) -> HtmlTable:
             [r for r in rows if r.estimator not in SIMPLE_MODELS and not is_network(r.estimator)],
         ),
     )
-    groups = [
+    titled = [
         (title, [builder.row(row) for row in several]) for title, several in kinds if several
     ]
-    return HtmlTable([(TITLES[figure], heads) for figure in FIGURES], groups)
+    return HtmlTable([(TITLES[figure], heads) for figure in FIGURES], titled)
 
 
 def ablation_table(comparison: Comparison) -> HtmlTable | None:
@@ -76,7 +80,7 @@ def ablation_table(comparison: Comparison) -> HtmlTable | None:
     rows = [row for row in comparison.rows if row.name in bases]
     if not variants:
         return None
-    builder = _ErrorRows(comparison, [*rows, *variants], [0])
+    builder = _ErrorRows(comparison, [*rows, *variants], _shown_groups(comparison)[:1])
     tested = {row.name: row for row in comparison.tested}
 
     def change(row: ModelResult) -> list[TableCell]:
@@ -107,7 +111,7 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
     rows = [row for row in comparison.tested if row.first.interval_results is not None]
     if not rows:
         return None
-    steps, best = _shown_steps(comparison), comparison.recommended
+    groups, best = _shown_groups(comparison), comparison.recommended
     losses = [row.interval_seed_means("pinball", "online")[0].mean for row in rows]
     further = {"width": "Width", "pinball": "Pinball loss"}
     if any(row.interval_seed_means("randomised", "online")[0].mean is not None for row in rows):
@@ -116,9 +120,9 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
     lines = []
     for row, loss in zip(rows, losses, strict=True):
         coverage = [
-            row.interval_seed_means("coverage", mode)[k]
+            spread
             for mode in CALIBRATION_MODES
-            for k in steps
+            for spread in row.interval_group_means("coverage", mode, groups)
         ]
         further_scores = [
             (f, row.interval_seed_means(f, mode)[0]) for f in further for mode in CALIBRATION_MODES
@@ -127,7 +131,7 @@ def interval_table(comparison: Comparison) -> HtmlTable | None:
         cells = [TableCell(format_mean(spread.mean, figure)) for figure, spread in figures]
         cells[-1] = replace(cells[-1], best=loss is not None and loss == lowest)
         lines.append(TableRow(row.name, cells, recommended=row is best))
-    heads = ["all" if k == 0 else f"+{k}" for k in steps]
+    heads = [group.label for group in groups]
     columns = [(f"Coverage %, {mode}", heads) for mode in CALIBRATION_MODES]
     columns += [(title, list(CALIBRATION_MODES)) for title in further.values()]
     return HtmlTable(columns, [("", lines)])
@@ -160,9 +164,9 @@ class _ErrorRows:
     """Builds rows with bars; all bars of a figure share one scale."""
 
     def __init__(
-        self, comparison: Comparison, rows: Sequence[ModelResult], steps: Sequence[int]
+        self, comparison: Comparison, rows: Sequence[ModelResult], groups: Sequence[StepGroup]
     ) -> None:
-        self._comparison, self._steps = comparison, steps
+        self._comparison, self._groups = comparison, groups
         self._spreads = {row.name: self._read(row) for row in rows if row.results}
         best = comparison.recommended
         self._recommended = best.name if best else None
@@ -170,9 +174,9 @@ class _ErrorRows:
     def _read(self, row: ModelResult) -> list[tuple[str, SeedMean]]:
         weather = self._comparison.weathers[0]
         spreads: Mapping[str, Sequence[SeedMean]] = {
-            f: row.seed_means(f, weather) for f in FIGURES
+            f: row.group_means(f, weather, self._groups) for f in FIGURES
         }
-        return [(figure, spreads[figure][k]) for figure in FIGURES for k in self._steps]
+        return [(figure, spread) for figure in FIGURES for spread in spreads[figure]]
 
     def row(
         self, row: ModelResult, further: Callable[[ModelResult], list[TableCell]] = lambda _: []
@@ -180,7 +184,7 @@ class _ErrorRows:
         """Return the table row of a model, with further cells at its end."""
         chosen = chosen_text(row.chosen)
         if row.name not in self._spreads:
-            cells = [TableCell("failed")] * (len(FIGURES) * len(self._steps))
+            cells = [TableCell("failed")] * (len(FIGURES) * len(self._groups))
             return TableRow(row.name, [*cells, *further(row)], chosen, failed=True)
         cells = [
             self._cell(column, figure) for column, figure in enumerate(self._spreads[row.name])
@@ -205,11 +209,15 @@ def _show(spread: SeedMean, figure: str) -> str:
     return "n/a" if spread.mean is None else format_score(asdict(spread), figure)
 
 
-def _shown_steps(comparison: Comparison) -> list[int]:
-    """Return the columns to show: 0 is the average, k the k-th step ahead."""
-    if not comparison.tested:
-        return [0]
-    K = comparison.tested[0].first.by_location.squares.shape[0]
-    if K == 1:
-        return [0]
-    return list(range(K + 1)) if K <= ALL_STEPS else [0, 1, (K + 1) // 2, K]
+def _shown_groups(comparison: Comparison) -> list[StepGroup]:
+    """Return the columns to show: all steps ahead, then some steps or groups of steps."""
+    K, groups = comparison.horizon, comparison.step_groups
+    whole = StepGroup("all", 1, K)
+    if K <= 1:
+        return [whole]
+    if K > ALL_STEPS and len(groups) > MOST_GROUPS:
+        chosen = np.linspace(0, len(groups) - 1, MOST_GROUPS - 1).round().astype(int)
+        return [whole, *(groups[n] for n in chosen.tolist())]
+    if FEW_STEPS < K <= ALL_STEPS:
+        return [whole, *(groups[k - 1] for k in (1, (K + 1) // 2, K))]
+    return [whole, *groups]

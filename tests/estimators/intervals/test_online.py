@@ -8,6 +8,8 @@ from hypothesis import strategies as st
 
 from forecaster.config import LagConfig
 from forecaster.errors import RunError
+from forecaster.estimators import predictor as predictor_module
+from forecaster.estimators.intervals import online as online_module
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.online import (
     CYCLE,
@@ -426,3 +428,68 @@ def test_zeros_of_quiet_places_do_not_drag_the_others_down(
     found = quantiles_of(still, make_panel(values), origins, ask=ask)
     median = found[:, 1, :, 3:].mean()
     assert 48 < median < 52
+
+
+def long_calibration(horizon: int, places: int = PLACES) -> Calibration:
+    spread = np.ones((24, places), np.float32)
+    return Calibration(LEVELS, np.zeros((3, horizon)), spread, None, -np.inf)
+
+
+def ask_long(horizon: int, width: float = 1.0) -> Ask:
+    """Return quantiles −width, 0 and width for a long horizon."""
+
+    def ask(steps: np.ndarray) -> Base:
+        quantiles = np.array([-width, 0, width], np.float32)[:, None, None]
+        quantiles = np.broadcast_to(quantiles, (len(steps), 3, horizon, PLACES)).copy()
+        return Base(quantiles[:, 1], quantiles, np.ones((len(steps), horizon, PLACES), np.float32))
+
+    return ask
+
+
+def test_every_step_of_a_long_horizon_is_corrected_by_one_to_two_cycles(noise: Panel) -> None:
+    horizon, origin = 101, 1400
+    asked: list[int] = []
+
+    def ask(steps: np.ndarray) -> Base:
+        asked.extend(steps.tolist())
+        return ask_long(horizon, width=5.0)(steps)  # far too wide: every outcome moves them in
+
+    corrections = predictor_of(long_calibration(horizon), noise, ask=ask).predict(
+        np.array([origin])
+    )
+    moves = -corrections.corrections[0, 2] / (GAMMA * 0.1)
+    assert CYCLE < moves.min() <= moves.max() <= 2 * CYCLE
+    np.testing.assert_allclose(moves, moves[0])  # the last step ahead as often as the first
+    first = (step_number(noise) + origin) // CYCLE * CYCLE - CYCLE - step_number(noise)
+    assert sorted(asked) == [*range(first - horizon, origin + 1)]
+
+
+def test_corrections_of_a_long_horizon_do_not_overshoot(noise: Panel) -> None:
+    horizon, origins = 167, np.arange(1100, 1300, 7)
+    predictor = predictor_of(long_calibration(horizon), noise, ask=ask_long(horizon, 0.6))
+    q = predictor.predict(origins).online
+    truth = noise.values[origins[:, None] + np.arange(1, horizon + 1)]
+    inside = ((q[:, 0] <= truth) & (truth <= q[:, 2])).mean(axis=(0, 2))
+    assert inside.mean() == pytest.approx(0.8, abs=0.04)  # from 0.45
+    assert q[:, 2].max() < 2.0  # 1.28 is right
+
+
+def test_followed_forecasts_are_dropped_for_memory_and_asked_for_again(
+    noise: Panel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    horizon, origins = 23, np.array([1100, 1103, 1300])
+    predictor = predictor_of(long_calibration(horizon), noise, ask=ask_long(horizon))
+    plenty = predictor.predict(origins).online
+    size = ask_long(horizon)(origins[:1]).nbytes
+    monkeypatch.setattr(online_module, "FORECAST_BYTES", 11 * size)
+    monkeypatch.setattr(online_module, "TRACKER_BYTES", 1)
+    monkeypatch.setattr(predictor_module, "VALUES_AT_ONCE", 7 * horizon * PLACES)
+    np.testing.assert_array_equal(predictor.predict(origins).online, plenty)
+
+
+def test_the_quantiles_that_await_their_outcome_stay_within_memory() -> None:
+    horizon, places = 168, 1000
+    levels_bytes = 3 * places * 4
+    assert Tracker(long_calibration(horizon, places)).nbytes == horizon * (horizon + 1) // 2 * (
+        levels_bytes
+    )  # 170 MB

@@ -77,6 +77,11 @@ class Base:
     # The largest width between the outermost quantiles at that hour of validation; None: unknown.
     widest: Float32[np.ndarray, "*B K N"] | None = None
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of all its arrays."""
+        return sum(array.nbytes for array in vars(self).values() if array is not None)
+
     def row(self, number: int) -> "Base":
         """The part of one origin."""
         return self._select(lambda array: array[number])

@@ -14,6 +14,12 @@ intervals of all locations would shrink to make up for those that are widened.
 A pass starts from the static corrections, at the beginning of the cycle before the origin's
 cycle. Cycles are counted from 1970, so that an origin's quantiles depend only on the run, the
 panel and the origin, not on other requested origins; origins of one cycle share one pass.
+
+Over a long horizon, of more than `SHORT_HORIZON` steps, two things differ. Forecasts are issued
+from a horizon before the pass begins to compare, so that every step ahead is corrected by the
+outcomes of one to two cycles, also the last one. And an outcome is compared with the quantile as
+the corrections of today would have it, not as it was issued: a correction that shows its effect
+only 168 steps later would be repeated 168 times and overshoot.
 """
 
 from collections import OrderedDict
@@ -26,14 +32,17 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import RunError
-from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
+from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_back, missing_ahead
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
 from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps, is_incomplete
 
 CYCLE = 168  # steps: a week of hours; an origin is corrected by one to two cycles of outcomes
-CACHED_PASSES = 3  # cycles whose corrections are kept
+CACHED_PASSES = 3  # cycles whose corrections are kept, if their trackers are small
+TRACKER_BYTES = 256 * 2**20  # of all trackers together; the newest one may be larger
+FORECAST_BYTES = 256 * 2**20  # of forecasts that are kept after their step was followed
+SHORT_HORIZON = 6  # steps; up to here a correction shows its effect soon after it is made
 # The step size γ, in spreads. Chosen by the pinball loss on validation windows: 0.05 and 0.1 are
 # lowest there, and 0.05 is steadier through the day.
 GAMMA = 0.05
@@ -47,18 +56,29 @@ class Tracker:
         self._corrections = calibration.corrections.copy()  # [Q, K]
         (Q, K), N = self._corrections.shape, calibration.spread.shape[1]
         self._levels = np.array(calibration.levels)
-        self._issued = np.full((K, Q, K, N), np.nan, dtype=np.float32)  # of the last K steps
-        self._steps, self._ahead = 0, np.arange(K)
+        self._ahead = np.arange(1, K + 1)
+        # The quantiles that await their outcome: a ring of k rows for k steps ahead.
+        self._rings = np.cumsum(self._ahead) - self._ahead  # the first row of each
+        self._due = np.full((int(self._ahead.sum()), Q, N), np.nan, dtype=np.float32)
+        self._spread = np.zeros((K, N), dtype=np.float32)  # σ at the coming K steps: a ring too
+        self._steps, self._is_long = 0, K > SHORT_HORIZON
 
     @property
     def corrections(self) -> Float64[np.ndarray, "Q K"]:
         """The corrections by the outcomes observed so far."""
         return self._corrections.copy()
 
+    @property
+    def nbytes(self) -> int:
+        """The memory of the quantiles that await their outcome."""
+        return self._due.nbytes
+
     def observe(self, values: Float32[np.ndarray, " N"]) -> None:
         """Update the corrections by the outcomes of a step; NaN: missing."""
-        origins = (self._steps - 1 - self._ahead) % len(self._ahead)  # k + 1 steps ago
-        due = self._issued[origins, :, self._ahead]  # [K, Q, N]; NaN: none
+        due = self._due[self._rows]  # [K, Q, N]; NaN: none
+        if self._is_long:
+            spread = np.broadcast_to(self._spread[self._steps % len(self._ahead)], due[:, 0].shape)
+            due = self._correct(due.swapaxes(0, 1), spread).swapaxes(0, 1)
         compared = np.isfinite(values) & ~np.isnan(due[:, 0])  # [K, N]
         count = np.count_nonzero(compared, axis=1)[:, None]
         parts = count_sides(values, due, self._calibration.resolution)
@@ -78,12 +98,30 @@ class Tracker:
             base: quantiles to correct; None: nothing is issued.
             counts: the locations that are compared; None: all.
         """
-        quantiles = np.nan if base is None else self._calibration.shift(base, self._corrections)
-        if base is not None and base.closed is not None:  # no forecast to learn from
-            quantiles = np.where(base.closed, np.float32(np.nan), quantiles)
-        issued = self._issued[self._steps % len(self._ahead)]  # a view
-        issued[:] = quantiles if counts is None else np.where(counts, quantiles, np.nan)
+        quantiles: np.ndarray | float = np.nan
+        if base is not None:
+            quantiles = base.quantiles
+            if not self._is_long:
+                quantiles = self._correct(quantiles, base.spread)
+            if base.closed is not None:  # no forecast to learn from
+                quantiles = np.where(base.closed, np.float32(np.nan), quantiles)
+            if counts is not None:
+                quantiles = np.where(counts, quantiles, np.float32(np.nan))
+            quantiles = quantiles.swapaxes(0, 1)
+            self._spread[(self._steps + self._ahead) % len(self._ahead)] = base.spread
+        self._due[self._rows] = quantiles
         self._steps += 1
+
+    @property
+    def _rows(self) -> Int64[np.ndarray, " K"]:
+        """The rows that are due at the current step, and free for its own forecast after it."""
+        return np.asarray(self._rings + self._steps % self._ahead)
+
+    def _correct(
+        self, quantiles: Float32[np.ndarray, "Q K N"], spread: Float32[np.ndarray, "K N"]
+    ) -> Float32[np.ndarray, "Q K N"]:
+        base = Base(quantiles[0], quantiles, spread)
+        return self._calibration.shift(base, self._corrections)
 
 
 def count_sides(
@@ -117,8 +155,10 @@ class _Pass:
     """A tracker that runs through two cycles; the corrections of the second are kept."""
 
     tracker: Tracker
+    start: int  # the first step to forecast from
+    first: int  # the first step of the first cycle, from which outcomes are compared
     second: int  # the first step of the second cycle
-    next: int  # the next step to observe
+    next: int  # the next step to follow
     corrections: dict[int, np.ndarray] = field(default_factory=dict)  # by step: [Q K]
 
 
@@ -129,8 +169,9 @@ class OnlineCalibration:
 
         steps = online.unobserved(origin)       # may be observed a few at a time
         online.observe(steps, values, counts)
-        steps = online.unforecast(origin)       # may be forecast a few at a time
-        online.add(steps, base)
+        while steps := online.unforecast(origin):
+            online.add(steps[:16], base)        # a few at a time, in this order
+            online.follow(origin)               # as far as it can
         quantiles = calibration.correct(online.base(origin), online.corrections(origin))
     """
 
@@ -183,6 +224,19 @@ class OnlineCalibration:
         for number, step in enumerate(steps):
             self._steps[step].base = base.row(number)
 
+    def follow(self, origin: int) -> None:
+        """Follow the outcomes up to an origin, or to the first step without its forecast.
+
+        Forecasts from followed steps are then kept only as far as memory allows.
+        """
+        current = self._open_pass(origin)
+        while current.next <= origin:
+            step = self._steps.get(current.next)
+            if step is None or (step.counts.any() and step.base is None):
+                break
+            self._follow_step(current, step)
+        self._drop_forecasts(current, origin)
+
     def base(self, origin: int) -> Base:
         """The base forecast from an origin, as it was added."""
         base = self._steps[origin].base
@@ -192,16 +246,12 @@ class OnlineCalibration:
 
     def corrections(self, origin: int) -> Float64[np.ndarray, "Q K"]:
         """The corrections by the outcomes observed up to an origin."""
+        self.follow(origin)
         current = self._open_pass(origin)
-        for number in range(current.next, origin + 1):
-            step = self._steps.get(number)
-            if step is None or (step.counts.any() and step.base is None):
-                raise RunError(f"origin {origin}: step {number} lacks its outcome or its forecast")
-            current.tracker.observe(step.values)
-            if number >= current.second:
-                current.corrections[number] = current.tracker.corrections
-            current.tracker.issue(step.base if step.counts.any() else None, step.counts)
-            current.next = number + 1
+        if current.next <= origin:
+            raise RunError(
+                f"origin {origin}: step {current.next} lacks its outcome or its forecast"
+            )
         return current.corrections[origin]
 
     def forget_from(self, first: int) -> None:
@@ -210,6 +260,26 @@ class OnlineCalibration:
         for cycle in [c for c, opened in self._passes.items() if opened.next > first]:
             del self._passes[cycle]
 
+    def _follow_step(self, current: _Pass, step: _Step) -> None:
+        """Compare a step's outcome with earlier forecasts of it, and issue its own."""
+        number = current.next
+        if number >= current.first:
+            current.tracker.observe(step.values)
+        if number >= current.second:
+            current.corrections[number] = current.tracker.corrections
+        current.tracker.issue(step.base if step.counts.any() else None, step.counts)
+        current.next = number + 1
+
+    def _drop_forecasts(self, current: _Pass, origin: int) -> None:
+        """Drop the oldest forecasts that were followed; a later pass asks for them again."""
+        size = next((step.base.nbytes for step in self._steps.values() if step.base), 0)
+        if len(self._steps) * size <= FORECAST_BYTES:
+            return
+        kept = sorted(number for number, step in self._steps.items() if step.base)
+        followed = [number for number in kept if number < min(current.next, origin)]
+        for number in followed[: max(len(kept) - FORECAST_BYTES // size, 0)]:
+            self._steps[number].base = None
+
     def _open_pass(self, origin: int) -> _Pass:
         """The pass of an origin's cycle, new or as far as it has come."""
         cycle = self.cycle(origin)
@@ -217,13 +287,25 @@ class OnlineCalibration:
         if current is None:
             first = max((cycle - 1) * CYCLE - self._first_step, 0)
             second = cycle * CYCLE - self._first_step
-            current = self._passes[cycle] = _Pass(Tracker(self.calibration), second, first)
+            horizon = self.calibration.corrections.shape[1]
+            start = max(first - horizon, 0) if horizon > SHORT_HORIZON else first
+            tracker = Tracker(self.calibration)
+            current = self._passes[cycle] = _Pass(tracker, start, first, second, start)
         self._passes.move_to_end(cycle)
-        if len(self._passes) > CACHED_PASSES:
+        allowed = max(min(CACHED_PASSES, TRACKER_BYTES // max(current.tracker.nbytes, 1)), 1)
+        if len(self._passes) > allowed:
             self._passes.popitem(last=False)
-            cycles = {c - back for c in self._passes for back in (0, 1)}
-            self._steps = {s: step for s, step in self._steps.items() if self.cycle(s) in cycles}
+            self._drop_steps()
         return current
+
+    def _drop_steps(self) -> None:
+        """Drop the steps that no pass needs."""
+        spans = [(p.start, p.second + CYCLE) for p in self._passes.values()]
+        self._steps = {
+            number: step
+            for number, step in self._steps.items()
+            if any(start <= number < end for start, end in spans)
+        }
 
 
 def can_count(
@@ -255,8 +337,7 @@ def can_count(
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
     counts &= ~training[targets].any(axis=1)
     if weather == "observed":
-        covariates, local = look_ahead(panel, steps, lags.horizon)
-        counts &= ~(np.isnan(covariates).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
+        counts &= ~missing_ahead(panel, steps, lags.horizon).any(axis=(1, 2))
     return counts
 
 

@@ -77,8 +77,10 @@ class LoadedNetwork:
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
-        masks = self.network.masks
-        history, ahead = window_states(inputs, self.scaler, self.lags, self.device, masks=masks)
+        masks, slots = self.network.masks, self.network.slots
+        history, ahead = window_states(
+            inputs, self.scaler, self.lags, self.device, masks=masks, slots=slots
+        )
         refuse_non_finite(history, ahead, masks=masks)
         return history, ahead
 
@@ -138,7 +140,28 @@ class NetworkEstimator(Estimator):
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Train the network; the weights with the lowest validation loss are kept."""
         prerequisites, recipe = self.prerequisites(data), self.recipe
-        scaler = fit_scaler(data.panel, data.train)
+        arrays, task = self.make_task(data, prerequisites)
+        outcome = train(
+            task,
+            folder=data.folder,
+            identity=_identity(data, recipe, prerequisites),
+            on_progress=data.on_progress,
+        )
+        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
+        about = {**prerequisites.about, "training": _describe(outcome)}
+        seconds = sum(record.seconds for record in outcome.records)
+        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
+
+    def make_task(
+        self, data: TrainingData, prerequisites: FitResult
+    ) -> tuple[Arrays, TrainingTask]:
+        """The arrays of a run but for the weights, and the training of these.
+
+        Args:
+            data: what the network is fitted to.
+            prerequisites: those of this data.
+        """
+        recipe, scaler = self.recipe, fit_scaler(data.panel, data.train)
         outputs = {
             LEVELS: np.array(recipe.intervals.quantiles),
             RELATIVE: np.array(recipe.training.relative),
@@ -159,16 +182,7 @@ class NetworkEstimator(Estimator):
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,
         )
-        outcome = train(
-            task,
-            folder=data.folder,
-            identity=_identity(data, recipe, prerequisites),
-            on_progress=data.on_progress,
-        )
-        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
-        about = {**prerequisites.about, "training": _describe(outcome)}
-        seconds = sum(record.seconds for record in outcome.records)
-        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
+        return arrays, task
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
