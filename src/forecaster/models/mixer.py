@@ -27,12 +27,24 @@ from forecaster.models.seasonal import Decomposition, SeasonalProfile, slots_of
 from forecaster.models.step_context import LONG_HORIZON, StepContext
 
 
+@dataclass(frozen=True)
+class PastOnlyInputs:
+    """Which covariates are unknown ahead: their recent steps enter in place of the coming ones."""
+
+    local: tuple[int, ...] = ()  # numbers of local covariates
+    shared: tuple[int, ...] = ()  # numbers of entries of a
+
+
+NONE_PAST_ONLY = PastOnlyInputs()
+
+
 @dataclass(frozen=True, eq=False)
 class MixerPrerequisites:
     """Fitted before the network: the seasonal profile and the dependency graph."""
 
     profile: SeasonalProfile
     pattern: BlockPattern
+    past_only: PastOnlyInputs = NONE_PAST_ONLY
 
 
 class Mixer(Network):
@@ -72,7 +84,9 @@ class Mixer(Network):
         self.recent, self.level = R, fitted.profile
         self.masks = fitted.profile.city is not None
         self.hiding = HiddenInputs(R) if self.masks else None
-        per_location, shared = input_widths(config, lags, inputs, masks=self.masks)
+        self.past_only = fitted.past_only
+        widths = input_widths(config, lags, inputs, fitted.past_only, masks=self.masks)
+        per_location, shared = widths
         self.neighbours = None
         if config.edges:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
@@ -154,8 +168,7 @@ class Mixer(Network):
         """The hidden state z of each location, before the residual blocks."""
         recent = parts.bounded.contiguous()
         B = recent.shape[1]
-        covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
-        local = [parts.past, parts.shape, parts.level, covariates.transpose(1, 2).flatten(2)]
+        local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
         if self.neighbours is not None:
@@ -163,14 +176,30 @@ class Mixer(Network):
             weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
             local.append(weighted.transpose(1, 2).flatten(2))
         factors = self.city(recent)
-        shared = torch.cat(
-            [part.transpose(0, 1).flatten(1) for part in (ahead.auxiliary, factors)], dim=1
-        )
+        sources = (*self._shared_covariates(history, ahead), factors)
+        shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = self.hour_weights.index_select(0, slots_of(history)[:, -1]).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
         state = linear(torch.cat(local, dim=2), self.from_location)
         return state + common + self._embedding(parts.known)
+
+    def _local_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "N B c"]]:
+        """Local covariates of the last and coming steps; of past-only ones the recent steps."""
+        signal = history.signal[:, 1:]
+        covariates = torch.cat([signal[..., -1:], ahead.signal], dim=3)
+        if not self.past_only.local:
+            return [covariates.transpose(1, 2).flatten(2)]
+        known = _leave_out(covariates, 1, self.past_only.local)
+        recent = _take(signal[..., -self.recent :], 1, self.past_only.local)
+        return [part.transpose(1, 2).flatten(2) for part in (known, recent)]
+
+    def _shared_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "a B T"]]:
+        """The coming a, and of past-only covariates the recent steps."""
+        if not self.past_only.shared:
+            return [ahead.auxiliary]
+        recent = _take(history.auxiliary[..., -self.recent :], 0, self.past_only.shared)
+        return [_leave_out(ahead.auxiliary, 0, self.past_only.shared), recent]
 
 
 class CityFactors(CrossLocationModule):
@@ -221,14 +250,34 @@ class MixerQuantileHead(nn.Module):
         return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, parts.spread)
 
 
+def _take(
+    inputs: Float[Tensor, "*shape"], dim: int, numbers: Sequence[int]
+) -> Float[Tensor, "*taken"]:
+    """Some entries along a dimension, without an index tensor: CUDA graphs can record it."""
+    empty = inputs.narrow(dim, 0, 0)
+    return torch.cat([empty, *(inputs.narrow(dim, n, 1) for n in numbers)], dim=dim)
+
+
+def _leave_out(
+    inputs: Float[Tensor, "*shape"], dim: int, numbers: Sequence[int]
+) -> Float[Tensor, "*taken"]:
+    return _take(inputs, dim, [n for n in range(inputs.shape[dim]) if n not in numbers])
+
+
 def input_widths(
-    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, *, masks: bool
+    config: MixerConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    past_only: PastOnlyInputs = NONE_PAST_ONLY,
+    *,
+    masks: bool,
 ) -> tuple[int, int]:
     """The numbers that enter z per location (W_r, W_g), and for all locations (W_c, W_a)."""
     L, K, R = lags.length, lags.horizon, lags.recent
-    covariates = (inputs.per_location - 1) * (K + 1)  # of the last and the coming steps
-    per_location = L * (1 + masks) + K + 1 + covariates + config.edges * R
-    return per_location, inputs.auxiliary * K + config.factors * R
+    local, shared = len(past_only.local), len(past_only.shared)
+    covariates = (inputs.per_location - 1 - local) * (K + 1)  # of the last and the coming steps
+    per_location = L * (1 + masks) + K + 1 + covariates + (config.edges + local) * R
+    return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
 
 def hour_weights(slots: int) -> Float[Tensor, "W rows"]:
@@ -244,10 +293,15 @@ def hour_weights(slots: int) -> Float[Tensor, "W rows"]:
 
 
 def count_weights(
-    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int, slots: int = WEEK_HOURS
+    config: MixerConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    edges: int,
+    slots: int = WEEK_HOURS,
+    past_only: PastOnlyInputs = NONE_PAST_ONLY,
 ) -> int:
     """The number of weights, but for the output and quantile heads, biases and masks."""
-    input_width = sum(input_widths(config, lags, inputs, masks=False))
+    input_width = sum(input_widths(config, lags, inputs, past_only, masks=False))
     inner = min(slots, WEEK_HOURS) + 2 * config.blocks * config.hidden
     local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
     return local + config.hidden * (input_width + inner)

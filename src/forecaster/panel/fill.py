@@ -9,6 +9,7 @@ from scipy.sparse import csr_array
 from forecaster.clock.clock import Clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import stack_layers
+from forecaster.panel.past_only import carried_steps, carry_covariates, carry_local
 
 TRUSTED = 30  # values from which their mean needs no others
 HOUR_MINUTES = 60
@@ -39,15 +40,33 @@ def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
 
 
 def fill_missing(panel: Panel, fill: Fill) -> Panel:
-    """Return the panel with every missing value and covariate replaced by its mean."""
+    """Return the panel with every missing value and covariate replaced by its mean.
+
+    A past-only covariate first keeps its last value for a day. Outside its opening hours a
+    location has its last value of before.
+    """
     slots = panel.clock.slot_of_season(panel.known_times)
-    layers = panel.local_covariates.values
+    most = carried_steps(panel.clock)
+    covariates = carry_covariates(panel.covariates, most).values
+    layers = carry_local(panel.local_covariates, most).values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
     return panel.with_data(
-        _filled(panel.values, fill.values, slots),
-        _filled(panel.covariates.values, fill.covariates, slots),
+        _carry_over_closings(panel, _filled(panel.values, fill.values, slots)),
+        _filled(covariates, fill.covariates, slots),
         stack_layers(local, len(slots), len(panel.locations)),
     )
+
+
+def _carry_over_closings(
+    panel: Panel, filled: Float32[np.ndarray, "M N"]
+) -> Float32[np.ndarray, "M N"]:
+    """The filled values, with the last value of before at closed steps."""
+    if not panel.locations.has_hours:
+        return filled
+    steps = np.arange(len(filled))[:, None]
+    is_open = panel.within_hours(0, len(filled))
+    last = np.maximum.accumulate(np.where(is_open, steps, -1), axis=0)
+    return np.take_along_axis(filled, np.where(last < 0, steps, last), axis=0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -21,8 +21,9 @@ class Batch:
     # Scaled; channel 0 the values, NaN where masked, then their covariates.
     signal: Float32[Tensor, "N C B L"]
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
-    next_auxiliary: Float32[Tensor, "P B K"]  # a_{t+1…t+K}, known ahead
-    next_local: Float32[Tensor, "N Q B K"]  # local covariates, known ahead
+    # a_{t+1…t+K} and local covariates, known ahead; past-only ones as they are at the origin.
+    next_auxiliary: Float32[Tensor, "P B K"]
+    next_local: Float32[Tensor, "N Q B K"]
     next_values: Float32[Tensor, "N B K"]  # scaled, none missing; for training only
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
@@ -69,6 +70,8 @@ class Batches:
             scaler,
         )
         channels = 1 + len(panel.local_covariates.names)
+        self._past_columns = panel.covariates.past_columns
+        self._past_channels = tuple(1 + layer for layer in panel.local_covariates.past_layers)
         self._device = device
         self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
         self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
@@ -96,6 +99,12 @@ class Batches:
         history, coming = steps[:, :L], steps[:, L:]
         signal, auxiliary = self._inputs.gather(history)
         signal_ahead, next_auxiliary = self._inputs.gather(coming)
+        if self._past_columns or self._past_channels:
+            at_origin, auxiliary_at_origin = self._inputs.gather(coming[:, :1] - 1)
+            for channel in self._past_channels:
+                signal_ahead[:, channel] = at_origin[:, channel]
+            for column in self._past_columns:
+                next_auxiliary[column] = auxiliary_at_origin[column]
         return Batch(
             signal=signal,
             auxiliary=auxiliary,

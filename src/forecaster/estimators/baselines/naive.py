@@ -115,15 +115,19 @@ def _season_steps(
 ) -> Int64[np.ndarray, "B J K"]:
     """The steps at the time of day of t+1…t+K, j·days before, none of them after t.
 
-    The steps ahead that lie beyond the season go back further.
+    The steps ahead that lie beyond the season go back further. With opening hours they are the
+    last such days at which that time was open.
     """
     ahead = np.arange(1, horizon + 1)
-    first = np.ceil(ahead * panel.clock.step_minutes / (DAY_MINUTES * days)).astype(np.int64)
-    back = np.arange(1, first[-1] + count) * days
-    lags = panel.clock.same_time_steps(ahead, back, panel.times[origins])
-    number = first - 1 + np.arange(count)[:, None]  # [J, K]
-    lags = lags[:, number, ahead - 1]
-    steps = origins[:, None, None] - np.maximum(lags, 0)  # never after t, whatever the clock does
+    if panel.clock.hours:
+        lags = panel.clock.similar_open_steps(ahead, days, count, panel.times[origins])
+    else:
+        first = np.ceil(ahead * panel.clock.step_minutes / (DAY_MINUTES * days)).astype(np.int64)
+        back = np.arange(1, first[-1] + count) * days
+        lags = panel.clock.same_time_steps(ahead, back, panel.times[origins])
+        number = first - 1 + np.arange(count)[:, None]  # [J, K]
+        lags = np.maximum(lags[:, number, ahead - 1], 0)  # never after t, whatever the clock does
+    steps = origins[:, None, None] - lags
     if steps.size and steps.min() < 0:
         least = int((origins[:, None, None] - steps).max()) + 1
         lacking = -int(steps.min())
@@ -151,7 +155,9 @@ def _running_sums(
 
     Those of recent steps are the same for all steps ahead: [J B 1 N].
     """
-    kinds = [(origins[:, None] - np.arange(lags.recent))[..., None]]
+    last = LagConfig(recent=lags.recent, seasons=())
+    back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]  # the last step first
+    kinds = [(origins[:, None] - back)[..., None]]
     for season in lags.seasons:
         kinds.append(_season_steps(panel, origins, season.days, season.count, lags.horizon))
     sums = []

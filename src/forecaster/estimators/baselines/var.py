@@ -10,6 +10,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.choosing import choosing_origins
@@ -125,11 +126,12 @@ def _highest(panel: Panel, recent: int) -> int:
 
 
 def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
-    """The target steps of training: each has `order` training steps before it.
+    """The target steps of training: each has `order` training steps before it, all of them open.
 
     Few locations are missing at a target step, by the rule of forecast origins.
     """
-    inside = sliding_window_view(data.train, order + 1).all(axis=1)
+    is_open = data.panel.clock.is_open(data.panel.times)
+    inside = sliding_window_view(data.train & is_open, order + 1).all(axis=1)
     observed = is_well_observed(data.panel.values, living(data.panel))[order:]
     steps = order + np.flatnonzero(inside & observed)
     if not len(steps):
@@ -154,7 +156,11 @@ def _auxiliary(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B
 def _forecast(
     weights: Float32[np.ndarray, "F N"], order: int, inputs: ForecastInputs, scaler: Scaler
 ) -> Float32[np.ndarray, "B K N"]:
-    past = inputs.panel.values[inputs.origins[:, None] - np.arange(order)]
+    panel, origins, back = inputs.panel, inputs.origins, np.arange(order)[None]
+    if panel.clock.hours and order:
+        last = LagConfig(recent=order, seasons=())  # the last open steps
+        back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]
+    past = panel.values[origins[:, None] - back]
     forecast = roll_out(weights, scaler.values.apply(past), _auxiliary(inputs, scaler))
     return scaler.values.undo(forecast)
 

@@ -125,8 +125,10 @@ def draw_location_changes(
 
 
 def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
-    """Return all values of a shared or local covariate; empty if there is none of that name."""
+    """Return all values of a shared or local covariate; empty if none of that name can change."""
     shared, local = panel.covariates, panel.local_covariates
+    if name in panel.past_only:
+        return np.empty(0, dtype=np.float32)
     if name in shared.names:
         return np.asarray(shared.values[:, shared.names.index(name)])
     layers = local.values[[local.names.index(name)] if name in local.names else []]

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32
 
-from forecaster.estimators.table import quantile_name
+from forecaster.estimators.table import mark_closed, quantile_name
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
 
@@ -93,10 +93,13 @@ def to_csv(
         reasons = filter(None, (basis["degraded"], forecast.doubts.get(identity)))
         own = {**basis, "degraded": "; ".join(reasons)}
         basis_cells = [escape_formula(plain_text(own[name])) for name in BASIS_COLUMNS]
+        closed_cells = [*basis_cells[:-1], escape_formula(mark_closed(own["degraded"]))]
         for k, step in enumerate(steps):
+            is_closed = forecast.closed is not None and bool(forecast.closed[k, n])
             cells = [*(values[k][n] for values in numbers.values()), *(served for _ in simple)]
             times = step["ds"], step["ds_local"], cutoff
-            writer.writerow([location, *times, *cells, *basis_cells])
+            own_cells = closed_cells if is_closed else basis_cells
+            writer.writerow([location, *times, *cells, *own_cells])
     return out.getvalue().encode()
 
 
@@ -138,6 +141,10 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
             if row["id"] in texts:
                 row[name] = texts[row["id"]]
+    if forecast.closed is not None:
+        for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
+            if is_closed.any():
+                row["closed"] = is_closed.tolist()
     return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
 
 

@@ -152,10 +152,11 @@ def covariate_entries(batch: Sequence[Covariate], snapshot: Snapshot, now: float
 
 def read_registration(location: NewLocation, snapshot: Snapshot, now: float) -> Registration:
     """Return the registration of a location; unusable names or covariates are a Problem."""
-    names = snapshot.base.local_covariates.names
+    local = snapshot.base.local_covariates
+    names = [name for name in local.names if name not in local.past_only]
     if set(location.covariates) != set(names):
         listed = name_some(names) or "none"
-        detail = f"give a value of each local covariate of the panel, and no other: {listed}"
+        detail = f"give a value of each local covariate known ahead, and no other: {listed}"
         raise Problem(422, "wrong_covariates", detail)
     registration = Registration(
         id=location.id,
