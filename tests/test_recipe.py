@@ -477,3 +477,10 @@ def test_past_only_covariates_change_the_hash_only_where_there_are_any() -> None
     plain = Recipe()
     assert plain.digest() == Recipe.of({"panel": {"past_only": []}}).digest()
     assert plain.digest() != Recipe.of({"panel": {"past_only": ["rain"]}}).digest()
+
+
+def test_changes_leave_their_own_values_as_they_are() -> None:
+    first = {"model": {"level": True}}
+    changed = change(Recipe(), first, {"model": {"width": 64}}, source="test")
+    assert (changed.model.level, changed.model.width) == (True, 64)
+    assert first == {"model": {"level": True}}

@@ -4,6 +4,7 @@ import hashlib
 import json
 import tomllib
 from collections.abc import Mapping
+from copy import deepcopy
 from pathlib import Path
 from typing import Any, Literal, TypeVar, get_args
 
@@ -171,8 +172,8 @@ def _merge(content: dict[str, Any], changes: Mapping[str, Any]) -> None:
     for name, value in changes.items():
         if isinstance(value, Mapping) and isinstance(content.get(name), dict):
             _merge(content[name], value)
-        else:
-            content[name] = value
+        else:  # a copy: later changes of the same section leave the caller's values as they are
+            content[name] = deepcopy(value)
 
 
 def check_stage(model: type[S], content: dict[str, Any], source: str) -> S:
