@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.panel.fill import fill_missing, fit_fill
+from forecaster.panel.fill import fill_missing, fit_fill, usual_values
 from forecaster.panel.panel import Panel
 from tests.panel.panels import numbers, panel_of, zone_of
 
@@ -158,3 +158,15 @@ def test_a_panel_without_holes_or_covariates_is_filled_to_itself() -> None:
     np.testing.assert_array_equal(whole.values, panel.values)
     assert whole.covariates.values.shape == (29, 0)
     assert whole.local_covariates.values.shape == (0, 29, 2)
+
+
+def test_a_slot_with_few_values_leans_on_its_neighbours_with_falling_shares() -> None:
+    values = np.random.default_rng(3).normal(9, 2, (9 * 672, 5)).astype(np.float32)
+    usual = usual_values(values, np.arange(len(values)) % 672, 672, reach=3)
+    mean = values.reshape(9, 672, 5).mean(axis=0, dtype=np.float64)
+    shares = {0: 1.0, 1: 3 / 4, -1: 3 / 4, 2: 2 / 4, -2: 2 / 4, 3: 1 / 4, -3: 1 / 4}
+    smooth = sum(np.roll(mean, d, axis=0) * share for d, share in shares.items()) / 4
+    # 27 values up to two slots away are too few, 36 up to three are enough.
+    np.testing.assert_allclose(usual.means, smooth, rtol=1e-5)
+    np.testing.assert_allclose(usual.counts, 36)
+    assert (usual.repeats == 9).all()

@@ -10,7 +10,7 @@ from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import LOCATIONS, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.profile import fit_bounds, fit_profile, share_known
+from forecaster.windows.profile import fit_bounds, fit_profile, is_seen_once, share_known
 from forecaster.windows.scaling import fit_scaler
 
 
@@ -115,18 +115,37 @@ def test_a_day_without_training_steps_is_like_the_others() -> None:
         np.testing.assert_allclose(profile[:, day], expected.T, rtol=1e-5)
 
 
-def test_small_steps_lean_on_those_within_an_hour_and_days_have_one_step() -> None:
-    quarters = every(15, 96 * 7 * 9)  # 9 values at each step of the week
-    quarters = replace(quarters, values=shaped(36).values)
-    mean = quarters.values.reshape(9, 672, 5).mean(axis=0, dtype=np.float64)
-    shares = {0: 1.0, 1: 3 / 4, -1: 3 / 4, 2: 2 / 4, -2: 2 / 4, 3: 1 / 4, -3: 1 / 4}
-    smooth = sum(np.roll(mean, d, axis=0) * share for d, share in shares.items()) / 4
-    # 27 values up to two steps away are too few, 36 up to three are enough.
-    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), smooth.T, rtol=1e-5)
+def test_days_have_one_step_of_the_week() -> None:
     days = every(24 * 60, 7 * 34)
     profile = fit_profile(days, all_of(days))
     assert profile.shape == (5, 7)
     np.testing.assert_allclose(profile[:, 1], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
+
+
+def test_of_small_steps_weeks_have_a_say_and_not_the_steps_of_one_hour() -> None:
+    D, weeks = 96, 6
+    day = 50 - 40 * np.cos(2 * np.pi * (np.arange(D * 7 * weeks) % D) / D)
+    values = np.repeat(day[:, None], 5, axis=1)
+    values[20:40, 2] += 30  # of one Monday morning
+    panel = replace(every(15, len(day)), kind="measurement", values=values.astype(np.float32))
+    moved = fit_profile(panel, all_of(panel))[2] - day[: D * 7]
+    week, days = weeks / 30 * (30 / weeks), (1 - weeks / 30) * (30 / (7 * weeks))
+    city = (1 - weeks / 30) * 6 / 7 * (30 / weeks) / 5  # a fifth of it, then and not on other days
+    assert moved[30] == pytest.approx(week + days + city, rel=0.05)
+    assert moved[30 + D] < days
+
+
+def test_of_one_week_a_location_has_the_shape_of_its_days() -> None:
+    D = 288
+    by_day = np.repeat([0, 5, -5, 9, -9, 3, -3], D)
+    day = 60 - 9 * np.cos(2 * np.pi * (np.arange(7 * D) % D) / D)
+    values = np.repeat((day + by_day)[:, None], 5, axis=1)
+    panel = replace(every(5, 7 * D), kind="measurement", values=values.astype(np.float32))
+    profile = fit_profile(panel, all_of(panel))
+    np.testing.assert_allclose(profile, np.tile(day, (5, 1)), atol=9 / 30 + 0.1)
+    assert is_seen_once(panel, all_of(panel))
+    two_weeks = replace(every(5, 14 * D), values=np.ones((14 * D, 5), dtype=np.float32))
+    assert not is_seen_once(two_weeks, all_of(two_weeks))
 
 
 @pytest.mark.parametrize("minutes", [5, 30, 60, 360])

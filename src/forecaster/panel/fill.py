@@ -75,6 +75,7 @@ class UsualValues:
 
     means: Float32[np.ndarray, "W n"]
     counts: Float64[np.ndarray, "W n"]
+    repeats: Float64[np.ndarray, "W n"]  # the number of the slot's own values
 
 
 def smoothing_reach(clock: Clock) -> int:
@@ -102,20 +103,21 @@ def usual_values(
     """
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
     means = np.empty((count, values.shape[1]), dtype=np.float32)
-    numbers = np.empty((count, values.shape[1]))
+    numbers, repeats = np.empty((2, count, values.shape[1]))
     for start in range(0, values.shape[1], _BLOCK):  # in double precision, a few at a time
         block = values[:, start : start + _BLOCK]
         observed = np.isfinite(block)
         sums: Float64[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
         counts: Float64[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
+        repeats[:, start : start + _BLOCK] = counts
         sums, counts = _smooth(sums, counts, reach)
         present = counts > 0
         means[:, start : start + _BLOCK] = np.where(
             present, sums / np.where(present, counts, 1), overall
         )
         numbers[:, start : start + _BLOCK] = counts
-    return UsualValues(means, numbers)
+    return UsualValues(means, numbers, repeats)
 
 
 def _smooth(
