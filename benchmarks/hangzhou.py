@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.proofs import CHEAP, NETWORKS, Options, least_squares, print_table, show
-from forecaster.config import LagConfig, Season
+from forecaster.config import LagConfig
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
@@ -28,11 +28,6 @@ DIRECTIONS = ("inflow", "outflow")
 STEPS_IN, HORIZON, DAY_ROWS = 4, 4, 73  # 05:30 … 23:30
 TEST_DAYS, FIRST_TEST_DAY, FIRST_DAY = 5, "2019-01-21", "2019-01-01"
 SATURDAY = 5
-LAGS = LagConfig(
-    recent=STEPS_IN,
-    seasons=(Season(days=1, count=2, after=4), Season(days=7, count=1, after=4)),
-    horizon=HORIZON,
-)
 
 
 def main() -> None:
@@ -49,7 +44,7 @@ def main() -> None:
         validation=[(first_valid, last_valid)],
         test=[(FIRST_TEST_DAY, "2019-01-25")],
     )
-    recipe = Recipe(lags=LAGS)
+    recipe = Recipe(lags=LagConfig(horizon=HORIZON))
 
     def measure(name: str, seed: int) -> dict[str, Any]:
         sums = []
@@ -92,10 +87,8 @@ def _read(options: Options, direction: str, without_weekends: bool) -> pd.DataFr
 
 
 def make_panel(table: pd.DataFrame) -> Panel:
-    """The panel of a direction; closed steps are 0."""
-    every = pd.date_range(table.index[0].normalize(), table.index[-1], freq="15min")
-    complete = table.reindex(every, fill_value=0).rename_axis("time").reset_index()
-    return Panel.from_wide(complete, timezone="Asia/Shanghai", step_minutes=15)
+    """The panel of a direction; its opening hours are found in the rows that are there."""
+    return Panel.from_wide(table.reset_index(), timezone="Asia/Shanghai", step_minutes=15)
 
 
 def test_origins(table: pd.DataFrame) -> np.ndarray:
