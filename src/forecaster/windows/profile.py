@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.clock.clock import WEEK_HOURS, Clock
 from forecaster.panel.fill import (
+    ENOUGH,
     HOUR_MINUTES,
-    TRUSTED,
     UsualValues,
     smoothing_reach,
     usual_values,
@@ -16,6 +16,7 @@ from forecaster.panel.fill import (
 from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import Scale, fit_scaler
 
+TRUSTED = 30  # weeks from which the mean of their values is used unmixed
 TRUSTED_COUNTS = 3  # on average at an hour of the week, from which its shape counts fully
 SPREAD_FLOOR = 0.05  # of a location's mean, so that hours without demand may deviate too
 DAY_HOURS = 24
@@ -27,10 +28,9 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     """The seasonal profile of each location by step of the season: of the week, Monday 0:00 first.
 
     A mean over few weeks contains much of the values that a network learns to forecast, so that a
-    network which relies on it overfits. With n < 30 values, n/30 of their mean is therefore mixed
-    with what the location's other days and the whole city say (`_day_shape`), so that no single
-    value weighs much more than 1/30. Steps below an hour lean on the steps within an hour first
-    (`usual_values`).
+    network which relies on it overfits. With n < 30 weeks, n/30 of their mean is therefore mixed
+    with what the location's other days and the whole city say (`_day_shape`). Steps below an hour
+    lean on the steps within an hour first (`usual_values`).
     Counts too few to have a shape of their own leave it to the city: a location that was silent in
     training has the city's shape at a small mean, and its level carries the rest.
     """
@@ -42,7 +42,7 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
         city = np.asarray(scale.mean * shape, dtype=np.float32)
     else:
         city = np.asarray(scale.mean + scale.deviation * shape, dtype=np.float32)
-    trust = np.minimum(usual.counts / TRUSTED, 1) * share
+    trust = np.minimum(usual.visits / TRUSTED, 1) * share
     rest = (share - trust) * _day_shape(sample, shape, scale, city)
     profile = trust * usual.means + rest + (1 - share) * city
     if panel.clock.step_minutes > HOUR_MINUTES:  # of a year, few training steps know all slots
@@ -133,7 +133,7 @@ def _take_sample(panel: Panel, train: Bool[np.ndarray, " M"]) -> _Sample:
     if not smoothing_reach(clock):  # rounded as in earlier versions, so that profiles are the same
         steps_of = np.bincount(slots, minlength=W)[:, None]
         shares = (usual.counts / np.maximum(steps_of, 1)).astype(np.float32)
-        usual = UsualValues(usual.means, shares * steps_of)
+        usual = UsualValues(usual.means, usual.counts, shares * steps_of)
     return _Sample(panel, train, values, slots, W, usual)
 
 
@@ -152,7 +152,7 @@ def _day_shape(
     """What other days and the city say: the location's mean at that time of all days.
 
     It is adjusted by how the city differs then from its own mean at that time of all days. With
-    n < 30 values, the rest is the city's shape at the location's mean.
+    n < 10 values, the rest is the city's shape at the location's mean.
     """
     D = sample.day_steps
     if D is None:
@@ -166,7 +166,7 @@ def _day_shape(
         own = days.means[time] * ratio
     else:
         own = days.means[time] + scale.deviation * (shape - city_day)
-    trust = np.minimum(days.counts / TRUSTED, 1)[time]
+    trust = np.minimum(days.counts / ENOUGH, 1)[time]
     return np.asarray(trust * own + (1 - trust) * city)
 
 
