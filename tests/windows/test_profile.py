@@ -37,11 +37,19 @@ def all_of(panel: Panel) -> np.ndarray:
     return np.ones(len(panel.values), dtype=bool)
 
 
-def plain_profile(panel: Panel) -> np.ndarray:
-    """Return the profile of an hourly panel with all weeks and many counts, value by value."""
+def plain_profile(panel: Panel, smooth: bool = False) -> np.ndarray:
+    """Return the profile of whole weeks with many counts, value by value.
+
+    If it is smooth, half of the steps before and after counts too.
+    """
     values = panel.values.astype(np.float64)
-    weeks = values.reshape(-1, 7, 24, values.shape[1])
-    own, days = np.nanmean(weeks, axis=0), np.nanmean(weeks, axis=(0, 1))  # [7 24 N], [24 N]
+    D = 24 * 60 // panel.clock.step_minutes
+    weeks = values.reshape(-1, 7, D, values.shape[1])
+    own, days = np.nanmean(weeks, axis=0), np.nanmean(weeks, axis=(0, 1))  # [7 D N], [D N]
+    if smooth:
+        flat = own.reshape(7 * D, -1)
+        flat = (flat + np.roll(flat, 1, axis=0) / 2 + np.roll(flat, -1, axis=0) / 2) / 2
+        own = flat.reshape(own.shape)
     mean, unit = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     if panel.kind == "count":
         shape = own.sum(axis=2) / own.sum(axis=2).mean()
@@ -52,9 +60,9 @@ def plain_profile(panel: Panel) -> np.ndarray:
         city = mean + unit * shape[..., None]
         adjusted = days + unit * (shape - shape.mean(axis=0))[..., None]
     trust = np.minimum(np.isfinite(weeks).sum(axis=0) / 30, 1)
-    day_trust = np.minimum(np.isfinite(weeks).sum(axis=(0, 1)) / 30, 1)
+    day_trust = np.minimum(np.isfinite(weeks).sum(axis=(0, 1)) / 10, 1)
     prior = day_trust * adjusted + (1 - day_trust) * city
-    return (trust * own + (1 - trust) * prior).reshape(168, -1).T
+    return (trust * own + (1 - trust) * prior).reshape(7 * D, -1).T
 
 
 @pytest.mark.parametrize("weeks", [2, 6, 31])
@@ -115,7 +123,11 @@ def test_a_day_without_training_steps_is_like_the_others() -> None:
         np.testing.assert_allclose(profile[:, day], expected.T, rtol=1e-5)
 
 
-def test_days_have_one_step_of_the_week() -> None:
+def test_small_steps_lean_on_those_within_an_hour_and_days_have_one_step() -> None:
+    quarters = every(15, 96 * 7 * 9)  # of 9 values at each step, one short of enough
+    quarters = replace(quarters, values=shaped(36).values)
+    expected = plain_profile(quarters, smooth=True)
+    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), expected, rtol=1e-5)
     days = every(24 * 60, 7 * 34)
     profile = fit_profile(days, all_of(days))
     assert profile.shape == (5, 7)
@@ -233,7 +245,7 @@ def test_one_ride_at_an_hour_of_an_empty_place_moves_no_other_place() -> None:
 def test_trust_counts_values_and_not_steps() -> None:
     panel = shaped(40)
     values = panel.values.copy()
-    values[168 * 2 :, 3] = np.nan
+    values[168:, 3] = np.nan
     holed = replace(panel, values=values)
     np.testing.assert_allclose(fit_profile(holed, all_of(panel)), plain_profile(holed), rtol=1e-5)
 
