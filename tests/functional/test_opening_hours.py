@@ -143,3 +143,15 @@ def test_L10_a_graph_is_learned_from_open_steps_only() -> None:
     graph = learn_graph(panel, SPLITS, GraphConfig(kind="inverse"))
     assert graph.about.steps == 15 * 18
     assert graph.about.dropped_steps == 0  # nights are no gaps
+
+
+def test_a_run_that_was_fitted_without_hours_keeps_its_lags() -> None:
+    times = pd.date_range("2019-06-03", "2019-07-05 23:00", freq="h")
+    always = Panel.from_wide(table(times), timezone="UTC")
+    fitted = SeasonalNaive(Recipe(lags=LAGS)).fit(always, SPLITS)
+    panel = Panel.from_wide(table(times), timezone="UTC", hours="05:00-23:00")
+    matched = fitted.adapt(panel)[1]
+    assert matched.clock.hours == ()
+    assert not matched.alive(0, 5).any()
+    night = fitted.forecast(panel, "2019-07-02T03:00+00:00")
+    assert night.groupby("unique_id")["degraded"].first().tolist() == ["closed"] * PLACES

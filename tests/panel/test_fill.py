@@ -158,3 +158,12 @@ def test_a_panel_without_holes_or_covariates_is_filled_to_itself() -> None:
     np.testing.assert_array_equal(whole.values, panel.values)
     assert whole.covariates.values.shape == (29, 0)
     assert whole.local_covariates.values.shape == (0, 29, 2)
+
+
+def test_a_closed_place_keeps_its_last_value() -> None:
+    values = numbers(24 * 15, 2)
+    panel = panel_of(values).with_hours(("", "06:00-22:00"))
+    filled = fill_missing(panel, fit_fill(panel, np.ones(len(values), dtype=bool))).values
+    assert np.array_equal(filled[:, 0], panel.values[:, 0])
+    assert (filled[24 + 22 : 48 + 6, 1] == panel.values[24 + 21, 1]).all()
+    assert np.array_equal(filled[24 + 6 : 24 + 22, 1], panel.values[24 + 6 : 24 + 22, 1])
