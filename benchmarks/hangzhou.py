@@ -11,7 +11,7 @@ WeekBefore is the same step a week before; DayMean the mean of the same time of 
 training days; StationLinear a linear regression of each station and step on its last four steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -54,7 +54,7 @@ def main() -> None:
             else:
                 panel = make_panel(table)
                 model = options.fit(name, seed, recipe, panel, splits)
-                origins = panel_steps(panel, table.index[test_origins(table)])
+                origins = panel_steps(panel, times_of(table)[test_origins(table)])
                 forecasts = model.predict(panel, origins)
                 forecasts = forecasts[..., _order(panel, table)]
             sums.append(_sum_errors(table, forecasts))
@@ -75,7 +75,7 @@ def main() -> None:
     print_table(["RMSE / MAE / MAPE %", *(f"{15 * (k + 1)} min" for k in steps)], rows)
 
 
-def _cell(seeds: Sequence[dict[str, Any]], metric: str, step: int) -> str:
+def _cell(seeds: Sequence[Mapping[str, Any]], metric: str, step: int) -> str:
     return show([scores[metric][step] for scores in seeds], 1)
 
 
@@ -83,7 +83,12 @@ def _read(options: Options, direction: str, without_weekends: bool) -> pd.DataFr
     """The table of a direction, by its times; rows are the open steps."""
     path = options.data / "hangzhou_metro_2019" / f"{direction}.parquet"
     table = pd.read_parquet(path).set_index("time")
-    return table[table.index.day_of_week < SATURDAY] if without_weekends else table
+    return table[times_of(table).day_of_week < SATURDAY] if without_weekends else table
+
+
+def times_of(table: pd.DataFrame) -> pd.DatetimeIndex:
+    """The local times of a table's rows."""
+    return pd.DatetimeIndex(table.index)
 
 
 def make_panel(table: pd.DataFrame) -> Panel:
@@ -93,7 +98,7 @@ def make_panel(table: pd.DataFrame) -> Panel:
 
 def test_origins(table: pd.DataFrame) -> np.ndarray:
     """The rows of the last steps in of the test windows, which lie inside a day."""
-    first = int(np.searchsorted(table.index, pd.Timestamp(FIRST_TEST_DAY)))
+    first = int(times_of(table).searchsorted(pd.Timestamp(FIRST_TEST_DAY)))
     inside = np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)
     return (first + DAY_ROWS * np.arange(TEST_DAYS)[:, None] + inside).reshape(-1)
 
@@ -114,9 +119,10 @@ def _simple_forecasts(name: str, table: pd.DataFrame, last_train: str) -> np.nda
     values, origins = table.to_numpy(dtype=np.float64), test_origins(table)
     ahead = origins[:, None] + np.arange(1, HORIZON + 1)
     if name == "WeekBefore":
-        before = table.index[ahead.reshape(-1)] - pd.Timedelta(days=7)
-        return values[table.index.get_indexer(before)].reshape(*ahead.shape, -1)
-    end = int(np.searchsorted(table.index, pd.Timestamp(last_train) + pd.Timedelta(days=1)))
+        before = times_of(table)[ahead.reshape(-1)] - pd.Timedelta(days=7)
+        rows = table.index.get_indexer(before)
+        return np.asarray(values[rows].reshape(*ahead.shape, -1))
+    end = int(times_of(table).searchsorted(pd.Timestamp(last_train) + pd.Timedelta(days=1)))
     if name == "DayMean":
         return values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)[ahead % DAY_ROWS]
     days = np.arange(end // DAY_ROWS)[:, None] * DAY_ROWS

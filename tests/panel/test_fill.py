@@ -188,3 +188,12 @@ def test_a_step_with_enough_values_stands_alone_beside_one_that_leans_on_it() ->
 @pytest.mark.parametrize(("minutes", "reach"), [(1, 59), (5, 11), (30, 1), (60, 0), (1440, 0)])
 def test_neighbours_are_less_than_an_hour_away(minutes: int, reach: int) -> None:
     assert smoothing_reach(Clock("UTC", minutes)) == reach
+
+
+def test_a_closed_place_keeps_its_last_value() -> None:
+    values = numbers(24 * 15, 2)
+    panel = panel_of(values).with_hours(("", "06:00-22:00"))
+    filled = fill_missing(panel, fit_fill(panel, np.ones(len(values), dtype=bool))).values
+    assert np.array_equal(filled[:, 0], panel.values[:, 0])
+    assert (filled[24 + 22 : 48 + 6, 1] == panel.values[24 + 21, 1]).all()
+    assert np.array_equal(filled[24 + 6 : 24 + 22, 1], panel.values[24 + 6 : 24 + 22, 1])

@@ -171,3 +171,16 @@ def test_a_run_with_one_number_has_no_second_one(forecast: Forecast) -> None:
 def test_numbers_keep_six_digits(values: np.ndarray) -> None:
     assert np.allclose(to_numbers(values), values, rtol=1e-5, atol=0)
     assert all(len(repr(n)) < 24 for row in to_numbers(values) for n in row)
+
+
+def test_L10_closed_steps_are_marked_in_every_format(forecast: Forecast) -> None:
+    closed = np.zeros(forecast.y_hat.shape, dtype=bool)
+    closed[0, 1] = True
+    marked = replace(forecast, closed=closed)
+    rows = json.loads(b"{" + to_json(marked) + b"}")["forecasts"]
+    assert "closed" not in rows[0]
+    assert rows[1]["closed"] == closed[:, 1].tolist()
+    basis = {"model": "m", "data_version": 1, "stale": False, "degraded": None}
+    lines = list(csv.DictReader(io.StringIO(to_csv(marked, basis).decode())))
+    K = len(closed)
+    assert [line["degraded"] for line in lines[K : 2 * K]] == ["closed", *[""] * (K - 1)]
