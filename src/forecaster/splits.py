@@ -10,6 +10,7 @@ Training windows whose history begins before the panel, or of which too little i
 kept apart: networks that mask missing values learn from them too.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -20,6 +21,7 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.clock.clock import Clock
+from forecaster.clock.lags import HISTORY_SHARE
 from forecaster.clock.zone import SECOND, Times, to_utc
 from forecaster.config import LagConfig, SplitsConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
@@ -29,8 +31,11 @@ from forecaster.panel.past_only import known_columns, known_layers
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
+VALIDATION_SHARE, VALIDATION_WINDOWS = 0.1, 20  # the latter for the quantiles of short panels
+TRAINING_SHARE, TEST_SHARE = 0.5, 0.2  # at least, where validation needs more than its share
 _NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
+YEAR_MINUTES = 365 * 24 * 60
 
 
 @dataclass(frozen=True)
@@ -60,9 +65,22 @@ class Splits:
         faults.raise_any(ConfigError)
 
     @staticmethod
-    def by_share(panel: Panel, validation: float = 0.1, test: float = 0.2) -> "Splits":
-        """Split by share: test is the end, validation comes before it, the rest is training."""
+    def by_share(
+        panel: Panel, validation: float | None = None, test: float = TEST_SHARE, horizon: int = 3
+    ) -> "Splits":
+        """Split by share: test is the end, validation comes before it, the rest is training.
+
+        Args:
+            panel: whose steps are split.
+            validation: its share. Default: a tenth, and as much as 20 windows need where training
+                keeps half of the steps.
+            test: its share.
+            horizon: the number of steps of a window's targets.
+        """
         steps = len(panel.values)
+        if validation is None:
+            enough = (VALIDATION_WINDOWS + horizon - 1) / steps
+            validation = max(VALIDATION_SHARE, min(enough, 1 - TRAINING_SHARE - test))
         ends = [0, round(steps * (1 - validation - test)), round(steps * (1 - test)), steps]
         if min(np.diff(ends)) < 1:
             message = f"shares {validation:g} and {test:g} leave a split empty"
@@ -72,10 +90,10 @@ class Splits:
         return Splits(*ranges)
 
     @staticmethod
-    def from_config(panel: Panel, config: SplitsConfig) -> "Splits":
+    def from_config(panel: Panel, config: SplitsConfig, horizon: int = 3) -> "Splits":
         """The ranges of a recipe, or `by_share` if it has none."""
         if not config.train:
-            return Splits.by_share(panel)
+            return Splits.by_share(panel, horizon=horizon)
         return Splits(config.train, config.validation, config.test)
 
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
@@ -146,8 +164,25 @@ def cut_windows(
     if empty:
         gaps = dropped["too little history observed"] > 0
         hint = name_most_missing(panel, split_of_step >= 0) if gaps else ""
+        hint = hint or explain_short(panel, lags)
         raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){hint}")
     return windows
+
+
+def explain_short(panel: Panel, lags: LagConfig) -> str:
+    """What a short panel lacks for training, validation and test; empty if it is long enough."""
+    steps, clock = len(panel.values), panel.clock
+    validated = VALIDATION_WINDOWS + lags.horizon - 1
+    needed = math.ceil(validated / (1 - TRAINING_SHARE - TEST_SHARE))
+    if steps >= needed:
+        return ""
+    has = f"The panel has {count_of(steps, 'step')} of {clock.step_text}"
+    advice = f"forecasts {count_of(lags.horizon, 'step')} ahead need about {needed}, of which "
+    advice += f"{validated} validate"
+    if clock.has_yearly_season:
+        year = round(YEAR_MINUTES / clock.step_minutes / HISTORY_SHARE)
+        advice += f", and a yearly season about {year}"
+    return f". {has}: {advice}; give a longer table, or smaller steps"
 
 
 def _partial(
@@ -338,6 +373,7 @@ def _all_windows(
         needed = panel.clock.needed_steps(lags, panel.times) + lags.horizon
         raise DataError(
             f"need ≥ {needed} steps for one window, have {len(steps)}; add earlier data"
+            f"{explain_short(panel, lags)}"
         )
     return steps[fits], steps[fits][:, None] - back[fits]
 

@@ -131,7 +131,7 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
     code, output, _ = run("doctor", tmp_path / "p", "--json")
     findings = {f["topic"]: f for f in json.loads(output)["findings"]}
     assert code == 0
-    assert "these lags do not fit the panel's step" in findings["history"]["text"]
+    assert "a window needs 30 past steps" in findings["history"]["text"]  # four weeks
 
 
 def test_a_wrong_mapping_names_every_fault(tmp_path: Path, run: Run) -> None:

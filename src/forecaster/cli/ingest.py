@@ -141,6 +141,9 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         int | None,
         typer.Option(help="Minutes per step. Default: the most frequent difference of times."),
     ] = None,
+    step_months: Annotated[
+        int | None, typer.Option(help="Months per step: 1, 3 for quarters, 12 for years.")
+    ] = None,
     min_demand: Annotated[
         float | None, typer.Option(help="Smallest mean value of a location.")
     ] = None,
@@ -154,17 +157,18 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Read a table of values. Steps without a row become missing values and are listed."""
     from forecaster.ingest.build import Sources
-    from forecaster.ingest.guess import guess_step
+    from forecaster.ingest.guess import find_step
+    from forecaster.panel.axis import step_settings
 
-    if step_minutes is None:
-        step_minutes = guess_step(file, columns)
-        terminal.say(
-            f"no --step-minutes: {step_minutes} min, the most frequent difference of times"
-        )
+    step = step_settings(step_minutes, step_months or 0)
+    if not step:
+        guessed = find_step(file, columns)
+        step = guessed.settings()
+        terminal.say(f"no --step-minutes: {guessed}, the most frequent difference of times")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
-            "nonexistent": nonexistent, "step_minutes": step_minutes, "gaps": "null",
+            "nonexistent": nonexistent, **step, "gaps": "null",
             "renames": renames.name if renames else None, "censored": censored, "hours": hours,
             "past_only": split_commas(past_only),
         },
@@ -298,7 +302,7 @@ def _print_panel(panel: "Panel", out: Path) -> None:
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
-    gaps = counts.pop("gaps", [])
+    gaps, hours_found = counts.pop("gaps", []), counts.pop(HOURS_FOUND, False)
     for name, value in counts.items():
         if not isinstance(value, dict):
             print(f"{name.replace('_', ' '):26} {_value_text(value)}")
@@ -310,7 +314,7 @@ def _print_panel(panel: "Panel", out: Path) -> None:
             example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{example}")
     if panel.locations.has_hours:
-        source = "found" if counts.get(HOURS_FOUND) else "given"
+        source = "found" if hours_found else "given"
         print(f"opening hours {source}: {describe_hours(panel)}")
         if source == "found":
             print("  --hours gives others, --hours always keeps these gaps as missing values")

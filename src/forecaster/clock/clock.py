@@ -5,6 +5,12 @@ in local time and returns to UTC: a local time that does not exist becomes the n
 that occurs twice keeps the occurrence (first or second) of t + i, and a time between two steps of
 the axis (half-hour clock changes, steps over an hour) goes to the nearer one, the later at a tie.
 With opening hours, lags skip closed steps (`open_steps`).
+
+**Steps of months** (months, quarters, years) begin at local midnight on the first day of a month;
+their number of days varies, and so only the clock can tell when a step begins (`instants`) and
+which step is next to an instant (`step_index`).
+
+**Seasons.** Values repeat by the week; of steps of seven days or more, by the year.
 """
 
 from collections.abc import Sequence
@@ -12,14 +18,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 import numpy as np
-from jaxtyping import Bool, Float32, Int64
+from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.clock.holidays import Holidays
 from forecaster.clock.hours import OpeningHours
 from forecaster.clock.open_steps import OpenSteps, Span, lag_steps
 from forecaster.clock.zone import Times, check_zone, is_second, to_local, to_utc
-from forecaster.config import LagConfig, Season
-from forecaster.errors import ConfigError
+from forecaster.config import MONTH_MINUTES, LagConfig, Season
+from forecaster.errors import ConfigError, count_of
 
 LAG_CLOCK = "wall-1"  # the lag rule above, as artifacts record it
 CALENDAR_RULE = "minutes-1"  # of steps below an hour, as runs record it; before: whole hours
@@ -35,6 +41,7 @@ DAY_MINUTES = 24 * 60
 _DAY = np.timedelta64(1, "D")
 _MONDAY = np.datetime64("1970-01-05", "s")
 _WEEK_SECONDS = WEEK_HOURS * 3600
+_YEAR_MONTHS, _LONGEST_YEAR_SECONDS = 12, 366 * 24 * 3600
 
 
 @dataclass(frozen=True)
@@ -42,23 +49,44 @@ class Clock:
     """Time zone, step, holidays and opening hours of a panel's time axis."""
 
     zone: str
-    step_minutes: int = 60
+    step_minutes: int = 60  # of months: their mean length
     holidays: Holidays | None = None
+    step_months: int = 0  # 1: month, 3: quarter, 12: year; 0: `step_minutes` is exact
     hours: tuple[str, ...] = ()  # of all places; the axis is open where any is; empty: always
 
     def __post_init__(self) -> None:
         check_zone(self.zone)
+        if self.step_months and self.step_minutes != self.step_months * MONTH_MINUTES:
+            object.__setattr__(self, "step_minutes", self.step_months * MONTH_MINUTES)
         self.check_hours(self.hours)
 
     @property
     def step(self) -> np.timedelta64:
-        """One step of the axis."""
+        """The length of one step; of months, the mean."""
         return np.timedelta64(self.step_minutes * 60, "s")
 
     @property
+    def step_text(self) -> str:
+        """The length of a step in words: `60 min`, `1 month`."""
+        if self.step_months:
+            return count_of(self.step_months, "month")
+        return f"{self.step_minutes} min"
+
+    @property
+    def has_yearly_season(self) -> bool:
+        """Whether values repeat by the year, not by the week: steps of seven days or more."""
+        return self.step_minutes * 60 >= _WEEK_SECONDS
+
+    @property
     def season_slots(self) -> int:
-        """The number of steps of the season, a week, by which values are usual: 168 for hours."""
-        return -(-_WEEK_SECONDS // (self.step_minutes * 60))  # the last one may be shorter
+        """The number of steps of the season by which values are usual; the last may be shorter.
+
+        Of a week (168 for hours), or of a year where steps are long: 53 weeks, 12 months.
+        """
+        if self.step_months:
+            return -(-_YEAR_MONTHS // self.step_months)
+        season = _LONGEST_YEAR_SECONDS if self.has_yearly_season else _WEEK_SECONDS
+        return -(-season // (self.step_minutes * 60))
 
     def axis(self, start: np.datetime64, count: int) -> Times:
         """Return `count` instants from `start` on."""
@@ -66,7 +94,14 @@ class Clock:
 
     def instants(self, start: np.datetime64, steps: Int64[np.ndarray, " T"]) -> Times:
         """Return the instants at which steps begin, counted from `start`; they may be negative."""
-        return np.asarray(start, dtype="datetime64[s]") + steps * self.step
+        return self._move(np.array([start], dtype="datetime64[s]"), steps)
+
+    def step_index(self, start: np.datetime64, times: Times) -> Int64[np.ndarray, "*shape"]:
+        """Return the steps, counted from `start`, that begin nearest to instants.
+
+        At a tie it is the later step. The inverse of `instants`.
+        """
+        return self._steps_between(np.array([start], dtype="datetime64[s]"), times)
 
     def local(self, times: Times) -> Times:
         """Return local times."""
@@ -98,7 +133,16 @@ class Clock:
         return np.asarray(np.any([self.open_by(text, times) for text in self.hours], axis=0))
 
     def slot_of_season(self, times: Times) -> Int64[np.ndarray, " M"]:
-        """Return the step of the season at each instant: the hour of the local week."""
+        """Return the step of the season at each instant: the hour of the local week.
+
+        Where steps are long it is the week, the month or the quarter of the local year.
+        """
+        if self.step_months:
+            return self._months(times) % _YEAR_MONTHS // self.step_months
+        if self.has_yearly_season:
+            local = self.local(times)
+            since_new_year = (local - local.astype("datetime64[Y]")).astype(np.int64)
+            return np.asarray(since_new_year // (self.step_minutes * 60), dtype=np.int64)
         since_monday = (self.local(times) - _MONDAY).astype(np.int64) % _WEEK_SECONDS
         return np.asarray(since_monday // (self.step_minutes * 60), dtype=np.int64)
 
@@ -106,19 +150,24 @@ class Clock:
         """Return the calendar part of a_t (section 3.2.1), columns as in `CALENDAR_COLUMNS`.
 
         Of steps below an hour, the time lies between two hours and has a share of both: 08:15 is
-        three quarters of hour_08 and one of hour_09.
+        three quarters of hour_08 and one of hour_09. Steps of a week or more have no time of day:
+        the 24 columns stand for the year instead, two of them for each month.
         """
         local = self.local(times)
         since_monday = (local - _MONDAY).astype(np.int64) % _WEEK_SECONDS
         hours = since_monday // _HOUR_SECONDS
         columns = np.zeros((len(times), len(CALENDAR_COLUMNS)), dtype=np.float32)
         row = np.arange(len(times))
-        columns[row, hours // 24] = 1.0
-        columns[row, len(WEEKDAYS) + hours % 24] = 1.0
+        first, share = hours % 24, np.zeros(len(times))
+        if self.step_minutes * 60 >= _WEEK_SECONDS:
+            place = self.slot_of_season(times) * 24 / self.season_slots
+            first, share = place.astype(np.int64), place % 1
+        else:
+            columns[row, hours // 24] = 1.0
         if self.step_minutes < _HOUR_MINUTES:
             share = since_monday % _HOUR_SECONDS / _HOUR_SECONDS
-            columns[row, len(WEEKDAYS) + hours % 24] = 1 - share
-            columns[row, len(WEEKDAYS) + (hours + 1) % 24] = share
+        columns[row, len(WEEKDAYS) + (first + 1) % 24] = share
+        columns[row, len(WEEKDAYS) + first] = 1 - share
         if self.holidays is not None:
             columns[:, -1] = self.holidays.falls_on(local)
         return columns
@@ -154,15 +203,42 @@ class Clock:
         self, around: Int64[np.ndarray, " I"], days_back: Int64[np.ndarray, " J"], origins: Times
     ) -> Int64[np.ndarray, "B J I"]:
         """Return the lag, in steps before t, of the local time of t + i, j days earlier."""
-        source = origins[:, None] + around * self.step
+        source = self._move(origins[:, None], around)
         local = self.local(source)[:, None, :] - (days_back * _DAY)[None, :, None]
         target = to_utc(self.zone, local)
         as_second = is_second(self.zone, source)[:, None, :] & target.ambiguous
         instant = np.where(as_second, target.second, target.first)
-        step = self.step_minutes * 60
-        seconds = (origins[:, None, None] - instant).astype(np.int64)
-        steps = -((step - 2 * seconds) // (2 * step))  # to the nearest; at a tie the later instant
-        return np.asarray(steps, dtype=np.int64)
+        return -self._steps_between(origins[:, None, None], instant)
+
+    def _move(
+        self, times: Shaped[np.ndarray, "..."], steps: Int64[np.ndarray, "..."]
+    ) -> Shaped[np.ndarray, "..."]:
+        """Return the beginnings of the steps that lie so many steps after others."""
+        if not self.step_months:
+            return times + steps * self.step
+        return self._at_month(self._months(times) + steps * self.step_months)
+
+    def _steps_between(
+        self, starts: Shaped[np.ndarray, "..."], times: Shaped[np.ndarray, "..."]
+    ) -> Int64[np.ndarray, "..."]:
+        """Return the number of steps from `starts` to the beginning nearest to each instant."""
+        if not self.step_months:
+            step = self.step_minutes * 60
+            seconds = (times - starts).astype(np.int64)
+            return np.asarray((2 * seconds + step) // (2 * step), dtype=np.int64)
+        steps = (self._months(times) - self._months(starts)) // self.step_months
+        since = times - self._move(starts, steps)
+        until = self._move(starts, steps + 1) - times
+        return np.asarray(steps + (until <= since), dtype=np.int64)
+
+    def _months(self, times: Times) -> Int64[np.ndarray, "*shape"]:
+        """Return the local month of each instant, counted from 1970."""
+        return self.local(times).astype("datetime64[M]").astype(np.int64)
+
+    def _at_month(self, months: Int64[np.ndarray, "*shape"]) -> Times:
+        """Return the instants at which local months begin."""
+        local = months.astype("datetime64[M]").astype("datetime64[s]")
+        return to_utc(self.zone, local).first
 
     def similar_open_steps(
         self, around: Int64[np.ndarray, " I"], days: int, count: int, origins: Times

@@ -5,7 +5,8 @@ hours; their steps neither count for a silence nor end it.
 
 *Silence.* A location that was never silent for a day in training and has been silent for two whole
 days has closed; with its next value it is open again. Silent are missing values and, of counts,
-zeros. Where a day has fewer than seven steps, a week stands for a day (`day_steps`).
+zeros. Where a day has fewer than seven steps, a week stands for a day, and where a step is a week
+or longer, three steps do (`day_steps`).
 
 Many locations that are silent at once are an outage of the feed, not closings: a quarter of those
 that could be heard, three at least, or all of them. A location closes only if there was no outage
@@ -101,13 +102,15 @@ class Closings:
 
     def _may_be_closed(self, panel: Panel, begin: int, end: int) -> Bool[np.ndarray, " N"]:
         """Which locations are silent at all sampled steps of two days, as closed ones must be."""
-        stride = CLOSED_DAYS * day_steps(panel.clock) // _SAMPLES
+        length = CLOSED_DAYS * day_steps(panel.clock)
+        samples = min(_SAMPLES, length)
+        stride = length // samples
         silent = find_silent(panel, begin, end, stride) | _is_asleep(panel, begin, end, stride)
-        if len(silent) < _SAMPLES:
+        if len(silent) < samples:
             return np.zeros(silent.shape[1], dtype=bool)
-        steps = len(silent) - _SAMPLES + 1
+        steps = len(silent) - samples + 1
         return np.asarray(
-            np.logical_and.reduce([silent[n : n + steps] for n in range(_SAMPLES)]).any(axis=0)
+            np.logical_and.reduce([silent[n : n + steps] for n in range(samples)]).any(axis=0)
         )
 
     def hide(

@@ -164,16 +164,14 @@ def find_origin(panel: Panel, at: At) -> int:
         raise ConfigError(f"at = {at!r} is not a time; {form}") from error
     if moment.tzinfo is None:
         raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
-    seconds = moment.timestamp() - int(panel.start.astype(np.int64))
-    step, remainder = divmod(seconds, panel.clock.step_minutes * 60)
-    if remainder:
-        raise ConfigError(
-            f"at = {at!r} lies between two steps of {panel.clock.step_minutes} min; {form}"
-        )
+    instant = np.array([np.datetime64(int(moment.timestamp() // 1), "s")])
+    step = int(panel.clock.step_index(panel.start, instant)[0])
+    if panel.instant(step) != instant[0] or moment.microsecond:
+        raise ConfigError(f"at = {at!r} lies between two steps of {panel.clock.step_text}; {form}")
     if not 0 <= step < len(panel.values):
         span = " … ".join(local_texts(panel, panel.times[[0, -1]]))
         raise ConfigError(f"at = {at!r} lies outside the panel ({span}); {form}")
-    return int(step)
+    return step
 
 
 def _spell(at: At) -> str:

@@ -10,11 +10,13 @@ from jaxtyping import Bool
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_RULE, LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
+from forecaster.clock.lags import choose_lags
+from forecaster.config import LagConfig
+from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name_some
 from forecaster.estimators import closed, value_ranges
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, step_fields
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
 
@@ -27,7 +29,10 @@ MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign
 
 
 def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """The recipe with its time zone, kind, step, country and censoring replaced by the panel's."""
+    """The recipe with its time zone, kind, step, country and censoring replaced by the panel's.
+
+    Lags that it does not set are chosen for the panel.
+    """
     censored = recipe.panel.censored
     if censored is not None and censored != panel.censored_by:
         raise ConfigError(
@@ -46,10 +51,36 @@ def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
         "timezone": panel.clock.zone,
         "kind": panel.kind,
         "step_minutes": panel.clock.step_minutes,
+        "step_months": panel.clock.step_months,
         "country": country_of(panel),
         "hours": _hours_of(recipe, panel),
     }
-    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
+    meant = recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
+    return with_lags(meant, panel)
+
+
+def with_lags(recipe: Recipe, panel: Panel) -> Recipe:
+    """The recipe with lags that it does not set chosen for the panel (`clock/lags.py`)."""
+    lags = recipe.lags
+    if _sets_lags(lags):
+        return recipe
+    chosen = choose_lags(panel.clock, len(panel.values), lags.horizon).lags
+    fields = {name: getattr(lags, name) for name in lags.model_fields_set}
+    return recipe.model_copy(update={"lags": LagConfig(**{**dict(chosen), **fields})})
+
+
+def explain_lags(recipe: Recipe, panel: Panel) -> str:
+    """Why a recipe has its lags on a panel, in words."""
+    lags = recipe.lags
+    if _sets_lags(lags):
+        return f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}: by the recipe"
+    reason = choose_lags(panel.clock, len(panel.values), lags.horizon).reason
+    fields = sorted(lags.model_fields_set - {"horizon"})
+    return f"{reason}; {name_some(fields)} by the recipe" if fields else reason
+
+
+def _sets_lags(lags: LagConfig) -> bool:
+    return {"recent", "seasons"} <= lags.model_fields_set
 
 
 def _hours_of(recipe: Recipe, panel: Panel) -> str | None:
@@ -67,7 +98,7 @@ def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,
-        "step_minutes": panel.clock.step_minutes,
+        **step_fields(panel.clock),
         "lag_clock": LAG_CLOCK,
         "holidays": holidays.to_json() if holidays is not None else None,
         "covariates": list(panel.covariates.names),
@@ -150,11 +181,13 @@ def match(run: Run, panel: Panel) -> Panel:
         ("kind", about["kind"], panel.kind),
         ("time zone", about["timezone"], panel.clock.zone),
         ("step", about["step_minutes"], panel.clock.step_minutes),
+        ("step in months", about.get("step_months", 0), panel.clock.step_months),
         ("lag rule", about["lag_clock"], LAG_CLOCK),
         ("holidays", holidays.country if holidays is not None else None, country_of(panel)),
     ):
         if needed != actual:
             faults.add(f"{name}: the run has {needed!r}, the panel {actual!r}")
+    _check_season(run, panel, faults)
     for date in _differing_dates(holidays, panel.clock.holidays):
         faults.add(f"holidays: {date} is one in the run or in the panel, not in both")
     names, local_names = tuple(about["covariates"]), tuple(about["local_covariates"])
@@ -218,6 +251,14 @@ def _with_hours(run: Run, matched: Panel, panel: Panel) -> Panel:
         return matched
     hours = [fitted[n] if absent[n] else text for n, text in enumerate(matched.locations.hours)]
     return replace(matched, locations=replace(matched.locations, hours=tuple(hours)))
+
+
+def _check_season(run: Run, panel: Panel, faults: Faults) -> None:
+    """Refuse a run of long steps from when their season was a week."""
+    slots, needed = len(run.arrays["shared.fill"]), panel.clock.season_slots
+    if panel.clock.has_yearly_season and slots != needed:
+        then = f"season: {count_of(slots, 'step')} in the run, which an earlier version saved"
+        faults.add(f"{then}; now it is a year of {count_of(needed, 'step')}: train the run again")
 
 
 def new_ids(run: Run, panel: Panel) -> list[str]:

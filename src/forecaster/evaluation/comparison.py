@@ -14,6 +14,7 @@ from jaxtyping import Int64
 from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.match import with_lags
 from forecaster.evaluation.backtest import (
     CALIBRATION_MODES,
     BacktestResult,
@@ -479,7 +480,8 @@ def common_test_windows(
     horizons = {recipe.lags.horizon for recipe in recipes}
     if len(horizons) > 1:
         raise ConfigError(f"models forecast {sorted(horizons)} steps ahead; give all the same")
-    distinct = {recipe.lags.model_dump_json(): recipe.lags for recipe in recipes}
+    chosen = [with_lags(recipe, panel).lags for recipe in recipes]
+    distinct = {lags.model_dump_json(): lags for lags in chosen}
     windows = [set(cut_windows(panel, splits, lags).test.tolist()) for lags in distinct.values()]
     common = sorted(set.intersection(*windows))
     if not common:

@@ -191,13 +191,15 @@ def find_spans(mask: Bool[np.ndarray, " H"], begin: int) -> tuple[Span, ...]:
 
 
 def _lay_grid(panel: Panel) -> _Grid:
-    step, start = panel.clock.step_minutes * 60, int(panel.start.astype(np.int64))
+    start = int(panel.start.astype(np.int64))
+    step = panel.clock.step_minutes * 60
     steps = np.arange(len(panel.values) + int(MAX_FUTURE // panel.clock.step) + 1)
     if step < _HOUR:
         begin = start - start % _HOUR
         shared = (start - begin + steps[:-1] * step) // _HOUR
         return _Grid(begin, shared, np.ones_like(shared))
-    first = -(-steps * step // _HOUR)  # the first hour that begins in a step, e.g. of 90 minutes
+    # The first hour that begins in a step, e.g. of 90 minutes.
+    first = -(-(panel.instants(steps).astype(np.int64) - start) // _HOUR)
     return _Grid(start, first[:-1], np.diff(first))
 
 

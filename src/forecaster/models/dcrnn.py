@@ -141,6 +141,8 @@ class DCRNNNetwork(Network):
     def _encode(self, history: State) -> list[Hidden]:
         """The state of each layer after the whole history."""
         seen = torch.tensordot(self.view, history.auxiliary, dims=1)  # [S, B, L]
+        if not self.sees_ahead:
+            seen = seen + rest_of_day(history.auxiliary)
         N, _, B, L = history.signal.shape
         nothing = history.signal.new_zeros(N, B, self.units)
         hidden = [Hidden(nothing, self.diffusion(nothing))] * len(self.encoder)
@@ -190,6 +192,15 @@ def select_shared_inputs(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor,
     first = auxiliary - len(CALENDAR_COLUMNS) + CALENDAR_COLUMNS.index("hour_00")
     view[0, first : first + DAY_HOURS] = torch.arange(DAY_HOURS) / DAY_HOURS  # as a share of a day
     return view
+
+
+def rest_of_day(auxiliary: Float[Tensor, "A B T"]) -> Float[Tensor, "B T"]:
+    """What is added to the time of day after 23:00, whose minutes are a share of hour_00."""
+    midnight, last = (
+        auxiliary[CALENDAR_COLUMNS.index(name) - len(CALENDAR_COLUMNS)]
+        for name in ("hour_00", "hour_23")
+    )
+    return torch.where(last > 0, midnight, 0.0)
 
 
 def _begin(layers: nn.ModuleList) -> list[Step]:

@@ -34,7 +34,14 @@ from forecaster.panel.assemble import (
     make_clock,
     match_locations,
 )
-from forecaster.panel.axis import VALUES, SeriesTable, complete_axis, settle_gaps
+from forecaster.panel.axis import (
+    VALUES,
+    SeriesTable,
+    complete_axis,
+    settle_gaps,
+    step_settings,
+    with_step,
+)
 from forecaster.panel.columns import Table
 from forecaster.panel.hours import find_hours, given_hours, shared_hours
 from forecaster.panel.observed import (
@@ -108,7 +115,7 @@ class Panel:
     def __repr__(self) -> str:
         M, N = self.values.shape
         span = " … ".join(local_texts(self, self.times[[0, -1]]))
-        meaning = f"{self.clock.zone}, {self.clock.step_minutes} min, {self.kind}"
+        meaning = f"{self.clock.zone}, {self.clock.step_text}, {self.kind}"
         meaning += f", past-only {name_some(self.past_only)}" if self.past_only else ""
         return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
 
@@ -429,7 +436,8 @@ class Panel:
         *,
         timezone: str,
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
@@ -450,7 +458,8 @@ class Panel:
             table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
             timezone: IANA name; times without an offset are local times of this zone.
             kind: `count` (never negative) or `measurement`.
-            step_minutes: length of a step.
+            step_minutes: length of a step. Default: found in the table.
+            step_months: length of a step in months: 1, 3 (quarters), 12 (years).
             country: the country whose holidays are recorded, such as `US` or `US-NY`.
             locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`, `hours`; gives the
                 order of the columns.
@@ -465,15 +474,18 @@ class Panel:
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
             past_only: covariates that are seen in the past and unknown ahead.
         """
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
             "past_only": list(past_only),
             "hours": hours,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_long")
+        rows = read_long(table, config.kind)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_long(table, config.kind), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_wide(  # noqa: PLR0913 (as above)
@@ -483,7 +495,8 @@ class Panel:
         timezone: str,
         time: str = "time",
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
@@ -496,15 +509,18 @@ class Panel:
         past_only: Sequence[str] = (),
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
             "past_only": list(past_only),
             "hours": hours,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_wide")
+        rows = read_wide(table, config.kind, time)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_wide(table, config.kind, time), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_series(
@@ -635,7 +651,7 @@ class Panel:
         holidays = self.clock.holidays
         return {
             "timezone": self.clock.zone,
-            "step_minutes": self.clock.step_minutes,
+            **step_fields(self.clock),
             "kind": self.kind,
             "start": str(self.start),
             "steps": len(self.values),
@@ -694,14 +710,21 @@ def _read_clock(folder: Path, manifest: Manifest) -> Clock:
     """Return the clock of a panel; an unknown kind or lag rule is refused."""
     about = manifest.about
     kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
-    hours = tuple(map(str, about.get("hours", ())))
-    clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None, hours=hours)
+    months, hours = int(about.get("step_months", 0)), tuple(map(str, about.get("hours", ())))
+    minutes = int(about["step_minutes"])
+    clock = Clock(about["timezone"], minutes, holidays or None, months, hours)
     if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
         message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program supports"
         raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-    fields = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
+    fields = {"timezone": clock.zone, "kind": kind, **step_fields(clock)}
     check_stage(PanelConfig, fields, source="manifest")
     return clock
+
+
+def step_fields(clock: Clock) -> dict[str, int]:
+    """Return the length of a step as artifacts record it; `step_months` only if it has any."""
+    months = {"step_months": clock.step_months} if clock.step_months else {}
+    return {"step_minutes": clock.step_minutes, **months}
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:

@@ -343,5 +343,7 @@ def can_count(
 
 def step_number(panel: Panel) -> int:
     """The number of a panel's first step, counted from 1970."""
+    if panel.clock.step_months:
+        return int(panel.clock.step_index(np.datetime64("1970-01-01", "s"), panel.times[:1])[0])
     seconds = int(panel.start.astype("datetime64[s]").astype(np.int64))
     return seconds // (panel.clock.step_minutes * 60)

@@ -10,6 +10,7 @@ from jaxtyping import Int64
 from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
+from forecaster.estimators.match import with_lags
 from forecaster.panel.observed import CENSORED, CLOSED, CLOSED_SUM, OUTSIDE, OUTSIDE_SUM
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.recipe import Recipe
@@ -76,7 +77,7 @@ def examine(
         _outliers(panel, anomalies),
         *_doubtful(panel, recipe),
         _targets(panel, recipe.metrics.mape_cut),
-        _history(panel, recipe.lags),
+        _history(panel, with_lags(recipe, panel).lags),
         _covariates(panel),
         _holidays(panel),
     )
@@ -86,10 +87,10 @@ def examine(
 def describe_panel(panel: Panel) -> dict[str, str]:
     """Describe the span, size, kind and share of observed values of a panel."""
     M, N = panel.values.shape
-    days = M * panel.clock.step_minutes / (24 * 60)
+    days = (panel.instant(M) - panel.start) / np.timedelta64(1, "D")
     return {
         "span": f"{_span(panel, 0, M)} {panel.clock.zone}",
-        "size": f"{count_of(M, 'step')} of {panel.clock.step_minutes} min ({days:,.0f} days) × "
+        "size": f"{count_of(M, 'step')} of {panel.clock.step_text} ({days:,.0f} days) × "
         f"{count_of(N, 'location')}",
         "kind": panel.kind + _level_text(panel),
         "observed": f"{_observed_share(panel):.2f} %",
