@@ -124,7 +124,8 @@ def _simple_forecasts(name: str, table: pd.DataFrame, last_train: str) -> np.nda
         return np.asarray(values[rows].reshape(*ahead.shape, -1))
     end = int(times_of(table).searchsorted(pd.Timestamp(last_train) + pd.Timedelta(days=1)))
     if name == "DayMean":
-        return values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)[ahead % DAY_ROWS]
+        days_mean = values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)
+        return np.asarray(days_mean[ahead % DAY_ROWS])
     days = np.arange(end // DAY_ROWS)[:, None] * DAY_ROWS
     train = (days + np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)).reshape(-1)
     forecasts = np.empty((*ahead.shape, values.shape[1]))
