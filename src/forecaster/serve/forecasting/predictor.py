@@ -29,7 +29,7 @@ from forecaster.estimators.forecast_inputs import (
     refuse_missing,
 )
 from forecaster.estimators.intervals.calibration import Base
-from forecaster.estimators.intervals.online import OnlineCalibration
+from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.estimators.match import is_new, location_order, match, see_as_run
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
@@ -136,7 +136,7 @@ class OnlinePredictor:
         self._ids = view.panel.locations.ids
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
-        first_step = snapshot.start_seconds // snapshot.step_seconds
+        first_step = step_number(snapshot.base)
         self._online = OnlineCalibration(predictor.calibration, first_step)
         self._order = location_order(predictor.panel.locations.ids, view.panel)
 
