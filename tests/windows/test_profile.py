@@ -361,3 +361,19 @@ def test_bounds_do_not_see_held_out_steps() -> None:
     expected = fit_bounds(panel, train, profile)
     actual = fit_bounds(replace(panel, values=other), train, profile)
     assert all(map(np.array_equal, actual, expected))
+
+
+def test_months_are_mixed_with_the_citys_year_and_unseen_ones_are_like_their_neighbours() -> None:
+    panel = every(60, 23)
+    values = np.outer(20 + np.arange(23) % 12, [1, 2, 3, 4, 5]).astype(np.float32)
+    panel = replace(panel, clock=Clock("UTC", 43_830, step_months=1), values=values,
+                    start=np.datetime64("2015-01-01T00:00:00"))  # fmt: skip
+    profile = fit_profile(panel, all_of(panel))
+    assert profile.shape == (5, 12)
+    year = profile / profile.mean(axis=1, keepdims=True)  # all have the same shape
+    np.testing.assert_allclose(year, np.tile(year[0], (5, 1)), rtol=1e-4)
+    assert (np.diff(profile[0]) > 0).all()
+    short = np.arange(23) < 9  # January to September
+    seen = fit_profile(panel, short)
+    np.testing.assert_allclose(seen[:, 9], seen[:, 8])
+    np.testing.assert_allclose(seen[:, 11], seen[:, 0])
