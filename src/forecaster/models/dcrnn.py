@@ -16,7 +16,14 @@ from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
-from forecaster.models.network import NO_HEADS, Heads, Network, Outputs, no_quantiles
+from forecaster.models.network import (
+    NO_HEADS,
+    SHORT_HORIZON,
+    Heads,
+    Network,
+    Outputs,
+    no_quantiles,
+)
 from forecaster.models.neurons import NeuronLayout, State
 
 DAY_HOURS = 24
@@ -105,6 +112,14 @@ class DCRNNNetwork(Network):
         terms = self.diffusion.terms
         per_step = terms * past + config.n_layers * (2 * terms + 6) * config.units
         self.window_numbers = inputs.n_locations * per_step * (self.L + self.K)
+
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words: every step follows the one before it."""
+        ratio = (self.L + self.K) / (self.L + SHORT_HORIZON)
+        return (
+            f"rolls out {self.K} steps one after another: a training step, as a forecast, takes "
+            f"about {ratio:.1f} × that of {SHORT_HORIZON} steps"
+        )
 
     def forward(
         self,

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from forecaster.estimators.table import mark_closed, quantile_name
+from forecaster.estimators.totals import Span
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
 
@@ -111,7 +112,8 @@ def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict
         properties = {"name": locations.names[n], **row}
         geometry = locations.point(n)
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
-    return {"type": "FeatureCollection", "steps": content["steps"], "features": features}
+    shared = {name: value for name, value in content.items() if name != "forecasts"}
+    return {"type": "FeatureCollection", **shared, "features": features}
 
 
 def plain_text(value: object) -> str:
@@ -137,6 +139,15 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         {"id": forecast.locations.ids[n], **{name: column[i] for name, column in fields.items()}}
         for i, n in enumerate(chosen)
     ]
+    days: dict[str, Any] = {}
+    if forecast.totals is not None:
+        spans, y_hat, quantiles = forecast.totals
+        days["days"] = _span_times(forecast, spans)
+        names = map(quantile_name, forecast.quantile_levels)
+        sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
+        by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
+        for i, row in enumerate(rows):
+            row["days"] = {name: column[i] for name, column in by_location.items()}
     for row in rows:
         for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
             if row["id"] in texts:
@@ -145,7 +156,16 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
             if is_closed.any():
                 row["closed"] = is_closed.tolist()
-    return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
+    return {"steps": step_times(forecast.panel, forecast.times), **days, "forecasts": rows}
+
+
+def _span_times(forecast: Forecast, spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Return the days of the totals, each with its first step and its number of steps."""
+    starts = step_times(forecast.panel, forecast.times[[span.first - 1 for span in spans]])
+    return [
+        {"day": span.name, **start, "steps": span.last - span.first + 1}
+        for span, start in zip(spans, starts, strict=True)
+    ]
 
 
 def _named_numbers(forecast: Forecast) -> dict[str, Float32[np.ndarray, "K N"]]:
