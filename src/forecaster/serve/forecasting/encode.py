@@ -148,15 +148,20 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
         for i, row in enumerate(rows):
             row["days"] = {name: column[i] for name, column in by_location.items()}
-    for row in rows:
-        for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
-            if row["id"] in texts:
-                row[name] = texts[row["id"]]
-    if forecast.closed is not None:
-        for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
-            if is_closed.any():
-                row["closed"] = is_closed.tolist()
+    for row, n in zip(rows, chosen, strict=True):
+        row.update(_marks(forecast, n))
     return {"steps": step_times(forecast.panel, forecast.times), **days, "forecasts": rows}
+
+
+def _marks(forecast: Forecast, n: int) -> dict[str, Any]:
+    """Return what is said of a location besides its numbers; nothing of an ordinary one."""
+    identity, marks = forecast.locations.ids[n], dict[str, Any]()
+    for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
+        if identity in texts:
+            marks[name] = texts[identity]
+    if forecast.closed is not None and forecast.closed[:, n].any():
+        marks["closed"] = forecast.closed[:, n].tolist()
+    return marks
 
 
 def _span_times(forecast: Forecast, spans: Sequence[Span]) -> list[dict[str, Any]]:
