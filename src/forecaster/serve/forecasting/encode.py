@@ -139,29 +139,37 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         {"id": forecast.locations.ids[n], **{name: column[i] for name, column in fields.items()}}
         for i, n in enumerate(chosen)
     ]
-    days: dict[str, Any] = {}
-    if forecast.totals is not None:
-        spans, y_hat, quantiles = forecast.totals
-        days["days"] = _span_times(forecast, spans)
-        names = map(quantile_name, forecast.quantile_levels)
-        sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
-        by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
-        for i, row in enumerate(rows):
-            row["days"] = {name: column[i] for name, column in by_location.items()}
-    for row, n in zip(rows, chosen, strict=True):
-        row.update(_marks(forecast, n))
+    for row in rows:
+        for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
+            if row["id"] in texts:
+                row[name] = texts[row["id"]]
+    if forecast.closed is not None:
+        for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
+            if is_closed.any():
+                row["closed"] = is_closed.tolist()
+    days = _add_totals(forecast, chosen, rows)
     return {"steps": step_times(forecast.panel, forecast.times), **days, "forecasts": rows}
 
 
-def _marks(forecast: Forecast, n: int) -> dict[str, Any]:
-    """Return what is said of a location besides its numbers; nothing of an ordinary one."""
-    identity, marks = forecast.locations.ids[n], dict[str, Any]()
-    for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
-        if identity in texts:
-            marks[name] = texts[identity]
-    if forecast.closed is not None and forecast.closed[:, n].any():
-        marks["closed"] = forecast.closed[:, n].tolist()
-    return marks
+def _add_totals(
+    forecast: Forecast, chosen: Sequence[int], rows: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Add the totals over days to the rows of some locations; return the days, if there are any.
+
+    Args:
+        forecast: whose totals are added.
+        chosen: the columns of the rows.
+        rows: one for each location.
+    """
+    if forecast.totals is None:
+        return {}
+    spans, y_hat, quantiles = forecast.totals
+    names = map(quantile_name, forecast.quantile_levels)
+    sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
+    by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
+    for i, row in enumerate(rows):
+        row["days"] = {name: column[i] for name, column in by_location.items()}
+    return {"days": _span_times(forecast, spans)}
 
 
 def _span_times(forecast: Forecast, spans: Sequence[Span]) -> list[dict[str, Any]]:
