@@ -254,8 +254,9 @@ def _count_gone(panel: Panel, steps: Int64[np.ndarray, "B T"]) -> Int64[np.ndarr
     if alive is None:
         return np.asarray(gone.sum(axis=1, keepdims=True))
     total = np.zeros(steps.shape, dtype=np.int64)
-    for number, column in enumerate(columns.tolist()):
-        total += gone[:, [number]] & alive[steps, column]
+    for number in np.flatnonzero(gone.any(axis=0)).tolist():
+        rows = np.flatnonzero(gone[:, number])
+        total[rows] += alive[steps[rows], columns[number]]
     return total
 
 

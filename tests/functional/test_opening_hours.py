@@ -1,5 +1,8 @@
 """Forecasts of places that close: a metro at night, shops on Sundays, a school in August."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -155,3 +158,26 @@ def test_a_run_that_was_fitted_without_hours_keeps_its_lags() -> None:
     assert not matched.alive(0, 5).any()
     night = fitted.forecast(panel, "2019-07-02T03:00+00:00")
     assert night.groupby("unique_id")["degraded"].first().tolist() == ["closed"] * PLACES
+
+
+def test_L10_ingest_takes_hours_from_an_option_and_from_the_locations(
+    tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    times = pd.date_range("2019-06-03", periods=24 * 15, freq="h")
+    frame = table(times)
+    frame = frame[frame["time"].dt.hour >= 5]
+    frame.to_csv(tmp_path / "metro.csv", index=False)
+    hours = ["05:00-24:00", "Mon-Fri 05:00-24:00", "05:00-24:00"]
+    pd.DataFrame({"id": list("abc"), "hours": hours}).to_csv(tmp_path / "places.csv", index=False)
+    holidays = "06:00-20:00; PH off"
+    command = "ingest", "table", tmp_path / "metro.csv", "--timezone", "UTC", "--out"
+    for name, options, expected in (
+        ("found", [], ("05:00-24:00",) * 3),
+        ("given", ["--hours", holidays, "--country", "DE"], (holidays,) * 3),
+        ("always", ["--hours", "always"], ("",) * 3),
+        ("places", ["--locations", tmp_path / "places.csv"], tuple(hours)),
+    ):
+        code, output, errors = run(*command, tmp_path / name, *options)
+        assert code == 0, errors
+        assert Panel.open(tmp_path / name).locations.hours == expected
+        assert ("opening hours" in output) == (name != "always")

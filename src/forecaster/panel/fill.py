@@ -63,9 +63,9 @@ def _carry_over_closings(
     """The filled values, with the last value of before at closed steps."""
     if not panel.locations.has_hours:
         return filled
-    steps = np.arange(len(filled))[:, None]
+    steps = np.arange(len(filled), dtype=np.int32)[:, None]
     is_open = panel.within_hours(0, len(filled))
-    last = np.maximum.accumulate(np.where(is_open, steps, -1), axis=0)
+    last = np.maximum.accumulate(np.where(is_open, steps, np.int32(-1)), axis=0)
     return np.take_along_axis(filled, np.where(last < 0, steps, last), axis=0)
 
 

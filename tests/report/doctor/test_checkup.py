@@ -154,7 +154,7 @@ def test_the_history_is_counted_in_windows(checkup: Callable[..., Checkup]) -> N
     assert (
         "needs 506 past steps and 3 future steps" in history.text
     )  # three weeks of 77 days; 507 after an autumn change
-    assert f"{HOURS - 674 - 3 + 1:,} windows" in history.text
+    assert f"{HOURS - 506 - 3 + 1:,} windows" in history.text
     short = Recipe(lags=LagConfig(recent=HOURS, seasons=()))
     assert topic(checkup(recipe=short), "history").text.endswith("3 steps too few")
 
