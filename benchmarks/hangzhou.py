@@ -50,14 +50,17 @@ def main() -> None:
         sums = []
         for table in tables:
             if name in SIMPLE:
-                forecasts = _simple_forecasts(name, table, last_train)
+                forecasts = relative = _simple_forecasts(name, table, last_train)
             else:
                 panel = make_panel(table)
                 model = options.fit(name, seed, recipe, panel, splits)
                 origins = panel_steps(panel, times_of(table)[test_origins(table)])
-                forecasts = model.predict(panel, origins)
-                forecasts = forecasts[..., _order(panel, table)]
-            sums.append(_sum_errors(table, forecasts))
+                prediction, order = model.predict_all(panel, origins), _order(panel, table)
+                forecasts, relative = (
+                    prediction.forecast[..., order],
+                    prediction.relative[..., order],
+                )
+            sums.append(_sum_errors(table, forecasts, relative))
         return _score(sums)
 
     options.run(measure)
@@ -87,7 +90,7 @@ def _read(options: Options, direction: str, without_weekends: bool) -> pd.DataFr
 
 
 def times_of(table: pd.DataFrame) -> pd.DatetimeIndex:
-    """The local times of a table's rows."""
+    """The local times of the rows."""
     return pd.DatetimeIndex(table.index)
 
 
@@ -98,7 +101,7 @@ def make_panel(table: pd.DataFrame) -> Panel:
 
 def test_origins(table: pd.DataFrame) -> np.ndarray:
     """The rows of the last steps in of the test windows, which lie inside a day."""
-    first = int(times_of(table).searchsorted(pd.Timestamp(FIRST_TEST_DAY)))
+    first = int((times_of(table) < pd.Timestamp(FIRST_TEST_DAY)).sum())
     inside = np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)
     return (first + DAY_ROWS * np.arange(TEST_DAYS)[:, None] + inside).reshape(-1)
 
@@ -119,13 +122,13 @@ def _simple_forecasts(name: str, table: pd.DataFrame, last_train: str) -> np.nda
     values, origins = table.to_numpy(dtype=np.float64), test_origins(table)
     ahead = origins[:, None] + np.arange(1, HORIZON + 1)
     if name == "WeekBefore":
-        before = times_of(table)[ahead.reshape(-1)] - pd.Timedelta(days=7)
-        rows = table.index.get_indexer(before)
-        return np.asarray(values[rows].reshape(*ahead.shape, -1))
-    end = int(times_of(table).searchsorted(pd.Timestamp(last_train) + pd.Timedelta(days=1)))
+        times = times_of(table)
+        before = times.get_indexer(times[ahead.reshape(-1)] - pd.Timedelta(days=7))
+        return np.asarray(values[before].reshape(*ahead.shape, -1))
+    end = int((times_of(table) < pd.Timestamp(last_train) + pd.Timedelta(days=1)).sum())
     if name == "DayMean":
-        days_mean = values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)
-        return np.asarray(days_mean[ahead % DAY_ROWS])
+        means = values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)
+        return np.asarray(means[ahead % DAY_ROWS])
     days = np.arange(end // DAY_ROWS)[:, None] * DAY_ROWS
     train = (days + np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)).reshape(-1)
     forecasts = np.empty((*ahead.shape, values.shape[1]))
@@ -136,13 +139,19 @@ def _simple_forecasts(name: str, table: pd.DataFrame, last_train: str) -> np.nda
     return np.maximum(forecasts, 0)
 
 
-def _sum_errors(table: pd.DataFrame, forecasts: np.ndarray) -> np.ndarray:
-    """Σ squares, Σ absolute and Σ relative errors, and their counts, by step: [5 4]."""
+def _sum_errors(table: pd.DataFrame, forecasts: np.ndarray, relative: np.ndarray) -> np.ndarray:
+    """Σ squares, Σ absolute and Σ relative errors, and their counts, by step: [5 4].
+
+    Args:
+        table: the observed values.
+        forecasts: the means.
+        relative: the forecasts with the lowest relative error.
+    """
     truth = table.to_numpy(dtype=np.float64)[
         test_origins(table)[:, None] + np.arange(1, HORIZON + 1)
     ]
     errors, nonzero = np.abs(forecasts - truth), truth != 0
-    shares = np.divide(errors, truth, out=np.zeros_like(errors), where=nonzero)
+    shares = np.divide(np.abs(relative - truth), truth, out=np.zeros_like(errors), where=nonzero)
     parts = (np.square(errors), errors, shares, np.ones_like(errors), nonzero)
     return np.stack([part.sum(axis=(0, 2)) for part in parts])
 

@@ -189,10 +189,13 @@ def look_back(
     Values end at the last origin, covariates at its horizon. The cost of one origin then depends
     on its history, not on the length of the panel. Steps before the panel's beginning are missing.
     """
-    needed = panel.clock.lag_steps(lags, panel.times[origins]).max(axis=1)
+    starts = origins
+    if panel.clock.hours:  # from some origins before these, lags reach across closed weeks
+        starts = np.unique(origins[:, None] - np.arange(lags.horizon))
+    needed = panel.clock.lag_steps(lags, panel.instants(starts)).max(axis=1)
     # Seasons shorter than the horizon reach further back, and so may changes of the clock.
     spare = lags.horizon + DAY_MINUTES // panel.clock.step_minutes
-    first, end = int((origins - needed).min()) - spare, int(origins.max()) + 1
+    first, end = int((starts - needed).min()) - spare, int(origins.max()) + 1
     earlier = max(-first, 0)
     part = panel.steps(max(first, 0), end, end + lags.horizon)
     return part.with_earlier(earlier), origins - first

@@ -5,6 +5,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError
 from forecaster.estimators.baselines.ridge import Ridge
@@ -146,3 +147,17 @@ def test_past_only_covariates_are_those_of_the_origin_of_each_model(
     for part in model_inputs(inputs, scaler, modelled_steps(K)):
         assert np.array_equal(part.auxiliary[:, 0], wind[part.origins])
         assert np.allclose(part.local[:, 1], price[part.origins])
+
+
+def test_ridge_forecasts_after_weeks_that_were_closed(
+    make_panel: MakePanel, splits: Splits
+) -> None:
+    values = np.random.default_rng(2).poisson(17, (HOURS, 2)).astype(np.float32)
+    first, last = 24 * 10, 24 * 24  # closed in between
+    values[first:last] = np.nan
+    days = [str(make_panel(values).times[n])[:10] for n in (first, last - 1)]
+    hours = f"Mon-Sun 00:00-24:00; {days[0]} - {days[1]} off"
+    panel = make_panel(values, clock=Clock("UTC")).with_hours([hours] * 2)
+    fitted = Ridge(Recipe(lags=LAGS)).fit(panel, splits)
+    for origin in range(last + 24, last + 11 * 24, 13):  # a week before may lie before the closing
+        assert np.isfinite(fitted.predict(panel, np.array([origin]))).all()

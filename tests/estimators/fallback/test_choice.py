@@ -202,3 +202,13 @@ def test_a_model_better_than_all_keeps_every_place(
     run = Partial(short_recipe).fit(town, weeks).run
     assert run is not None
     assert run.about["fallback"] == {"locations": 0, "of": PLACES, "models": {}}
+
+
+def test_squares_are_the_same_in_blocks_of_few_windows(monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(7)
+    truth, forecast = generator.normal(size=(2, 23, 5, 3)).astype(np.float32)
+    truth[::3, 1] = np.nan
+    blocks = np.arange(23) // 4
+    whole = sum_squares(truth, forecast, blocks)
+    monkeypatch.setattr(choice, "BLOCK_VALUES", 5 * 3 * 7)
+    assert np.array_equal(sum_squares(truth, forecast, blocks), whole)

@@ -50,6 +50,7 @@ MAX_BLOCKS, MIN_BLOCKS = 20, 7  # of validation days: blocks are as long as 20 o
 UNCHANGED = 0.5  # error, in deviations or counts, that is too large where nothing ever changed
 MIN_TERMS = 30  # values that a factor needs
 BLOCK = 256  # origins forecast at a time, to bound memory
+BLOCK_VALUES = 2**23  # forecasts of one model at a time, for the same reason
 log = logging.getLogger(__name__)
 
 
@@ -122,8 +123,9 @@ def _simple_squares(
     """
     origins = data.windows.validation
     squares = np.zeros((len(fitted), MAX_BLOCKS, truth.shape[2]))
-    for first in range(0, len(origins), BLOCK):
-        rows = slice(first, first + BLOCK)
+    size = min(BLOCK, max(BLOCK_VALUES // (truth.shape[1] * truth.shape[2]), 1))
+    for first in range(0, len(origins), size):
+        rows = slice(first, first + size)
         inputs = prepare_inputs(run, data.panel, origins[rows], "observed")
         for number, (model, arrays) in enumerate(fitted.values()):
             try:
@@ -155,9 +157,24 @@ def sum_squares(
     forecast: Float32[np.ndarray, "V K N"],
     blocks: Int64[np.ndarray, " V"],
 ) -> Float64[np.ndarray, "D N"]:
-    """The squared errors of observed targets, summed over steps ahead and each block."""
-    misses = np.where(np.isnan(truth), 0, truth.astype(np.float64) - forecast)
-    return sum_windows(np.square(misses).sum(axis=1), blocks)
+    """The squared errors of observed targets, summed over steps ahead and each block.
+
+    A few windows at a time: double precision takes twice the memory of the forecasts.
+    """
+    V, K, N = truth.shape
+    by_window = np.empty((V, N))
+    for rows in _few_windows(V, K * N):
+        misses = np.where(
+            np.isnan(truth[rows]), 0, truth[rows].astype(np.float64) - forecast[rows]
+        )
+        by_window[rows] = np.square(misses).sum(axis=1)
+    return sum_windows(by_window, blocks)
+
+
+def _few_windows(windows: int, window_values: int) -> list[slice]:
+    """Slices of windows that hold at most `BLOCK_VALUES` values each."""
+    size = max(BLOCK_VALUES // window_values, 1)
+    return [slice(first, first + size) for first in range(0, windows, size)]
 
 
 def sum_windows(
