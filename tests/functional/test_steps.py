@@ -11,11 +11,6 @@ from forecaster.panel.panel import Panel
 
 Run = Callable[..., tuple[int, str, str]]
 QUICK = ("--set", "training.epochs=1", "--set", 'evaluation.models=["HistoricalMean"]')
-    "--set",
-    "training.epochs=1",
-    "--set",
-    'evaluation.models=["HistoricalMean","Forecaster"]',
-)
 
 
 def write(path: Path, times: "pd.Index[str]", period: int) -> Path:
