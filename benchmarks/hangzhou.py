@@ -11,14 +11,14 @@ WeekBefore is the same step a week before; DayMean the mean of the same time of 
 training days; StationLinear a linear regression of each station and step on its last four steps.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from benchmarks.proofs import CHEAP, NETWORKS, Options, least_squares, print_table, show
-from forecaster.config import LagConfig, Season
+from forecaster.config import LagConfig
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
@@ -28,11 +28,6 @@ DIRECTIONS = ("inflow", "outflow")
 STEPS_IN, HORIZON, DAY_ROWS = 4, 4, 73  # 05:30 … 23:30
 TEST_DAYS, FIRST_TEST_DAY, FIRST_DAY = 5, "2019-01-21", "2019-01-01"
 SATURDAY = 5
-LAGS = LagConfig(
-    recent=STEPS_IN,
-    seasons=(Season(days=1, count=2, after=4), Season(days=7, count=1, after=4)),
-    horizon=HORIZON,
-)
 
 
 def main() -> None:
@@ -49,7 +44,7 @@ def main() -> None:
         validation=[(first_valid, last_valid)],
         test=[(FIRST_TEST_DAY, "2019-01-25")],
     )
-    recipe = Recipe(lags=LAGS)
+    recipe = Recipe(lags=LagConfig(horizon=HORIZON))
 
     def measure(name: str, seed: int) -> dict[str, Any]:
         sums = []
@@ -59,7 +54,7 @@ def main() -> None:
             else:
                 panel = make_panel(table)
                 model = options.fit(name, seed, recipe, panel, splits)
-                origins = panel_steps(panel, table.index[test_origins(table)])
+                origins = panel_steps(panel, times_of(table)[test_origins(table)])
                 forecasts = model.predict(panel, origins)
                 forecasts = forecasts[..., _order(panel, table)]
             sums.append(_sum_errors(table, forecasts))
@@ -80,7 +75,7 @@ def main() -> None:
     print_table(["RMSE / MAE / MAPE %", *(f"{15 * (k + 1)} min" for k in steps)], rows)
 
 
-def _cell(seeds: Sequence[dict[str, Any]], metric: str, step: int) -> str:
+def _cell(seeds: Sequence[Mapping[str, Any]], metric: str, step: int) -> str:
     return show([scores[metric][step] for scores in seeds], 1)
 
 
@@ -88,19 +83,22 @@ def _read(options: Options, direction: str, without_weekends: bool) -> pd.DataFr
     """The table of a direction, by its times; rows are the open steps."""
     path = options.data / "hangzhou_metro_2019" / f"{direction}.parquet"
     table = pd.read_parquet(path).set_index("time")
-    return table[table.index.day_of_week < SATURDAY] if without_weekends else table
+    return table[times_of(table).day_of_week < SATURDAY] if without_weekends else table
+
+
+def times_of(table: pd.DataFrame) -> pd.DatetimeIndex:
+    """The local times of a table's rows."""
+    return pd.DatetimeIndex(table.index)
 
 
 def make_panel(table: pd.DataFrame) -> Panel:
-    """The panel of a direction; closed steps are 0."""
-    every = pd.date_range(table.index[0].normalize(), table.index[-1], freq="15min")
-    complete = table.reindex(every, fill_value=0).rename_axis("time").reset_index()
-    return Panel.from_wide(complete, timezone="Asia/Shanghai", step_minutes=15)
+    """The panel of a direction; its opening hours are found in the rows that are there."""
+    return Panel.from_wide(table.reset_index(), timezone="Asia/Shanghai", step_minutes=15)
 
 
 def test_origins(table: pd.DataFrame) -> np.ndarray:
     """The rows of the last steps in of the test windows, which lie inside a day."""
-    first = int(np.searchsorted(table.index, pd.Timestamp(FIRST_TEST_DAY)))
+    first = int(times_of(table).searchsorted(pd.Timestamp(FIRST_TEST_DAY)))
     inside = np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)
     return (first + DAY_ROWS * np.arange(TEST_DAYS)[:, None] + inside).reshape(-1)
 
@@ -121,11 +119,13 @@ def _simple_forecasts(name: str, table: pd.DataFrame, last_train: str) -> np.nda
     values, origins = table.to_numpy(dtype=np.float64), test_origins(table)
     ahead = origins[:, None] + np.arange(1, HORIZON + 1)
     if name == "WeekBefore":
-        before = table.index[ahead.reshape(-1)] - pd.Timedelta(days=7)
-        return values[table.index.get_indexer(before)].reshape(*ahead.shape, -1)
-    end = int(np.searchsorted(table.index, pd.Timestamp(last_train) + pd.Timedelta(days=1)))
+        before = times_of(table)[ahead.reshape(-1)] - pd.Timedelta(days=7)
+        rows = table.index.get_indexer(before)
+        return np.asarray(values[rows].reshape(*ahead.shape, -1))
+    end = int(times_of(table).searchsorted(pd.Timestamp(last_train) + pd.Timedelta(days=1)))
     if name == "DayMean":
-        return values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)[ahead % DAY_ROWS]
+        days_mean = values[:end].reshape(-1, DAY_ROWS, values.shape[1]).mean(axis=0)
+        return np.asarray(days_mean[ahead % DAY_ROWS])
     days = np.arange(end // DAY_ROWS)[:, None] * DAY_ROWS
     train = (days + np.arange(STEPS_IN - 1, DAY_ROWS - HORIZON)).reshape(-1)
     forecasts = np.empty((*ahead.shape, values.shape[1]))

@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from benchmarks.proofs import CHEAP, NETWORKS, Options, least_squares, print_table, show
-from forecaster.config import LagConfig, Season
+from forecaster.config import LagConfig
 from forecaster.metrics import sum_errors
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -28,7 +28,6 @@ POOLED, POOLED_USUAL, TGCN = "PooledLinear", "PooledLinear-usual", "T-GCN"
 STEPS_IN, HORIZONS = 12, (3, 6, 9, 12)
 DAY_STEPS, SMOOTHED_STEPS = 288, 6  # half an hour on both sides
 TRAIN_SHARE, VALIDATION_SHARE = 0.8, 0.15  # of all rows; of the training rows
-LAGS = LagConfig(recent=12, seasons=(Season(days=1, count=1, after=12),), horizon=max(HORIZONS))
 
 
 def main() -> None:
@@ -39,7 +38,7 @@ def main() -> None:
     panel = Panel.from_wide(
         table, timezone="America/Los_Angeles", kind="measurement", step_minutes=5
     )
-    splits, recipe = _splits(panel), Recipe(lags=LAGS)
+    splits, recipe = _splits(panel), Recipe(lags=LagConfig(horizon=max(HORIZONS)))
 
     def measure(name: str, seed: int) -> dict[str, Any]:
         if name in (POOLED, POOLED_USUAL):

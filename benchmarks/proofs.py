@@ -74,7 +74,7 @@ class Options:
         if name.startswith("Transformer"):
             values["model"] = {"width": self.width}
         spec = list_models(change(recipe, values, source=name), [name])[0]
-        return find_estimator(spec.estimator)(spec.recipe).fit(panel, splits)
+        return find_estimator(spec.estimator)(recipe=spec.recipe).fit(panel, splits)
 
     def run(self, measure: Callable[[str, int], Scores]) -> None:
         """Measure every model and seed that has no file yet."""

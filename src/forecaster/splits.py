@@ -236,7 +236,7 @@ def is_incomplete(
     lacking, expected = (count[steps] for count in _count_missing(panel.values, living(panel)))
     gone = _count_gone(panel, steps)
     lacking, expected = lacking - gone, expected - gone
-    nobody = expected[:, -1] == 0
+    nobody = (expected[:, -1] == 0) & (not panel.locations.has_hours)  # else it is night
     tolerated = _tolerated(expected)
     lacking, expected = np.maximum(lacking - tolerated, 0), expected - tolerated
     few = lacking[:, :-1].sum(axis=1) > MAX_FILLED * expected[:, :-1].sum(axis=1)

@@ -568,3 +568,14 @@ def test_the_calendar_of_small_steps_knows_minutes(time: str, shares: dict[str, 
     assert np.flatnonzero(Clock("UTC", 60).calendar(times(time))[0]).tolist() == [
         k for k, name in enumerate(CALENDAR_COLUMNS) if name in list(shares)[:2]
     ]
+
+
+def test_steps_of_a_week_have_a_place_in_the_year_and_no_weekday() -> None:
+    clock = Clock("UTC", 7 * 24 * 60)
+    calendar = clock.calendar(clock.axis(np.datetime64("2015-01-05T00:00:00"), 104))
+    assert not calendar[:, :7].any()
+    assert calendar[:, 7:31].sum(axis=1) == pytest.approx(np.ones(104))
+    place = clock.slot_of_season(clock.axis(np.datetime64("2015-01-05T00:00:00"), 104))
+    assert (calendar[:, 7:31].argmax(axis=1)).tolist() == [
+        round(24 * p / clock.season_slots) % 24 for p in place.tolist()
+    ]

@@ -18,7 +18,6 @@ from forecaster.estimators.totals import (
     find_spans,
     sum_residuals,
     total_forecasts,
-    total_hours,
 )
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -165,8 +164,3 @@ def test_a_run_without_residuals_is_refused_with_a_remedy(
     monkeypatch.delitem(model.run.arrays, RESIDUALS)
     with pytest.raises(ConfigError, match="train it again"):
         model.forecast_totals(panel, panel.times[-51])
-
-
-def test_the_hour_of_a_span_is_that_of_its_last_step(make_panel: Callable[..., Panel]) -> None:
-    panel = make_panel(np.ones((90, 3)))
-    np.testing.assert_array_equal(total_hours(panel, 23, [span(1, 24), span(1, 3)]), [23, 2])

@@ -13,8 +13,10 @@ from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
     MixerQuantileHead,
+    PastOnlyInputs,
     count_weights,
     hour_weights,
+    time_of_day_only,
 )
 from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
@@ -431,3 +433,66 @@ def test_steps_below_an_hour_lie_between_two_hours_of_the_week() -> None:
     assert weights[12 * 8, 8] == 1
     torch.testing.assert_close(weights[12 * 8 + 3, 8:10], torch.tensor([0.75, 0.25]))
     torch.testing.assert_close(weights[-1, [167, 0]], torch.tensor([1 / 12, 11 / 12]))
+
+
+# ------------------------------------------------------------------- past-only covariates
+
+
+def test_of_past_only_covariates_the_recent_steps_are_seen(
+    lags: LagConfig, pattern: BlockPattern, make: Make, network_inputs: NetworkInputs
+) -> None:
+    fitted = MixerPrerequisites(make().level, pattern, PastOnlyInputs(local=(0,), shared=(2,)))
+    model = Mixer(CONFIG, lags, INPUTS, fitted, Generator().manual_seed(3)).double()
+    with torch.no_grad():
+        model.output.add_(1.0)
+    history, ahead = (
+        replace(state, signal=state.signal.clone(), auxiliary=state.auxiliary.clone())
+        for state in network_inputs
+    )
+    for part in (history.signal, history.auxiliary, ahead.signal, ahead.auxiliary):
+        part.requires_grad_()
+    model.roll_out(history, ahead).sum().backward()
+    signal, auxiliary, coming, shared = (
+        part.grad for part in (history.signal, history.auxiliary, ahead.signal, ahead.auxiliary)
+    )
+    assert signal is not None
+    assert auxiliary is not None
+    assert coming is not None
+    assert shared is not None
+    recent = lags.recent
+    assert (signal[:, 1, :, -recent:] != 0).all()
+    assert not signal[:, 1, :, :-recent].any()
+    assert (auxiliary[2, :, -recent:] != 0).all()
+    assert not auxiliary[:2].any()  # known ahead: the coming steps are seen
+    assert not coming[:, 0].any()
+    assert (coming[:, 1] != 0).all()
+    assert not shared[2].any()
+    assert (shared[:2] != 0).all()
+
+
+def test_weights_are_counted_with_past_only_covariates(
+    lags: LagConfig, pattern: BlockPattern, make: Make, generator: Generator
+) -> None:
+    past_only = PastOnlyInputs(local=(0, 1), shared=(0,))
+    fitted = MixerPrerequisites(make().level, pattern, past_only)
+    model = Mixer(CONFIG, lags, INPUTS, fitted, generator)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only=past_only)
+    assert least <= count < 2 * least
+
+
+@pytest.mark.parametrize(("slots", "rows"), [(168, 24), (2016, 24), (7, 1), (12, 1), (53, 1)])
+def test_of_a_single_season_the_steps_of_all_days_share_their_rows(slots: int, rows: int) -> None:
+    weights = hour_weights(slots, repeats=False)
+    assert weights.shape == (slots, rows)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(slots))
+    if not slots % 7:
+        by_day = weights.view(7, slots // 7, rows)
+        assert torch.equal(by_day[0], by_day[5])
+
+
+@pytest.mark.parametrize(("slots", "left_out"), [(168, slice(3, 10)), (12, slice(10, 34))])
+def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_out: slice) -> None:
+    mask = time_of_day_only(35, slots).flatten()
+    assert not mask[left_out].any()
+    assert mask.sum() == 35 - (left_out.stop - left_out.start)

@@ -302,7 +302,7 @@ def _print_panel(panel: "Panel", out: Path) -> None:
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
-    gaps = counts.pop("gaps", [])
+    gaps, hours_found = counts.pop("gaps", []), counts.pop(HOURS_FOUND, False)
     for name, value in counts.items():
         if not isinstance(value, dict):
             print(f"{name.replace('_', ' '):26} {_value_text(value)}")
@@ -314,10 +314,8 @@ def _print_panel(panel: "Panel", out: Path) -> None:
             example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{example}")
     if panel.locations.has_hours:
-        source = "found" if counts.get(HOURS_FOUND) else "given"
-        print(f"opening hours {source}: {describe_hours(panel)}")
-        if source == "found":
-            print("  --hours gives others, --hours always keeps these gaps as missing values")
+        source = "found" if hours_found else "given"
+        print(f"{'opening hours':26} {describe_hours(panel)} ({source})")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"

@@ -150,19 +150,24 @@ class Clock:
         """Return the calendar part of a_t (section 3.2.1), columns as in `CALENDAR_COLUMNS`.
 
         Of steps below an hour, the time lies between two hours and has a share of both: 08:15 is
-        three quarters of hour_08 and one of hour_09.
+        three quarters of hour_08 and one of hour_09. Steps of a week or more have no time of day:
+        the 24 columns stand for the year instead, two of them for each month.
         """
         local = self.local(times)
         since_monday = (local - _MONDAY).astype(np.int64) % _WEEK_SECONDS
         hours = since_monday // _HOUR_SECONDS
         columns = np.zeros((len(times), len(CALENDAR_COLUMNS)), dtype=np.float32)
         row = np.arange(len(times))
-        columns[row, hours // 24] = 1.0
-        columns[row, len(WEEKDAYS) + hours % 24] = 1.0
+        first, share = hours % 24, np.zeros(len(times))
+        if self.step_minutes * 60 >= _WEEK_SECONDS:
+            place = self.slot_of_season(times) * 24 / self.season_slots
+            first, share = place.astype(np.int64), place % 1
+        else:
+            columns[row, hours // 24] = 1.0
         if self.step_minutes < _HOUR_MINUTES:
             share = since_monday % _HOUR_SECONDS / _HOUR_SECONDS
-            columns[row, len(WEEKDAYS) + hours % 24] = 1 - share
-            columns[row, len(WEEKDAYS) + (hours + 1) % 24] = share
+        columns[row, len(WEEKDAYS) + (first + 1) % 24] = share
+        columns[row, len(WEEKDAYS) + first] = 1 - share
         if self.holidays is not None:
             columns[:, -1] = self.holidays.falls_on(local)
         return columns

@@ -83,7 +83,13 @@ from forecaster.estimators.predictor import (
 )
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.totals import sum_table
-from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
+from forecaster.estimators.training_data import (
+    Arrays,
+    FitResult,
+    TrainingData,
+    hide_test,
+    judged_windows,
+)
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -225,6 +231,7 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
+        data = judged_windows(data, self.recipe.lags.horizon)
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         data = without_closed(run, data)

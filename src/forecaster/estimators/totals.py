@@ -13,6 +13,7 @@ have the sums of their steps' quantiles: an interval that is too wide.
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -31,6 +32,7 @@ from forecaster.estimators.intervals.calibration import (
     fit_corrections,
     halve,
     local_hours,
+    no_intervals,
     space_out,
 )
 from forecaster.estimators.intervals.residuals import (
@@ -80,6 +82,14 @@ class Residuals:
             )
         values = np.where(arrays[OBSERVED], arrays[RESIDUALS], np.float32(np.nan))
         return Residuals(values, arrays[HOURS], arrays[DAYS])
+
+
+class Totals(NamedTuple):
+    """The totals of one forecast over J spans."""
+
+    spans: Sequence[Span]
+    y_hat: Float32[np.ndarray, "J N"]  # the sums of the means
+    quantiles: Float32[np.ndarray, "Q J N"]  # of the sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,9 +203,71 @@ def total_forecasts(
     return np.where(is_closed, nothing, totals), np.where(is_closed, nothing, shown)
 
 
-def total_hours(panel: Panel, origin: int, spans: Sequence[Span]) -> Int64[np.ndarray, " J"]:
-    """The hour of the local day of the last step of each span."""
-    return np.asarray(local_hours(panel, np.array([[origin + s.last for s in spans]]))[0])
+class TotalCalibration:
+    """The calibrated totals of some locations of a run; intervals are kept by their spans."""
+
+    def __init__(self, run: Run, residuals: Residuals | None) -> None:
+        """Take the residuals of a run.
+
+        Args:
+            run: its levels, horizon and kind of values are taken.
+            residuals: of the locations, or of an area; None: the run has no quantiles.
+        """
+        arrays = {**no_intervals(run.recipe.lags.horizon, 0), **run.arrays}
+        self._calibration = Calibration.from_arrays(arrays, run.about["kind"])
+        self._residuals, self._horizon = residuals, run.recipe.lags.horizon
+        self._intervals: dict[tuple[tuple[int, int, int], ...], TotalIntervals] = {}
+
+    @staticmethod
+    def of(run: Run, ids: Sequence[str]) -> "TotalCalibration":
+        """The totals of some of the run's locations, in this order."""
+        if not run.arrays.get(LEVELS, np.empty(0)).size:
+            return TotalCalibration(run, None)
+        position = {name: n for n, name in enumerate(run.about["ids"])}
+        residuals = Residuals.of(run)
+        values = residuals.values[..., [position[name] for name in ids]]
+        return TotalCalibration(run, replace(residuals, values=values))
+
+    @property
+    def levels(self) -> tuple[float, ...]:
+        """The levels of the quantiles."""
+        return self._calibration.levels
+
+    def forecast(
+        self,
+        panel: Panel,
+        origin: int,
+        forecast: Float32[np.ndarray, "K N"],
+        quantiles: Float32[np.ndarray, "Q K N"],
+        doubtful: Bool[np.ndarray, " N"] | None = None,
+    ) -> Totals:
+        """The totals of a forecast.
+
+        Args:
+            panel: for the local days.
+            origin: the last observed step, in the panel.
+            forecast: the mean of each step; NaN: closed.
+            quantiles: of each step, as shown.
+            doubtful: locations whose recent values are in doubt; None: none.
+        """
+        spans = find_spans(panel, origin, self._horizon)
+        if self._residuals is None:
+            totals = np.stack([_sum(forecast[span.steps]) for span in spans])
+            return Totals(spans, totals, np.empty((0, *totals.shape), dtype=np.float32))
+        hours = local_hours(panel, np.array([[origin + span.last for span in spans]]))[0]
+        key = tuple((s.first, s.last, h) for s, h in zip(spans, hours.tolist(), strict=True))
+        if key not in self._intervals:
+            resolution = self._calibration.resolution
+            self._intervals[key] = calibrate_totals(
+                self._residuals, spans, hours, self.levels, resolution
+            )
+        if doubtful is None:
+            doubtful = np.zeros(forecast.shape[1], dtype=bool)
+        intervals = self._intervals[key]
+        return Totals(
+            spans,
+            *total_forecasts(spans, intervals, self._calibration, forecast, quantiles, doubtful),
+        )
 
 
 def sum_table(
@@ -208,57 +280,40 @@ def sum_table(
         panel: as for the forecast.
         origin: the last observed step.
         run: with the locations of the table, or of an area.
-        residuals: in their order, of an area; None: those of the run's locations.
+        residuals: of an area; None: those of the run's locations.
     """
-    horizon = run.recipe.lags.horizon
-    spans, times = (
-        find_spans(panel, origin, horizon),
-        panel.instants(np.arange(origin, origin + horizon + 1)),
-    )
+    times = panel.instants(np.arange(origin, origin + run.recipe.lags.horizon + 1))
     steps = pd.DatetimeIndex(times[1:]).tz_localize("UTC")
     ids = list(dict.fromkeys(table["unique_id"]))
-    levels = tuple(run.arrays.get(LEVELS, np.empty(0)).tolist())
-    columns = ["y_hat", *map(quantile_name, levels)]
-    wide = [
+    calibration = (
+        TotalCalibration.of(run, ids) if residuals is None else TotalCalibration(run, residuals)
+    )
+    names = [quantile_name(level) for level in calibration.levels]
+    forecast, *quantiles = (
         table.pivot_table(index="ds", columns="unique_id", values=name, sort=False)
         .reindex(index=steps, columns=ids)
         .to_numpy(np.float32)
-        for name in columns
-    ]
-    forecast, quantiles = wide[0], np.array(wide[1:]).reshape(len(levels), *wide[0].shape)
-    totals = np.stack([_sum(forecast[span.steps]) for span in spans])
-    if levels:
-        if residuals is None:
-            position = {name: n for n, name in enumerate(run.about["ids"])}
-            stored = Residuals.of(run)
-            residuals = replace(
-                stored, values=stored.values[..., [position[name] for name in ids]]
-            )
-        calibration = Calibration.from_arrays(run.arrays, run.about["kind"])
-        hours = total_hours(panel, origin, spans)
-        intervals = calibrate_totals(residuals, spans, hours, levels, calibration.resolution)
-        totals, quantiles = total_forecasts(
-            spans, intervals, calibration, forecast, quantiles, _are_doubtful(table, ids)
-        )
-    first = [span.first for span in spans]
-    J, N = totals.shape
-    columns_of = {
+        for name in ("y_hat", *names)
+    )
+    stacked = np.array(quantiles, dtype=np.float32).reshape(len(names), *forecast.shape)
+    doubtful = _are_doubtful(table, ids)
+    totals = calibration.forecast(panel, origin, forecast, stacked, doubtful)
+    first = [span.first for span in totals.spans]
+    J, N = totals.y_hat.shape
+    columns = {
         "unique_id": np.repeat(np.array(ids, dtype=object), J),
-        "day": np.tile(np.array([span.name for span in spans], dtype=object), N),
+        "day": np.tile(np.array([span.name for span in totals.spans], dtype=object), N),
         "ds": pd.DatetimeIndex(np.tile(times[first], N)).tz_localize("UTC"),
         "ds_local": np.tile(np.array(local_texts(panel, times[first]), dtype=object), N),
-        "steps": np.tile([span.last - span.first + 1 for span in spans], N),
+        "steps": np.tile([span.last - span.first + 1 for span in totals.spans], N),
         "cutoff": pd.DatetimeIndex(np.repeat(times[:1], N * J)).tz_localize("UTC"),
-        "y_hat": totals.T.reshape(-1),
-        **{
-            name: q.T.reshape(-1)
-            for name, q in zip(map(quantile_name, levels), quantiles, strict=True)
-        },
+        "y_hat": totals.y_hat.T.reshape(-1),
+        **{n: q.T.reshape(-1) for n, q in zip(names, totals.quantiles, strict=True)},
     }
     if "degraded" in table.columns:
         reasons = table.groupby("unique_id", sort=False)["degraded"].first()
-        columns_of["degraded"] = np.repeat(reasons.reindex(ids).to_numpy(dtype=object), J)
-    rows = pd.DataFrame(columns_of)
+        columns["degraded"] = np.repeat(reasons.reindex(ids).to_numpy(dtype=object), J)
+    rows = pd.DataFrame(columns)
     return rows[rows["y_hat"].notna()].reset_index(drop=True)
 
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from forecaster.clock.clock import Clock
 from forecaster.config import MONTH_MINUTES, LagConfig
@@ -64,12 +64,43 @@ def name_lags(clock: Clock, lags: LagConfig, origin: np.datetime64) -> list[Lag]
     for season in lags.seasons:
         group = GROUPS.get(season.days, f"every {season.days} days")
         around = np.arange(-season.before, season.after + 1)
+        if clock.hours:
+            back = clock.similar_open_steps(around, season.days, season.count, np.array([origin]))
+            days = _days_between(clock, origin, around, back[0])
+            seasonal += [
+                Lag(group, int(d), int(i))
+                for row in days
+                for d, i in zip(row, around, strict=True)
+            ]
+            steps.append(back.ravel())
+            continue
         back = np.arange(1, season.count + 1) * season.days
         seasonal += [Lag(group, int(days), int(i)) for days in back for i in around]
         steps.append(clock.same_time_steps(around, back, np.array([origin])).ravel())
     order = np.argsort(-np.concatenate(steps), kind="stable")
     recent = [Lag("recent", 0, i) for i in range(1 - lags.recent, 1)]
     return [*(seasonal[n] for n in order), *recent]
+
+
+def _days_between(
+    clock: Clock,
+    origin: np.datetime64,
+    around: Int64[np.ndarray, " I"],
+    back: Int64[np.ndarray, "J I"],
+) -> Int64[np.ndarray, "J I"]:
+    """Return by how many local days past steps lie before the times of t + i.
+
+    Args:
+        clock: of the panel.
+        origin: t.
+        around: i.
+        back: lags of the past steps.
+    """
+    source, past = (
+        clock.local(clock.instants(origin, steps.ravel())).astype("datetime64[D]")
+        for steps in (np.broadcast_to(around, back.shape), -back)
+    )
+    return np.asarray((source - past).astype(np.int64).reshape(back.shape))
 
 
 @dataclass(frozen=True, eq=False)

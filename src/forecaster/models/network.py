@@ -30,6 +30,7 @@ class Heads:
 
 
 NO_HEADS = Heads()
+SHORT_HORIZON = 3  # the paper's, with which the cost of longer ones is compared
 
 
 class Network(nn.Module, ABC):
@@ -88,6 +89,10 @@ class Network(nn.Module, ABC):
         """
         del step
         return None
+
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words; empty: all steps are forecast at once."""
+        return ""
 
     def check_sizes(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
         """Raise one error with the actual and the needed size of every input that does not fit."""

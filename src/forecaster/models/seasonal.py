@@ -345,6 +345,10 @@ class DeviationNetwork(Network):
         """The number of graph edges from which values can reach the forecast of a step."""
         return self.core.reach(step)
 
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words."""
+        return self.core.horizon_cost()
+
     def forward(
         self,
         history: State,

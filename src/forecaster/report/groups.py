@@ -8,6 +8,7 @@ from jaxtyping import Float64, Int64, Shaped
 
 from forecaster.clock.clock import WEEKDAYS
 from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.step_groups import group_steps
 from forecaster.panel.panel import Panel
 
 DAY_MINUTES = 24 * 60
@@ -89,6 +90,15 @@ def group_by_step(assessment: BacktestResult) -> Grouping:
     B, K = assessment.errors[assessment.weather].squares.shape
     steps = np.broadcast_to(np.arange(K), (B, K))
     return Grouping(tuple(f"+{k}" for k in range(1, K + 1)), steps)
+
+
+def group_by_steps(assessment: BacktestResult, panel: Panel) -> Grouping:
+    """Group by step ahead, many steps by groups of them: `+2–6 h`, `day 2`."""
+    B, K = assessment.errors[assessment.weather].squares.shape
+    groups = group_steps(K, panel.clock.step_minutes)
+    numbers = [n for n, g in enumerate(groups) for _ in range(g.first, g.last + 1)]
+    steps = np.broadcast_to(np.array(numbers), (B, K))
+    return Grouping(tuple(group.label for group in groups), steps)
 
 
 def group_by_weather(assessment: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:

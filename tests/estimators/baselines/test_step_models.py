@@ -128,3 +128,21 @@ def test_a_long_ridge_run_with_other_weights_is_refused(
     for weights in (run.arrays["weights"][1:], run.arrays["weights"][:, 1:]):
         with pytest.raises(ArtifactError, match="not a forecaster run of a Ridge"):
             Ridge.from_run(replace(run, arrays={**run.arrays, "weights": weights}))
+
+
+def test_past_only_covariates_are_those_of_the_origin_of_each_model(
+    make_panel: MakePanel,
+) -> None:
+    panel = make_random_panel(make_panel).with_past_only(("wind", "price"))
+    scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
+    origins = np.array([701, 702])
+    wind = scaler.covariates.apply(panel.covariates.values)[:, 0]
+    scale, price = scaler.local_covariates, panel.local_covariates.values[1]
+    price = (price - scale.mean[1]) / scale.deviation[1]
+    auxiliary, local = training_inputs(panel, origins, (6, K), scaler)
+    assert np.array_equal(auxiliary[:, 1, 0], wind[origins])  # nothing after t
+    assert np.allclose(local[:, 1, 1], price[origins])
+    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, K))
+    for part in model_inputs(inputs, scaler, modelled_steps(K)):
+        assert np.array_equal(part.auxiliary[:, 0], wind[part.origins])
+        assert np.allclose(part.local[:, 1], price[part.origins])

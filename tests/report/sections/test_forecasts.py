@@ -95,7 +95,7 @@ def test_what_is_drawn_is_what_was_forecast_and_what_came(
     start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
     steps = start + np.arange(24)
     np.testing.assert_array_equal(excerpt.truth, panel.values[steps][:, [3, 1]])
-    for ahead, drawn in ((1, excerpt.one_step), (2, excerpt.last_step)):
+    for ahead, drawn in ((1, excerpt.forecast), (2, excerpt.last_step)):
         forecast = data.estimator_of(best).predict(panel, steps - ahead)
         expected = forecast[:, ahead - 1][:, [3, 1]]
         seen = np.isfinite(drawn)
@@ -137,7 +137,7 @@ def test_only_tested_origins_are_asked(data: ReportData, best: ModelResult) -> N
     before = Period(first=int(found.days.min()) - 3, days=2, rmse=1.0)
     excerpt = take_excerpt(data.estimator_of(best), panel, found, before, [0])
     assert np.isfinite(excerpt.truth).any()
-    assert np.isnan(excerpt.one_step).all()
+    assert np.isnan(excerpt.forecast).all()
     assert excerpt.bounds is not None
     assert np.isnan(excerpt.bounds).all()
 
@@ -176,3 +176,20 @@ def test_a_normal_week_and_the_worst_day_are_shown(data: ReportData) -> None:
     assert "The mean absolute error one step ahead" in worst.text
     assert " The 80 % interval covers " in worst.text
     assert data.panel.locations.names[4] in worst.alternative  # the busiest
+
+
+def test_a_long_horizon_is_drawn_from_one_origin_after_the_other(
+    data: ReportData, best: ModelResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forecaster.report.sections.forecasts.ALL_STEPS", 1)  # two are many
+    panel, found, estimator = data.panel, best.first, data.estimator_of(best)
+    excerpt = take_excerpt(estimator, panel, found, worst_period(found, panel), [3, 1])
+    assert excerpt.last_step is None
+    assert excerpt.issued is not None
+    assert len(excerpt.issued) == 12  # of two steps each
+    start = int(np.flatnonzero(panel.clock.local(panel.times) == excerpt.times[0])[0])
+    forecast = estimator.predict(panel, start - 1 + np.arange(0, 24, 2))
+    expected = forecast.reshape(24, -1)[:, [3, 1]]
+    np.testing.assert_allclose(excerpt.forecast, expected, rtol=1e-5)
+    drawing = to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
+    assert b"ahead" not in drawing

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from forecaster.errors import ArtifactError
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, hold_past_only, look_ahead
 from forecaster.estimators.scaled_inputs import scale_ahead
 from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import Scaler
@@ -68,7 +68,7 @@ class ModelInputs:
 def training_inputs(
     panel: Panel, origins: Int64[np.ndarray, " B"], steps: tuple[int, ...], scaler: Scaler
 ) -> tuple[Float32[np.ndarray, "B S A"], Float32[np.ndarray, "B S Q N"]]:
-    """The scaled covariates of the targets t + k, for some steps k.
+    """The scaled covariates of the targets t + k, for some steps k; past-only ones are those of t.
 
     Args:
         panel: with every missing value filled.
@@ -79,7 +79,8 @@ def training_inputs(
     parts = []
     for step in steps:
         before = origins + step - 1
-        inputs = ForecastInputs(panel, before, *look_ahead(panel, before, 1))
+        ahead = hold_past_only(panel, origins, look_ahead(panel, before, 1))
+        inputs = ForecastInputs(panel, before, *ahead)
         parts.append(scale_ahead(inputs, scaler))
     auxiliary, local = zip(*parts, strict=True)
     return np.concatenate(auxiliary, axis=1), np.concatenate(local, axis=1)
@@ -99,27 +100,48 @@ def model_inputs(
     first = 0
     for step in steps:
         columns = slice(first, step)
-        yield _share(inputs.origins, auxiliary[:, columns], local[:, columns], columns)
+        earlier = inputs.origins[:, None] - np.arange(step - first)[::-1]
+        parts = auxiliary[:, columns], local[:, columns]
+        if step - first > 1:
+            parts = _hold_earlier(inputs.panel, earlier, scaler, *parts)
+        yield _share(earlier, *parts, columns)
         first = step
 
 
+def _hold_earlier(
+    panel: Panel,
+    earlier: Int64[np.ndarray, "B G"],
+    scaler: Scaler,
+    auxiliary: Float32[np.ndarray, "B G A"],
+    local: Float32[np.ndarray, "B G Q N"],
+) -> tuple[Float32[np.ndarray, "B G A"], Float32[np.ndarray, "B G Q N"]]:
+    """The scaled covariates with past-only ones as they are at the earlier origins."""
+    auxiliary, local = auxiliary.copy(), local.copy()
+    for column in panel.covariates.past_columns:
+        scaled = scaler.covariates.apply(panel.covariates.values)
+        auxiliary[..., column] = scaled[earlier, column]
+    for layer in panel.local_covariates.past_layers:
+        scale, values = scaler.local_covariates, panel.local_covariates.values[layer]
+        local[:, :, layer] = ((values - scale.mean[layer]) / scale.deviation[layer])[earlier]
+    return auxiliary, local
+
+
 def _share(
-    origins: Int64[np.ndarray, " B"],
+    origins: Int64[np.ndarray, "B G"],
     auxiliary: Float32[np.ndarray, "B G A"],
     local: Float32[np.ndarray, "B G Q N"],
     columns: slice,
 ) -> ModelInputs:
     """The forecasts of a model, equal ones once: of equal origins and covariates."""
     B, G = auxiliary.shape[:2]
-    earlier = (origins[:, None] - np.arange(G)[::-1]).reshape(-1)
     auxiliary, local = auxiliary.reshape(B * G, -1), local.reshape(B * G, *local.shape[2:])
     if G == 1:
-        return ModelInputs.of_step(origins, auxiliary, local, columns.stop)
+        return ModelInputs.of_step(origins[:, 0], auxiliary, local, columns.stop)
     inputs = np.concatenate([auxiliary, local.reshape(B * G, -1)], axis=1)
-    key = np.concatenate([earlier[:, None], inputs.view(np.int32)], axis=1)
+    key = np.concatenate([origins.reshape(-1, 1), inputs.view(np.int32)], axis=1)
     _, rows, number = np.unique(key, axis=0, return_index=True, return_inverse=True)
     return ModelInputs(
-        origins=earlier[rows],
+        origins=origins.reshape(-1)[rows],
         auxiliary=auxiliary[rows],
         local=local[rows],
         columns=columns,

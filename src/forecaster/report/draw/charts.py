@@ -11,6 +11,7 @@ from forecaster.report.draw.canvas import BLUE, FAINT, GREEN, ORANGE, WIDTH
 from forecaster.report.groups import Breakdown
 
 CROWDED = 8  # most labels of an axis that are readable
+MOST_MARKS = 24  # points of a line that have a marker
 MOST_BARS = 20  # in one chart
 LONGEST_NAME = 28  # letters
 
@@ -46,11 +47,15 @@ def draw_breakdown(breakdown: Breakdown, axis: str, figure_name: str = "RMSE") -
     """
     figure = canvas.new_figure(WIDTH, 3.0)
     axes = figure.subplots()
+    count = len(breakdown.labels)
     for name, line in line_styles(list(breakdown.values)).items():
-        axes.plot(breakdown.values[name], color=line.colour, linestyle=line.line, marker=line.mark,
+        mark = line.mark if count <= MOST_MARKS else ""
+        axes.plot(breakdown.values[name], color=line.colour, linestyle=line.line, marker=mark,
                   markersize=4, linewidth=1.5, label=name)  # fmt: skip
-    every = 1 if len(breakdown.labels) <= CROWDED else 3
-    ticks = np.arange(0, len(breakdown.labels), every)
+    every = 1 if count <= CROWDED else 3
+    if count > MOST_MARKS:  # a long horizon: about seven labels, at whole days of hours
+        every = next((e for e in (6, 12, 24, 48, 96) if count / e <= CROWDED), count)
+    ticks = np.arange(0 if every <= 3 else every - 1, count, every)  # noqa: PLR2004
     axes.set_xticks(
         ticks, [breakdown.labels[n][:3] if every == 1 else breakdown.labels[n] for n in ticks]
     )

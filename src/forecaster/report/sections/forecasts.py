@@ -12,11 +12,21 @@ from forecaster.choices import Weather
 from forecaster.errors import need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import BacktestResult
+from forecaster.evaluation.step_groups import ALL_STEPS
 from forecaster.evaluation.tables import interval_name
 from forecaster.metrics import ErrorSums
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData, mean_rmse
-from forecaster.report.draw.canvas import BLUE, INK, TEXT, WIDTH, new_figure, style, write_legend
+from forecaster.report.draw.canvas import (
+    BLUE,
+    FAINT,
+    INK,
+    TEXT,
+    WIDTH,
+    new_figure,
+    style,
+    write_legend,
+)
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number
 from forecaster.report.groups import DAY_MINUTES, target_times
@@ -49,16 +59,28 @@ class Period:
 
 @dataclass(frozen=True, eq=False)
 class Excerpt:
-    """Observed values of a period at some locations, and forecasts 1 and K steps ahead."""
+    """Observed values of a period at some locations, and forecasts of them.
+
+    Of a short horizon, those 1 and K steps ahead from every origin; of a long one, all steps from
+    a few origins, each where the horizon of the one before ends.
+    """
 
     places: Sequence[int]
     times: Shaped[np.ndarray, " T"]  # local
     truth: Float32[np.ndarray, "T n"]  # NaN where it is missing
-    one_step: Float32[np.ndarray, "T n"]  # NaN without a forecast
-    last_step: Float32[np.ndarray, "T n"]
+    forecast: Float32[np.ndarray, "T n"]  # one step ahead, or all; NaN without a forecast
+    last_step: Float32[np.ndarray, "T n"] | None  # None: of a long horizon
     horizon: int
     levels: tuple[float, ...] = ()
-    bounds: Float32[np.ndarray, "2 T n"] | None = None  # of the online interval one step ahead
+    bounds: Float32[np.ndarray, "2 T n"] | None = None  # of the online interval
+    issued: Shaped[np.ndarray, " o"] | None = None  # local times of the origins; None: every step
+
+    @property
+    def steps(self) -> str:
+        """The steps ahead that the forecasts are of."""
+        if self.issued is None:
+            return "one step ahead"
+        return f"1 to {self.horizon} steps ahead"
 
 
 def forecast_section(data: ReportData) -> Section:
@@ -118,6 +140,8 @@ def take_excerpt(
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= period.first) & (day < period.first + period.days))
     drawn = targets[:: max(math.ceil(len(targets) / MOST_TARGETS), 1)]
+    if K > ALL_STEPS:
+        return _take_horizons(estimator, panel, assessment, drawn, locations)
     origins = np.intersect1d(np.concatenate([drawn - 1, drawn - K]), tested)
     forecast, quantiles = _predict(estimator, panel, origins, assessment.weather)
     forecast, quantiles = forecast[..., list(locations)], quantiles[..., list(locations)]
@@ -129,11 +153,49 @@ def take_excerpt(
         places=locations,
         times=panel.clock.local(panel.times[drawn]),
         truth=panel.values[drawn][:, list(locations)],
-        one_step=_look_up(forecast[:, 0], origins, drawn - 1),
+        forecast=_look_up(forecast[:, 0], origins, drawn - 1),
         last_step=_look_up(forecast[:, K - 1], origins, drawn - K),
         horizon=K,
         levels=estimator.quantile_levels,
         bounds=bounds,
+    )
+
+
+def _take_horizons(
+    estimator: Estimator,
+    panel: Panel,
+    assessment: BacktestResult,
+    drawn: Int64[np.ndarray, " T"],
+    locations: Sequence[int],
+) -> Excerpt:
+    """Return the forecasts of all steps from a few tested origins, one after the other."""
+    seconds = assessment.origins - panel.start.astype(np.int64)
+    tested = seconds // (panel.clock.step_minutes * 60)
+    K = assessment.by_location.squares.shape[0]
+    begin = max(int(drawn[0]) - 1, int(tested.min()))
+    origins = begin + (drawn - begin - 1) // K * K
+    distinct = np.intersect1d(origins, tested)
+    shape = len(drawn), len(locations)
+    forecast = np.full(shape, np.nan, dtype=np.float32)
+    bounds = np.full((2, *shape), np.nan, dtype=np.float32)
+    has_bounds = len(estimator.quantile_levels) > 1
+    means, quantiles = _predict(estimator, panel, distinct, assessment.weather)
+    at = np.flatnonzero(np.isin(origins, distinct))
+    rows, ahead = np.searchsorted(distinct, origins[at]), drawn[at] - origins[at] - 1
+    forecast[at] = means[rows, ahead][:, list(locations)]
+    if has_bounds:
+        for bound, level in zip(bounds, (0, -1), strict=True):
+            bound[at] = quantiles[rows, level, ahead][:, list(locations)]
+    return Excerpt(
+        places=locations,
+        times=panel.clock.local(panel.times[drawn]),
+        truth=panel.values[drawn][:, list(locations)],
+        forecast=forecast,
+        last_step=None,
+        horizon=K,
+        levels=estimator.quantile_levels,
+        bounds=bounds if has_bounds else None,
+        issued=panel.clock.local(panel.times[distinct]),
     )
 
 
@@ -147,18 +209,23 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
         if excerpt.bounds is not None:
             axes.fill_between(excerpt.times, *excerpt.bounds[:, :, n], color=BLUE, alpha=0.2,
                               linewidth=0, label=interval_name(excerpt.levels))  # fmt: skip
+        if excerpt.issued is not None:
+            for origin in excerpt.issued:
+                axes.axvline(origin, color=FAINT, linewidth=1, linestyle="--")
+        first = "forecast 1 step ahead" if excerpt.issued is None else "forecast"
         for values, colour, line, label in (
             (excerpt.truth, INK, "-", "observed"),
-            (excerpt.one_step, BLUE, "-", "forecast 1 step ahead"),
+            (excerpt.forecast, BLUE, "-", first),
             (excerpt.last_step, BLUE, ":", f"forecast {K} steps ahead"),
         ):
-            if values is not excerpt.last_step or K > 1:
+            if values is not None and (values is not excerpt.last_step or K > 1):
                 axes.plot(excerpt.times, values[:, n], color=colour, linestyle=line,
                           linewidth=1.3, marker=mark, label=label)  # fmt: skip
         axes.set_title(titles[n], color=INK, fontsize=TEXT, loc="left", parse_math=False)
         style(axes)
     _label_times(panels[-1].xaxis, excerpt)
-    handles = [*panels[0].get_lines(), *panels[0].collections]
+    lines = [line for line in panels[0].get_lines() if not line.get_label().startswith("_")]
+    handles = [*lines, *panels[0].collections]
     write_legend(figure, handles, columns=2, where="lower left")
     return figure
 
@@ -243,6 +310,8 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
         excerpt = take_excerpt(estimator, panel, assessment, period, list(chosen))
         text = f"{period}: RMSE {number(period.rmse)}, {comment}."
         text += _describe_error(excerpt, data.unit) + _describe_coverage(excerpt)
+        if excerpt.issued is not None:
+            text += " A dashed line is an origin: everything right of it was forecast there."
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
         picture = draw_excerpt(excerpt, titles)
         yield Picture(name, title, text, alt + join_names(names), picture)
@@ -250,13 +319,13 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
 
 def _describe_error(excerpt: Excerpt, unit: str) -> str:
     """Give the mean absolute error of the drawn forecasts."""
-    observed = np.isfinite(excerpt.truth) & np.isfinite(excerpt.one_step)
+    observed = np.isfinite(excerpt.truth) & np.isfinite(excerpt.forecast)
     if not observed.any():
         return ""
-    error = float(np.abs(excerpt.one_step - excerpt.truth)[observed].mean())
+    error = float(np.abs(excerpt.forecast - excerpt.truth)[observed].mean())
     size = float(np.abs(excerpt.truth)[observed].mean())
     return (
-        f" The mean absolute error one step ahead at these locations is {number(error)} {unit}, "
+        f" The mean absolute error {excerpt.steps} at these locations is {number(error)} {unit}, "
         f"of a mean of {number(size)}."
     )
 

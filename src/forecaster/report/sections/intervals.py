@@ -16,7 +16,7 @@ from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import BLUE, FAINT, INK, ORANGE, WIDTH
-from forecaster.report.draw.charts import CROWDED, both_ends, draw_breakdown, shorten
+from forecaster.report.draw.charts import both_ends, draw_breakdown, shorten
 from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent_range, tenth_percent
 from forecaster.report.groups import (
@@ -24,7 +24,7 @@ from forecaster.report.groups import (
     Breakdown,
     Grouping,
     group_by_hour,
-    group_by_step,
+    group_by_steps,
     group_by_weather,
     ratio,
 )
@@ -34,6 +34,7 @@ from forecaster.report.tables import interval_table
 
 TOLERANCE = 0.02  # a coverage within ± this of the nominal one is shaded as calibrated
 LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
+MOST_LABELS = 9  # of groups, below the bars: hours of the first day and six days
 BAR = 0.8  # share of a group's room that its bars fill
 HOUR = "hour of day, local time"
 LABEL = "coverage, %"
@@ -143,7 +144,7 @@ def draw_coverage_by_group(coverage: Coverage, nominal: float, axis: str) -> Any
         axes.bar(centres, excess, width, bottom=100 * nominal, color=COLOURS[form], label=form)
     _mark_nominal(axes.axhspan, axes.axhline, nominal)
     axes.set_ylim(*_limits(coverage.shares, nominal))
-    every = 1 if len(coverage.labels) <= CROWDED else 3
+    every = 1 if len(coverage.labels) <= MOST_LABELS else 3
     axes.set_xticks(at[::every], coverage.labels[::every])
     canvas.style(axes, axis, LABEL)
     _write_legend(figure, axes)
@@ -232,7 +233,7 @@ def _pictures(data: ReportData, best: ModelResult, scores: IntervalResults) -> I
     interval = f"the {interval_name(scores.levels)} of {best.name}"
     alt = f"Bar chart of the coverage of {interval}, static and online, by"
     steps = f"steps of {duration(panel.clock.step_minutes)} ahead"
-    by_step = coverage_by_group(best, group_by_step(best.first))
+    by_step = coverage_by_group(best, group_by_steps(best.first, panel))
     yield Picture(
         "20-coverage-steps", "Coverage by step ahead", _describe_ranges(by_step),
         f"{alt} {steps}", draw_coverage_by_group(by_step, nominal, steps),
@@ -277,7 +278,8 @@ def _widths(data: ReportData, best: ModelResult) -> Picture:
     rows = [row for row in data.drawn if interval_scores_of(row)]
     hours = group_by_hour(best.first, data.panel)
     axis = HOUR if hours is not None else "step ahead"
-    widths = widths_by_group(rows, group_by_step(best.first) if hours is None else hours)
+    steps = group_by_steps(best.first, data.panel)
+    widths = widths_by_group(rows, steps if hours is None else hours)
     alt = f"Line chart of the mean interval width by {axis} for "
     alt += join_names([row.name for row in rows])
     figure = draw_breakdown(widths, axis, "mean width")
