@@ -239,7 +239,8 @@ def _label_times(axis: Any, excerpt: Excerpt) -> None:
     elif days <= 10:  # noqa: PLR2004
         locator, form = dates.DayLocator(), "%a %d"
     else:
-        locator, form = dates.AutoDateLocator(minticks=3, maxticks=6), "%d %b"
+        form = "%b %Y" if days > 366 else "%d %b"  # noqa: PLR2004
+        locator = dates.AutoDateLocator(minticks=3, maxticks=6)
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.DateFormatter(form))
 
