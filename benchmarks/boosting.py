@@ -9,8 +9,8 @@ import numpy as np  # noqa: E402
 
 from forecaster.config import LagConfig  # noqa: E402
 from forecaster.estimators.baselines.boosting import PARAMETERS, OriginLocations, make_inputs  # noqa: E402
+from forecaster.estimators.baselines.step_models import ModelInputs, training_inputs  # noqa: E402
 from forecaster.estimators.baselines.trees import Trees  # noqa: E402
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead  # noqa: E402
 from forecaster.synthetic.city import make_city  # noqa: E402
 from forecaster.windows.scaling import fit_scaler  # noqa: E402
 
@@ -53,9 +53,10 @@ def _rows() -> tuple[np.ndarray, np.ndarray]:
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.arange(FIRST, HOURS - lags.horizon)
     rows = OriginLocations(*np.divmod(np.arange(len(origins) * LOCATIONS), LOCATIONS))
-    forecast_inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, lags.horizon))
+    auxiliary, local = training_inputs(panel, origins, (1,), scaler)
+    coming = ModelInputs.of_step(origins, auxiliary[:, 0], local[:, 0], 1)
     target = scaler.values.apply(panel.values)[origins + 1].reshape(-1)
-    return make_inputs(forecast_inputs, scaler, lags, rows, 1), target
+    return make_inputs(panel, coming, scaler, lags, rows), target
 
 
 if __name__ == "__main__":

@@ -43,6 +43,26 @@ def test_a_step_that_neither_divides_a_day_nor_is_whole_days_is_refused(minutes:
     assert f"\n  step_minutes: {minutes}: must divide a day" in message
 
 
+@pytest.mark.parametrize("months", [1, 2, 3, 6, 12, 24])
+def test_a_step_of_months_has_their_mean_length(months: int) -> None:
+    config = PanelConfig(step_months=months)
+    assert config.step_minutes == months * 365.25 * 24 * 60 / 12
+    again = check_stage(PanelConfig, config.model_dump(mode="json"), source="x")
+    assert again == config
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        ({"step_months": 5}, "step_months: 5: must divide a year"),
+        ({"step_months": 1, "step_minutes": 60}, "give one of them"),
+        ({"step_minutes": 43830}, "give step_months = 1"),
+    ],
+)
+def test_a_step_that_is_no_calendar_step_is_refused(content: dict[str, int], message: str) -> None:
+    assert message in fault_of(PanelConfig, content)
+
+
 @pytest.mark.parametrize("minutes", [0, -60])
 def test_a_step_that_is_not_positive_is_refused(minutes: int) -> None:
     assert "\n  step_minutes: " in fault_of(PanelConfig, {"step_minutes": minutes})

@@ -395,7 +395,21 @@ def test_a_recipe_is_written_with_its_defaults() -> None:
     written = tomllib.loads(Recipe().to_toml())
     assert written["panel"]["step_minutes"] == 60
     assert written["metrics"] == {"mape_cut": 10.0}
-    assert written["lags"]["seasons"][1] == {"days": 7, "count": 4, "before": 1, "after": 5}
+    assert not written["lags"]  # they depend on the panel
+
+
+def test_lags_that_are_set_are_written() -> None:
+    written = tomllib.loads(Recipe.of({"lags": {"horizon": 7}}).to_toml())
+    assert written["lags"] == {"horizon": 7}
+    seasons = [{"days": 7, "count": 4, "before": 1, "after": 5}]
+    assert tomllib.loads(Recipe.of({"lags": {"seasons": seasons}}).to_toml())["lags"] == {
+        "seasons": seasons
+    }
+
+
+def test_a_horizon_alone_does_not_ask_for_seasons_of_hours() -> None:
+    content = {"panel": {"step_minutes": 1440}, "lags": {"horizon": 24}}
+    assert Recipe.of(content).lags.horizon == 24
 
 
 def test_a_recipe_file_is_read(tmp_path: Path) -> None:
@@ -457,3 +471,15 @@ def test_any_damaged_file_gives_a_recipe_or_a_typed_error(
 def test_any_content_gives_a_recipe_or_a_typed_error(content: dict[str, Any]) -> None:
     with suppress(ConfigError):
         check_stage(Recipe, content, source="recipe.toml")
+
+
+def test_a_recipe_with_opening_hours_has_a_hash_of_its_own() -> None:
+    hours = recipe_of('[panel]\nhours = "Mon-Fri 05:00-23:00"')
+    assert hours.panel.hours == "Mon-Fri 05:00-23:00"
+    assert hours.digest() != Recipe().digest()
+
+
+def test_past_only_covariates_change_the_hash_only_where_there_are_any() -> None:
+    plain = Recipe()
+    assert plain.digest() == Recipe.of({"panel": {"past_only": []}}).digest()
+    assert plain.digest() != Recipe.of({"panel": {"past_only": ["rain"]}}).digest()

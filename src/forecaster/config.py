@@ -21,6 +21,11 @@ from forecaster.choices import (
 
 Eta = Annotated[float, Field(ge=0.0)] | Literal["balanced"]
 Range = tuple[str, str]
+MONTH_MINUTES = 43_830  # the mean length of a month, 30.4375 days
+_YEAR_MONTHS = 12
+# The largest clock change by which lags stay clear of the origin (Antarctica/Casey: 3 h).
+# Rarer ones (Samoa skipped a day) are caught where lags are computed.
+CLOCK_CHANGE_MINUTES = 3 * 60
 
 
 class Stage(BaseModel):
@@ -42,8 +47,15 @@ class PanelConfig(Stage):
     step_minutes: int = Field(
         default=60,
         ge=1,
-        le=366 * 24 * 60,
+        le=10 * _YEAR_MONTHS * MONTH_MINUTES,
         description="length of a time step in minutes; it divides a day or is whole days",
+    )
+    step_months: int = Field(
+        default=0,
+        ge=0,
+        le=10 * _YEAR_MONTHS,
+        description="length of a time step in months: 1, 3 for quarters, 12 for years; then "
+        "`step_minutes` is their mean length; 0: the step is one of `step_minutes`",
     )
     country: str | None = Field(
         default=None, description="country whose holidays are recorded, such as `US` or `US-NY`"
@@ -69,13 +81,47 @@ class PanelConfig(Stage):
         description="column of 0 and 1 beside the values; where it is 1, a place could not serve, "
         "and its value is no target",
     )
+    past_only: tuple[str, ...] = Field(
+        default=(),
+        description="covariates that are seen in the past and unknown ahead, such as drop-offs; "
+        "of a long table, further columns",
+    )
+
+    hours: str | None = Field(
+        default=None,
+        description="opening hours of all places, such as `Mon-Fri 05:00-23:00; PH off`; without "
+        "it they are found as regular gaps; `always`: gaps are missing values",
+    )
 
     @field_validator("step_minutes")
     @classmethod
     def _step_fits_a_day(cls, minutes: int) -> int:
-        if (24 * 60) % minutes and minutes % (24 * 60):
-            raise ValueError(f"{minutes}: must divide a day, as 5, 15, 60 do, or be whole days")
+        if (24 * 60) % minutes and minutes % (24 * 60) and minutes % MONTH_MINUTES:
+            remedy = "or be whole days; for months give step_months = 1"
+            raise ValueError(f"{minutes}: must divide a day, as 5, 15, 60 do, {remedy}")
         return minutes
+
+    @field_validator("step_months")
+    @classmethod
+    def _step_fits_a_year(cls, months: int) -> int:
+        if months and _YEAR_MONTHS % months and months % _YEAR_MONTHS:
+            raise ValueError(f"{months}: must divide a year, as 1, 3, 6 do, or be whole years")
+        return months
+
+    @model_validator(mode="after")
+    def _only_months_have_a_mean_length(self) -> "PanelConfig":
+        minutes, months = self.step_minutes, self.step_months
+        if months and "step_minutes" in self.model_fields_set and minutes % MONTH_MINUTES:
+            raise ValueError(
+                f"step_minutes = {minutes} beside step_months = {months}: give one of them"
+            )
+        if not months and minutes % MONTH_MINUTES == 0:
+            raise ValueError(
+                f"step_minutes: {minutes}: give step_months = {minutes // MONTH_MINUTES}"
+            )
+        if months:  # not marked as set
+            self.__dict__["step_minutes"] = months * MONTH_MINUTES
+        return self
 
     @model_validator(mode="after")
     def _only_counts_can_be_moved(self) -> "PanelConfig":

@@ -10,6 +10,7 @@ from typing import Any, Literal, TypeVar, get_args
 from pydantic import BaseModel, Field, ValidationError, model_validator
 
 from forecaster.config import (
+    CLOCK_CHANGE_MINUTES,
     PACE,
     DCRNNConfig,
     EvaluationConfig,
@@ -31,10 +32,6 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 
 Preset = Literal["paper", "best"]
 S = TypeVar("S", bound=Stage)
-
-# The largest clock change by which lags stay clear of the origin (Antarctica/Casey: 3 h).
-# Rarer ones (Samoa skipped a day) are caught where lags are computed.
-CLOCK_CHANGE_MINUTES = 3 * 60
 
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
@@ -109,7 +106,7 @@ class Recipe(Stage):
     @model_validator(mode="after")
     def _seasons_end_before_the_origin(self) -> "Recipe":
         faults: list[str] = []
-        if self.lags == LagConfig():  # defaults: a daily panel may be built without lags
+        if "seasons" not in self.lags.model_fields_set:  # chosen by the step of the panel
             return self
         for number, season in enumerate(self.lags.seasons):
             reach = season.after * self.panel.step_minutes
@@ -127,17 +124,26 @@ class Recipe(Stage):
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         if not self.training.relative:  # recipes without a second output keep their hashes
             del content["training"]["relative"]
-        for name in ("renames", "censored"):  # nor do those without these
+        for name in ("renames", "censored", "hours"):  # nor do those without these
             if content["panel"][name] is None:
                 del content["panel"][name]
+        if not self.panel.step_months:
+            del content["panel"]["step_months"]
+        if not self.panel.past_only:
+            del content["panel"]["past_only"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 
     def to_toml(self) -> str:
-        """Return the whole recipe, defaults included, so that later defaults cannot change it."""
+        """Return the whole recipe, defaults included, so that later defaults cannot change it.
+
+        Lags that are not set depend on a panel (`clock/lags.py`) and are left out.
+        """
         import tomli_w  # noqa: PLC0415 (only writing needs it)
 
-        return tomli_w.dumps(self.model_dump(mode="json", exclude_none=True))
+        content = self.model_dump(mode="json", exclude_none=True)
+        content["lags"] = self.lags.model_dump(mode="json", include=self.lags.model_fields_set)
+        return tomli_w.dumps(content)
 
 
 def read_recipe(path: Path) -> Recipe:

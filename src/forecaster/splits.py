@@ -3,12 +3,14 @@
 A window belongs to the split that contains all its target steps. Its history may reach into any
 earlier steps, except that a training window whose history touches validation or test steps, or
 a validation window whose history touches test steps, is dropped. Windows with too little observed
-history are dropped from every split. All dropped windows are counted.
+history are dropped from every split. All dropped windows are counted. Steps at which all places
+are closed are neither targets nor gaps: without any open target there is no window.
 
 Training windows whose history begins before the panel, or of which too little is observed, are
 kept apart: networks that mask missing values learn from them too.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
@@ -19,16 +21,21 @@ import numpy as np
 from jaxtyping import Bool, Float32, Int64
 
 from forecaster.clock.clock import Clock
+from forecaster.clock.lags import HISTORY_SHARE
 from forecaster.clock.zone import SECOND, Times, to_utc
 from forecaster.config import LagConfig, SplitsConfig
 from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.panel import Panel
+from forecaster.panel.past_only import known_columns, known_layers
 
 Split = Literal["train", "validation", "test"]
 SPLITS: tuple[Split, ...] = ("train", "validation", "test")
 MAX_FILLED = 0.1  # share of a window's history, or of its origin's locations, that may be missing
+VALIDATION_SHARE, VALIDATION_WINDOWS = 0.1, 20  # the latter for the quantiles of short panels
+TRAINING_SHARE, TEST_SHARE = 0.5, 0.2  # at least, where validation needs more than its share
 _NAMED = 5  # most locations that an error names
 _DAY = np.timedelta64(1, "D")
+YEAR_MINUTES = 365 * 24 * 60
 
 
 @dataclass(frozen=True)
@@ -58,9 +65,22 @@ class Splits:
         faults.raise_any(ConfigError)
 
     @staticmethod
-    def by_share(panel: Panel, validation: float = 0.1, test: float = 0.2) -> "Splits":
-        """Split by share: test is the end, validation comes before it, the rest is training."""
+    def by_share(
+        panel: Panel, validation: float | None = None, test: float = TEST_SHARE, horizon: int = 3
+    ) -> "Splits":
+        """Split by share: test is the end, validation comes before it, the rest is training.
+
+        Args:
+            panel: whose steps are split.
+            validation: its share. Default: a tenth, and as much as 20 windows need where training
+                keeps half of the steps.
+            test: its share.
+            horizon: the number of steps of a window's targets.
+        """
         steps = len(panel.values)
+        if validation is None:
+            enough = (VALIDATION_WINDOWS + horizon - 1) / steps
+            validation = max(VALIDATION_SHARE, min(enough, 1 - TRAINING_SHARE - test))
         ends = [0, round(steps * (1 - validation - test)), round(steps * (1 - test)), steps]
         if min(np.diff(ends)) < 1:
             message = f"shares {validation:g} and {test:g} leave a split empty"
@@ -70,10 +90,10 @@ class Splits:
         return Splits(*ranges)
 
     @staticmethod
-    def from_config(panel: Panel, config: SplitsConfig) -> "Splits":
+    def from_config(panel: Panel, config: SplitsConfig, horizon: int = 3) -> "Splits":
         """The ranges of a recipe, or `by_share` if it has none."""
         if not config.train:
-            return Splits.by_share(panel)
+            return Splits.by_share(panel, horizon=horizon)
         return Splits(config.train, config.validation, config.test)
 
     def mask(self, split: Split, clock: Clock, times: Times) -> Bool[np.ndarray, " M"]:
@@ -114,13 +134,16 @@ def cut_windows(
     ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
     target = split_of_step[ahead]  # [B, K]
     split = target[:, 0]
-    within = (target == split[:, None]).all(axis=1) & (split >= 0)
+    same_split = (target == split[:, None]).all(axis=1) & (split >= 0)
     history_split = split_of_step[history]  # [B, L]
     held_out = history_split > SPLITS.index("train")
     in_test = history_split == SPLITS.index("test")
     unobserved = np.isnan(panel.values).all(axis=1)[ahead].all(axis=1)
+    within = same_split & panel.clock.is_open(panel.times)[ahead].any(
+        axis=1
+    )  # others are no windows
     reasons = {
-        "targets across a border": ~within & (target >= 0).any(axis=1),
+        "targets across a border": ~same_split & (target >= 0).any(axis=1),
         "no target observed": within & unobserved,
         "covariates ahead missing": within & _lacks_covariates(panel)[ahead].any(axis=1),
         "too little history observed": within & is_incomplete(panel, history, origins),
@@ -141,8 +164,25 @@ def cut_windows(
     if empty:
         gaps = dropped["too little history observed"] > 0
         hint = name_most_missing(panel, split_of_step >= 0) if gaps else ""
+        hint = hint or explain_short(panel, lags)
         raise DataError(f"splits: no window left for {name_some(empty)} ({windows}){hint}")
     return windows
+
+
+def explain_short(panel: Panel, lags: LagConfig) -> str:
+    """What a short panel lacks for training, validation and test; empty if it is long enough."""
+    steps, clock = len(panel.values), panel.clock
+    validated = VALIDATION_WINDOWS + lags.horizon - 1
+    needed = math.ceil(validated / (1 - TRAINING_SHARE - TEST_SHARE))
+    if steps >= needed:
+        return ""
+    has = f"The panel has {count_of(steps, 'step')} of {clock.step_text}"
+    advice = f"forecasts {count_of(lags.horizon, 'step')} ahead need about {needed}, of which "
+    advice += f"{validated} validate"
+    if clock.has_yearly_season:
+        year = round(YEAR_MINUTES / clock.step_minutes / HISTORY_SHARE)
+        advice += f", and a yearly season about {year}"
+    return f". {has}: {advice}; give a longer table, or smaller steps"
 
 
 def _partial(
@@ -158,12 +198,13 @@ def _partial(
     observed = np.isfinite(panel.values)
     origins = np.arange(lags.recent - 1, len(panel.values) - lags.horizon)
     origins = np.setdiff1d(origins, whole)
-    origins = origins[2 * observed[origins].sum(axis=1) >= observed.shape[1]]
+    seen = observed[np.maximum(origins - panel.clock.last_open(panel.times[origins]), 0)]
+    origins = origins[2 * seen.sum(axis=1) >= observed.shape[1]]
     ahead = origins[:, None] + np.arange(1, lags.horizon + 1)
     past = origins[:, None] - panel.clock.lag_steps(lags, panel.times[origins])
     usable = (split_of_step[ahead] == 0).all(axis=1)
     usable &= ((past < 0) | (split_of_step[np.maximum(past, 0)] == 0)).all(axis=1)
-    usable &= observed.any(axis=1)[ahead].any(axis=1)
+    usable &= observed.any(axis=1)[ahead].any(axis=1)  # so one of them is open
     usable &= ~_lacks_covariates(panel)[ahead].any(axis=1)
     return np.asarray(origins[usable])
 
@@ -188,12 +229,14 @@ def is_incomplete(
 
     Only locations that are open count, and only those with any value since the window's oldest
     step: others are not there. With two to nine of them, one missing value per step is tolerated.
+    A closed origin stands for the last open step before it.
     """
-    steps = np.concatenate([history, origins[:, None]], axis=1)
+    last_open = origins - panel.clock.last_open(panel.times[origins])
+    steps = np.concatenate([history, last_open[:, None]], axis=1)
     lacking, expected = (count[steps] for count in _count_missing(panel.values, living(panel)))
     gone = _count_gone(panel, steps)
     lacking, expected = lacking - gone, expected - gone
-    nobody = expected[:, -1] == 0
+    nobody = (expected[:, -1] == 0) & (not panel.locations.has_hours)  # else it is night
     tolerated = _tolerated(expected)
     lacking, expected = np.maximum(lacking - tolerated, 0), expected - tolerated
     few = lacking[:, :-1].sum(axis=1) > MAX_FILLED * expected[:, :-1].sum(axis=1)
@@ -217,8 +260,8 @@ def _count_gone(panel: Panel, steps: Int64[np.ndarray, "B T"]) -> Int64[np.ndarr
 
 
 def living(panel: Panel) -> Bool[np.ndarray, "M N"] | None:
-    """Which locations are open at which steps; None: no dates are known."""
-    return panel.alive(0, len(panel.values)) if panel.locations.dated else None
+    """Which locations are open at which steps; None: none can be closed."""
+    return panel.alive(0, len(panel.values)) if panel.locations.can_close else None
 
 
 def is_well_observed(
@@ -231,7 +274,7 @@ def is_well_observed(
         alive: which locations are open, of which values are expected; None: all.
     """
     missing, counted = _missing(values, alive)
-    return np.asarray(missing <= MAX_FILLED * counted)
+    return np.asarray((missing <= MAX_FILLED * counted) & (counted > 0))
 
 
 def _tolerated(N: Int64[np.ndarray, "*T"]) -> Int64[np.ndarray, "*T"]:
@@ -284,10 +327,12 @@ def worst_locations(
 
 
 def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
-    """Which steps lack a covariate, or one of a location that is open."""
-    missing = np.isnan(panel.covariates.values).any(axis=1)
-    absent = np.isnan(panel.local_covariates.values)
-    if panel.locations.dated:
+    """Which steps lack a covariate that is known ahead, or one of a location that is open."""
+    missing = np.isnan(known_columns(panel.covariates)).any(axis=1)
+    if panel.clock.hours:
+        missing &= panel.clock.is_open(panel.known_times)
+    absent = np.isnan(known_layers(panel.local_covariates))
+    if panel.locations.can_close:
         absent &= panel.alive(0, len(missing))
     missing |= absent.any(axis=(0, 2))
     return np.asarray(missing)
@@ -328,6 +373,7 @@ def _all_windows(
         needed = panel.clock.needed_steps(lags, panel.times) + lags.horizon
         raise DataError(
             f"need ≥ {needed} steps for one window, have {len(steps)}; add earlier data"
+            f"{explain_short(panel, lags)}"
         )
     return steps[fits], steps[fits][:, None] - back[fits]
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
 from forecaster.clock.holidays import Holidays, expand_holidays
-from forecaster.clock.zone import Times
+from forecaster.clock.zone import Times, to_utc
 from forecaster.config import LagConfig, PanelConfig, Season
 from forecaster.errors import ConfigError, DataError
 from forecaster.recipe import Recipe
@@ -423,7 +423,7 @@ def test_the_hour_of_the_week_counts_from_local_monday(zone: str, time: str, slo
 
 @pytest.mark.parametrize(
     ("minutes", "slots"),  # 2 and 5 days do not divide a week: its last slot is cut short
-    [(15, 672), (60, 168), (360, 28), (1440, 7), (2880, 4), (7200, 2), (10080, 1), (20160, 1)],
+    [(15, 672), (60, 168), (360, 28), (1440, 7), (2880, 4), (7200, 2)],
 )
 def test_a_week_has_as_many_slots_as_its_steps_reach(minutes: int, slots: int) -> None:
     clock = Clock("America/New_York", minutes)
@@ -486,3 +486,96 @@ def test_a_clock_of_an_unknown_zone_is_refused() -> None:
 def test_a_clock_cannot_be_changed() -> None:
     with pytest.raises(FrozenInstanceError):
         NEW_YORK.zone = "UTC"
+
+
+@pytest.mark.parametrize(
+    ("months", "zone"), [(1, "Europe/Berlin"), (3, "UTC"), (12, "Asia/Tokyo")]
+)
+def test_steps_of_months_begin_at_local_midnight_of_a_first_day(months, zone):
+    clock = Clock(zone, step_months=months)
+    start = to_utc(zone, np.array(["2019-10-01"], dtype="datetime64[s]")).first[0]
+    steps = np.arange(-17, 31)
+    times = clock.instants(start, steps)
+    local = clock.local(times)
+    assert (local == local.astype("datetime64[M]")).all()
+    assert (np.diff(local.astype("datetime64[M]").astype(int)) == months).all()
+    assert (clock.step_index(start, times) == steps).all()
+
+
+def test_an_instant_between_months_belongs_to_the_nearer_beginning():
+    clock, start = Clock("UTC", step_months=1), np.datetime64("2021-01-01", "s")
+    times = np.array(["2021-02-14T23", "2021-02-15T00", "2020-12-20"], dtype="datetime64[s]")
+    assert clock.step_index(start, times).tolist() == [1, 2, 0]  # 14 of 28 days: the later one
+
+
+def test_step_index_goes_to_the_nearest_step_and_the_later_at_a_tie():
+    clock, start = Clock("UTC", 60), np.datetime64("2021-01-01", "s")
+    times = np.array(["2021-01-01T02:29", "2021-01-01T02:30", "2020-12-31T21:10"], "datetime64[s]")
+    assert clock.step_index(start, times).tolist() == [2, 3, -3]
+
+
+def test_the_same_month_of_past_years_is_found_across_leap_days():
+    clock, lags = (
+        Clock("UTC", step_months=1),
+        LagConfig(recent=2, seasons=(Season(days=365, count=3, before=1, after=2),), horizon=2),
+    )
+    origins = clock.axis(np.datetime64("2019-01-01", "s"), 61)
+    expected = [37, 36, 35, 34, 25, 24, 23, 22, 13, 12, 11, 10, 1, 0]
+    assert (clock.lag_steps(lags, origins) == np.array(expected)).all()
+
+
+@pytest.mark.parametrize(
+    ("clock", "slots"),
+    [
+        (Clock("UTC", 60), 168),
+        (Clock("UTC", 1440), 7),
+        (Clock("UTC", 7 * 1440), 53),
+        (Clock("UTC", step_months=1), 12),
+        (Clock("UTC", step_months=3), 4),
+        (Clock("UTC", step_months=12), 1),
+    ],
+)
+def test_the_season_is_a_week_of_short_steps_and_a_year_of_long_ones(clock, slots):
+    times = clock.axis(np.datetime64("2018-01-01", "s"), 7 * slots)
+    slot = clock.slot_of_season(times)
+    assert clock.season_slots == slots
+    assert slot.min() == 0
+    assert slot.max() == slots - 1
+
+
+def test_months_and_quarters_are_numbered_in_the_local_year():
+    zone = "Australia/Sydney"
+    start = to_utc(zone, np.array(["2020-02-01"], dtype="datetime64[s]")).first[0]
+    months = Clock(zone, step_months=1)
+    quarters = Clock(zone, step_months=3)  # of a business year that begins in February
+    assert months.slot_of_season(months.axis(start, 13)).tolist() == [*range(1, 12), 0, 1]
+    assert quarters.slot_of_season(quarters.axis(start, 5)).tolist() == [0, 1, 2, 3, 0]
+
+
+@pytest.mark.parametrize(
+    ("time", "shares"),
+    [
+        ("2015-07-06T08:15", {"weekday_monday": 1, "hour_08": 0.75, "hour_09": 0.25}),
+        ("2015-07-06T08:00", {"weekday_monday": 1, "hour_08": 1}),
+        ("2015-07-05T23:30", {"weekday_sunday": 1, "hour_23": 0.5, "hour_00": 0.5}),
+        ("2015-07-06T08:59", {"weekday_monday": 1, "hour_08": 1 / 60, "hour_09": 59 / 60}),
+    ],
+)
+def test_the_calendar_of_small_steps_knows_minutes(time: str, shares: dict[str, float]) -> None:
+    row = Clock("UTC", 1).calendar(times(time))[0]
+    marked = {CALENDAR_COLUMNS[k]: row[k] for k in np.flatnonzero(row)}
+    assert marked == pytest.approx(shares)
+    assert np.flatnonzero(Clock("UTC", 60).calendar(times(time))[0]).tolist() == [
+        k for k, name in enumerate(CALENDAR_COLUMNS) if name in list(shares)[:2]
+    ]
+
+
+def test_steps_of_a_week_have_a_place_in_the_year_and_no_weekday() -> None:
+    clock = Clock("UTC", 7 * 24 * 60)
+    calendar = clock.calendar(clock.axis(np.datetime64("2015-01-05T00:00:00"), 104))
+    assert not calendar[:, :7].any()
+    assert calendar[:, 7:31].sum(axis=1) == pytest.approx(np.ones(104))
+    place = clock.slot_of_season(clock.axis(np.datetime64("2015-01-05T00:00:00"), 104))
+    assert (calendar[:, 7:31].argmax(axis=1)).tolist() == [
+        round(24 * p / clock.season_slots) % 24 for p in place.tolist()
+    ]

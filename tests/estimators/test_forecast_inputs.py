@@ -9,6 +9,7 @@ import pandas as pd
 import pytest
 
 from forecaster.artifact import Run
+from forecaster.choices import Weather
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.baselines.naive import SeasonalNaive
@@ -31,7 +32,7 @@ from forecaster.estimators.forecast_inputs import (
 )
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.splits import Splits, history_steps
+from forecaster.splits import Splits, cut_windows, history_steps
 
 HOURS, PLACES = 24 * 31, 11
 CITY = small_city()
@@ -345,3 +346,72 @@ def test_L6_an_older_run_cannot_tell_which_values_are_implausible() -> None:
     recent, steps, doubt = bounded_history(older, replace(CITY, values=values), origins)
     assert doubt is None
     assert recent.values[steps[0], 4] == 5000
+
+
+# ---------------------------------------------------------------- past-only covariates
+
+ORIGINS = np.array([601, 703, 997])
+
+
+@pytest.fixture(scope="module")
+def past_only_run() -> Run:
+    panel = small_city().with_past_only(("temperature",))
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    return run
+
+
+def test_past_only_covariates_ahead_are_those_of_the_origin() -> None:
+    panel = CITY.with_past_only(("temperature",))
+    covariates, _ = look_ahead(panel, ORIGINS, 2)
+    at_origin = CITY.covariates.values[ORIGINS]
+    assert np.array_equal(covariates[..., 0], np.stack([at_origin[:, 0]] * 2, axis=1))
+    assert np.array_equal(covariates[..., 1], look_ahead(CITY, ORIGINS, 2)[0][..., 1])
+
+
+def test_the_last_value_is_carried_to_the_origin_and_ahead(past_only_run: Run) -> None:
+    shared = CITY.covariates.values.copy()
+    shared[998:, 0], shared[598:602, 0], shared[670:704, 0] = np.nan, np.nan, np.nan
+    panel = CITY.with_past_only(("temperature",)).with_data(covariates=shared)
+    inputs = prepare_inputs(past_only_run, panel, ORIGINS, "observed")
+    slot = panel.clock.slot_of_season(panel.times[[703]])
+    usual = past_only_run.arrays["shared.fill_covariates"][slot, 0]
+    expected = np.array([shared[597, 0], usual[0], shared[997, 0]])
+    assert np.array_equal(inputs.covariates[:, 0, 0], expected)
+    assert np.array_equal(inputs.covariates[:, 1, 0], expected)
+
+
+@pytest.mark.parametrize("weather", ["persist", "climatology", "none"])
+def test_assumed_weather_leaves_past_only_covariates_at_their_last_value(
+    past_only_run: Run, weather: Weather
+) -> None:
+    panel = CITY.with_past_only(("temperature",))
+    inputs = prepare_inputs(past_only_run, panel, ORIGINS, weather)
+    at_origin = CITY.covariates.values[ORIGINS, 0]
+    assert np.array_equal(inputs.covariates[..., 0], np.stack([at_origin] * 2, axis=1))
+
+
+def test_a_future_of_past_only_covariates_is_not_needed() -> None:
+    shared = CITY.covariates.values.copy()
+    shared[990:, 0] = np.nan
+    panel = CITY.with_data(covariates=shared)
+    with pytest.raises(DataError, match="temperature"):
+        refuse_unknown_future(panel, 990, 2)
+    refuse_unknown_future(panel.with_past_only(("temperature",)), 990, 2)
+
+
+def test_windows_do_not_need_past_only_covariates() -> None:
+    shared = CITY.covariates.values.copy()
+    shared[::2, 0] = np.nan
+    panel, splits = CITY.with_data(covariates=shared), Splits.by_share(CITY)
+    windows = cut_windows(panel.with_past_only(("temperature",)), splits, RECIPE.lags)
+    assert np.array_equal(windows.train, cut_windows(CITY, splits, RECIPE.lags).train)
+    with pytest.raises(DataError, match="covariates ahead missing"):
+        cut_windows(panel, splits, RECIPE.lags)
+
+
+def test_a_past_only_covariate_cannot_be_changed_ahead(past_only_run: Run) -> None:
+    panel = CITY.with_past_only(("temperature",))
+    changes = {"temperature": np.ones(2, dtype=np.float32)}
+    with pytest.raises(ConfigError, match="what if: temperature: past-only"):
+        prepare_inputs(past_only_run, panel, ORIGINS, "observed", changes)

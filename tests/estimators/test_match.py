@@ -7,12 +7,13 @@ import pytest
 from forecaster.artifact import Run
 from forecaster.clock.holidays import Holidays
 from forecaster.config import LagConfig, Season
-from forecaster.errors import ArtifactError
+from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.match import Sizes, check_run, country_of, location_order, match
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.recipe import change
 from forecaster.splits import Splits
 
 
@@ -142,3 +143,38 @@ def test_locations_are_found_by_id() -> None:
     panel = small_city()
     other = panel.select(("place 4", "place 0", "place 2", "place 1", "place 3"))
     assert location_order(panel.locations.ids, other) == [4, 0, 2, 1, 3]
+
+
+def past_only_run(names: tuple[str, ...]) -> Run:
+    panel = small_city().with_past_only(names)
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    return run
+
+
+def test_what_a_run_calls_past_only_is_so_in_every_panel() -> None:
+    run = past_only_run(("rain",))
+    assert run.about["past_only"] == ["rain"]
+    assert run.recipe.panel.past_only == ("rain",)
+    check_run(run, no_more)
+    assert match(run, small_city()).past_only == ("rain",)
+    plain = past_only_run(())
+    assert "past_only" not in plain.about
+
+
+def test_a_panel_that_lacks_the_future_of_a_covariate_is_refused() -> None:
+    with pytest.raises(ArtifactError, match="the run needs rain ahead of an origin, and the pan"):
+        match(past_only_run(()), small_city().with_past_only(("rain",)))
+
+
+def test_a_run_with_past_only_covariates_that_it_lacks_is_refused() -> None:
+    run = past_only_run(("rain",))
+    with pytest.raises(ArtifactError, match="wrong: past_only"):
+        check_run(replace(run, about={**run.about, "past_only": ["snow"]}), no_more)
+
+
+def test_a_recipe_of_other_past_only_covariates_is_refused() -> None:
+    recipe = change(RECIPE, {"panel": {"past_only": ["rain"]}}, source="test")
+    panel = small_city()
+    with pytest.raises(ConfigError, match=r"panel\.past_only = rain"):
+        SeasonalNaive(recipe).fit(panel, Splits.by_share(panel))

@@ -302,7 +302,8 @@ def test_days_of_few_steps_count_as_weeks() -> None:
     assert day_steps(Clock("UTC")) == 24
     assert day_steps(Clock("UTC", step_minutes=5)) == 288
     assert day_steps(Clock("UTC", step_minutes=1440)) == 7
-    assert day_steps(Clock("UTC", step_minutes=7 * 1440)) == 7
+    assert day_steps(Clock("UTC", step_minutes=7 * 1440)) == 3
+    assert day_steps(Clock("UTC", step_months=1)) == 3
 
 
 def make_best(recipe: Recipe) -> Estimator:

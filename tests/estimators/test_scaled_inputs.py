@@ -6,6 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import Holidays
 from forecaster.errors import ArtifactError
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
@@ -80,6 +81,16 @@ def test_a_holiday_may_be_supposed_to_be_none(panel: Panel, scaler: Scaler) -> N
     none = replace(inputs, holiday=np.zeros(2, np.float32))
     assert scale_ahead(inputs, scaler)[0][..., -1].tolist() == [[1, 1], [0, 0]]
     assert not scale_ahead(none, scaler)[0][..., -1].any()
+
+
+def test_earlier_runs_of_small_steps_know_whole_hours(panel: Panel, scaler: Scaler) -> None:
+    quarters, origins = replace(panel, clock=Clock("UTC", 15)), np.array([901])
+    inputs = ForecastInputs(quarters, origins, *look_ahead(quarters, origins, 2))
+    calendar, _ = scale_ahead(inputs, scaler)
+    earlier, _ = scale_ahead(replace(inputs, whole_hours=True), scaler)
+    assert (calendar[0, 0, 2 + 7 : -1] > 0).sum() == 2  # two hours have a share
+    assert sorted(earlier[0, 0, 2 + 7 : -1].tolist())[-2:] == [0, 1]
+    assert np.array_equal(calendar[..., : 2 + 7], earlier[..., : 2 + 7])
 
 
 def test_scales_come_back_from_the_arrays_of_a_run(scaler: Scaler) -> None:

@@ -7,8 +7,9 @@ import pytest
 
 from forecaster.config import LagConfig, Season
 from forecaster.errors import DataError
+from forecaster.estimators import training_data
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
-from forecaster.estimators.training_data import hide_test
+from forecaster.estimators.training_data import hide_test, judged_windows
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -49,6 +50,21 @@ def test_training_data_holds_no_test_value_and_no_test_window(
     assert len(data.windows.test) == 0
     assert min(len(data.windows.train), len(data.windows.validation)) > 0
     assert np.isfinite(data.filled.values).all()
+
+
+def test_a_model_is_judged_by_no_more_windows_than_fit_into_memory(
+    panel: Panel, splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    data = hide_test(panel, splits, cut_windows(panel, splits, LAGS))
+    assert judged_windows(data, 2) is data  # all of them, as long as they fit
+    monkeypatch.setattr(training_data, "MAX_JUDGED", 2 * PLACES * 17 + 1)
+    monkeypatch.setattr(training_data, "MIN_JUDGED", 11)
+    origins, judged = data.windows.validation, judged_windows(data, 2).windows.validation
+    assert len(judged) == 17
+    assert (judged[0], judged[-1]) == (origins[0], origins[-1])
+    assert np.isin(judged, origins).all()
+    assert np.ptp(np.diff(judged)) <= 1  # evenly spaced
+    assert len(judged_windows(data, 20).windows.validation) == 11
 
 
 def test_a_validation_window_whose_history_is_hidden_is_not_chosen_on(panel: Panel) -> None:

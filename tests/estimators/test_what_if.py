@@ -337,3 +337,8 @@ def test_a_training_without_any_holiday_is_warned_of(
 @pytest.fixture(autouse=True)
 def _hear_warnings(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.WARNING)
+
+
+def test_a_past_only_covariate_is_refused_by_name(panel: Panel) -> None:
+    with pytest.raises(ConfigError, match="queue: past-only, so that no value ahead of the orig"):
+        read_changes("rain=1,queue=2", panel.with_past_only(("queue",)), ORIGIN, HORIZON)

@@ -6,7 +6,6 @@ from forecaster.explain.attention import attention_rollout, attention_shares, co
 from forecaster.explain.attribution import Window
 from forecaster.models.attention import mix
 from forecaster.models.frozen import AttentionCall, FrozenAttention
-from forecaster.models.neurons import State
 from tests.explain.windows import K, L, make_window, path
 
 
@@ -59,7 +58,7 @@ def test_a_step_with_zero_values_has_no_share() -> None:
     attention, (call, *_) = window.frozen.histories[0], window.frozen.histories[0].calls
     blank = torch.ones(L, dtype=torch.float64)
     blank[2] = 0
-    quiet = AttentionCall(call.x, State(*(part * blank for part in vars(call.value).values())),
+    quiet = AttentionCall(call.x, call.value.each(lambda part: part * blank),
                   call.weights)  # fmt: skip
     sizes = contribution_norms(attention, quiet, 3)
     assert sizes[0, 2] == 0

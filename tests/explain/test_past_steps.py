@@ -102,3 +102,11 @@ def test_other_seasons_have_a_name_too() -> None:
 )
 def test_a_step_is_called_by_its_length(minutes: int, name: str) -> None:
     assert name_step(Clock("UTC", minutes)) == name
+
+
+def test_lags_over_closed_steps_are_named_by_the_days_between() -> None:
+    clock = Clock("UTC", hours=("Mon-Fri 06:00-22:00",))
+    lags = LagConfig(recent=2, seasons=(Season(days=1, count=2, before=0, after=0),), horizon=1)
+    monday = np.datetime64("2019-06-17T12:00:00")
+    named = name_lags(clock, lags, monday)
+    assert [lag.days for lag in named] == [4, 3, 0, 0]  # Thursday, Friday

@@ -131,7 +131,7 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
     code, output, _ = run("doctor", tmp_path / "p", "--json")
     findings = {f["topic"]: f for f in json.loads(output)["findings"]}
     assert code == 0
-    assert "these lags do not fit the panel's step" in findings["history"]["text"]
+    assert "a window needs 30 past steps" in findings["history"]["text"]  # four weeks
 
 
 def test_a_wrong_mapping_names_every_fault(tmp_path: Path, run: Run) -> None:
@@ -213,3 +213,19 @@ def test_zones_that_were_merged_are_counted_together(tmp_path: Path, run: Run) -
     panel = Panel.open(tmp_path / "panel")
     assert panel.locations.ids == ("3",)
     assert (panel.values == 2).all()
+
+
+def test_a_table_with_past_only_columns_becomes_a_panel(tmp_path: Path, run: Run) -> None:
+    times = pd.date_range("2015-01-01", periods=7, freq="h")
+    rows = pd.DataFrame({"id": "a", "time": times, "y": 5, "dropoffs": range(7), "noise": 1})
+    rows.to_csv(tmp_path / "table.csv", index=False)
+    out = tmp_path / "panel"
+    words = ("ingest", "table", tmp_path / "table.csv", "--timezone", "UTC", "--out", out)
+    code, _, errors = run(*words, "--past-only", "dropofs")
+    assert code == 3
+    assert "did you mean 'dropoffs'?" in errors
+    code, _, _ = run(*words, "--past-only", "dropoffs")
+    assert code == 0
+    panel = Panel.open(out)
+    assert panel.past_only == panel.local_covariates.names == ("dropoffs",)
+    assert panel.local_covariates.values[0, :, 0].tolist() == [0, 1, 2, 3, 4, 5, 6]

@@ -3,12 +3,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from forecaster.config import LagConfig
 from forecaster.errors import DataError
-from forecaster.ingest.guess import _lags, guess_recipe, guess_step
+from forecaster.ingest.guess import find_step, guess_recipe
+from forecaster.panel.axis import Step
 
 PLACES = 3
 
@@ -28,9 +26,9 @@ def counts(steps: int, mean: float = 30.0) -> np.ndarray:
     return np.random.default_rng(0).poisson(mean, (steps, PLACES))
 
 
-def test_a_long_year_of_hours_gets_the_papers_lags(tmp_path: Path) -> None:
+def test_a_year_of_hours_is_a_panel_of_counts_with_lags_by_the_rule(tmp_path: Path) -> None:
     recipe = guess_recipe(write(tmp_path, counts(24 * 300)))
-    assert recipe.lags == LagConfig()
+    assert not recipe.lags.model_fields_set
     assert recipe.panel.kind == "count"
     assert recipe.panel.step_minutes == 60
     assert recipe.panel.gaps == "null"
@@ -89,7 +87,28 @@ def test_days_without_an_offset_are_of_utc_whatever_the_timezone(
 
 def test_the_step_alone_may_be_guessed(tmp_path: Path) -> None:
     path = write(tmp_path, counts(200), "15min", time="when")
-    assert guess_step(path, "time=when") == 15
+    assert find_step(path, "time=when") == Step(15)
+
+
+@pytest.mark.parametrize(
+    ("freq", "months"), [("MS", 1), ("ME", 1), ("QS", 3), ("QE", 3), ("YS", 12), ("YE", 12)]
+)
+def test_months_quarters_and_years_are_steps_of_months(
+    tmp_path: Path, freq: str, months: int
+) -> None:
+    recipe = guess_recipe(write(tmp_path, counts(41), freq, None), "Europe/Paris")
+    assert recipe.panel.step_months == months
+    assert recipe.panel.timezone == "UTC"
+
+
+def test_months_of_another_zone_are_those_of_utc(tmp_path: Path) -> None:
+    path = write(tmp_path, counts(41), "MS", "UTC")
+    assert guess_recipe(path, "America/New_York").panel.timezone == "UTC"
+
+
+@pytest.mark.parametrize(("freq", "minutes"), [("7D", 10080), ("30D", 43200), ("D", 1440)])
+def test_days_are_not_taken_for_months(tmp_path: Path, freq: str, minutes: int) -> None:
+    assert find_step(write(tmp_path, counts(43), freq, None)) == Step(minutes)
 
 
 def test_steps_that_fit_no_day_are_refused_with_a_remedy(tmp_path: Path) -> None:
@@ -125,14 +144,3 @@ def test_nothing_of_the_last_part_which_is_tested_decides_how_is_learned(tmp_pat
 def test_a_constant_table_keeps_the_papers_cut(tmp_path: Path) -> None:
     recipe = guess_recipe(write(tmp_path, np.zeros((24 * 30, PLACES))))
     assert recipe.metrics.mape_cut == 10.0
-
-
-@given(
-    step=st.sampled_from([1, 5, 15, 30, 60, 120, 360, 720, 1440, 2 * 1440, 7 * 1440]),
-    days=st.floats(0.01, 4000),
-)
-def test_lags_always_make_a_valid_recipe_with_room_to_learn(step: int, days: float) -> None:
-    lags = LagConfig.model_validate_json(pd.Series(_lags(step, days)).to_json())
-    for season in lags.seasons:
-        assert season.after * step <= season.days * 1440 - 180
-        assert season.count * season.days <= 0.35 * days

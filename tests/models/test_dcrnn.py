@@ -16,6 +16,7 @@ from forecaster.models.dcrnn import (
     DiffusionCell,
     Hidden,
     count_weights,
+    rest_of_day,
     select_shared_inputs,
 )
 from forecaster.models.diffusion import Diffusion, random_walk
@@ -151,6 +152,7 @@ def test_a_location_is_told_the_time_of_day_or_everything(
     past, coming = (torch.stack([x[2, 3] for x in part], dim=1) for part in (seen[:13], seen[13:]))
     hours = history.auxiliary[9:33, 3]  # after 2 of the weather and 7 weekdays
     time = (hours * torch.arange(24)[:, None] / 24).sum(dim=0, keepdim=True)
+    time += torch.where(hours[23] > 0, hours[0], 0)  # after 23:00 minutes count towards midnight
     shared = history.auxiliary[:, 3] if model.sees_ahead else time
     torch.testing.assert_close(past, torch.cat([history.signal[2, :, 3], shared]))
     known = torch.cat([ahead.signal[2, :, 3], ahead.auxiliary[:, 3]])
@@ -177,6 +179,16 @@ def test_the_time_of_day_is_a_share_of_the_day() -> None:
         [0.0, 0.75, 23 / 24]
     )
     assert torch.equal(select_shared_inputs("lags", 34), torch.eye(34))
+
+
+def test_the_time_of_day_of_small_steps_rises_until_midnight() -> None:
+    clock = Clock("UTC", 15)
+    day = clock.axis(np.datetime64("2021-03-01T00:00:00"), 96)
+    auxiliary = torch.from_numpy(clock.calendar(day)).T[:, None]  # [32, 1, 96]
+    time = torch.tensordot(select_shared_inputs("recent", 32), auxiliary, dims=1)
+    torch.testing.assert_close((time + rest_of_day(auxiliary)).flatten(), torch.arange(96) / 96)
+    hours = torch.from_numpy(Clock("UTC").calendar(day)).T[:, None]
+    assert not rest_of_day(hours).any()
 
 
 def test_windows_are_independent(model: DCRNNNetwork, network_inputs: NetworkInputs) -> None:

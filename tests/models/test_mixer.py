@@ -9,7 +9,15 @@ from torch.nn.functional import gelu, linear
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.errors import ConfigError
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.mixer import Mixer, MixerPrerequisites, MixerQuantileHead, count_weights
+from forecaster.models.mixer import (
+    Mixer,
+    MixerPrerequisites,
+    MixerQuantileHead,
+    PastOnlyInputs,
+    count_weights,
+    hour_weights,
+    time_of_day_only,
+)
 from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import DeviationBounds, SeasonalProfile
@@ -50,15 +58,15 @@ def make(lags: LagConfig, pattern: BlockPattern, generator: Generator, draw: Dra
 def network_inputs(draw: Draw) -> NetworkInputs:
     """Return a history of 13 steps and what is known of the 3 that come."""
 
-    def auxiliary(first: int, steps: int) -> Tensor:
+    def at(signal: Tensor, first: int) -> State:
+        steps = signal.shape[3]
         hours = (torch.arange(B)[:, None] * 31 + first + torch.arange(steps)) % 168
         calendar = torch.zeros(32, B, steps, dtype=torch.float64)
         calendar.scatter_(0, (hours // 24)[None], 1.0)
         calendar.scatter_(0, 7 + (hours % 24)[None], 1.0)
-        return torch.cat([draw(3, B, steps), calendar])
+        return State(signal, torch.cat([draw(3, B, steps), calendar]), hours)
 
-    history = State(draw(N, 3, B, 13), auxiliary(0, 13))
-    return history, State(draw(N, 2, B, 3), auxiliary(13, 3))
+    return at(draw(N, 3, B, 13), 0), at(draw(N, 2, B, 3), 13)
 
 
 KNOWN = (1.0, 0.0, 0.25, 1.0, 0.5, 0.0, 1.0)  # how well training knows each location
@@ -151,7 +159,7 @@ def test_without_factors_a_forecast_sees_itself_and_its_neighbours_alone(
     model = make(CONFIG.model_copy(update={"factors": 0}))
     history, ahead = network_inputs
     signal = history.signal.clone().requires_grad_()
-    model.roll_out(State(signal, history.auxiliary), ahead)[1].sum().backward()
+    model.roll_out(replace(history, signal=signal), ahead)[1].sum().backward()
     assert signal.grad is not None
     moved = signal.grad[:, 0].abs().sum(dim=(1, 2)) > 0
     assert moved.tolist() == [n in (0, 1, 2) for n in range(N)]  # 1 has the neighbours 0 and 2
@@ -164,7 +172,7 @@ def test_without_edges_and_factors_every_location_is_for_itself(
     history, ahead = network_inputs
     other = history.signal.clone()
     other[3] += 1
-    changed = model.roll_out(State(other, history.auxiliary), ahead) != model.roll_out(
+    changed = model.roll_out(replace(history, signal=other), ahead) != model.roll_out(
         *network_inputs
     )
     assert [bool(one.any()) for one in changed] == [n == 3 for n in range(N)]
@@ -209,10 +217,10 @@ def test_a_gradient_is_the_same_with_any_threads(lags: LagConfig, pattern: Block
             model.output.fill_(0.1)
         draw = torch.Generator().manual_seed(5)
         past, coming = (torch.rand(P, B, steps, generator=draw) for steps in (13, 3))
-        history = State(torch.rand(N, 3, B, 13, generator=draw), past)
-        model.roll_out(
-            history, State(torch.rand(N, 2, B, 3, generator=draw), coming)
-        ).sum().backward()
+        slots = torch.randint(168, (B, 16), generator=draw)
+        history = State(torch.rand(N, 3, B, 13, generator=draw), past, slots[:, :13])
+        ahead = State(torch.rand(N, 2, B, 3, generator=draw), coming, slots[:, 13:])
+        model.roll_out(history, ahead).sum().backward()
         return [p.grad for p in model.parameters() if p.grad is not None]
 
     before = torch.get_num_threads()
@@ -263,7 +271,7 @@ def with_last(inputs: NetworkInputs, last: float, total: float) -> NetworkInputs
     )  # of an old lag, which it alone sees
     signal = history.signal.clone()
     signal[BUSY, 0] = (values - 16) / 16
-    return State(signal, history.auxiliary), ahead
+    return replace(history, signal=signal), ahead
 
 
 def others(outputs: Outputs) -> list[Tensor]:
@@ -384,10 +392,10 @@ def test_a_missing_value_reaches_no_forecast(make: Make, network_inputs: Network
     assert model.masks
     signal = history.signal.clone()
     signal[2, 0, :, 3:8] = torch.nan
-    outputs = model(State(signal, history.auxiliary), ahead)
+    outputs = model(replace(history, signal=signal), ahead)
     assert all(part.isfinite().all() for part in outputs)
     signal.requires_grad_()
-    model(State(signal, history.auxiliary), ahead).forecast.sum().backward()
+    model(replace(history, signal=signal), ahead).forecast.sum().backward()
     assert signal.grad is not None
     assert (signal.grad[2, 0, :, 3:8] == 0).all()
     assert (signal.grad[2, 0, :, 8:] != 0).any()
@@ -411,3 +419,80 @@ def test_runs_without_the_citys_shape_have_no_weights_for_masks(make: Make) -> N
 
 
 BOUNDS = bounds_of(0.0, 20.0)
+
+
+@pytest.mark.parametrize("slots", [7, 12, 168])
+def test_few_steps_of_the_season_have_a_row_each(slots: int) -> None:
+    assert torch.equal(hour_weights(slots), torch.eye(slots))
+
+
+def test_steps_below_an_hour_lie_between_two_hours_of_the_week() -> None:
+    weights = hour_weights(168 * 12)  # five minutes
+    assert weights.shape == (168 * 12, 168)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(168 * 12))
+    assert weights[12 * 8, 8] == 1
+    torch.testing.assert_close(weights[12 * 8 + 3, 8:10], torch.tensor([0.75, 0.25]))
+    torch.testing.assert_close(weights[-1, [167, 0]], torch.tensor([1 / 12, 11 / 12]))
+
+
+# ------------------------------------------------------------------- past-only covariates
+
+
+def test_of_past_only_covariates_the_recent_steps_are_seen(
+    lags: LagConfig, pattern: BlockPattern, make: Make, network_inputs: NetworkInputs
+) -> None:
+    fitted = MixerPrerequisites(make().level, pattern, PastOnlyInputs(local=(0,), shared=(2,)))
+    model = Mixer(CONFIG, lags, INPUTS, fitted, Generator().manual_seed(3)).double()
+    with torch.no_grad():
+        model.output.add_(1.0)
+    history, ahead = (
+        replace(state, signal=state.signal.clone(), auxiliary=state.auxiliary.clone())
+        for state in network_inputs
+    )
+    for part in (history.signal, history.auxiliary, ahead.signal, ahead.auxiliary):
+        part.requires_grad_()
+    model.roll_out(history, ahead).sum().backward()
+    signal, auxiliary, coming, shared = (
+        part.grad for part in (history.signal, history.auxiliary, ahead.signal, ahead.auxiliary)
+    )
+    assert signal is not None
+    assert auxiliary is not None
+    assert coming is not None
+    assert shared is not None
+    recent = lags.recent
+    assert (signal[:, 1, :, -recent:] != 0).all()
+    assert not signal[:, 1, :, :-recent].any()
+    assert (auxiliary[2, :, -recent:] != 0).all()
+    assert not auxiliary[:2].any()  # known ahead: the coming steps are seen
+    assert not coming[:, 0].any()
+    assert (coming[:, 1] != 0).all()
+    assert not shared[2].any()
+    assert (shared[:2] != 0).all()
+
+
+def test_weights_are_counted_with_past_only_covariates(
+    lags: LagConfig, pattern: BlockPattern, make: Make, generator: Generator
+) -> None:
+    past_only = PastOnlyInputs(local=(0, 1), shared=(0,))
+    fitted = MixerPrerequisites(make().level, pattern, past_only)
+    model = Mixer(CONFIG, lags, INPUTS, fitted, generator)
+    count = sum(parameter.numel() for parameter in model.parameters())
+    least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only=past_only)
+    assert least <= count < 2 * least
+
+
+@pytest.mark.parametrize(("slots", "rows"), [(168, 24), (2016, 24), (7, 1), (12, 1), (53, 1)])
+def test_of_a_single_season_the_steps_of_all_days_share_their_rows(slots: int, rows: int) -> None:
+    weights = hour_weights(slots, repeats=False)
+    assert weights.shape == (slots, rows)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(slots))
+    if not slots % 7:
+        by_day = weights.view(7, slots // 7, rows)
+        assert torch.equal(by_day[0], by_day[5])
+
+
+@pytest.mark.parametrize(("slots", "left_out"), [(168, slice(3, 10)), (12, slice(10, 34))])
+def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_out: slice) -> None:
+    mask = time_of_day_only(35, slots).flatten()
+    assert not mask[left_out].any()
+    assert mask.sum() == 35 - (left_out.stop - left_out.start)

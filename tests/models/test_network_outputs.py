@@ -33,14 +33,15 @@ POSITIVE = ["mixer"]  # with a second output, its forecasts are counts above zer
 def network_inputs(draw: Draw) -> NetworkInputs:
     """Return a history of 13 steps and what is known of the 3 that come, with a calendar."""
 
-    def auxiliary(first: int, steps: int) -> Tensor:
+    def at(signal: Tensor, first: int) -> State:
+        steps = signal.shape[3]
         hours = (torch.arange(B)[:, None] * 31 + first + torch.arange(steps)) % 168
         calendar = torch.zeros(32, B, steps, dtype=torch.float64)
         calendar.scatter_(0, (hours // 24)[None], 1.0)
         calendar.scatter_(0, 7 + (hours % 24)[None], 1.0)
-        return torch.cat([draw(2, B, steps), calendar])
+        return State(signal, torch.cat([draw(2, B, steps), calendar]), hours)
 
-    return State(draw(N, 3, B, L), auxiliary(0, L)), State(draw(N, 2, B, K), auxiliary(L, K))
+    return at(draw(N, 3, B, L), 0), at(draw(N, 2, B, K), L)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from forecaster.models.seasonal import (
     DeviationNetwork,
     SeasonalProfile,
     flatten_beyond,
-    hour_of_week,
+    slots_of,
 )
 from forecaster.models.transformer import TransformerNetwork, build_dense_transformer
 
@@ -26,12 +26,12 @@ N, B, L, K, WEEK = 3, 5, 13, 2, 168
 
 
 def steps(hours: Tensor, signal: Tensor) -> State:
-    """Return steps at some hours of the week, with two kinds of weather before the calendar."""
+    """Return steps at some hours of the week, with two kinds of weather and a calendar."""
     calendar = torch.zeros(32, *hours.shape, dtype=torch.float64)
     calendar.scatter_(0, (hours // 24)[None], 1.0)
     calendar.scatter_(0, 7 + (hours % 24)[None], 1.0)
     weather = torch.full((2, *hours.shape), 9.0, dtype=torch.float64)
-    return State(signal, torch.cat([weather, calendar]))
+    return State(signal, torch.cat([weather, calendar]), hours)
 
 
 @pytest.fixture
@@ -55,9 +55,23 @@ MEAN = torch.tensor([19.0, 23.0, 5.0], dtype=torch.float64)
 DEVIATION = torch.tensor([7.0, 2.0, 11.0], dtype=torch.float64)
 
 
-def test_the_hour_of_the_week_is_read_from_the_calendar(hours: Tensor) -> None:
+def test_without_the_step_of_the_season_nothing_is_usual(hours: Tensor) -> None:
     signal = torch.zeros(N, 1, B, L + K, dtype=torch.float64)
-    assert torch.equal(hour_of_week(steps(hours, signal)), hours)
+    assert torch.equal(slots_of(steps(hours, signal)), hours)
+    with pytest.raises(ValueError, match="give State its slots"):
+        slots_of(replace(steps(hours, signal), slots=None))
+
+
+def test_the_profile_may_have_any_number_of_steps(hours: Tensor, draw: Draw) -> None:
+    profile = 20 + 19 * torch.tanh(draw(N, 2016))
+    level = SeasonalProfile(profile, MEAN, DEVIATION, counts=False)
+    history, ahead = window(draw(N, B, L), hours, MEAN, DEVIATION)
+    fine = replace(ahead, slots=(12 * hours + 5)[:, L:])
+    usual = level(history, fine)
+    before = level(history, replace(fine, slots=fine.slots - 1))
+    here = (profile.T - MEAN).T / DEVIATION[:, None]
+    step = here[:, fine.slots] - here[:, fine.slots - 1]
+    torch.testing.assert_close(usual.ahead - before.ahead, step)
 
 
 def test_counts_rise_and_fall_together(profile: Tensor, hours: Tensor, draw: Draw) -> None:
@@ -454,7 +468,7 @@ def test_no_gradient_flows_from_beyond_the_bound(profile: Tensor) -> None:
     decompose = SameLevel(profile, bounds_of(0.0, 90.0, 0.1))
     history, ahead = decompose.window(400.0)
     signal = history.signal.clone().requires_grad_()
-    usual = decompose.level(State(signal, history.auxiliary), ahead)
+    usual = decompose.level(replace(history, signal=signal), ahead)
     usual.bounded[..., -1].sum().backward()
     assert signal.grad is not None
     assert not signal.grad.any()  # neither of the value nor through the level
@@ -477,7 +491,7 @@ def levelled(profile: Tensor, core: TransformerNetwork) -> DeviationNetwork:
 def with_covariate(network_inputs: tuple[State, State], draw: Draw) -> tuple[State, State]:
     history, ahead = network_inputs
     signal = torch.cat([history.signal, draw(N, 1, B, L)], dim=1)
-    return State(signal, history.auxiliary), State(draw(N, 1, B, K), ahead.auxiliary)
+    return replace(history, signal=signal), replace(ahead, signal=draw(N, 1, B, K))
 
 
 def test_a_levelled_network_forecasts_deviations_from_deviations(

@@ -5,6 +5,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+from forecaster.clock.clock import Clock
 from forecaster.clock.zone import to_local
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError
@@ -56,13 +57,13 @@ def stamps(seconds: np.ndarray) -> list[str]:
 @pytest.mark.parametrize("step_minutes", [1, 5, 15, 60, 1440, 2880])
 @pytest.mark.parametrize("start", ["1969-12-30T07:00", "2014-06-01T08:30"])
 def test_a_regular_axis_of_any_step_and_phase_is_accepted(start: str, step_minutes: int) -> None:
-    check_axis(axis(start, 29, step_minutes), step_minutes, "axis")
-    check_axis(axis(start, 1, step_minutes), step_minutes, "axis")
+    check_axis(axis(start, 29, step_minutes), Clock("UTC", step_minutes), "axis")
+    check_axis(axis(start, 1, step_minutes), Clock("UTC", step_minutes), "axis")
 
 
 def test_S5_an_axis_without_rows_is_refused() -> None:
     with pytest.raises(DataError, match="axis: no rows; at least one time is needed"):
-        check_axis(axis("2014-06-01", 0), 60, "axis")
+        check_axis(axis("2014-06-01", 0), Clock("UTC", 60), "axis")
     for rule in ("refuse", "null"):
         with pytest.raises(DataError, match="time axis: no rows"):
             place_on_axis(rows(axis("2014-06-01", 0), naive=False), config(gaps=rule))
@@ -71,7 +72,7 @@ def test_S5_an_axis_without_rows_is_refused() -> None:
 def test_S5_missing_steps_are_counted_and_the_first_few_named() -> None:
     seconds = np.delete(axis("2014-06-01", 29), [3, 4, 11, 12, 13, 14, 15])
     with pytest.raises(DataError) as caught:
-        check_axis(seconds, 60, "time axis")
+        check_axis(seconds, Clock("UTC", 60), "time axis")
     assert str(caught.value) == (
         "time axis: 1 fault\n  missing 7 steps: 2014-06-01T03:00:00Z, 2014-06-01T04:00:00Z, "
         "2014-06-01T11:00:00Z, 2014-06-01T12:00:00Z, 2014-06-01T13:00:00Z, …; "
@@ -84,24 +85,24 @@ def test_S5_times_off_the_step_are_told_from_the_many_on_it() -> None:
     seconds[[7, 13]] += 60
     message = r"2 times off the step of 60 min: 2014-06-01T07:31:00Z, 2014-06-01T13:31:00Z; give"
     with pytest.raises(DataError, match=message):
-        check_axis(seconds, 60, "axis")
+        check_axis(seconds, Clock("UTC", 60), "axis")
 
 
 def test_S5_a_finer_axis_than_the_step_is_refused() -> None:
     with pytest.raises(DataError, match="21 times off the step of 60 min"):
-        check_axis(axis("2014-06-01", 29, 15), 60, "axis")
+        check_axis(axis("2014-06-01", 29, 15), Clock("UTC", 60), "axis")
 
 
 def test_S5_a_coarser_axis_than_the_step_is_refused() -> None:
     with pytest.raises(DataError, match="missing 84 steps"):
-        check_axis(axis("2014-06-01", 29, 60), 15, "axis")
+        check_axis(axis("2014-06-01", 29, 60), Clock("UTC", 15), "axis")
 
 
 def test_S5_doubled_and_unsorted_times_are_named_with_the_gaps_they_leave() -> None:
     seconds = axis("2014-06-01", 29)
     seconds[5] = seconds[3]
     with pytest.raises(DataError) as caught:
-        check_axis(seconds, 60, "axis")
+        check_axis(seconds, Clock("UTC", 60), "axis")
     assert "missing 2 steps" in str(caught.value)
     assert "1 time doubled or unsorted: 2014-06-01T03:00:00Z" in str(caught.value)
 
@@ -109,7 +110,7 @@ def test_S5_doubled_and_unsorted_times_are_named_with_the_gaps_they_leave() -> N
 def test_S5_doubled_times_do_not_hide_missing_ones() -> None:
     seconds = axis("2014-06-01", 7)[[0, 1, 1, 4, 5, 6]]
     with pytest.raises(DataError) as caught:
-        check_axis(seconds, 60, "axis")
+        check_axis(seconds, Clock("UTC", 60), "axis")
     assert "missing 2 steps: 2014-06-01T02:00:00Z, 2014-06-01T03:00:00Z;" in str(caught.value)
     assert "1 time doubled or unsorted: 2014-06-01T01:00:00Z" in str(caught.value)
 
@@ -118,7 +119,7 @@ def test_S5_a_gap_of_eight_thousand_years_is_named_without_writing_it_out() -> N
     seconds = np.concatenate([axis("2014-06-01", 5, 1), axis("9998-01-01", 2, 1)])
     message = r"missing 4,198,960,795 steps: 2014-06-01T00:05:00Z, 2014-06-01T00:06:00Z, "
     with pytest.raises(DataError, match=message):
-        check_axis(seconds, 1, "axis")
+        check_axis(seconds, Clock("UTC", 1), "axis")
 
 
 def test_S5_gaps_are_completed_with_null_rows_only_if_asked_for() -> None:
@@ -169,7 +170,7 @@ def test_S5_any_edit_of_the_axis_is_refused(edit: str, at: int, by: int) -> None
     assume(by != 0)
     edited = EDITS[edit](axis("2014-06-01", 29), at, by)
     with pytest.raises(DataError, match="axis: "):
-        check_axis(edited, 60, "axis")
+        check_axis(edited, Clock("UTC", 60), "axis")
 
 
 # ------------------------------------------------------------------- local times, to UTC

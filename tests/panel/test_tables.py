@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import DataError
 from forecaster.panel.axis import VALUES, check_axis
 from forecaster.panel.tables import read_locations, read_long, read_wide, sort_ids
@@ -136,7 +137,7 @@ def test_S5_any_edit_of_a_tables_times_is_refused(edit: str, at: int, random: An
     frame = EDITS[edit](long_table(), at)
     order = random.sample(range(len(frame)), len(frame))
     with pytest.raises(DataError, match=r"missing|duplicate|off the step"):
-        check_axis(read_long(frame.iloc[order], "count").seconds, 60, "axis")
+        check_axis(read_long(frame.iloc[order], "count").seconds, Clock("UTC", 60), "axis")
 
 
 # ------------------------------------------------------------------------------ wide tables

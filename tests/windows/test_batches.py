@@ -80,9 +80,24 @@ def test_a_batch_is_laid_out_location_first(batch: Batch) -> None:
         "next_values": (7, 11, 5),
         "target": (7, 11, 5),
         "observed": (7, 11, 5),
+        "slots": (11, 13),
+        "next_slots": (11, 5),
     }
     for field in fields(batch):
         assert getattr(batch, field.name).is_contiguous()
+
+
+def test_slots_are_the_steps_of_the_week_of_past_and_coming_steps(
+    batch: Batch, panel: Panel, lags: LagConfig
+) -> None:
+    for row, origin in enumerate(ORIGINS):
+        ahead = range(origin + 1, origin + 6)
+        for steps, slots in (
+            (history_of(panel, lags, origin), batch.slots),
+            (ahead, batch.next_slots),
+        ):
+            times = panel.clock.instants(panel.start, np.array(steps))
+            assert slots[row].tolist() == panel.clock.slot_of_season(times).tolist()
 
 
 def test_the_signal_holds_the_scaled_values_of_the_lags(
@@ -440,3 +455,33 @@ def test_batches_on_the_gpu_equal_those_on_the_cpu(
     for field in fields(batch):
         assert getattr(there, field.name).device.type == "cuda"
         assert torch.equal(getattr(there, field.name).cpu(), getattr(batch, field.name))
+
+
+def test_P3_past_only_covariates_ahead_are_those_of_the_origin(
+    panel: Panel, scaler: Scaler, fill: Fill, lags: LagConfig, batch: Batch
+) -> None:
+    shared, local = panel.covariates.names[1], panel.local_covariates.names[0]
+    held = Batches(panel.with_past_only((shared, local)), scaler, fill, lags)
+    seen = held.cut(ORIGINS)
+    origin = lags.length - 1  # the last step of the history
+    for k in range(lags.horizon):
+        assert torch.equal(seen.next_auxiliary[1, :, k], seen.auxiliary[1, :, origin])
+        assert torch.equal(seen.next_local[:, 0, :, k], seen.signal[:, 1, :, origin])
+    assert torch.equal(seen.next_auxiliary[[0, 2]], batch.next_auxiliary[[0, 2]])
+    assert torch.equal(seen.next_local[:, 1], batch.next_local[:, 1])
+    assert torch.equal(seen.target, batch.target)
+
+
+@pytest.mark.parametrize("garbage", [np.nan, 1e9])
+def test_P3_past_only_covariates_after_the_origin_change_no_input(
+    panel: Panel, scaler: Scaler, fill: Fill, lags: LagConfig, garbage: float
+) -> None:
+    names = (*panel.covariates.names, *panel.local_covariates.names)
+    panel, origin = panel.with_past_only(names), 430
+    shared, local = panel.covariates.values.copy(), panel.local_covariates.values.copy()
+    shared[origin + 1 :], local[:, origin + 1 :] = garbage, garbage
+    changed = panel.with_data(None, shared, local)
+    before, after = (
+        Batches(p, scaler, fill, lags).cut(np.array([origin])) for p in (panel, changed)
+    )
+    assert all(torch.equal(getattr(before, f.name), getattr(after, f.name)) for f in fields(Batch))

@@ -10,7 +10,7 @@ from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import LOCATIONS, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.profile import fit_bounds, fit_profile, share_known
+from forecaster.windows.profile import fit_bounds, fit_profile, is_seen_once, share_known
 from forecaster.windows.scaling import fit_scaler
 
 
@@ -37,28 +37,66 @@ def all_of(panel: Panel) -> np.ndarray:
     return np.ones(len(panel.values), dtype=bool)
 
 
+def plain_profile(panel: Panel, smooth: bool = False) -> np.ndarray:
+    """Return the profile of whole weeks with many counts, value by value.
+
+    If it is smooth, half of the steps before and after counts too.
+    """
+    values = panel.values.astype(np.float64)
+    D = 24 * 60 // panel.clock.step_minutes
+    weeks = values.reshape(-1, 7, D, values.shape[1])
+    own, days = np.nanmean(weeks, axis=0), np.nanmean(weeks, axis=(0, 1))  # [7 D N], [D N]
+    if smooth:
+        flat = own.reshape(7 * D, -1)
+        flat = (flat + np.roll(flat, 1, axis=0) / 2 + np.roll(flat, -1, axis=0) / 2) / 2
+        own = flat.reshape(own.shape)
+    mean, unit = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
+    if panel.kind == "count":
+        shape = own.sum(axis=2) / own.sum(axis=2).mean()
+        city = mean * shape[..., None]
+        adjusted = days * (shape / shape.mean(axis=0))[..., None]
+    else:
+        shape = ((own - mean) / unit).mean(axis=2)
+        city = mean + unit * shape[..., None]
+        adjusted = days + unit * (shape - shape.mean(axis=0))[..., None]
+    trust = np.minimum(np.isfinite(weeks).sum(axis=0) / 30, 1)
+    day_trust = np.minimum(np.isfinite(weeks).sum(axis=(0, 1)) / 10, 1)
+    prior = day_trust * adjusted + (1 - day_trust) * city
+    return (trust * own + (1 - trust) * prior).reshape(7 * D, -1).T
+
+
+@pytest.mark.parametrize("weeks", [2, 6, 31])
 @pytest.mark.parametrize("kind", ["count", "measurement"])
-def test_few_weeks_are_mixed_with_the_shape_of_the_city(kind: str) -> None:
-    panel = shaped(6, kind)
-    own = panel.values.reshape(6, 168, 5).mean(axis=0)  # [W, N]
-    mean = panel.values.mean(axis=0)
-    unit = panel.values.std(axis=0)
-    city = mean + unit * ((own - mean) / unit).mean(axis=1, keepdims=True)
+def test_few_weeks_lean_on_other_days_and_on_the_city(kind: str, weeks: int) -> None:
+    panel = shaped(weeks, kind)
+    expected = plain_profile(panel)
+    np.testing.assert_allclose(fit_profile(panel, all_of(panel)), expected, rtol=1e-5)
+
+
+@pytest.mark.parametrize("kind", ["count", "measurement"])
+def test_thirty_weeks_have_the_profile_of_earlier_versions_to_the_bit(kind: str) -> None:
+    panel = shaped(30, kind)
+    rare = np.random.default_rng(5).random(panel.values[:, 2].shape) < 0.05  # 250 of 504 counts
+    values = panel.values.copy()
+    values[:, 2] = rare
+    panel = replace(panel, values=values)
+    own = values.reshape(30, 168, 5).mean(axis=0, dtype=np.float64).astype(np.float32)
+    scale = fit_scaler(panel, all_of(panel)).values
     if kind == "count":
-        city = mean * own.sum(axis=1, keepdims=True) / mean.sum()
-    expected = 6 / 30 * own + 24 / 30 * city
-    np.testing.assert_allclose(fit_profile(panel, all_of(panel)), expected.T, rtol=1e-5)
+        trust = np.minimum(values.sum(axis=0, dtype=np.float64) / 504, 1)
+        total = own.sum(axis=1, keepdims=True, dtype=np.float64)
+        city = (scale.mean * (total / total.mean())).astype(np.float32)
+        own = (trust * own + (1 - trust) * city).astype(np.float32)
+    assert np.array_equal(fit_profile(panel, all_of(panel)), own.T)
 
 
-def test_a_value_has_a_thirtieth_of_a_say_and_its_share_of_the_citys() -> None:
-    panel = shaped(6)
-    other = panel.values.copy()
-    other[168 * 2 + 11, 3] += 30
-    moved = fit_profile(replace(panel, values=other), all_of(panel)) - fit_profile(
-        panel, all_of(panel)
-    )
-    city = 24 / 30 / 6 / 5  # of six weeks of five places
-    assert moved[3, 11] == pytest.approx(30 * (1 / 30 + city), rel=0.02)  # the mean moves a little
+def test_a_value_has_a_thirtieth_of_a_say_and_its_share_of_the_days_and_the_citys() -> None:
+    panel = replace(shaped(6), values=np.full((168 * 6, 5), 7, dtype=np.float32))
+    values = panel.values.copy()
+    values[168 * 2 + 11, 3] += 30
+    profile = fit_profile(replace(panel, values=values), all_of(panel))
+    day = (7 + 30 / 42) * (35 + 5) / (35 + 5 / 7)  # of 42 days; of five places, then on all days
+    assert profile[3, 11] == pytest.approx(6 / 30 * (7 + 30 / 6) + 24 / 30 * day, rel=1e-5)
 
 
 def test_many_weeks_stand_for_themselves_at_each_local_hour_of_the_week() -> None:
@@ -74,20 +112,63 @@ def test_many_weeks_stand_for_themselves_at_each_local_hour_of_the_week() -> Non
         np.testing.assert_allclose(profile[:, weekday * 24 + hour], expected, rtol=1e-6)
 
 
-def test_an_hour_without_training_steps_has_the_mean_of_all() -> None:
-    panel = small_city()
-    train = np.arange(len(panel.values)) < 30
-    profile = fit_profile(panel, train)
-    np.testing.assert_allclose(profile[:, 100], np.nanmean(panel.values[:30], axis=0), rtol=1e-5)
+def test_a_day_without_training_steps_is_like_the_others() -> None:
+    panel = shaped(30)
+    by_hour = 1 + np.arange(len(panel.values)) % 24
+    panel = replace(panel, values=(panel.values * by_hour[:, None]).astype(np.float32))
+    train = np.arange(len(panel.values)) // 24 % 7 < 5  # no weekends
+    profile = fit_profile(panel, train).reshape(5, 7, 24)
+    expected = panel.values[train].reshape(150, 24, 5).mean(axis=0)
+    for day in (5, 6):
+        np.testing.assert_allclose(profile[:, day], expected.T, rtol=1e-5)
 
 
-def test_quarters_of_an_hour_share_it_and_days_have_one_hour() -> None:
-    quarters = every(15, 96 * 7 * 9)  # 36 quarters at each hour
-    means = np.nanmean(quarters.values.reshape(9, 168, 4, 5), axis=(0, 2))
-    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), means.T, rtol=1e-5)
+def test_small_steps_lean_on_those_within_an_hour_and_days_have_one_step() -> None:
+    quarters = every(15, 96 * 7 * 9)  # of 9 values at each step, one short of enough
+    quarters = replace(quarters, values=shaped(36).values)
+    expected = plain_profile(quarters, smooth=True)
+    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), expected, rtol=1e-5)
     days = every(24 * 60, 7 * 34)
     profile = fit_profile(days, all_of(days))
-    np.testing.assert_allclose(profile[:, 24], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
+    assert profile.shape == (5, 7)
+    np.testing.assert_allclose(profile[:, 1], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
+
+
+def test_of_small_steps_weeks_have_a_say_and_not_the_steps_of_one_hour() -> None:
+    D, weeks = 96, 6
+    day = 50 - 40 * np.cos(2 * np.pi * (np.arange(D * 7 * weeks) % D) / D)
+    values = np.repeat(day[:, None], 5, axis=1)
+    values[20:40, 2] += 30  # of one Monday morning
+    panel = replace(every(15, len(day)), kind="measurement", values=values.astype(np.float32))
+    moved = fit_profile(panel, all_of(panel))[2] - day[: D * 7]
+    week, days = weeks / 30 * (30 / weeks), (1 - weeks / 30) * (30 / (7 * weeks))
+    city = (1 - weeks / 30) * 6 / 7 * (30 / weeks) / 5  # a fifth of it, then and not on other days
+    assert moved[30] == pytest.approx(week + days + city, rel=0.05)
+    assert moved[30 + D] < days
+
+
+def test_of_one_week_a_location_has_the_shape_of_its_days() -> None:
+    D = 288
+    by_day = np.repeat([0, 5, -5, 9, -9, 3, -3], D)
+    day = 60 - 9 * np.cos(2 * np.pi * (np.arange(7 * D) % D) / D)
+    values = np.repeat((day + by_day)[:, None], 5, axis=1)
+    panel = replace(every(5, 7 * D), kind="measurement", values=values.astype(np.float32))
+    profile = fit_profile(panel, all_of(panel))
+    np.testing.assert_allclose(profile, np.tile(day, (5, 1)), atol=9 / 30 + 0.1)
+    assert is_seen_once(panel, all_of(panel))
+    two_weeks = replace(every(5, 14 * D), values=np.ones((14 * D, 5), dtype=np.float32))
+    assert not is_seen_once(two_weeks, all_of(two_weeks))
+
+
+@pytest.mark.parametrize("minutes", [5, 30, 60, 360])
+def test_a_smooth_day_costs_small_steps_no_noise(minutes: int) -> None:
+    D = 24 * 60 // minutes
+    day = 50 - 40 * np.cos(2 * np.pi * (np.arange(D * 7 * 4) % D) / D)
+    noise = np.random.default_rng(7).normal(0, 9, (len(day), 5))
+    panel = every(minutes, len(day))
+    panel = replace(panel, kind="measurement", values=(day[:, None] + noise).astype(np.float32))
+    error = fit_profile(panel, all_of(panel)) - day[: D * 7]
+    assert np.sqrt(np.square(error).mean()) < 3  # of a plain mean of four weeks: 9 / 2
 
 
 def test_a_silent_place_has_the_citys_shape_at_a_mean_of_a_tenth() -> None:
@@ -164,18 +245,17 @@ def test_one_ride_at_an_hour_of_an_empty_place_moves_no_other_place() -> None:
 def test_trust_counts_values_and_not_steps() -> None:
     panel = shaped(40)
     values = panel.values.copy()
-    values[168 * 2 :, 3] = np.nan
-    seen = np.nanmean(values[:, 3])
-    profile = fit_profile(replace(panel, values=values), all_of(panel))
-    own = values[: 168 * 2, 3].reshape(2, 168).mean(axis=0)
-    assert np.abs(profile[3] - seen).max() < 0.3 * np.abs(own - seen).max()
+    values[168:, 3] = np.nan
+    holed = replace(panel, values=values)
+    np.testing.assert_allclose(fit_profile(holed, all_of(panel)), plain_profile(holed), rtol=1e-5)
 
 
 def test_a_clock_change_of_a_daily_panel_keeps_its_weekdays() -> None:
-    days = replace(every(24 * 60, 7 * 31), clock=Clock("Europe/Berlin", 24 * 60))
-    profile = fit_profile(days, all_of(days)).reshape(5, 7, 24)
-    assert np.array_equal(profile[:, :, 0], profile[:, :, 1])
-    assert len(np.unique(profile[0, :, 0])) > 1
+    days = replace(every(24 * 60, 7 * 41), clock=Clock("Europe/Berlin", 24 * 60))
+    profile = fit_profile(days, all_of(days))
+    weekdays = (days.clock.local(days.times).astype("datetime64[D]").astype(int) + 3) % 7
+    expected = [np.nanmean(days.values[weekdays == day], axis=0) for day in range(7)]
+    np.testing.assert_allclose(profile, np.stack(expected, axis=1), rtol=1e-5)
 
 
 def test_a_panel_of_nothing_has_a_flat_profile_at_the_floor() -> None:

@@ -2,7 +2,7 @@
 
 import json
 import shlex
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args
@@ -12,6 +12,7 @@ import typer
 from forecaster.choices import GraphKind, PositionKind, Weather
 from forecaster.cli import terminal
 from forecaster.cli.options import (
+    Horizon,
     Json,
     PanelFolder,
     RecipeData,
@@ -21,6 +22,7 @@ from forecaster.cli.options import (
     read_integers,
     read_numbers,
     split_commas,
+    with_horizon,
     with_settings,
 )
 from forecaster.cli.train import print_departures
@@ -90,6 +92,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     test: Annotated[
         str | None, typer.Option(help="Test days in place of the recipe's, FROM:TO.")
     ] = None,
+    horizon: Horizon = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -99,17 +102,18 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
 
     overrides = _evaluation_settings(models, seeds, weather, widths)
     recipe = with_settings(read_recipe(recipe_file), [*(settings or []), *overrides])
-    entries = list_models(
-        recipe,
-        recipe.evaluation.models,
-        tuning=TuningOptions(thresholds=read_numbers(threshold, "--threshold"), tune=tune),
-        ablations=Ablations(
-            graph=read_choices(graph, get_args(GraphKind), "--graph"),
-            lags=read_choices(lags, get_args(LagSubset), "--lags"),
-            neurons=read_integers(neurons, "--neurons"),
-            positions=read_choices(positions, get_args(PositionKind), "--positions"),
-        ),
+    recipe = with_horizon(recipe, horizon, panel)
+    tuning = TuningOptions(thresholds=read_numbers(threshold, "--threshold"), tune=tune)
+    ablations = Ablations(
+        graph=read_choices(graph, get_args(GraphKind), "--graph"),
+        lags=read_choices(lags, get_args(LagSubset), "--lags"),
+        neurons=read_integers(neurons, "--neurons"),
+        positions=read_choices(positions, get_args(PositionKind), "--positions"),
     )
+
+    def list_entries(recipe: "Recipe") -> "list[ModelSpec]":
+        return list_models(recipe, recipe.evaluation.models, tuning=tuning, ablations=ablations)
+
     options = {"models": models, "weather": weather, "widths": widths, "threshold": threshold}
     options |= {"graph": graph, "lags": lags, "neurons": neurons, "positions": positions}
     options |= {"test": test, "seeds": None if seeds is None else str(seeds)}
@@ -117,7 +121,7 @@ def evaluate(  # noqa: PLR0913, PLR0917 (one option each)
     arguments += ["--tune"] if tune else []
     days = read_days(test, "--test")
     inputs = _Inputs(recipe_file, data, panel, jobs, days, tuple(arguments))
-    _compare(recipe, entries, out, inputs, as_json)
+    _compare(recipe, list_entries, out, inputs, as_json)
 
 
 def run(  # noqa: PLR0913, PLR0917 (one option each)
@@ -136,6 +140,7 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     country: Annotated[
         str | None, typer.Option(help="Country of the holidays for a table, e.g. US.")
     ] = None,
+    horizon: Horizon = None,
     settings: Settings = None,
     as_json: Json = False,
 ) -> None:
@@ -149,13 +154,16 @@ def run(  # noqa: PLR0913, PLR0917 (one option each)
     else:
         _refuse_table_options(source, timezone, country)
         recipe, data = read_recipe(source), data or source.parent
-    recipe = with_settings(recipe, settings or [])
+    recipe = with_horizon(with_settings(recipe, settings or []), horizon)
     if is_table:
         terminal.say(f"the recipe guessed for {source}:\n\n{_to_toml(recipe)}")
     folder = out or Path(source.stem)
-    entries = list_models(recipe, recipe.evaluation.models)
     inputs = _Inputs(None if is_table else source, data, None, jobs)
-    _compare(recipe, entries, folder, inputs, as_json)
+
+    def list_entries(recipe: "Recipe") -> "list[ModelSpec]":
+        return list_models(recipe, recipe.evaluation.models)
+
+    _compare(recipe, list_entries, folder, inputs, as_json)
     try:
         terminal.say(f"report: {write_report(folder)}")
     except ConfigError as missing_extra:
@@ -213,15 +221,22 @@ class _Inputs:
 
 
 def _compare(
-    recipe: "Recipe", entries: "Sequence[ModelSpec]", out: Path, inputs: _Inputs, as_json: bool
+    recipe: "Recipe",
+    list_entries: "Callable[[Recipe], Sequence[ModelSpec]]",
+    out: Path,
+    inputs: _Inputs,
+    as_json: bool,
 ) -> None:
     """Train and test all models, and print the table."""
+    from forecaster.estimators.match import explain_lags, with_lags
+    from forecaster.panel.panel import Panel
     from forecaster.pipeline.evaluate import evaluate_models, table_paths
     from forecaster.pipeline.experiment import Experiment, make_panel
     from forecaster.publish.writing import bytes_writer, replace_file
+    from forecaster.splits import explain_short
 
     _check_output(out, inputs.recipe_file, recipe)
-    for entry in entries:
+    for entry in list_entries(recipe):  # faults are told before any work
         if entry.of is None:
             print_departures(entry.name, entry.recipe)
     with terminal.training() as (say, on_progress):
@@ -229,10 +244,16 @@ def _compare(
         if not _is_same_file(inputs.recipe_file, out / RECIPE):
             # Only explicit values: an entry with another preset takes that preset's defaults.
             replace_file(out / RECIPE, bytes_writer(_to_toml(recipe).encode()))
-        study = Experiment(out, panel, recipe, recipe.evaluation.weather, inputs.test_days)
+        built = Panel.open(panel, verify=False)
+        say(f"lags: {explain_lags(recipe, built)}")
+        suited = with_lags(recipe, built)
+        study = Experiment(out, panel, suited, recipe.evaluation.weather, inputs.test_days)
+        if explain_short(built, suited.lags):
+            _check_length(study)
         words = ["forecaster", "evaluate", out / RECIPE, "--out", out, "--panel", panel]
         command = shlex.join([*map(str, words), *inputs.options])
         replace_file(out / f"command{study.suffix}.txt", bytes_writer(f"{command}\n".encode()))
+        entries = list_entries(suited)
         comparison = evaluate_models(entries, study, inputs.jobs, say, on_progress)
     print(json.dumps(comparison.to_dict()) if as_json else comparison.to_markdown(), end="")
     terminal.say(f"\n{out}: {', '.join(path.name for path in table_paths(study))}")
@@ -250,10 +271,12 @@ def _compare(
 def _check_length(study: "Experiment") -> None:
     """Raise a data error where the panel is too short for every model."""
     from forecaster.estimators.intervals.calibration import refuse_few
-    from forecaster.splits import cut_windows
+    from forecaster.splits import cut_windows, explain_short
 
     windows = cut_windows(study.panel, study.splits, study.recipe.lags)
-    refuse_few(len(windows.validation), study.recipe.intervals.quantiles)
+    levels = study.recipe.intervals.quantiles
+    advice = explain_short(study.panel, study.recipe.lags)
+    refuse_few(len(windows.validation), levels, advice)
 
 
 def _check_output(out: Path, recipe_file: Path | None, recipe: "Recipe") -> None:
@@ -284,7 +307,7 @@ def _guess_recipe(table: Path, timezone: str | None, country: str | None) -> "Re
         terminal.say("no --timezone: times without UTC offset are read as UTC")
     recipe = guess_recipe(table, timezone, country)
     if timezone not in (None, recipe.panel.timezone):
-        terminal.say(f"daily steps without UTC offset: read as UTC, not as {timezone}")
+        terminal.say(f"days without a time: read as UTC, not as {timezone}")
     return recipe
 
 

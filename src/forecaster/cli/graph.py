@@ -86,7 +86,7 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     with terminal.stages() as (say, _):
         learned = learn_graph(
             data,
-            Splits.from_config(data, recipe.splits),
+            Splits.from_config(data, recipe.splits, recipe.lags.horizon),
             recipe.graph,
             allow_unconverged=allow_unconverged,
             progress=say,

@@ -19,6 +19,7 @@ from forecaster.cli.options import (
     Renames,
     Zone,
     open_panel,
+    split_commas,
 )
 from forecaster.errors import ConfigError, count_of
 
@@ -113,7 +114,8 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None, typer.Option(help="Column names: time=… (wide) or time=…,id=…,value=… (long).")
     ] = None,
     locations: Annotated[
-        Path | None, typer.Option(help="File of locations: id, name, lat, lon, opens, closes.")
+        Path | None,
+        typer.Option(help="File of locations: id, name, lat, lon, opens, closes, hours."),
     ] = None,
     location_columns: Annotated[str | None, typer.Option(help="id=…,name=…,lat=…,lon=…")] = None,
     renames: Renames = None,
@@ -121,12 +123,26 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
         str | None,
         typer.Option(help="Column that is 1 where a place could not serve: no target."),
     ] = None,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Columns beside the values, seen in the past and unknown ahead."),
+    ] = None,
+    hours: Annotated[
+        str | None,
+        typer.Option(
+            help="Opening hours, such as 'Mon-Fri 05:00-23:00; PH off'. Default: those of the "
+            "locations, or regular gaps; 'always': gaps are missing values."
+        ),
+    ] = None,
     kind: Annotated[
         Kind, typer.Option(help="Kind of the values; counts are never negative.")
     ] = "count",
     step_minutes: Annotated[
         int | None,
         typer.Option(help="Minutes per step. Default: the most frequent difference of times."),
+    ] = None,
+    step_months: Annotated[
+        int | None, typer.Option(help="Months per step: 1, 3 for quarters, 12 for years.")
     ] = None,
     min_demand: Annotated[
         float | None, typer.Option(help="Smallest mean value of a location.")
@@ -141,18 +157,20 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 ) -> None:
     """Read a table of values. Steps without a row become missing values and are listed."""
     from forecaster.ingest.build import Sources
-    from forecaster.ingest.guess import guess_step
+    from forecaster.ingest.guess import find_step
+    from forecaster.panel.axis import step_settings
 
-    if step_minutes is None:
-        step_minutes = guess_step(file, columns)
-        terminal.say(
-            f"no --step-minutes: {step_minutes} min, the most frequent difference of times"
-        )
+    step = step_settings(step_minutes, step_months or 0)
+    if not step:
+        guessed = find_step(file, columns)
+        step = guessed.settings()
+        terminal.say(f"no --step-minutes: {guessed}, the most frequent difference of times")
     recipe = _recipe(
         panel={
             "timezone": timezone, "country": country, "ambiguous": ambiguous, "kind": kind,
-            "nonexistent": nonexistent, "step_minutes": step_minutes, "gaps": "null",
-            "renames": renames.name if renames else None, "censored": censored,
+            "nonexistent": nonexistent, **step, "gaps": "null",
+            "renames": renames.name if renames else None, "censored": censored, "hours": hours,
+            "past_only": split_commas(past_only),
         },
         table={
             "file": file.name, "columns": columns, "min_demand": min_demand,
@@ -164,7 +182,7 @@ def table(  # noqa: PLR0913, PLR0917 (one option each)
 
 
 @app.command()
-def weather(
+def weather(  # noqa: PLR0913, PLR0917 (one option each)
     file: Annotated[Path, typer.Argument(help="Table of a weather station: .csv or .parquet.")],
     into: Annotated[Path, typer.Option(help="Panel to add the weather to.")],
     columns: Annotated[
@@ -176,6 +194,10 @@ def weather(
         typer.Option(help="Time zone of the station: -05:00 all year, or an IANA name."),
     ] = None,
     max_gap: Annotated[int, typer.Option(help="Longest gap to fill, in hours.")] = 3,
+    past_only: Annotated[
+        str | None,
+        typer.Option(help="Variables that no weather forecast gives, as wind_mps,visibility_km."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Add the weather of a station to a panel, as a new version of the panel.
@@ -190,8 +212,11 @@ def weather(
 
     settings = {"file": file.name, "columns": columns, "timezone": timezone, "max_gap": max_gap}
     saved = saved_recipe(into) or Recipe()
-    recipe = saved.model_copy(update={"weather": _recipe(weather=settings).weather})
     bare = open_panel(into)
+    unknown_ahead = tuple(dict.fromkeys((*bare.past_only, *split_commas(past_only))))
+    described = saved.panel.model_copy(update={"past_only": unknown_ahead})
+    changes = {"weather": _recipe(weather=settings).weather, "panel": described}
+    recipe = saved.model_copy(update=changes)
     panel, report = join_weather(bare, recipe, file)
     panel.save(into, recipe, parents={"panel": bare.digest or ""})
     if as_json:
@@ -272,10 +297,12 @@ def _build(
 
 def _print_panel(panel: "Panel", out: Path) -> None:
     """Print the counts of accepted and rejected rows, and the folder of the panel."""
+    from forecaster.panel.panel import HOURS_FOUND, describe_hours
+
     counts = dict(panel.counts)
     rejected = counts.pop("rejected", {})
     examples = counts.pop("examples", {})
-    gaps = counts.pop("gaps", [])
+    gaps, hours_found = counts.pop("gaps", []), counts.pop(HOURS_FOUND, False)
     for name, value in counts.items():
         if not isinstance(value, dict):
             print(f"{name.replace('_', ' '):26} {_value_text(value)}")
@@ -286,6 +313,9 @@ def _print_panel(panel: "Panel", out: Path) -> None:
         if count:
             example = f"   e.g. {ascii(examples[reason][0])[1:-1]}" if examples.get(reason) else ""
             print(f"  rejected {reason:24} {count:>12,}{example}")
+    if panel.locations.has_hours:
+        source = "found" if hours_found else "given"
+        print(f"{'opening hours':26} {describe_hours(panel)} ({source})")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"

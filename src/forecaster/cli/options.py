@@ -56,6 +56,13 @@ At = Annotated[
         "2014-06-01T08:00-04:00. Default: the last step of the panel."
     ),
 ]
+Horizon = Annotated[
+    str | None,
+    typer.Option(
+        help="How far ahead to forecast: 24h, 7d, 90min, 3 months or 12 steps. "
+        "Default: the recipe's, or 3 steps."
+    ),
+]
 Settings = Annotated[
     list[str] | None,
     typer.Option("--set", help="Override a recipe value, e.g. training.epochs=3. Repeatable."),
@@ -87,6 +94,28 @@ def with_settings(recipe: "Recipe", settings: list[str]) -> "Recipe":
 
     values = [_read_setting(text) for text in settings]
     return change(recipe, *values, source="the recipe with --set") if values else recipe
+
+
+def with_horizon(recipe: "Recipe", text: str | None, panel: Path | None = None) -> "Recipe":
+    """Return the recipe with the horizon of --horizon.
+
+    Args:
+        recipe: whose panel has the steps, unless there is one.
+        text: such as `24h`; None: the recipe's own.
+        panel: the folder of a panel.
+    """
+    if text is None:
+        return recipe
+    from forecaster.clock.horizon import read_horizon
+    from forecaster.panel.axis import clock_of
+    from forecaster.panel.panel import Panel
+    from forecaster.recipe import change
+
+    clock = clock_of(recipe.panel)
+    if panel is not None:
+        clock = Panel.open(panel, verify=False).clock
+    steps = read_horizon(text, clock)
+    return change(recipe, {"lags": {"horizon": steps}}, source="the recipe with --horizon")
 
 
 def _read_setting(text: str) -> dict[str, Any]:

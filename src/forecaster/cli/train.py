@@ -10,11 +10,13 @@ import typer
 
 from forecaster.cli import terminal
 from forecaster.cli.options import (
+    Horizon,
     Json,
     PanelFolder,
     RecipeData,
     Settings,
     open_panel,
+    with_horizon,
     with_settings,
 )
 from forecaster.errors import ConfigError, count_of
@@ -37,6 +39,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
         Path | None, typer.Option(help="Folder of the graph. Default: learn it into OUT.")
     ] = None,
     model: Annotated[Model, typer.Option(help="Network to train.")] = "Forecaster",
+    horizon: Horizon = None,
     settings: Settings = None,
     tensorboard: Annotated[
         Path | None,
@@ -52,6 +55,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
 
     terminal.MODE.quiet |= not is_first_process()
     recipe = with_settings(read_recipe(recipe_file), settings or [])
+    recipe = with_horizon(recipe, horizon, panel)
     print_departures(model, recipe)
     ground = RunInputs(
         panel=open_panel(panel) if panel is not None else None,

@@ -446,7 +446,7 @@ def _observe_area(
 ) -> Float32[np.ndarray, "S 1"]:
     """The sums of an area's outcomes; NaN where one of an open location is missing or doubtful."""
     values = predictor.outcomes(steps)
-    if predictor.panel.locations.dated:
+    if predictor.panel.locations.can_close:
         first, end = int(steps.min(initial=0)), int(steps.max(initial=0)) + 1
         alive = predictor.panel.alive(first, end)[steps - first]
         values = np.where(alive, values, np.float32(0))

@@ -34,6 +34,7 @@ from forecaster.estimators.degraded import (
     describe_doubts,
     describe_history,
     describe_outage,
+    describe_unheard_covariates,
     warn_of_absent,
     warn_of_doubts,
 )
@@ -61,6 +62,7 @@ from forecaster.estimators.match import (
     Sizes,
     check_run,
     describe,
+    explain_lags,
     is_new,
     location_order,
     match,
@@ -81,11 +83,17 @@ from forecaster.estimators.predictor import (
 )
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.totals import sum_table
-from forecaster.estimators.training_data import Arrays, FitResult, TrainingData, hide_test
+from forecaster.estimators.training_data import (
+    Arrays,
+    FitResult,
+    TrainingData,
+    hide_test,
+    judged_windows,
+)
 from forecaster.estimators.what_if import WhatIf, add_changed, read_changes, warn_extreme_changes
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
-from forecaster.splits import Splits, cut_windows, history_steps
+from forecaster.splits import Splits, cut_windows, explain_short, history_steps
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
 from forecaster.windows.scaling import fit_scaler
 
@@ -202,10 +210,13 @@ class Estimator(ABC):
                 checkpoints.
             on_progress: called with every progress update of a long training.
         """
+        log.info("lags: %s", explain_lags(self.recipe, panel))
         self.recipe = with_meaning(self.recipe, panel)
         windows = cut_windows(panel, splits, self.recipe.lags)
         log.info("%s: %s", type(self).__name__, windows)
-        calibration.refuse_few(len(windows.validation), self.recipe.intervals.quantiles)
+        levels = self.recipe.intervals.quantiles
+        advice = explain_short(panel, self.recipe.lags)
+        calibration.refuse_few(len(windows.validation), levels, advice)
         data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
@@ -220,6 +231,7 @@ class Estimator(ABC):
             arrays=arrays,
             parents={**({"panel": panel.digest} if panel.digest else {}), **result.parents},
         )
+        data = judged_windows(data, self.recipe.lags.horizon)
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         data = without_closed(run, data)
@@ -472,8 +484,11 @@ class Estimator(ABC):
         closed = {n: text for n, text in closed.items() if n not in columns}
         warn_of_closed(panel, closed)
         warn_of_doubts(panel, {n: text for n, text in doubts.items() if n not in closed})
-        outage = describe_outage(panel, origin, plausibility)
-        everywhere = [*shared, *([outage] if outage else [])]
+        general = (
+            describe_outage(panel, origin, plausibility),
+            describe_unheard_covariates(panel, origin),
+        )
+        everywhere = [*shared, *filter(None, general)]
         masked = describe_history(panel, self.recipe.lags, origin) if self.masks_missing else {}
         new = dict.fromkeys(np.flatnonzero(is_new(run)).tolist(), NEW_LOCATION)
         by_column = [

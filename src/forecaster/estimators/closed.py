@@ -1,10 +1,12 @@
 """Locations that are closed: by their dates, or because they have fallen silent.
 
-*Dates.* Before `opens` and from `closes` on there is nothing to forecast.
+*Dates.* Before `opens` and from `closes` on there is nothing to forecast, nor outside opening
+hours; their steps neither count for a silence nor end it.
 
 *Silence.* A location that was never silent for a day in training and has been silent for two whole
 days has closed; with its next value it is open again. Silent are missing values and, of counts,
-zeros. Where a day has fewer than seven steps, a week stands for a day (`day_steps`).
+zeros. Where a day has fewer than seven steps, a week stands for a day, and where a step is a week
+or longer, three steps do (`day_steps`).
 
 Many locations that are silent at once are an outage of the feed, not closings: a quarter of those
 that could be heard, three at least, or all of them. A location closes only if there was no outage
@@ -80,13 +82,15 @@ class Closings:
         columns = np.flatnonzero(steady & self._may_be_closed(panel, begin, end))
         if not len(columns):  # as usual
             return Silences(lengths, closed)
-        silent = find_silent(panel, begin, end)
-        step = np.arange(len(silent))
-        heard = np.maximum.accumulate(np.where(silent[:, columns], -1, step[:, None]), axis=0)
-        lasting = np.minimum(step[:, None] - heard, reach)
+        silent, asleep = find_silent(panel, begin, end), _is_asleep(panel, begin, end)
+        awake = ~asleep[:, steady].all(axis=1)  # steps at which anybody could be heard
+        step = np.cumsum(awake) - 1
+        none = np.zeros(len(silent), dtype=bool)
+        lengths_here = _count_silent(silent[:, columns], none, asleep[:, columns])
+        lasting = np.minimum(lengths_here, reach)
         over = (lasting >= reach).sum(axis=1)
         over = np.where((over > OVER_SHARE * steady.sum()) & (steady.sum() > 1), 0, over)
-        few = _are_few(silent[:, steady].sum(axis=1) - over, steady.sum() - over)
+        few = awake & _are_few(silent[:, steady].sum(axis=1) - over, steady.sum() - over)
         since_few = step - np.maximum.accumulate(np.where(few, step, -1))
         beyond = lasting - CLOSED_DAYS * day
         # Since its second day there was a step without an outage.
@@ -98,13 +102,15 @@ class Closings:
 
     def _may_be_closed(self, panel: Panel, begin: int, end: int) -> Bool[np.ndarray, " N"]:
         """Which locations are silent at all sampled steps of two days, as closed ones must be."""
-        stride = CLOSED_DAYS * day_steps(panel.clock) // _SAMPLES
-        silent = find_silent(panel, begin, end, stride)
-        if len(silent) < _SAMPLES:
+        length = CLOSED_DAYS * day_steps(panel.clock)
+        samples = min(_SAMPLES, length)
+        stride = length // samples
+        silent = find_silent(panel, begin, end, stride) | _is_asleep(panel, begin, end, stride)
+        if len(silent) < samples:
             return np.zeros(silent.shape[1], dtype=bool)
-        steps = len(silent) - _SAMPLES + 1
+        steps = len(silent) - samples + 1
         return np.asarray(
-            np.logical_and.reduce([silent[n : n + steps] for n in range(_SAMPLES)]).any(axis=0)
+            np.logical_and.reduce([silent[n : n + steps] for n in range(samples)]).any(axis=0)
         )
 
     def hide(
@@ -144,17 +150,20 @@ def find_silent(panel: Panel, first: int, end: int, stride: int = 1) -> Bool[np.
 def fit_silence(panel: Panel, train: Bool[np.ndarray, " M"]) -> dict[str, np.ndarray]:
     """The longest silence of each location in training, in steps, without outages of the feed."""
     day, (M, N) = day_steps(panel.clock), panel.values.shape
-    everybody = find_silent(panel, 0, M) & train[:, None]
+    everybody, asleep = find_silent(panel, 0, M) & train[:, None], _is_asleep(panel, 0, M)
     blocks = [slice(n, n + _COLUMNS) for n in range(0, N, _COLUMNS)]
     none = np.zeros(M, dtype=bool)
     long = np.zeros(M, dtype=np.int64)
     for block in blocks:
-        long += (_count_silent(everybody[:, block], none) >= day).sum(axis=1)
+        long += (_count_silent(everybody[:, block], none, asleep[:, block]) >= day).sum(axis=1)
     outage = long >= TRAINING_SHARE * max(N, OUTAGE_LEAST)
     outage = _extend_back(outage, day)
     if outage.sum() > TRAINING_MOST * max(train.sum(), 1):
         outage = none  # the usual silence of a quiet panel
-    parts = [_count_silent(everybody[:, block], outage).max(axis=0) for block in blocks]
+    parts = [
+        _count_silent(everybody[:, block], outage, asleep[:, block]).max(axis=0)
+        for block in blocks
+    ]
     longest, told = np.concatenate(parts), panel.alive(0, M) & train[:, None]
     if panel.censored_by:
         told &= np.isfinite(panel.values)
@@ -174,7 +183,7 @@ def find_wrong(arrays: Mapping[str, np.ndarray], N: int) -> list[str]:
 def find_closed(
     run: Run, panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
 ) -> Bool[np.ndarray, "B K N"] | None:
-    """Which targets lie outside a location's life or in a closing; None: none of them can.
+    """Which targets lie outside a location's life or hours or in a closing; None: none can.
 
     Args:
         run: which may know about silences.
@@ -182,14 +191,14 @@ def find_closed(
         origins: the last observed steps.
         horizon: the number of coming steps.
     """
-    closings, dated = Closings.of(run), panel.locations.dated
-    if not len(origins) or (closings is None and not dated):
+    closings, can_close = Closings.of(run), panel.locations.can_close
+    if not len(origins) or (closings is None and not can_close):
         return None
     first, end = int(origins.min()), int(origins.max()) + 1
     closed = np.zeros((len(origins), horizon, len(panel.locations)), dtype=bool)
     if closings is not None:
         closed |= closings.judge(panel, first, end).closed[origins - first][:, None]
-    if dated:
+    if can_close:
         ahead = origins[:, None] + np.arange(1, horizon + 1)
         closed |= ~panel.alive(first, end + horizon)[ahead - first]
     return closed if closed.any() else None
@@ -221,7 +230,8 @@ def describe_closed(run: Run, panel: Panel, origin: int, horizon: int) -> dict[i
     """
     closings, locations = Closings.of(run), panel.locations
     texts = {} if closings is None else closings.describe(panel, origin)
-    absent = ~panel.alive(origin + 1, origin + 1 + horizon)
+    times = panel.instants(np.arange(origin + 1, origin + 1 + horizon))
+    absent = ~locations.alive(times)  # opening hours are told step by step
     for n in np.flatnonzero(absent.any(axis=0)).tolist():
         closes, opens = locations.closes[n], locations.opens[n]
         last = panel.instant(origin + horizon)
@@ -256,11 +266,22 @@ def _are_few(
 
 
 def _count_silent(
-    silent: Bool[np.ndarray, "M n"], outage: Bool[np.ndarray, " M"]
+    silent: Bool[np.ndarray, "M n"],
+    outage: Bool[np.ndarray, " M"],
+    asleep: Bool[np.ndarray, "M n"],
 ) -> Int64[np.ndarray, "M n"]:
-    """The silent steps up to each step since the last that was not, without those of an outage."""
+    """The silent steps up to each step since the last that was not, without those of an outage.
+
+    Steps outside opening hours neither count nor end a silence.
+    """
     counts = np.cumsum(silent & ~outage[:, None], axis=0)
-    return np.asarray(counts - np.maximum.accumulate(np.where(silent, 0, counts), axis=0))
+    pausing = silent | asleep
+    return np.asarray(counts - np.maximum.accumulate(np.where(pausing, 0, counts), axis=0))
+
+
+def _is_asleep(panel: Panel, first: int, end: int, stride: int = 1) -> Bool[np.ndarray, "T N"]:
+    """Which locations are outside their opening hours at steps first…end−1."""
+    return np.asarray(~panel.within_hours(first, end)[::stride])
 
 
 def _extend_back(steps: Bool[np.ndarray, " M"], by: int) -> Bool[np.ndarray, " M"]:

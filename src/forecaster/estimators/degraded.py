@@ -16,6 +16,7 @@ from forecaster.estimators.plausible import (
 )
 from forecaster.estimators.value_ranges import run_lengths
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.panel.past_only import carried_steps
 
 SILENT_SHARE, SILENT_LEAST = 0.25, 3  # of the locations that could be heard: a feed outage
 MISSING_SHARE = 0.25  # of the past values of a window, beyond which it is said
@@ -67,7 +68,10 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
         origin: the last observed step.
     """
     steps = origin - panel.clock.lag_steps(lags, panel.times[[origin]])[0]
-    observed = np.isfinite(panel.values[np.maximum(steps, 0)]) & (steps >= 0)[:, None]
+    inside = np.maximum(steps, 0)
+    observed = np.isfinite(panel.values[inside]) & (steps >= 0)[:, None]
+    if panel.locations.has_hours:  # nothing is expected of a closed location
+        observed |= ~panel.within_hours(0, len(panel.values))[inside]
     missing, silent = (~observed).sum(axis=0), ~observed[-lags.recent :].any(axis=0)
     texts = {
         column: f"{missing[column]} of {len(steps)} past values missing"
@@ -77,6 +81,28 @@ def describe_history(panel: Panel, lags: LagConfig, origin: int) -> dict[int, st
     for column in np.flatnonzero(silent).tolist():
         texts[column] = f"{recent}; {texts[column]}" if column in texts else recent
     return texts
+
+
+def describe_unheard_covariates(panel: Panel, origin: int) -> str | None:
+    """Past-only covariates without any value in the day before an origin; None: all have one.
+
+    Args:
+        panel: matched to the run.
+        origin: the last observed step.
+    """
+    recent = slice(max(origin - carried_steps(panel.clock), 0), origin + 1)
+    shared, local = panel.covariates, panel.local_covariates
+    unheard = [
+        shared.names[column]
+        for column in shared.past_columns
+        if np.isnan(shared.values[recent, column]).all()
+    ]
+    unheard += [
+        local.names[layer]
+        for layer in local.past_layers
+        if np.isnan(local.values[layer, recent]).all()
+    ]
+    return f"covariates: {name_some(unheard)} not observed, usual values" if unheard else None
 
 
 def warn_of_absent(ids: Sequence[str]) -> None:

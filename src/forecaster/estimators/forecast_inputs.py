@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TypeAlias
 
 import numpy as np
-from jaxtyping import Float32, Int64
+from jaxtyping import Bool, Float32, Int64
 
 from forecaster.artifact import Run
 from forecaster.choices import Weather
@@ -30,6 +30,9 @@ RANGES = {"covariates": "shared.covariate_range", "local_covariates": "shared.lo
 
 # The start of a step: text and datetimes with their UTC offset, datetime64 in UTC.
 At: TypeAlias = str | datetime | np.datetime64
+# Of the coming steps, shared by all locations and local: Float32[B K P], Float32[B K Q N].
+CovariatesAhead: TypeAlias = tuple[np.ndarray, np.ndarray]
+CANNOT_CHANGE = "past-only, so that no value ahead of the origin enters a forecast; leave it out"
 # Values of the K coming steps to replace, by covariate or `holiday`; NaN: unchanged.
 Changes: TypeAlias = Mapping[str, Float32[np.ndarray, " K"]]
 
@@ -47,6 +50,7 @@ class ForecastInputs:
     doubt: Float32[np.ndarray, "B N"] | None = None
     # The values before they were filled, for networks that mask missing ones; None: as filled.
     observed: Float32[np.ndarray, "T N"] | None = None
+    whole_hours: bool = False  # whether the calendar knows no minutes, as in earlier versions
 
     def rows(self, first: int, end: int) -> "ForecastInputs":
         """The inputs of some of the origins."""
@@ -78,12 +82,25 @@ def prepare_inputs(
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(recent, fill_of(run)))
-    inputs = ForecastInputs(filled, origins, *ahead, doubt=doubt, observed=recent.values)
+    ahead = hold_past_only(filled, origins, ahead)
+    inputs = ForecastInputs(
+        filled,
+        origins,
+        *ahead,
+        doubt=doubt,
+        observed=recent.values,
+        whole_hours=knows_whole_hours(run),
+    )
     inputs = with_weather(inputs, weather, run.arrays["shared.climatology"])
     inputs = with_changes(inputs, changes or {})
     if np.isnan(inputs.covariates).any() or np.isnan(inputs.local_covariates).any():
         raise DataError("covariates ahead are missing at some origins; leave those out")
     return inputs
+
+
+def knows_whole_hours(run: Run) -> bool:
+    """Whether the calendar of a run knows no minutes: of earlier versions, at small steps."""
+    return "calendar" not in run.about
 
 
 def carry_forward(run: Run, filled: Panel) -> Panel:
@@ -147,16 +164,14 @@ def find_origin(panel: Panel, at: At) -> int:
         raise ConfigError(f"at = {at!r} is not a time; {form}") from error
     if moment.tzinfo is None:
         raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
-    seconds = moment.timestamp() - int(panel.start.astype(np.int64))
-    step, remainder = divmod(seconds, panel.clock.step_minutes * 60)
-    if remainder:
-        raise ConfigError(
-            f"at = {at!r} lies between two steps of {panel.clock.step_minutes} min; {form}"
-        )
+    instant = np.array([np.datetime64(int(moment.timestamp() // 1), "s")])
+    step = int(panel.clock.step_index(panel.start, instant)[0])
+    if panel.instant(step) != instant[0] or moment.microsecond:
+        raise ConfigError(f"at = {at!r} lies between two steps of {panel.clock.step_text}; {form}")
     if not 0 <= step < len(panel.values):
         span = " … ".join(local_texts(panel, panel.times[[0, -1]]))
         raise ConfigError(f"at = {at!r} lies outside the panel ({span}); {form}")
-    return int(step)
+    return step
 
 
 def _spell(at: At) -> str:
@@ -240,12 +255,11 @@ def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288
     return means
 
 
-def look_ahead(
-    panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
-) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+def look_ahead(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> CovariatesAhead:
     """The covariates and local covariates of the steps after each origin; NaN: unknown.
 
-    A location that is not open needs none: in place of missing ones it has the mean of the others.
+    Past-only ones are those of the origin (`hold_past_only`). A location that is not open needs
+    none: in place of missing ones it has the mean of the others.
     """
     ahead = origins[:, None] + np.arange(1, horizon + 1)
     end = len(panel.covariates.values)
@@ -253,21 +267,57 @@ def look_ahead(
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
-    if panel.locations.dated and local.size:
+    if panel.clock.hours:
+        covariates, local = _without_closed_gaps(panel, ahead, covariates, local)
+    if panel.locations.can_close and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
         finite = np.isfinite(local)
         mean = np.where(finite, local, 0).sum(axis=-1) / np.maximum(finite.sum(axis=-1), 1)
         absent = np.isnan(local) & ~alive[:, :, None] & finite.any(axis=-1, keepdims=True)
         local = np.where(absent, mean[..., None].astype(np.float32), local)
+    return hold_past_only(panel, origins, (covariates, local))
+
+
+def hold_past_only(
+    panel: Panel, origins: Int64[np.ndarray, " B"], ahead: CovariatesAhead
+) -> CovariatesAhead:
+    """The covariates ahead, with past-only ones as they are at each origin of a panel."""
+    covariates, local = ahead
+    for column in panel.covariates.past_columns:
+        covariates[:, :, column] = panel.covariates.values[origins, column][:, None]
+    for layer in panel.local_covariates.past_layers:
+        local[:, :, layer] = panel.local_covariates.values[layer, origins][:, None]
     return covariates, local
+
+
+def missing_ahead(
+    panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int
+) -> Bool[np.ndarray, "B K n"]:
+    """Which covariates, shared and then local, are unknown ahead though they are to be known."""
+    covariates, local = look_ahead(panel, origins, horizon)
+    missing = np.concatenate([np.isnan(covariates), np.isnan(local).any(axis=3)], axis=2)
+    names = (*panel.covariates.names, *panel.local_covariates.names)
+    return np.asarray(missing & ~np.isin(names, panel.past_only))
+
+
+def _without_closed_gaps(
+    panel: Panel,
+    ahead: Int64[np.ndarray, "B K"],
+    covariates: Float32[np.ndarray, "B K P"],
+    local: Float32[np.ndarray, "B K Q N"],
+) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
+    """Covariates ahead; where all places are closed, missing ones are 0: they do not matter."""
+    closed = ~panel.clock.is_open(panel.instants(ahead.reshape(-1))).reshape(ahead.shape)
+    zero = np.float32(0)
+    covariates = np.where(closed[..., None] & np.isnan(covariates), zero, covariates)
+    return covariates, np.where(closed[..., None, None] & np.isnan(local), zero, local)
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:
     """Refuse to forecast without covariates ahead; the error names the steps."""
-    covariates, local = look_ahead(panel, np.array([origin]), horizon)
     names = np.array([*panel.covariates.names, *panel.local_covariates.names])
-    lacking = np.concatenate([np.isnan(covariates[0]), np.isnan(local[0]).any(axis=2)], axis=1)
+    lacking = missing_ahead(panel, np.array([origin]), horizon)[0]
     if not lacking.any():
         return
     steps = panel.clock.axis(panel.times[origin], horizon + 1)[1:][lacking.any(axis=1)]
@@ -282,7 +332,7 @@ def with_weather(
 ) -> ForecastInputs:
     """The inputs with covariates ahead that need no knowledge of the future, or as observed.
 
-    Local covariates keep their last values.
+    Local and past-only covariates keep their last values.
     """
     if weather == "observed":
         return inputs
@@ -301,6 +351,7 @@ def with_weather(
         )
     local = panel.local_covariates.values.transpose(1, 0, 2)[origins][:, None]
     local = np.broadcast_to(local, inputs.local_covariates.shape).copy()
+    covariates, local = hold_past_only(panel, origins, (covariates, local))
     return replace(inputs, covariates=covariates, local_covariates=local)
 
 
@@ -308,6 +359,9 @@ def with_changes(inputs: ForecastInputs, changes: Changes) -> ForecastInputs:
     """The inputs with other covariates ahead, the same at every origin and location."""
     covariates, local = inputs.covariates.copy(), inputs.local_covariates.copy()
     names, local_names = inputs.panel.covariates.names, inputs.panel.local_covariates.names
+    unchangeable = [name for name in changes if name in inputs.panel.past_only]
+    if unchangeable:
+        raise ConfigError(f"what if: {name_some(unchangeable)}: {CANNOT_CHANGE}")
     for name, values in changes.items():
         changed = ~np.isnan(values)
         if name in names:

@@ -1,62 +1,112 @@
 """A run's description of its panel, and matching another panel to it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from jaxtyping import Bool
 
 from forecaster.artifact import Run
-from forecaster.clock.clock import LAG_CLOCK
+from forecaster.clock.clock import CALENDAR_RULE, LAG_CLOCK
 from forecaster.clock.holidays import Holidays
-from forecaster.errors import ArtifactError, ConfigError, Faults, name_some
+from forecaster.clock.lags import choose_lags
+from forecaster.config import LagConfig
+from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name_some
 from forecaster.estimators import closed, value_ranges
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, step_fields
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
 
+PAST_ONLY = "past_only"  # the names of past-only covariates in `about`, if there are any
 LISTS = ("ids", "covariates", "local_covariates")  # lists of names in `about`
 TYPES = {"kind": str, "timezone": str, "lag_clock": str, "step_minutes": int}
 Shapes = Callable[["Sizes"], Mapping[str, tuple[int, ...]]]
+HOUR_MINUTES = 60
 MAX_HISTORY = 10_000  # past steps of a window: bounds the memory that a foreign run can claim
 
 
 def with_meaning(recipe: Recipe, panel: Panel) -> Recipe:
-    """The recipe with its time zone, kind, step, country and censoring replaced by the panel's."""
+    """The recipe with its time zone, kind, step, country and censoring replaced by the panel's.
+
+    Lags that it does not set are chosen for the panel.
+    """
     censored = recipe.panel.censored
     if censored is not None and censored != panel.censored_by:
         raise ConfigError(
             f"panel.censored = {censored!r}: the panel's values are not censored by it; build the "
             f"panel with it, or use panel.censor({censored!r})"
         )
+    unmarked = [name for name in recipe.panel.past_only if name not in panel.past_only]
+    if unmarked:
+        raise ConfigError(
+            f"panel.past_only = {name_some(unmarked)}: known ahead in the panel, or not in it; "
+            "build the panel with it, or use panel.with_past_only(names)"
+        )
     settings = {
         "censored": panel.censored_by,
+        "past_only": panel.past_only,
         "timezone": panel.clock.zone,
         "kind": panel.kind,
         "step_minutes": panel.clock.step_minutes,
+        "step_months": panel.clock.step_months,
         "country": country_of(panel),
+        "hours": _hours_of(recipe, panel),
     }
-    return recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
+    meant = recipe.model_copy(update={"panel": recipe.panel.model_copy(update=settings)})
+    return with_lags(meant, panel)
+
+
+def with_lags(recipe: Recipe, panel: Panel) -> Recipe:
+    """The recipe with lags that it does not set chosen for the panel (`clock/lags.py`)."""
+    lags = recipe.lags
+    if _sets_lags(lags):
+        return recipe
+    chosen = choose_lags(panel.clock, len(panel.values), lags.horizon).lags
+    fields = {name: getattr(lags, name) for name in lags.model_fields_set}
+    return recipe.model_copy(update={"lags": LagConfig(**{**dict(chosen), **fields})})
+
+
+def explain_lags(recipe: Recipe, panel: Panel) -> str:
+    """Why a recipe has its lags on a panel, in words."""
+    lags = recipe.lags
+    if _sets_lags(lags):
+        return f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}: by the recipe"
+    reason = choose_lags(panel.clock, len(panel.values), lags.horizon).reason
+    fields = sorted(lags.model_fields_set - {"horizon"})
+    return f"{reason}; {name_some(fields)} by the recipe" if fields else reason
+
+
+def _sets_lags(lags: LagConfig) -> bool:
+    return {"recent", "seasons"} <= lags.model_fields_set
+
+
+def _hours_of(recipe: Recipe, panel: Panel) -> str | None:
+    """The hours of all locations, if they have the same; otherwise the recipe's setting."""
+    texts = {*panel.locations.hours}
+    return texts.pop() if len(texts) == 1 and panel.locations.has_hours else recipe.panel.hours
 
 
 def describe(panel: Panel, splits: Splits, windows: Windows) -> dict[str, Any]:
     """The part of `about` that describes the panel, the splits and the windows."""
     counts = {name: len(getattr(windows, name)) for name in SPLITS}
-    holidays = panel.clock.holidays
+    holidays, is_short = panel.clock.holidays, panel.clock.step_minutes < HOUR_MINUTES
     return {
+        **({"calendar": CALENDAR_RULE} if is_short else {}),
         "ids": list(panel.locations.ids),
         "kind": panel.kind,
         "timezone": panel.clock.zone,
-        "step_minutes": panel.clock.step_minutes,
+        **step_fields(panel.clock),
         "lag_clock": LAG_CLOCK,
         "holidays": holidays.to_json() if holidays is not None else None,
         "covariates": list(panel.covariates.names),
         "local_covariates": list(panel.local_covariates.names),
+        **({PAST_ONLY: list(panel.past_only)} if panel.past_only else {}),
         "splits": {name: [list(pair) for pair in getattr(splits, name)] for name in SPLITS},
         "windows": counts,
+        **({"hours": list(panel.locations.hours)} if panel.locations.has_hours else {}),
     }
 
 
@@ -82,6 +132,8 @@ def check_run(run: Run, shapes: Shapes) -> None:
     try:
         wrong = [name for name in LISTS if not _is_texts(about[name])]
         wrong += [name for name, kind in TYPES.items() if type(about[name]) is not kind]
+        known = {*about["covariates"], *about["local_covariates"]}
+        wrong += [] if known.issuperset(past_only_of(run)) else [PAST_ONLY]
         length = run.recipe.lags.length
         wrong += ["lags"] if length > MAX_HISTORY else []
         N, P, Q = (len(about[name]) for name in LISTS)
@@ -104,6 +156,8 @@ def check_run(run: Run, shapes: Shapes) -> None:
         if wrong:
             raise ValueError(f"wrong: {name_some(wrong)}")
         _holidays_of(about)
+        if "hours" in about and not (_is_texts(about["hours"]) and len(about["hours"]) == N):
+            raise ValueError("wrong: hours")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
 
@@ -127,24 +181,84 @@ def match(run: Run, panel: Panel) -> Panel:
         ("kind", about["kind"], panel.kind),
         ("time zone", about["timezone"], panel.clock.zone),
         ("step", about["step_minutes"], panel.clock.step_minutes),
+        ("step in months", about.get("step_months", 0), panel.clock.step_months),
         ("lag rule", about["lag_clock"], LAG_CLOCK),
         ("holidays", holidays.country if holidays is not None else None, country_of(panel)),
     ):
         if needed != actual:
             faults.add(f"{name}: the run has {needed!r}, the panel {actual!r}")
+    _check_season(run, panel, faults)
     for date in _differing_dates(holidays, panel.clock.holidays):
         faults.add(f"holidays: {date} is one in the run or in the panel, not in both")
     names, local_names = tuple(about["covariates"]), tuple(about["local_covariates"])
-    present_names = {*panel.covariates.names, *panel.local_covariates.names}
-    lacking = [name for name in (*names, *local_names) if name not in present_names]
-    if lacking:
-        faults.add(f"the panel lacks the covariates {name_some(lacking)}")
+    _match_covariates(run, panel, faults)
     censored = run.recipe.panel.censored
     if censored is not None and censored != panel.censored_by:
         remedy = f"build it with that, or use panel.censor({censored!r})"
         faults.add(f"the run's values are censored by {censored!r}, the panel's not; {remedy}")
     faults.raise_any(ArtifactError)
-    return panel.with_absent(absent).select(ids).select_covariates(names, local_names)
+    matched = panel.with_absent(absent).select(ids).select_covariates(names, local_names)
+    return _with_hours(run, matched, panel).with_past_only(past_only_of(run))
+
+
+def _match_covariates(run: Run, panel: Panel, faults: Faults) -> None:
+    """Add a fault for covariates that the panel lacks, or does not know ahead as the run needs."""
+    names = (*run.about["covariates"], *run.about["local_covariates"])
+    present = {*panel.covariates.names, *panel.local_covariates.names}
+    lacking = [name for name in names if name not in present]
+    if lacking:
+        faults.add(f"the panel lacks the covariates {name_some(lacking)}")
+    needed_ahead = {*names} - {*past_only_of(run)}
+    unknown_ahead = [name for name in panel.past_only if name in needed_ahead]
+    if unknown_ahead:
+        faults.add(
+            f"the run needs {name_some(unknown_ahead)} ahead of an origin, and the panel has only "
+            "their past; build the panel without past_only of these, or train a run on this panel"
+        )
+
+
+def past_only_of(run: Run) -> tuple[str, ...]:
+    """The run's past-only covariates: it has not seen them ahead, whatever a panel says."""
+    return tuple(run.about.get(PAST_ONLY, ()))
+
+
+def see_as_run(run: Run | None, panel: Panel) -> Panel:
+    """The panel with further covariates past-only: those of which the run knows only the past."""
+    if run is None or not past_only_of(run):
+        return panel
+    names = {*panel.covariates.names, *panel.local_covariates.names}
+    hidden = [name for name in past_only_of(run) if name in names]
+    return panel.with_past_only((*panel.past_only, *hidden))
+
+
+def _with_hours(run: Run, matched: Panel, panel: Panel) -> Panel:
+    """The panel with the run's opening hours where it has none; lags follow those of the fit.
+
+    Args:
+        run: of whose locations hours may be known.
+        matched: the panel with the locations of the run.
+        panel: as it came.
+    """
+    fitted = run.about.get("hours")
+    if fitted is None:  # the run has learned from all steps
+        clock = matched.clock
+        return replace(matched, clock=replace(clock, hours=())) if clock.hours else matched
+    if not panel.locations.has_hours:
+        hours = [*map(str, fitted), *[""] * (len(matched.locations) - len(fitted))]
+        return matched.with_hours(hours)
+    absent = [identity not in set(panel.locations.ids) for identity in matched.locations.ids]
+    if not any(absent):
+        return matched
+    hours = [fitted[n] if absent[n] else text for n, text in enumerate(matched.locations.hours)]
+    return replace(matched, locations=replace(matched.locations, hours=tuple(hours)))
+
+
+def _check_season(run: Run, panel: Panel, faults: Faults) -> None:
+    """Refuse a run of long steps from when their season was a week."""
+    slots, needed = len(run.arrays["shared.fill"]), panel.clock.season_slots
+    if panel.clock.has_yearly_season and slots != needed:
+        then = f"season: {count_of(slots, 'step')} in the run, which an earlier version saved"
+        faults.add(f"{then}; now it is a year of {count_of(needed, 'step')}: train the run again")
 
 
 def new_ids(run: Run, panel: Panel) -> list[str]:

@@ -44,6 +44,7 @@ CLEAR = 1.5  # a factor of counts, or spreads of measurements: less in common is
 CHANCE = 1e-7  # probability of equal counts in a row that is not put down to chance
 RUN_DAYS = 14  # the longest run that is told from longer ones
 _DAY_MINUTES = 24 * 60
+_LONG_STEPS = 3  # stand for a day where a step is a week or longer
 _WEEK_DAYS = 7
 _CELLS = 50_000  # suspects at a time
 
@@ -142,7 +143,9 @@ class Plausibility:
 
 
 def day_steps(clock: Clock) -> int:
-    """The steps of a day; of a week where a day has fewer than seven."""
+    """The steps of a day; of a week where a day has fewer than seven; three weeks or months."""
+    if clock.has_yearly_season:
+        return _LONG_STEPS
     day = _DAY_MINUTES // clock.step_minutes
     return day if day >= _WEEK_DAYS else max(_WEEK_DAYS * day, _WEEK_DAYS)
 

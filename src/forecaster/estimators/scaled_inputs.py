@@ -11,6 +11,7 @@ from forecaster.estimators.match import Sizes
 from forecaster.estimators.training_data import Arrays, TrainingData
 from forecaster.windows.scaling import Scale, Scaler, bound_values
 
+HOUR_MINUTES = 60
 _SCALES = ("values", "covariates", "local_covariates")
 _STATISTICS = ("mean", "deviation")
 _RANGE = ("values.least", "values.most")
@@ -81,7 +82,10 @@ def calendar_of(
     inputs: ForecastInputs, steps: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "T 32"]:
     """The calendar columns of steps, without changed holidays."""
-    return inputs.panel.clock.calendar(inputs.panel.instants(steps))
+    clock = inputs.panel.clock
+    if inputs.whole_hours and clock.step_minutes < HOUR_MINUTES:
+        clock = replace(clock, step_minutes=HOUR_MINUTES)
+    return clock.calendar(inputs.panel.instants(steps))
 
 
 def assumed_calendar(

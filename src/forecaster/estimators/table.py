@@ -27,7 +27,8 @@ def forecast_table(
     """The columns `unique_id, ds, ds_local, cutoff, y_hat`, one per quantile, and `degraded`.
 
     `y_relative` is there if the model has an output for relative error. `degraded` gives the
-    reason by location, empty where there is none; it is left out of a forecast without any.
+    reason by location, empty where there is none; steps outside opening hours are `closed`. It is
+    left out of a forecast without any.
     """
     K, N = forecast.shape
     times = panel.instants(np.arange(origin, origin + K + 1))
@@ -42,9 +43,17 @@ def forecast_table(
             **{quantile_name(level): q.T.reshape(-1) for level, q in quantiles.items()},
         }
     )
-    if not any(degraded):
+    closed = ~panel.within_hours(origin + 1, origin + 1 + K).T.reshape(-1)
+    if not any(degraded) and not closed.any():
         return table
-    return table.assign(degraded=np.repeat(np.array(degraded, dtype=object), K))
+    reasons = np.repeat(np.array(degraded, dtype=object), K)
+    reasons[closed] = [mark_closed(reason) for reason in reasons[closed]]
+    return table.assign(degraded=reasons)
+
+
+def mark_closed(reason: str | None) -> str:
+    """The reason of a step outside opening hours, before other reasons of its location."""
+    return f"closed; {reason}" if reason else "closed"
 
 
 def quantile_name(level: float) -> str:

@@ -58,6 +58,24 @@ class TrainingData:
         }
 
 
+MAX_JUDGED = 2**24  # forecast values of the validation windows that are held at once
+MIN_JUDGED = 500  # windows
+
+
+def judged_windows(data: TrainingData, horizon: int) -> TrainingData:
+    """The data with fewer validation windows, evenly spaced, if the forecasts of all are too many.
+
+    A trained model is judged and calibrated by forecasts of whole windows, each with several
+    quantiles; those of a month of five minutes at 300 locations do not fit into memory.
+    """
+    origins, values = data.windows.validation, horizon * len(data.panel.locations)
+    most = max(MAX_JUDGED // values, MIN_JUDGED)
+    if len(origins) <= most:
+        return data
+    spaced = origins[np.linspace(0, len(origins) - 1, most).astype(np.int64)]
+    return replace(data, windows=replace(data.windows, validation=spaced))
+
+
 @dataclass(frozen=True, eq=False)
 class FitResult:
     """The result of a fit: the arrays that forecasts need, and a description of the fit."""

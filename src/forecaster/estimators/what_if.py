@@ -19,12 +19,12 @@ from jaxtyping import Float, Float32, Shaped
 from forecaster.artifact import Run
 from forecaster.config import PanelConfig
 from forecaster.errors import ConfigError, DataError, Faults, name_some
-from forecaster.estimators.forecast_inputs import HOLIDAY, RANGES, Changes
+from forecaster.estimators.forecast_inputs import CANNOT_CHANGE, HOLIDAY, RANGES, Changes
 from forecaster.estimators.table import quantile_name
 from forecaster.ingest.station import QUANTITIES
-from forecaster.panel.axis import resolve_local_times
+from forecaster.panel.axis import to_instants
 from forecaster.panel.columns import Table, load
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import Panel, step_fields
 from forecaster.panel.tables import read_wide
 
 WhatIf: TypeAlias = Mapping[str, float | str] | Table
@@ -147,6 +147,8 @@ def _find_names(shorts: Iterable[str], panel: Panel, faults: Faults) -> dict[str
         if len(matches) != 1:
             several = f"several begin so: {name_some(matches)}; write more of it"
             faults.add(f"{short}: {several if matches else _no_such(short, list(covariates))}")
+        elif matches[0] in panel.past_only:
+            faults.add(f"{matches[0]}: {CANNOT_CHANGE}")
         elif matches[0] in names.values():
             faults.add(f"{short}: {matches[0]} is given twice")
         else:
@@ -209,8 +211,9 @@ def _refuse_impossible(name: str, values: Float[np.ndarray, " K"], faults: Fault
 
 def _read_table(source: Table, panel: Panel, times: Shaped[np.ndarray, " K"]) -> Changes:
     """The changes in a table of `ds` and covariates for the coming steps."""
-    config = PanelConfig(timezone=panel.clock.zone, step_minutes=panel.clock.step_minutes)
-    rows = resolve_local_times(read_wide(source, None, "ds", layer="covariates"), config)
+    settings = {"timezone": panel.clock.zone, **step_fields(panel.clock)}
+    config = PanelConfig.model_validate(settings)
+    rows = to_instants(read_wide(source, None, "ds", layer="covariates"), config)
     faults = Faults(load(source)[1])
     names = _find_names(rows.ids, panel, faults)
     listed = np.isin(times.astype(np.int64), rows.seconds)

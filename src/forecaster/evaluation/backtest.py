@@ -30,7 +30,7 @@ DAY_MINUTES = 24 * 60
 # Arrays of a run that are not fitted parameters: scales, means, graph, distances, calibration.
 NOT_FITTED = (
     "shared.", "values.", "covariates.", "local_covariates.", "level.", "graph.", "diffusion.",
-    "intervals.", "fallback.",
+    "intervals.", "fallback.", "past_only.",
 )  # fmt: skip
 
 CalibrationMode = Literal["static", "online"]  # calibrated once, or updated at every origin

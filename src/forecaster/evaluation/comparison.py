@@ -14,6 +14,7 @@ from jaxtyping import Int64
 from forecaster.choices import Weather
 from forecaster.errors import ConfigError, DataError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.match import with_lags
 from forecaster.evaluation.backtest import (
     CALIBRATION_MODES,
     BacktestResult,
@@ -495,12 +496,13 @@ def _own_result(result: BacktestResult) -> BacktestResult:
 def describe_panel(panel: Panel) -> dict[str, Any]:
     """The panel's hash, number of locations, names of covariates and length of a step."""
     names = [*panel.covariates.names, *panel.local_covariates.names]
-    return {
+    about = {
         "panel": panel.digest,
         "locations": len(panel.locations),
         "covariates": names,
         "step_minutes": panel.clock.step_minutes,
     }
+    return {**about, "past_only": list(panel.past_only)} if panel.past_only else about
 
 
 def common_test_windows(
@@ -510,7 +512,8 @@ def common_test_windows(
     horizons = {recipe.lags.horizon for recipe in recipes}
     if len(horizons) > 1:
         raise ConfigError(f"models forecast {sorted(horizons)} steps ahead; give all the same")
-    distinct = {recipe.lags.model_dump_json(): recipe.lags for recipe in recipes}
+    chosen = [with_lags(recipe, panel).lags for recipe in recipes]
+    distinct = {lags.model_dump_json(): lags for lags in chosen}
     windows = [set(cut_windows(panel, splits, lags).test.tolist()) for lags in distinct.values()]
     common = sorted(set.intersection(*windows))
     if not common:
@@ -523,8 +526,7 @@ def usable_weathers(panel: Panel, weather: Sequence[Weather]) -> list[Weather]:
     distinct = list(dict.fromkeys(weather))
     if not distinct:
         raise ConfigError("weather: none given; observed, persist, climatology or none is needed")
-    has_covariates = panel.covariates.names or panel.local_covariates.names
-    return distinct if has_covariates else distinct[:1]
+    return distinct if panel.known_ahead else distinct[:1]
 
 
 def _quantile_levels(model: Estimator) -> tuple[float, ...]:

@@ -150,11 +150,11 @@ def hour_range(biases: Sequence[float | None]) -> str:
 def _caption(content: Content, weather: str) -> str:
     size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
     rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over seeds"
-    covariates = (
-        f"future covariates: {weather}"
-        if content["covariates"]
-        else "no covariates but the calendar"
-    )
+    covariates = "no covariates but the calendar"
+    if content["covariates"]:
+        covariates = "no covariates ahead but the calendar"
+    if {*content["covariates"]} - {*content.get("past_only", ())}:
+        covariates = f"future covariates: {weather}"
     return f"{size}; {covariates}; {rules}."
 
 

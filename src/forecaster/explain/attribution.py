@@ -6,7 +6,7 @@ of the graph only. The baseline is the seasonal profile of each location.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -59,7 +59,7 @@ def integrated_gradients(window: Window, roll_out: RollOut) -> Float64[np.ndarra
     baseline, fractions = window.baseline.signal, (torch.arange(P) + 0.5) / P
     fractions = fractions.repeat(K)[:, None].to(baseline)  # of step k: k·P … k·P + P − 1
     x = torch.lerp(baseline, history.signal, fractions).requires_grad_()
-    forecast = roll_out(State(x, history.auxiliary), ahead)[window.location]  # [K·P, K]
+    forecast = roll_out(replace(history, signal=x), ahead)[window.location]  # [K·P, K]
     (gradient,) = torch.autograd.grad(forecast.view(K, P, K).diagonal(dim1=0, dim2=2).sum(), x)
     mean = gradient.view(*x.shape[:2], K, P, -1).mean(dim=3)  # [N, C, K, L]
     attribution = mean * (window.history.signal - baseline).nan_to_num(0.0)  # NaN: missing
@@ -84,7 +84,7 @@ def ablate(
                 _repeat(state, len(batch)) for state in (window.history, window.ahead)
             )
             signal = torch.where(ablated[:, None], window.baseline.signal, history.signal)
-            forecast = roll_out(State(signal, history.auxiliary), ahead)[window.location]
+            forecast = roll_out(replace(history, signal=signal), ahead)[window.location]
             effects.append(forecast[:1] - forecast[1:])
     return _to_numpy(window.scale * torch.cat(effects))
 
@@ -103,6 +103,7 @@ def _repeat(state: State, count: int) -> State:
     return State(
         state.signal.expand(-1, -1, count, -1).clone(),
         state.auxiliary.expand(-1, count, -1).clone(),
+        None if state.slots is None else state.slots.expand(count, -1),
     )
 
 

@@ -18,6 +18,8 @@ from forecaster.estimators.forecast_inputs import (
     carry_forward,
     fill_of,
     find_origin,
+    hold_past_only,
+    knows_whole_hours,
     label_missing,
     look_ahead,
     look_back,
@@ -110,10 +112,14 @@ def _location_index(panel: Panel, location: str) -> int:
 def _without_values(run: Run, panel: Panel) -> Panel:
     """Replace values and local covariates of the past by the seasonal profile.
 
-    Missing values stay missing, so that they explain nothing.
+    Missing values stay missing, so that they explain nothing. Past-only covariates stay too: what
+    is assumed ahead follows from them.
     """
     local_covariates = panel.local_covariates.values.copy()
-    local_covariates[:, : len(panel.values)] = np.nan
+    known = [
+        n for n, name in enumerate(panel.local_covariates.names) if name not in panel.past_only
+    ]
+    local_covariates[known, : len(panel.values)] = np.nan
     empty = panel.with_data(np.full_like(panel.values, np.nan), None, local_covariates)
     usual = carry_forward(run, fill_missing(empty, fill_of(run))).values
     blank = np.where(np.isnan(panel.values), np.float32(np.nan), usual)
@@ -124,4 +130,7 @@ def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
     filled = carry_forward(run, fill_missing(panel, fill_of(run)))
-    return ForecastInputs(filled, origins, *ahead, observed=panel.values)
+    ahead = hold_past_only(filled, origins, ahead)
+    return ForecastInputs(
+        filled, origins, *ahead, observed=panel.values, whole_hours=knows_whole_hours(run)
+    )

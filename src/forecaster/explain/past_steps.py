@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Float64
+from jaxtyping import Float64, Int64
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig
+from forecaster.config import MONTH_MINUTES, LagConfig
 from forecaster.errors import count_of
 from forecaster.explain.attention import as_shares, attention_rollout, attention_shares
 from forecaster.explain.attribution import ablate
@@ -15,12 +15,20 @@ from forecaster.explain.explanation import Agreement, StepEffect, compare_orders
 from forecaster.panel.panel import local_texts
 from forecaster.splits import history_steps
 
-GROUPS = {1: "days", 7: "weeks"}  # named seasons, by their length in days
+GROUPS = {
+    1: "days",
+    7: "weeks",
+    364: "years",
+    365: "years",
+}  # named seasons, by their length in days
 STEPS = {
     1: "minute",
     60: "hour",
     24 * 60: "day",
     7 * 24 * 60: "week",
+    MONTH_MINUTES: "month",
+    3 * MONTH_MINUTES: "quarter",
+    12 * MONTH_MINUTES: "year",
 }  # by their length in minutes
 
 
@@ -37,8 +45,11 @@ class Lag:
         if not self.days:
             return shifted
         weeks, days = divmod(self.days, 7)
-        in_weeks = self.group == GROUPS[7] and not days
-        ago = count_of(weeks, "week") if in_weeks else count_of(self.days, "day")
+        ago = count_of(self.days, "day")
+        if self.group == GROUPS[7] and not days:
+            ago = count_of(weeks, "week")
+        if self.group == GROUPS[365]:
+            ago = count_of(round(self.days / 365), "year")
         return f"{shifted}, {ago} back"
 
 
@@ -53,12 +64,43 @@ def name_lags(clock: Clock, lags: LagConfig, origin: np.datetime64) -> list[Lag]
     for season in lags.seasons:
         group = GROUPS.get(season.days, f"every {season.days} days")
         around = np.arange(-season.before, season.after + 1)
+        if clock.hours:
+            back = clock.similar_open_steps(around, season.days, season.count, np.array([origin]))
+            days = _days_between(clock, origin, around, back[0])
+            seasonal += [
+                Lag(group, int(d), int(i))
+                for row in days
+                for d, i in zip(row, around, strict=True)
+            ]
+            steps.append(back.ravel())
+            continue
         back = np.arange(1, season.count + 1) * season.days
         seasonal += [Lag(group, int(days), int(i)) for days in back for i in around]
         steps.append(clock.same_time_steps(around, back, np.array([origin])).ravel())
     order = np.argsort(-np.concatenate(steps), kind="stable")
     recent = [Lag("recent", 0, i) for i in range(1 - lags.recent, 1)]
     return [*(seasonal[n] for n in order), *recent]
+
+
+def _days_between(
+    clock: Clock,
+    origin: np.datetime64,
+    around: Int64[np.ndarray, " I"],
+    back: Int64[np.ndarray, "J I"],
+) -> Int64[np.ndarray, "J I"]:
+    """Return by how many local days past steps lie before the times of t + i.
+
+    Args:
+        clock: of the panel.
+        origin: t.
+        around: i.
+        back: lags of the past steps.
+    """
+    source, past = (
+        clock.local(clock.instants(origin, steps.ravel())).astype("datetime64[D]")
+        for steps in (np.broadcast_to(around, back.shape), -back)
+    )
+    return np.asarray((source - past).astype(np.int64).reshape(back.shape))
 
 
 @dataclass(frozen=True, eq=False)

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.choices import Subtract
 from forecaster.errors import DataError, count_of
-from forecaster.panel.fill import slot_means
+from forecaster.panel.fill import slot_means, smoothing_reach
 from forecaster.panel.panel import Panel
 from forecaster.splits import is_well_observed, living, name_most_missing
 
@@ -89,7 +89,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
         usual=usual,
         base=usual if subtract == "hour_of_week" else flat,
         subtracted=subtract,
-        dropped=int(train.sum()) - len(steps),
+        dropped=int((train & panel.clock.is_open(panel.times)).sum()) - len(steps),
         filled=int(np.isnan(panel.values).sum(axis=1)[steps].sum()),
     )
 
@@ -129,10 +129,10 @@ def collinear_pairs(correlation: Float64[np.ndarray, "N N"]) -> Int64[np.ndarray
 def _usual(
     panel: Panel, steps: Int64[np.ndarray, " T"], slots: Int64[np.ndarray, " T"]
 ) -> Float32[np.ndarray, "W N"]:
-    """Return the hour-of-week means, a few locations at a time to save memory."""
-    W, N = panel.clock.season_slots, panel.values.shape[1]
+    """Return the means by step of the season, a few locations at a time to save memory."""
+    W, N, reach = panel.clock.season_slots, panel.values.shape[1], smoothing_reach(panel.clock)
     parts = (panel.values[:, n : n + _COLUMNS][steps] for n in range(0, N, _COLUMNS))
-    return np.concatenate([slot_means(part, slots, W) for part in parts], axis=1)
+    return np.concatenate([slot_means(part, slots, W, reach) for part in parts], axis=1)
 
 
 # Sizes have no names here: the shape checker would keep them from one generator to the next.

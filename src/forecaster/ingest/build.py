@@ -13,8 +13,8 @@ from forecaster.ingest.files import SUFFIXES, open_inputs, verify_file
 from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
-from forecaster.ingest.weather import add_weather
-from forecaster.panel.panel import Panel
+from forecaster.ingest.weather import WEATHER_NAMES, add_weather
+from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.panel.renames import read_renames
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
@@ -90,15 +90,25 @@ def build_panel(
     elif recipe.table is not None:
         columns = recipe.table.location_columns
         places = read_candidates(sources.places, columns, zone) if sources.places else None
+        beside = tuple(n for n in recipe.panel.past_only if n not in _coming_with_weather(recipe))
+        config = recipe.panel.model_copy(update={"past_only": beside})
         panel, layout = ingest_table(
-            sources.values[0], recipe.panel, recipe.table, places, sources.renames
+            sources.values[0], config, recipe.table, places, sources.renames
         )
         say(f"read as {layout}")
+        if panel.counts.get(HOURS_FOUND):
+            remedy = "panel.hours (--hours) gives others, or always: the gaps are missing values"
+            say(f"opening hours found: {describe_hours(panel)}; {remedy}")
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     if recipe.weather is not None and sources.weather is not None:
-        panel = join_weather(panel, recipe, sources.weather)[0]
-    return panel
+        return join_weather(panel, recipe, sources.weather)[0]
+    return panel.with_past_only(recipe.panel.past_only)
+
+
+def _coming_with_weather(recipe: Recipe) -> tuple[str, ...]:
+    """The names of covariates that a station gives, if the recipe has one."""
+    return () if recipe.weather is None else WEATHER_NAMES
 
 
 def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
@@ -109,4 +119,8 @@ def join_weather(panel: Panel, recipe: Recipe, path: Path) -> tuple[Panel, Any]:
     if path.name.endswith(SUFFIXES):
         verify_file(path)
     mapping = parse_mapping(rules.columns)
-    return add_weather(panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap)
+    joined, report = add_weather(
+        panel, path, mapping, timezone=rules.timezone, max_gap=rules.max_gap
+    )
+    marked = joined.with_past_only(recipe.panel.past_only)
+    return (joined if marked is joined else marked.without_unseen()), report

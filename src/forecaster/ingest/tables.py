@@ -21,6 +21,7 @@ from forecaster.panel.tables import read_long, read_wide
 
 FIELDS = ("time", "id", "value")
 TIME_NAMES = ("ds", "time", "timestamp", "datetime", "date_time", "date", "hour")
+PERIOD_NAMES = ("day", "week", "month", "quarter", "year")  # where no other is a time
 ID_NAMES = ("unique_id", "id", "location", "location_id", "station", "station_id", "sensor",
             "sensor_id", "zone", "zone_id", "site", "node", "region", "cell")  # fmt: skip
 VALUE_NAMES = ("y", "value", "count", "demand", "pickups", "trips", "flow", "load", "cases")
@@ -59,7 +60,8 @@ def ingest_table(
         renames: `old`, `new`, `from`: places renamed, merged or split.
     """
     flags = () if config.censored is None else (config.censored,)
-    rows, layout = read_rows(source, config.kind, rules.columns, flags)
+    covariates = tuple(dict.fromkeys((*flags, *config.past_only)))
+    rows, layout = read_rows(source, config.kind, rules.columns, covariates)
     panel = Panel.from_series(rows, config, SideTables(locations, renames=renames))
     return _keep_busy(panel, rules), layout
 
@@ -76,7 +78,8 @@ def read_rows(
         covariates: further columns of a long table that are read.
     """
     mapped = parse_layout(columns) if columns else None
-    table, name = load(source, texts=ID_NAMES if mapped is None else [mapped.id or mapped.time])
+    texts = (*ID_NAMES, *PERIOD_NAMES) if mapped is None else (mapped.id or mapped.time,)
+    table, name = load(source, texts=texts)
     need_columns(table, (), name)  # refuses columns given twice
     if not table.num_rows:
         raise DataError(f"{name}: no rows; at least one time is needed")
@@ -118,6 +121,7 @@ def guess_layout(table: pa.Table, name: str) -> TableLayout:
     time = _first(lower, TIME_NAMES) or _only(
         [c for c in table.column_names if _is_time(table, c)]
     )
+    time = time or _first(lower, PERIOD_NAMES)
     columns_present = name_some(table.column_names, 20)
     ask = "give --columns time=…,id=…,value=… (long) or --columns time=… (wide)"
     if time is None:

@@ -37,7 +37,7 @@ from forecaster.ingest.station import (
 from forecaster.panel.axis import MAX_FUTURE
 from forecaster.panel.columns import Table
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Covariates, LocalCovariates
+from forecaster.panel.parts import Covariates
 
 WEATHER_NAMES = (*(quantity.name for quantity in QUANTITIES.values()), *FLAGS)
 MAX_GAP = 3  # hours
@@ -191,13 +191,15 @@ def find_spans(mask: Bool[np.ndarray, " H"], begin: int) -> tuple[Span, ...]:
 
 
 def _lay_grid(panel: Panel) -> _Grid:
-    step, start = panel.clock.step_minutes * 60, int(panel.start.astype(np.int64))
+    start = int(panel.start.astype(np.int64))
+    step = panel.clock.step_minutes * 60
     steps = np.arange(len(panel.values) + int(MAX_FUTURE // panel.clock.step) + 1)
     if step < _HOUR:
         begin = start - start % _HOUR
         shared = (start - begin + steps[:-1] * step) // _HOUR
         return _Grid(begin, shared, np.ones_like(shared))
-    first = -(-steps * step // _HOUR)  # the first hour that begins in a step, e.g. of 90 minutes
+    # The first hour that begins in a step, e.g. of 90 minutes.
+    first = -(-(panel.instants(steps).astype(np.int64) - start) // _HOUR)
     return _Grid(start, first[:-1], np.diff(first))
 
 
@@ -248,10 +250,9 @@ def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, A
         covariates=Covariates(
             names=(*(names[column] for column in other_columns), *WEATHER_NAMES),
             values=np.concatenate([other_values, _lengthen(weather, S, axis=0)], axis=1),
+            past_only=panel.covariates.past_only,
         ),
-        local_covariates=LocalCovariates(
-            local.names, _lengthen(local.values[:, :length], S, axis=1)
-        ),
+        local_covariates=replace(local, values=_lengthen(local.values[:, :length], S, axis=1)),
         counts={**panel.counts, **counts},
         digest=None,  # differs from the stored panel
     )

@@ -16,7 +16,14 @@ from forecaster.choices import DiffusionInputs
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
-from forecaster.models.network import NO_HEADS, Heads, Network, Outputs, no_quantiles
+from forecaster.models.network import (
+    NO_HEADS,
+    SHORT_HORIZON,
+    Heads,
+    Network,
+    Outputs,
+    no_quantiles,
+)
 from forecaster.models.neurons import NeuronLayout, State
 
 DAY_HOURS = 24
@@ -106,6 +113,14 @@ class DCRNNNetwork(Network):
         per_step = terms * past + config.n_layers * (2 * terms + 6) * config.units
         self.window_numbers = inputs.n_locations * per_step * (self.L + self.K)
 
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words: every step follows the one before it."""
+        ratio = (self.L + self.K) / (self.L + SHORT_HORIZON)
+        return (
+            f"rolls out {self.K} steps one after another: a training step, as a forecast, takes "
+            f"about {ratio:.1f} × that of {SHORT_HORIZON} steps"
+        )
+
     def forward(
         self,
         history: State,
@@ -141,6 +156,8 @@ class DCRNNNetwork(Network):
     def _encode(self, history: State) -> list[Hidden]:
         """The state of each layer after the whole history."""
         seen = torch.tensordot(self.view, history.auxiliary, dims=1)  # [S, B, L]
+        if not self.sees_ahead:
+            seen = seen + rest_of_day(history.auxiliary)
         N, _, B, L = history.signal.shape
         nothing = history.signal.new_zeros(N, B, self.units)
         hidden = [Hidden(nothing, self.diffusion(nothing))] * len(self.encoder)
@@ -190,6 +207,15 @@ def select_shared_inputs(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor,
     first = auxiliary - len(CALENDAR_COLUMNS) + CALENDAR_COLUMNS.index("hour_00")
     view[0, first : first + DAY_HOURS] = torch.arange(DAY_HOURS) / DAY_HOURS  # as a share of a day
     return view
+
+
+def rest_of_day(auxiliary: Float[Tensor, "A B T"]) -> Float[Tensor, "B T"]:
+    """What is added to the time of day after 23:00, whose minutes are a share of hour_00."""
+    midnight, last = (
+        auxiliary[CALENDAR_COLUMNS.index(name) - len(CALENDAR_COLUMNS)]
+        for name in ("hour_00", "hour_23")
+    )
+    return torch.where(last > 0, midnight, 0.0)
 
 
 def _begin(layers: nn.ModuleList) -> list[Step]:

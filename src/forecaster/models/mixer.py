@@ -1,14 +1,14 @@
 """The Mixer, Forecaster's `best` network over deviations from the seasonal profile."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from forecaster.clock.clock import WEEK_HOURS
+from forecaster.clock.clock import CALENDAR_COLUMNS, WEEK_HOURS, WEEKDAYS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.hiding import HiddenInputs
@@ -23,7 +23,19 @@ from forecaster.models.network import (
 )
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import median_index, stack_quantiles
-from forecaster.models.seasonal import Decomposition, SeasonalProfile, hour_of_week
+from forecaster.models.seasonal import DAY_HOURS, Decomposition, SeasonalProfile, slots_of
+from forecaster.models.step_context import LONG_HORIZON, StepContext
+
+
+@dataclass(frozen=True)
+class PastOnlyInputs:
+    """Which covariates are unknown ahead: their recent steps enter in place of the coming ones."""
+
+    local: tuple[int, ...] = ()  # numbers of local covariates
+    shared: tuple[int, ...] = ()  # numbers of entries of a
+
+
+NONE_PAST_ONLY = PastOnlyInputs()
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,6 +44,8 @@ class MixerPrerequisites:
 
     profile: SeasonalProfile
     pattern: BlockPattern
+    past_only: PastOnlyInputs = NONE_PAST_ONLY
+    repeats: bool = True  # whether training has seen more than one week, or year of long steps
 
 
 class Mixer(Network):
@@ -44,13 +58,22 @@ class Mixer(Network):
 
     All locations share one set of weights. A location's own are its embedding e_i and a few
     strengths w_ij for each of its edges. F r are a few factors of the whole city, d_w belongs to
-    the hour of the week. Neighbours and the city enter with their recent steps only, and with
-    deviations bounded by what training has seen (`DeviationBounds`).
+    the time of the week (`hour_weights`). Neighbours and the city enter with their recent steps
+    only, and with deviations bounded by what training has seen (`DeviationBounds`).
 
     A missing value deviates by 0, and r_i says which are missing. Training hides values and
     locations (`HiddenInputs`); a location that it does not know has the embedding of an unknown
     one, e_0, in place of its own.
+
+    With more than twelve coming steps, the weather and calendar of each also act on its own
+    forecast: r̂_ik = (O z_i)_k + (S z_i) · e_k (`StepContext`).
+
+    Where training is shorter than two seasons, what is special about a weekday (or a month) cannot
+    be told from what happened on that day: d and the calendar then know the time of day only.
     """
+
+    hour_weights: Float[Tensor, "W rows"]
+    calendar: Float[Tensor, "A 1 1"] | None  # 0: left out; None: all of a enters
 
     def __init__(
         self,
@@ -66,7 +89,9 @@ class Mixer(Network):
         self.recent, self.level = R, fitted.profile
         self.masks = fitted.profile.city is not None
         self.hiding = HiddenInputs(R) if self.masks else None
-        per_location, shared = input_widths(config, lags, inputs, masks=self.masks)
+        self.past_only = fitted.past_only
+        widths = input_widths(config, lags, inputs, fitted.past_only, masks=self.masks)
+        per_location, shared = widths
         self.neighbours = None
         if config.edges:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
@@ -76,13 +101,23 @@ class Mixer(Network):
         self.from_all = draw_dense(shared, H, False, generator)
         self.place = nn.Parameter(torch.zeros(N, 1, H))  # e, a location's embedding
         self.unknown = nn.Parameter(torch.zeros(1, 1, H)) if self.masks else None  # e_0
-        self.hour = nn.Parameter(torch.zeros(WEEK_HOURS, H))  # d
+        self.slots = fitted.profile.profile.shape[1]
+        weights = hour_weights(self.slots, repeats=fitted.repeats)
+        self.register_buffer("hour_weights", weights, persistent=False)
+        calendar = None if fitted.repeats else time_of_day_only(inputs.auxiliary, self.slots)
+        self.register_buffer("calendar", calendar, persistent=False)
+        self.hour = nn.Parameter(torch.zeros(weights.shape[1], H))  # d
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
         self.output = nn.Parameter(torch.zeros(K, H))
         self.has_relative = heads.relative
         self.is_positive = heads.relative and fitted.profile.counts
         self.relative = nn.Parameter(torch.zeros(K, H)) if heads.relative else None
+        is_long, A = K > LONG_HORIZON, inputs.auxiliary
+        self.context = StepContext(H, A, K, generator) if is_long else None
+        self.relative_context = (
+            StepContext(H, A, K, generator) if is_long and heads.relative else None
+        )
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
         self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
 
@@ -98,15 +133,22 @@ class Mixer(Network):
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
         self.check_sizes(history, ahead, truth)
+        if self.calendar is not None:
+            ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         parts: Decomposition = self.level(history, ahead, hidden)
         z = self._embed(history, ahead, parts)
         for block in self.blocks:
             z = self.dropout(block(z))
-        forecast = self._forecast(z, self.output, parts)
-        relative = forecast
+        deviation = linear(z, self.output)
+        if self.context is not None:
+            deviation = deviation + self.context(z, ahead.auxiliary)
+        forecast = relative = self._restore(deviation, parts)
         if self.relative is not None:
-            relative = self._forecast(z, self.relative, parts)
+            deviation = linear(z, self.relative)
+            if self.relative_context is not None:
+                deviation = deviation + self.relative_context(z, ahead.auxiliary)
+            relative = self._restore(deviation, parts)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
         return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
@@ -119,10 +161,11 @@ class Mixer(Network):
             return self.place * known
         return self.place * known + self.unknown * (1 - known)
 
-    def _forecast(
-        self, z: Float[Tensor, "N B H"], output: Float[Tensor, "K H"], parts: Decomposition
+    def _restore(
+        self, deviation: Float[Tensor, "N B K"], parts: Decomposition
     ) -> Float[Tensor, "N B K"]:
-        forecast = parts.restore(linear(z, output))
+        """Forecasts of the coming steps, of counts above zero."""
+        forecast = parts.restore(deviation)
         return self.level.keep_positive(forecast, parts.ahead) if self.is_positive else forecast
 
     def reach(self, step: int) -> int:
@@ -134,8 +177,7 @@ class Mixer(Network):
         """The hidden state z of each location, before the residual blocks."""
         recent = parts.bounded.contiguous()
         B = recent.shape[1]
-        covariates = torch.cat([history.signal[:, 1:, :, -1:], ahead.signal], dim=3)
-        local = [parts.past, parts.shape, parts.level, covariates.transpose(1, 2).flatten(2)]
+        local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
         if self.neighbours is not None:
@@ -143,15 +185,30 @@ class Mixer(Network):
             weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
             local.append(weighted.transpose(1, 2).flatten(2))
         factors = self.city(recent)
-        shared = torch.cat(
-            [part.transpose(0, 1).flatten(1) for part in (ahead.auxiliary, factors)], dim=1
-        )
-        hours = hour_of_week(history)[:, -1:]
+        sources = (*self._shared_covariates(history, ahead), factors)
+        shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
-        one_hot = (hours == torch.arange(WEEK_HOURS, device=hours.device)).to(self.hour.dtype)
+        one_hot = self.hour_weights.index_select(0, slots_of(history)[:, -1]).to(self.hour.dtype)
         common = linear(shared, self.from_all) + one_hot @ self.hour
         state = linear(torch.cat(local, dim=2), self.from_location)
         return state + common + self._embedding(parts.known)
+
+    def _local_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "N B c"]]:
+        """Local covariates of the last and coming steps; of past-only ones the recent steps."""
+        signal = history.signal[:, 1:]
+        covariates = torch.cat([signal[..., -1:], ahead.signal], dim=3)
+        if not self.past_only.local:
+            return [covariates.transpose(1, 2).flatten(2)]
+        known = _leave_out(covariates, 1, self.past_only.local)
+        recent = _take(signal[..., -self.recent :], 1, self.past_only.local)
+        return [part.transpose(1, 2).flatten(2) for part in (known, recent)]
+
+    def _shared_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "a B T"]]:
+        """The coming a, and of past-only covariates the recent steps."""
+        if not self.past_only.shared:
+            return [ahead.auxiliary]
+        recent = _take(history.auxiliary[..., -self.recent :], 0, self.past_only.shared)
+        return [_leave_out(ahead.auxiliary, 0, self.past_only.shared), recent]
 
 
 class CityFactors(CrossLocationModule):
@@ -202,19 +259,76 @@ class MixerQuantileHead(nn.Module):
         return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, parts.spread)
 
 
+def _take(
+    inputs: Float[Tensor, "*shape"], dim: int, numbers: Sequence[int]
+) -> Float[Tensor, "*taken"]:
+    """Some entries along a dimension, without an index tensor: CUDA graphs can record it."""
+    empty = inputs.narrow(dim, 0, 0)
+    return torch.cat([empty, *(inputs.narrow(dim, n, 1) for n in numbers)], dim=dim)
+
+
+def _leave_out(
+    inputs: Float[Tensor, "*shape"], dim: int, numbers: Sequence[int]
+) -> Float[Tensor, "*taken"]:
+    return _take(inputs, dim, [n for n in range(inputs.shape[dim]) if n not in numbers])
+
+
 def input_widths(
-    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, *, masks: bool
+    config: MixerConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    past_only: PastOnlyInputs = NONE_PAST_ONLY,
+    *,
+    masks: bool,
 ) -> tuple[int, int]:
     """The numbers that enter z per location (W_r, W_g), and for all locations (W_c, W_a)."""
     L, K, R = lags.length, lags.horizon, lags.recent
-    covariates = (inputs.per_location - 1) * (K + 1)  # of the last and the coming steps
-    per_location = L * (1 + masks) + K + 1 + covariates + config.edges * R
-    return per_location, inputs.auxiliary * K + config.factors * R
+    local, shared = len(past_only.local), len(past_only.shared)
+    covariates = (inputs.per_location - 1 - local) * (K + 1)  # of the last and the coming steps
+    per_location = L * (1 + masks) + K + 1 + covariates + (config.edges + local) * R
+    return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
 
-def count_weights(config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, edges: int) -> int:
-    """The number of weights, but for the output and quantile heads, biases and masks."""
-    input_width = sum(input_widths(config, lags, inputs, masks=False))
-    inner = WEEK_HOURS + 2 * config.blocks * config.hidden
+def hour_weights(slots: int, *, repeats: bool = True) -> Float[Tensor, "W rows"]:
+    """The weight of each row of d at each step of the season: one row a step, if they are few.
+
+    Steps below an hour lie between two hours of the week and have a share of both.
+
+    Args:
+        slots: W, the number of steps of the season.
+        repeats: whether training has seen two seasons; otherwise the steps of all days share rows.
+    """
+    days = 1 if slots % len(WEEKDAYS) else len(WEEKDAYS)
+    period = slots if repeats else slots // days if days > 1 else 1
+    rows = min(period, WEEK_HOURS if repeats else DAY_HOURS)
+    hours = torch.arange(slots, dtype=torch.float64) % period * rows / period
+    share, first = hours.frac().float()[:, None], hours.floor().long()
+    one_hot = torch.eye(rows)
+    return (1 - share) * one_hot[first] + share * one_hot[(first + 1) % rows]
+
+
+def time_of_day_only(auxiliary: int, slots: int) -> Float[Tensor, "A 1 1"]:
+    """1 for entries of a that are used, 0 for weekdays, or the place in the year of long steps."""
+    mask = torch.ones(auxiliary, 1, 1)
+    first = auxiliary - len(CALENDAR_COLUMNS)
+    weekdays = slice(first, first + len(WEEKDAYS))
+    mask[slice(weekdays.stop, auxiliary - 1) if slots % len(WEEKDAYS) else weekdays] = 0
+    return mask
+
+
+def count_weights(
+    config: MixerConfig,
+    lags: LagConfig,
+    inputs: NeuronLayout,
+    edges: int,
+    rows: int = WEEK_HOURS,
+    past_only: PastOnlyInputs = NONE_PAST_ONLY,
+) -> int:
+    """The number of weights, but for the output and quantile heads, biases and masks.
+
+    `rows` are those of d (`hour_weights`).
+    """
+    input_width = sum(input_widths(config, lags, inputs, past_only, masks=False))
+    inner = rows + 2 * config.blocks * config.hidden
     local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
     return local + config.hidden * (input_width + inner)

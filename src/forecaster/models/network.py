@@ -30,6 +30,7 @@ class Heads:
 
 
 NO_HEADS = Heads()
+SHORT_HORIZON = 3  # the paper's, with which the cost of longer ones is compared
 
 
 class Network(nn.Module, ABC):
@@ -42,6 +43,7 @@ class Network(nn.Module, ABC):
     window_numbers: int  # approximate count of numbers in memory per window of a training step
     has_relative = False  # whether relative error has an output of its own
     is_positive = False  # whether forecasts are counts above zero, by a likelihood of counts
+    slots: int | None = None  # steps of the season that it knows; None: it needs none
     masks = False  # whether missing values are masked inputs (NaN); otherwise they are filled
 
     def __init__(self, inputs: NeuronLayout, lags: LagConfig) -> None:
@@ -87,6 +89,10 @@ class Network(nn.Module, ABC):
         """
         del step
         return None
+
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words; empty: all steps are forecast at once."""
+        return ""
 
     def check_sizes(self, history: State, ahead: State, truth: Tensor | None = None) -> None:
         """Raise one error with the actual and the needed size of every input that does not fit."""

@@ -6,7 +6,6 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
 
-from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
 from forecaster.models.hiding import HiddenMasks
 from forecaster.models.network import Network, Outputs
 from forecaster.models.neurons import State
@@ -52,15 +51,18 @@ class DeviationBounds:
     values: Float[Tensor, "2 N H"]  # the smallest and the largest, in the values' units
     deviations: Float[Tensor, "2 N"]  # of r
     known: Float[Tensor, " N"]  # the share of counts that are enough to know a location by
-    # The city's shape by hour of the week, which an unknown location has: relative to the mean of
-    # counts, in deviations of measurements. None: runs of earlier versions, whose gaps are filled.
+    # The city's shape by step of the season, which an unknown location has: relative to the mean
+    # of counts, in deviations of measurements. None: runs of earlier versions, which fill gaps.
     city: Float[Tensor, " W"] | None = None
+    # The hour of the day of each step of the season; None: those of a week of hours.
+    hours: Int64[Tensor, " W"] | None = None
 
 
 class SeasonalProfile(nn.Module):
     """Decomposes the values of a window: x_s = u_s + spread_s · r_s, all scaled.
 
-    p(s) is a location's mean at the hour of the week of step s. Counts rise and fall together:
+    p(s) is what is usual at a location at the step of the season (`State.slots`) of s: of a week,
+    by the panel's own step. Counts rise and fall together:
     u_s = m p(s) with m = (Σ_s x_s + 1) / (Σ_s p(s) + 1) over the window, and a busy hour deviates
     more, by √(u_s / x̄ + 1/20) deviations. Measurements shift: u_s = p(s) + m with
     m = Σ_s (x_s − p(s)) / (L + 1), and all hours deviate alike. One expected count, or
@@ -88,6 +90,7 @@ class SeasonalProfile(nn.Module):
     offset: Float[Tensor, "N 1 1"]  # the mean, of counts
     city_spread: Float[Tensor, ""]  # of counts, in relation to the mean
     known: Float[Tensor, "N 1 1"] | None
+    hours: Int64[Tensor, " W"]  # of the day
     value_bounds: Float[Tensor, "2 N H"] | None
     deviation_bounds: Float[Tensor, "2 N"] | None
 
@@ -104,7 +107,7 @@ class SeasonalProfile(nn.Module):
         """Scale the profile.
 
         Args:
-            profile: in the values' units, Monday 0:00 first.
+            profile: in the values' units, the first step of the season first.
             mean: of the scaled values, by location.
             deviation: of the scaled values, by location.
             counts: whether the level multiplies the profile; else it is added.
@@ -119,8 +122,9 @@ class SeasonalProfile(nn.Module):
             "profile", (profile - zero[:, None]) / size[:, None], persistent=False
         )
         value_bounds = deviation_bounds = known = city = None
-        city_spread = torch.ones(())
+        city_spread, hours = torch.ones(()), torch.arange(profile.shape[1]) % DAY_HOURS
         if bounds is not None:
+            hours = hours if bounds.hours is None else bounds.hours
             city = None if bounds.city is None else bounds.city[None]
             if (bounds.known >= 1).any():
                 city_spread = (deviation / size)[bounds.known >= 1].median()
@@ -130,6 +134,7 @@ class SeasonalProfile(nn.Module):
         self.register_buffer("city", city, persistent=False)
         self.register_buffer("city_spread", city_spread, persistent=False)
         self.register_buffer("known", known, persistent=False)
+        self.register_buffer("hours", hours, persistent=False)
         self.register_buffer("value_bounds", value_bounds, persistent=False)
         self.register_buffer("deviation_bounds", deviation_bounds, persistent=False)
         self.register_buffer("one_count", (1 / size)[:, None, None], persistent=False)
@@ -151,8 +156,8 @@ class SeasonalProfile(nn.Module):
         past, coming = self._profile_at(history), self._profile_at(ahead)
         if hidden is not None and known is not None and self.city is not None:
             observed, places = observed & ~hidden.lags, hidden.places[..., None]
-            past = torch.where(places, _at_hours(self.city, history), past)
-            coming = torch.where(places, _at_hours(self.city, ahead), coming)
+            past = torch.where(places, _at_slots(self.city, history), past)
+            coming = torch.where(places, _at_slots(self.city, ahead), coming)
             known = torch.where(places, 0.0, known)
         x = torch.where(observed, signal, 0.0) * self.unit + self.offset  # in means, or deviations
         decompose = self._decompose_counts if self.counts else self._decompose_measurements
@@ -294,9 +299,9 @@ class SeasonalProfile(nn.Module):
         r = deviation[..., last]
         if self.value_bounds is None or self.deviation_bounds is None:
             return r
-        hours = hour_of_week(history)[:, last] % DAY_HOURS
-        seen = self.value_bounds.index_select(2, hours.flatten())
-        least, most = seen.view(2, len(r), *hours.shape)
+        slots = slots_of(history)[:, last]
+        hours = self.hours.index_select(0, slots.flatten())
+        least, most = self.value_bounds.index_select(2, hours).view(2, len(r), *slots.shape)
         lowest, highest = self.deviation_bounds[..., None, None]
         low = torch.minimum((least - usual[..., last]) / spread[..., last], lowest / 2)
         low = torch.maximum(low, lowest)
@@ -305,7 +310,7 @@ class SeasonalProfile(nn.Module):
         return flatten_beyond(r.clamp(min=0), high) - flatten_beyond(-r.clamp(max=0), -low)
 
     def _profile_at(self, steps: State) -> Float[Tensor, "N B T"]:
-        return _at_hours(self.profile, steps)
+        return _at_slots(self.profile, steps)
 
 
 @dataclass(frozen=True, eq=False)
@@ -328,7 +333,7 @@ class DeviationNetwork(Network):
         nn.Module.__init__(self)
         self.inputs, self.L, self.K = core.inputs, core.L, core.K
         self.window_numbers = core.window_numbers
-        self.level, self.core = level, core
+        self.level, self.core, self.slots = level, core, level.profile.shape[1]
         self.has_relative = core.has_relative
 
     @property
@@ -339,6 +344,10 @@ class DeviationNetwork(Network):
     def reach(self, step: int) -> int | None:
         """The number of graph edges from which values can reach the forecast of a step."""
         return self.core.reach(step)
+
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words."""
+        return self.core.horizon_cost()
 
     def forward(
         self,
@@ -375,14 +384,14 @@ def flatten_beyond(
     return torch.minimum(r, half) + beyond - beyond.square() / (2 * half).clamp(min=TINY)
 
 
-def _at_hours(profile: Float[Tensor, "n W"], steps: State) -> Float[Tensor, "n B T"]:
+def _at_slots(profile: Float[Tensor, "n W"], steps: State) -> Float[Tensor, "n B T"]:
     """The profile at each step."""
-    hours = hour_of_week(steps)
-    return profile.index_select(1, hours.flatten()).view(-1, *hours.shape)
+    slots = slots_of(steps)
+    return profile.index_select(1, slots.flatten()).view(-1, *slots.shape)
 
 
-def hour_of_week(steps: State) -> Int64[Tensor, "B T"]:
-    """The hour since Monday 0:00 of each step, from the calendar columns of a."""
-    calendar = steps.auxiliary[-len(CALENDAR_COLUMNS) :]
-    weekday = calendar[: len(WEEKDAYS)].argmax(dim=0)
-    return weekday * DAY_HOURS + calendar[len(WEEKDAYS) :][:DAY_HOURS].argmax(dim=0)
+def slots_of(steps: State) -> Int64[Tensor, "B T"]:
+    """The step of the season of each step, without which nothing is usual."""
+    if steps.slots is None:
+        raise ValueError("what is usual depends on the step of the season; give State its slots")
+    return steps.slots

@@ -14,7 +14,14 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.attention import Memory
 from forecaster.models.layers import DecoderLayer, EncoderLayer
 from forecaster.models.linear import DenseLinear, SparseLinear
-from forecaster.models.network import NO_HEADS, Heads, Network, Outputs, no_quantiles
+from forecaster.models.network import (
+    NO_HEADS,
+    SHORT_HORIZON,
+    Heads,
+    Network,
+    Outputs,
+    no_quantiles,
+)
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 from forecaster.models.positions import Positions
 from forecaster.models.quantiles import QuantileHead
@@ -105,6 +112,15 @@ class TransformerNetwork(Network):
         """
         encoder, decoder = 4 * len(self.encoder), 4 * len(self.decoder)
         return 2 + encoder + decoder + (step - 1) * (2 + decoder)
+
+    def horizon_cost(self) -> str:
+        """What a long horizon costs, in words: training takes all steps at once."""
+        training = (self.L + self.K) / (self.L + SHORT_HORIZON)
+        return (
+            f"learns {self.K} steps at once (a training step takes about {training:.1f} × that of "
+            f"{SHORT_HORIZON} steps), but validation and forecasts roll out one step after "
+            f"another: about {self.K / SHORT_HORIZON:.0f} × those of {SHORT_HORIZON} steps"
+        )
 
     def _roll_out(
         self, history: State, ahead: State

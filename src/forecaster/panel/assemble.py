@@ -10,7 +10,7 @@ from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import expand_holidays
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
-from forecaster.panel.axis import Layers, SeriesTable, align_to_axis
+from forecaster.panel.axis import Layers, SeriesTable, align_to_axis, clock_of
 from forecaster.panel.columns import Table, load
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
 from forecaster.panel.renames import Rename, apply_renames, inherit_opens, read_renames
@@ -79,7 +79,7 @@ def match_locations(ids: tuple[str, ...], locations: Locations | None) -> Locati
 
 def make_clock(config: PanelConfig, start: np.datetime64, steps: int) -> Clock:
     """Return the clock of a panel that begins at `start`, with the holidays of its country."""
-    clock = Clock(config.timezone, config.step_minutes)
+    clock = clock_of(config)
     ends = clock.local(
         clock.axis(start, steps)[[0, -1]]
     )  # raises an error for years outside the calendar
@@ -128,9 +128,8 @@ def _read_local_covariates(tables: SideTables, axis: Axis, locations: Locations)
     series = read_long(tables.local_covariates, None)
     aligned = align_to_axis(series, axis.config, axis.start, axis.steps)
     if tables.renames is not None:
-        seconds = int(axis.start.astype(np.int64)) + np.arange(
-            len(next(iter(aligned.values())))
-        ) * (axis.config.step_minutes * 60)
+        times = clock_of(axis.config).axis(axis.start, len(next(iter(aligned.values()))))
+        seconds = times.astype(np.int64)
         renames = read_renames(tables.renames, axis.config.timezone)
         rows = SeriesTable(seconds, False, series.ids, aligned)
         series = apply_renames(rows, renames, axis.config.kind)

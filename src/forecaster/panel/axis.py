@@ -2,20 +2,27 @@
 
 Times have a UTC offset or are local. Local times that occur twice (end of summer time) or not at
 all (start) are treated by the rules of the recipe, and counted.
+
+Steps of months are taken from any day of their month: its first, its last, or a text such as
+`2022-12`. Where all days are the last of their month, they end a step, otherwise they begin one.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float32, Int64, Shaped
+from jaxtyping import Bool, Float32, Int64, Shaped
 
-from forecaster.clock.zone import Resolved, to_utc
-from forecaster.config import PanelConfig
+from forecaster.clock.clock import Clock
+from forecaster.clock.zone import Resolved, to_local, to_utc
+from forecaster.config import MONTH_MINUTES, PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 
 VALUES = "y"  # the layer of the forecast values; all others are covariates
 MAX_FUTURE = np.timedelta64(366, "D")  # covariates further ahead are refused
+
+DAY_MINUTES, YEAR_MONTHS = 24 * 60, 12
+_DAY = np.timedelta64(1, "D")
 
 Layers = dict[str, np.ndarray]  # each Float32[U N]; NaN = missing
 
@@ -29,17 +36,143 @@ class SeriesTable:
     ids: tuple[str, ...]
     layers: Layers
     counts: dict[str, Any] = field(default_factory=dict)  # of rows treated specially
+    absent: Bool[np.ndarray, " U"] | None = None  # times added without a row; None: none
+
+
+@dataclass(frozen=True)
+class Step:
+    """The length of the steps of a table."""
+
+    minutes: int
+    months: int = 0  # 0: `minutes` is exact
+
+    def __str__(self) -> str:
+        return Clock("UTC", self.minutes, step_months=self.months).step_text
+
+    def settings(self) -> dict[str, int]:
+        """The settings of a panel with such steps."""
+        return {"step_months": self.months} if self.months else {"step_minutes": self.minutes}
+
+
+def guess_step(rows: SeriesTable, name: str) -> Step:
+    """Return months, quarters or years, or else the most frequent difference of times.
+
+    Args:
+        rows: at least two times.
+        name: of the table, for messages.
+    """
+    if not len(rows.seconds[1:]):
+        raise DataError(f"{name}: {count_of(len(rows.seconds), 'time')}; at least two are needed")
+    months = _guess_months(rows.seconds.astype("datetime64[s]"))
+    if months:
+        return Step(months * MONTH_MINUTES, months)
+    seconds = _most_frequent(np.diff(rows.seconds))
+    minutes, remainder = divmod(seconds, 60)
+    if remainder or not minutes or (DAY_MINUTES % minutes and minutes % DAY_MINUTES):
+        message = f"{name}: most times are {seconds} s apart; steps must divide a day, be whole"
+        raise DataError(f"{message} days, or months; aggregate the values first")
+    return Step(minutes)
+
+
+def step_settings(minutes: int | None, months: int = 0) -> dict[str, int]:
+    """Return the settings of a panel for a step given in minutes or months, empty for neither."""
+    return ({} if minutes is None else {"step_minutes": minutes}) | (
+        {"step_months": months} if months else {}
+    )
+
+
+def with_step(config: PanelConfig, rows: SeriesTable) -> PanelConfig:
+    """Return the settings with the step of a table, unless they name one."""
+    if {"step_minutes", "step_months"} & config.model_fields_set:
+        return config
+    try:
+        step = guess_step(rows, "table")
+    except DataError:
+        return config  # a single time, or times that are refused later
+    update = {"step_minutes": step.minutes, "step_months": step.months}
+    return config.model_copy(update=update)
+
+
+def _guess_months(times: Shaped[np.ndarray, " U"]) -> int:
+    """Return the months from one time to the next, 0 where times are no months.
+
+    Months have one time each, on the same day, or on the last one.
+    """
+    months = np.diff(times.astype("datetime64[M]").astype(np.int64))
+    days = times.astype("datetime64[D]")
+    same_day = len(np.unique(days - days.astype("datetime64[M]"))) == 1
+    if (months < 1).any() or not (same_day or _are_month_ends(times)):
+        return 0
+    step = _most_frequent(months)
+    fits_a_year = YEAR_MONTHS % step == 0 or step % YEAR_MONTHS == 0
+    return step if fits_a_year else int(np.gcd.reduce(months))
+
+
+def _are_month_ends(local: Shaped[np.ndarray, " U"]) -> bool:
+    next_day = local.astype("datetime64[D]") + _DAY
+    return len(local) > 0 and bool((next_day == next_day.astype("datetime64[M]")).all())
+
+
+def _most_frequent(gaps: Int64[np.ndarray, " K"]) -> int:
+    sizes, counts = np.unique(gaps, return_counts=True)
+    return int(sizes[np.argmax(counts)])
+
+
+def clock_of(config: PanelConfig) -> Clock:
+    """Return the clock of a panel, without holidays."""
+    return Clock(config.timezone, config.step_minutes, step_months=config.step_months)
 
 
 def place_on_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
     """Return the rows on a regular axis in UTC; gaps are refused or completed, by the recipe."""
-    if rows.naive:
+    placed = complete_axis(rows, config)
+    return settle_gaps(placed, np.ones(len(placed.seconds), dtype=bool), config)
+
+
+def complete_axis(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
+    """Return the rows on a regular axis in UTC, with times without a row added."""
+    clock = clock_of(config)
+    if rows.naive and not config.step_months:
         _refuse_changing_clock(rows, config)
-    placed = resolve_local_times(rows, config)
-    if config.gaps == "null":
-        placed = _complete(placed, config.step_minutes * 60)
-    check_axis(placed.seconds, config.step_minutes, "time axis")
+    placed = _complete(to_instants(rows, config), clock)
+    check_axis(placed.seconds, clock, "time axis")
     return placed
+
+
+def settle_gaps(
+    placed: SeriesTable, is_open: Bool[np.ndarray, " U"], config: PanelConfig
+) -> SeriesTable:
+    """Refuse or count, by the recipe, the times without a row at which any place is open.
+
+    Args:
+        placed: from `complete_axis`.
+        is_open: at which of its times any place is open; others need no row.
+        config: whose `gaps` is the rule.
+    """
+    absent = is_open & (False if placed.absent is None else placed.absent)
+    if config.gaps == "refuse":
+        check_axis(placed.seconds[~absent], clock_of(config), "time axis")
+        return placed
+    starts = np.flatnonzero(np.diff(absent.astype(np.int8), prepend=0) == 1)
+    ends = np.flatnonzero(np.diff(absent.astype(np.int8), append=0) == -1)
+    stamps = placed.seconds[starts].astype("datetime64[s]")
+    lengths = (ends - starts + 1).tolist()
+    gaps = [[f"{stamp}Z", length] for stamp, length in zip(stamps, lengths, strict=True)]
+    counts = {**placed.counts, "completed_steps": int(absent.sum()), "gaps": gaps}
+    return replace(placed, counts=counts)
+
+
+def to_instants(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
+    """Return the rows with their times in UTC; those of months at the beginning of their step."""
+    if not config.step_months:
+        return resolve_local_times(rows, config)
+    times = rows.seconds.astype("datetime64[s]")
+    local = times if rows.naive else to_local(config.timezone, times)
+    months = local.astype("datetime64[M]")
+    if _are_month_ends(local):
+        months = months - (config.step_months - 1)
+    begin = to_utc(config.timezone, months.astype("datetime64[s]")).first
+    return replace(rows, seconds=begin.astype(np.int64), naive=False)
 
 
 def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
@@ -53,26 +186,26 @@ def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
         raise DataError(f"{problem}; give timezone UTC to keep the times unchanged")
 
 
-def _complete(rows: SeriesTable, step: int) -> SeriesTable:
-    """Return the rows with a null row for every missing step, with the count and list of these."""
-    seconds = rows.seconds
-    regular = len(seconds) > 0 and bool((np.diff(seconds) % step == 0).all())
-    wild = np.diff(seconds).astype("timedelta64[s]") > MAX_FUTURE  # wrong years such as 9999
-    if not regular or (np.diff(seconds) <= 0).any() or wild.any():
+def _complete(rows: SeriesTable, clock: Clock) -> SeriesTable:
+    """Return the rows with a null row for every missing step."""
+    times = rows.seconds.astype("datetime64[s]")
+    if not len(times):
+        return rows
+    index = clock.step_index(times[0], times)
+    regular = np.array_equal(clock.instants(times[0], index), times)
+    wild = np.diff(times) > max(MAX_FUTURE, 2 * clock.step)  # wrong years such as 9999
+    if not regular or (np.diff(index) <= 0).any() or wild.any():
         return rows  # check_axis reports the fault
-    axis = np.arange(seconds[0], seconds[-1] + step, step)
-    index = (seconds - seconds[0]) // step
+    axis = clock.axis(times[0], int(index[-1]) + 1)
+    if len(axis) == len(times):
+        return rows
     layers = {}
     for name, layer in rows.layers.items():
         layers[name] = np.full((len(axis), layer.shape[1]), np.nan, dtype=np.float32)
         layers[name][index] = layer
-    ends = np.flatnonzero(np.diff(seconds) > step)
-    gaps = [
-        [f"{seconds[i : i + 1].astype('datetime64[s]')[0] + np.timedelta64(step, 's')}Z",
-         int((seconds[i + 1] - seconds[i]) // step - 1)] for i in ends
-    ]  # fmt: skip
-    counts = {**rows.counts, "completed_steps": len(axis) - len(seconds), "gaps": gaps}
-    return SeriesTable(axis, False, rows.ids, layers, counts)
+    absent = np.ones(len(axis), dtype=bool)
+    absent[index] = False
+    return SeriesTable(axis.astype(np.int64), False, rows.ids, layers, rows.counts, absent)
 
 
 def align_to_axis(
@@ -82,17 +215,14 @@ def align_to_axis(
 
     Rows before the axis are left out; steps without a row are missing.
     """
-    placed = resolve_local_times(rows, config)
-    step, begin = config.step_minutes * 60, int(start.astype(np.int64))
-    index = (placed.seconds - begin) // step
+    placed, clock = to_instants(rows, config), clock_of(config)
+    index = clock.step_index(start, placed.seconds.astype("datetime64[s]"))
     faults = Faults("covariates")
-    off = placed.seconds[(placed.seconds - begin) % step != 0]
+    off = placed.seconds[clock.instants(start, index).astype(np.int64) != placed.seconds]
     if len(off):
-        problem = (
-            f"{count_of(len(off), 'time')} off the panel's steps of {config.step_minutes} min"
-        )
+        problem = f"{count_of(len(off), 'time')} off the panel's steps of {clock.step_text}"
         faults.add(f"{problem}: {_stamps(off)}; round them to the step")
-    far = placed.seconds[index >= steps + int(MAX_FUTURE.astype(np.int64)) * 86400 // step]
+    far = placed.seconds[index >= steps + MAX_FUTURE // clock.step]
     if len(far):
         limit = f"{MAX_FUTURE.astype(int)} days past the last value"
         faults.add(f"{count_of(len(far), 'time')} over {limit}: {_stamps(far)}; check the years")
@@ -106,25 +236,38 @@ def align_to_axis(
     return laid
 
 
-def check_axis(seconds: Int64[np.ndarray, " M"], step_minutes: int, source: str) -> None:
+def check_axis(seconds: Int64[np.ndarray, " M"], clock: Clock, source: str) -> None:
     """Refuse an axis that is empty, unsorted, doubled, off its step or has gaps."""
     if not len(seconds):
         raise DataError(f"{source}: no rows; at least one time is needed")
-    faults, step = Faults(source), step_minutes * 60
-    phases, share = np.unique(seconds % step, return_counts=True)
-    off = np.flatnonzero(seconds % step != phases[np.argmax(share)])
-    gaps = np.diff(seconds)
+    faults, times = Faults(source), seconds.astype("datetime64[s]")
+    off, gaps = _find_off(times, clock), np.diff(seconds)
+    index = clock.step_index(times[0], times)
     if len(off):
-        problem = f"{count_of(len(off), 'time')} off the step of {step_minutes} min"
+        problem = f"{count_of(len(off), 'time')} off the step of {clock.step_text}"
         faults.add(f"{problem}: {_stamps(seconds[off])}; give the right step or round the times")
-    elif (gaps > step).any():
-        missing = count_of(int((gaps[gaps > 0] // step - 1).sum()), "step")
+    elif (np.diff(index) > 1).any():
+        jumps = np.diff(index)
+        missing = count_of(int((jumps[jumps > 0] - 1).sum()), "step")
         remedy = "give rows without a value for steps that were not observed"
-        faults.add(f"missing {missing}: {_stamps(_missing(seconds, step))}; {remedy}")
-    if (gaps <= 0).any():
+        faults.add(f"missing {missing}: {_stamps(_missing(times[0], index, clock))}; {remedy}")
+    if (gaps <= 0).any() and clock.step_months:
+        at = seconds[np.flatnonzero(gaps <= 0) + 1]
+        problem = f"{count_of(len(at), 'further time')} in one step of {clock.step_text}"
+        faults.add(f"{problem}: {_stamps(at)}; add the values up by step, or give the right step")
+    elif (gaps <= 0).any():
         at = np.flatnonzero(gaps <= 0) + 1
         faults.add(f"{count_of(len(at), 'time')} doubled or unsorted: {_stamps(seconds[at])}")
     faults.raise_any(DataError)
+
+
+def _find_off(times: Shaped[np.ndarray, " M"], clock: Clock) -> Int64[np.ndarray, " K"]:
+    """Return the times that are not whole steps apart from most others."""
+    if clock.step_months:
+        whole = clock.local(times).astype("datetime64[M]").astype(np.int64) % clock.step_months
+    else:
+        whole = times.astype(np.int64) % (clock.step_minutes * 60)
+    return np.flatnonzero(whole != _most_frequent(whole))
 
 
 def resolve_local_times(rows: SeriesTable, config: PanelConfig) -> SeriesTable:
@@ -188,12 +331,14 @@ def _share(
     return unknown, unknown
 
 
-def _missing(seconds: Int64[np.ndarray, " M"], step: int) -> Int64[np.ndarray, " K"]:
+def _missing(
+    start: np.datetime64, index: Int64[np.ndarray, " M"], clock: Clock
+) -> Int64[np.ndarray, " K"]:
     """Return the first few missing steps of an axis."""
-    gaps = np.flatnonzero(np.diff(seconds) > step)[:6]
-    ends = np.minimum(seconds[gaps + 1], seconds[gaps] + 7 * step)  # limits the size of long gaps
-    each = [np.arange(a + step, b, step) for a, b in zip(seconds[gaps], ends, strict=True)]
-    return np.concatenate(each)
+    gaps = np.flatnonzero(np.diff(index) > 1)[:6]
+    ends = np.minimum(index[gaps + 1], index[gaps] + 7)  # limits the size of long gaps
+    each = [np.arange(a + 1, b) for a, b in zip(index[gaps], ends, strict=True)]
+    return clock.instants(start, np.concatenate(each)).astype(np.int64)
 
 
 def _stamps(seconds: Shaped[np.ndarray, " K"], zone: str = "Z") -> str:

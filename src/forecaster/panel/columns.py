@@ -23,9 +23,10 @@ from forecaster.panel.axis import VALUES
 Table: TypeAlias = pd.DataFrame | pa.Table | str | Path
 
 _ISO = (
-    r"^(?P<clock>\d{4}-\d\d-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)"
+    r"^(?P<clock>\d{4}(?:-\d\d(?:-\d\d(?:[T ]\d\d:\d\d(?::\d\d(?:\.\d+)?)?)?)?)?)"
     r"(?P<offset>Z|[+-](?:0\d|1[0-5]):?[0-5]\d)?$"  # all UTC offsets are below 16 hours
 )
+_QUARTER = r"^(\d{4})[- ]?Q([1-4])$"  # 2022Q4, 2022-Q4
 _PER_SECOND = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 _SOURCE = b"forecaster.source"
 _NULL_TEXTS = ["", "NA", "N/A", "NULL", "null", "None"]
@@ -206,7 +207,10 @@ def _parse_texts(
     encoded = column.combine_chunks().dictionary_encode()
     texts = encoded.dictionary.to_pandas()
     codes = pc.fill_null(encoded.indices, -1).to_numpy()
-    parts = texts.str.strip().str.extract(_ISO)
+    spelled = texts.str.strip().str.replace(
+        _QUARTER, lambda match: f"{match[1]}-{3 * int(match[2]) - 2:02d}", regex=True
+    )
+    parts = spelled.str.extract(_ISO)
     clock = pd.to_datetime(parts["clock"], format="ISO8601", errors="coerce")
     bad = np.append(clock.isna().to_numpy(dtype=bool), True)[codes]  # the last is for null
     if bad.any():

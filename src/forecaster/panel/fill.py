@@ -1,20 +1,24 @@
-"""Replacement of missing values by the training mean of their hour of the week."""
+"""What is usual at each step of the season, and the replacement of missing values by it."""
 
 from dataclasses import dataclass
 
 import numpy as np
-from jaxtyping import Bool, Float, Float32, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 from scipy.sparse import csr_array
 
+from forecaster.clock.clock import Clock
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import stack_layers
+from forecaster.panel.past_only import carried_steps, carry_covariates, carry_local
 
+ENOUGH = 10  # values from which a mean needs no neighbours
+HOUR_MINUTES = 60
 _BLOCK = 128  # columns at a time
 
 
 @dataclass(frozen=True, eq=False)
 class Fill:
-    """Training means by hour of the week, which replace missing values."""
+    """Training means by step of the season, which replace missing values."""
 
     values: Float32[np.ndarray, "W N"]
     covariates: Float32[np.ndarray, "W P"]
@@ -22,43 +26,121 @@ class Fill:
 
 
 def fit_fill(panel: Panel, train: Bool[np.ndarray, " M"]) -> Fill:
-    """Return the hour-of-week means of the training steps."""
-    slots = panel.clock.slot_of_season(panel.times)[train]
-    M, W = len(panel.values), panel.clock.season_slots
-    local = [slot_means(layer[:M][train], slots, W) for layer in panel.local_covariates.values]
+    """Return the means of the training steps by step of the season: by hour of the week."""
+    clock, M = panel.clock, len(panel.values)
+    slots = clock.slot_of_season(panel.times)[train]
+    W, reach = clock.season_slots, smoothing_reach(clock)
+    layers = panel.local_covariates.values
+    local = [slot_means(layer[:M][train], slots, W, reach) for layer in layers]
     return Fill(
-        values=slot_means(panel.values[train], slots, W),
-        covariates=slot_means(panel.covariates.values[:M][train], slots, W),
+        values=slot_means(panel.values[train], slots, W, reach),
+        covariates=slot_means(panel.covariates.values[:M][train], slots, W, reach),
         local_covariates=stack_layers(local, W, len(panel.locations)),
     )
 
 
 def fill_missing(panel: Panel, fill: Fill) -> Panel:
-    """Return the panel with every missing value and covariate replaced by its mean."""
+    """Return the panel with every missing value and covariate replaced by its mean.
+
+    A past-only covariate first keeps its last value for a day. Outside its opening hours a
+    location has its last value of before.
+    """
     slots = panel.clock.slot_of_season(panel.known_times)
-    layers = panel.local_covariates.values
+    most = carried_steps(panel.clock)
+    covariates = carry_covariates(panel.covariates, most).values
+    layers = carry_local(panel.local_covariates, most).values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
     return panel.with_data(
-        _filled(panel.values, fill.values, slots),
-        _filled(panel.covariates.values, fill.covariates, slots),
+        _carry_over_closings(panel, _filled(panel.values, fill.values, slots)),
+        _filled(covariates, fill.covariates, slots),
         stack_layers(local, len(slots), len(panel.locations)),
     )
 
 
+def _carry_over_closings(
+    panel: Panel, filled: Float32[np.ndarray, "M N"]
+) -> Float32[np.ndarray, "M N"]:
+    """The filled values, with the last value of before at closed steps."""
+    if not panel.locations.has_hours:
+        return filled
+    steps = np.arange(len(filled))[:, None]
+    is_open = panel.within_hours(0, len(filled))
+    last = np.maximum.accumulate(np.where(is_open, steps, -1), axis=0)
+    return np.take_along_axis(filled, np.where(last < 0, steps, last), axis=0)
+
+
+@dataclass(frozen=True, eq=False)
+class UsualValues:
+    """Means by slot, and the number of values that each comes from."""
+
+    means: Float32[np.ndarray, "W n"]
+    counts: Float64[np.ndarray, "W n"]  # with shares of neighbours' values
+    visits: Float64[np.ndarray, "W n"]  # the same of one step: neighbours are no further weeks
+
+
+def smoothing_reach(clock: Clock) -> int:
+    """The number of neighbouring steps on which a mean may lean: those within an hour."""
+    return max(HOUR_MINUTES // clock.step_minutes - 1, 0)
+
+
 def slot_means(
-    values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int
+    values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int, reach: int = 0
 ) -> Float32[np.ndarray, "W n"]:
     """Return the mean of each slot; else the mean of all slots, or 0 without any value."""
+    return usual_values(values, slots, count, reach).means
+
+
+def usual_values(
+    values: Float32[np.ndarray, "T n"], slots: Int64[np.ndarray, " T"], count: int, reach: int = 0
+) -> UsualValues:
+    """Return the mean of each slot and the number of its values.
+
+    Args:
+        values: of some steps; NaN: missing.
+        slots: of the same steps.
+        count: the number of slots of the season.
+        reach: the most neighbouring slots, on either side, on which a slot with few values leans.
+    """
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
-    parts = []
-    for start in range(0, max(values.shape[1], 1), _BLOCK):  # in double precision, a few at a time
+    means = np.empty((count, values.shape[1]), dtype=np.float32)
+    numbers = np.empty((2, count, values.shape[1]))
+    for start in range(0, values.shape[1], _BLOCK):  # in double precision, a few at a time
         block = values[:, start : start + _BLOCK]
         observed = np.isfinite(block)
-        sums: Float[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
-        counts: Float[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
+        sums: Float64[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
+        counts: Float64[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
-        parts.append(np.where(counts > 0, sums / np.maximum(counts, 1), overall))
-    return np.concatenate(parts, axis=1).astype(np.float32)
+        sums, counts, widths = _smooth(sums, counts, reach)
+        present = counts > 0
+        means[:, start : start + _BLOCK] = np.where(
+            present, sums / np.where(present, counts, 1), overall
+        )
+        numbers[:, :, start : start + _BLOCK] = counts, counts / widths
+    return UsualValues(means, *numbers)
+
+
+def _smooth(
+    sums: Float64[np.ndarray, "W k"], counts: Float64[np.ndarray, "W k"], reach: int
+) -> tuple[Float64[np.ndarray, "W k"], Float64[np.ndarray, "W k"], Float64[np.ndarray, "W k"]]:
+    """Sums and counts, of slots with few values with shares of their neighbours', and h + 1.
+
+    A slot d away counts 1 − |d| / (h + 1). Each slot has the smallest h of at most `reach` that
+    gives it enough values; the last slot of the season is a neighbour of the first.
+    """
+    smooth = np.stack([sums, counts])
+    parts, boxes, cones = smooth.copy(), smooth.copy(), smooth.copy()
+    widths = np.ones_like(counts)
+    for h in range(1, reach + 1):
+        lacking = smooth[1] < ENOUGH
+        if not lacking.any():
+            break
+        boxes += np.roll(parts, h, axis=1) + np.roll(parts, -h, axis=1)  # Σ over |d| ≤ h
+        cones += boxes  # (h + 1) Σ (1 − |d| / (h + 1))
+        smooth, widths = (
+            np.where(lacking, cones / (h + 1), smooth),
+            np.where(lacking, h + 1, widths),
+        )
+    return smooth[0], smooth[1], widths
 
 
 def _filled(

@@ -13,6 +13,7 @@ from jaxtyping import Bool, Float32
 from forecaster.errors import DataError, count_of, name_some
 
 OUTSIDE, OUTSIDE_SUM = "values_outside_life", "sum_outside_life"  # in the ledger
+CLOSED, CLOSED_SUM = "values_at_closed_hours", "sum_at_closed_hours"
 CENSORED_BY, CENSORED = "censored_by", "censored_values"
 
 
@@ -24,6 +25,17 @@ def hide_outside_life(
     total = float(values[hidden].sum(dtype=np.float64))
     counts = {OUTSIDE: int(hidden.sum()), OUTSIDE_SUM: total}
     return _hide(values, hidden), counts
+
+
+def hide_closed(
+    values: Float32[np.ndarray, "M N"], is_open: Bool[np.ndarray, "M N"]
+) -> tuple[Float32[np.ndarray, "M N"], dict[str, Any]]:
+    """The values, missing outside opening hours, and the counts of those hidden."""
+    hidden = ~is_open & np.isfinite(values)
+    if not hidden.any():
+        return values, {}
+    total = float(np.abs(values[hidden]).sum(dtype=np.float64))
+    return _hide(values, hidden), {CLOSED: int(hidden.sum()), CLOSED_SUM: total}
 
 
 def hide_censored(

@@ -13,9 +13,18 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 from forecaster.choices import Kind
 from forecaster.clock.clock import LAG_CLOCK, Clock
 from forecaster.clock.holidays import Holidays
+from forecaster.clock.hours import ALWAYS
 from forecaster.clock.zone import tz_version
 from forecaster.config import PanelConfig
-from forecaster.errors import ArtifactError, ConfigError, DataError, Faults, count_of, name_some
+from forecaster.errors import (
+    ArtifactError,
+    ConfigError,
+    DataError,
+    Faults,
+    count_of,
+    name_some,
+    nearest_name,
+)
 from forecaster.panel import storage
 from forecaster.panel.assemble import (
     Axis,
@@ -25,13 +34,24 @@ from forecaster.panel.assemble import (
     make_clock,
     match_locations,
 )
-from forecaster.panel.axis import VALUES, SeriesTable, place_on_axis
+from forecaster.panel.axis import (
+    VALUES,
+    SeriesTable,
+    complete_axis,
+    settle_gaps,
+    step_settings,
+    with_step,
+)
 from forecaster.panel.columns import Table
+from forecaster.panel.hours import find_hours, given_hours, shared_hours
 from forecaster.panel.observed import (
     CENSORED_BY,
+    CLOSED,
+    CLOSED_SUM,
     OUTSIDE,
     OUTSIDE_SUM,
     hide_censored,
+    hide_closed,
     hide_outside_life,
 )
 from forecaster.panel.parts import (
@@ -39,8 +59,10 @@ from forecaster.panel.parts import (
     LocalCovariates,
     Locations,
     read_only,
+    select_names,
     stack_layers,
 )
+from forecaster.panel.past_only import UNSEEN, hide_unseen
 from forecaster.panel.renames import apply_renames, read_renames
 from forecaster.panel.tables import read_long, read_wide
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
@@ -48,6 +70,7 @@ from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, rep
 from forecaster.recipe import Recipe, check_stage, read_recipe
 
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
+HOURS_FOUND = "hours_found"  # in the ledger: opening hours are those of regular gaps
 FORMAT = 1  # of the panel's files; a newer one is refused
 log = logging.getLogger(__name__)
 
@@ -62,9 +85,9 @@ class Panel:
 
     values: Float32[np.ndarray, "M N"]  # M steps of N locations
     start: np.datetime64  # beginning of the first step, UTC
-    clock: Clock  # time zone, length of a step, holidays
+    clock: Clock  # time zone, length of a step, holidays, opening hours
     kind: Kind  # `count` or `measurement`
-    locations: Locations  # ids, names and coordinates
+    locations: Locations  # ids, names, coordinates, opening hours
     covariates: Covariates  # shared by all locations; may reach past the values
     local_covariates: LocalCovariates  # of each location; may reach past the values
     counts: Mapping[str, Any] = field(default_factory=dict)  # the ledger of ingest, JSON
@@ -92,7 +115,8 @@ class Panel:
     def __repr__(self) -> str:
         M, N = self.values.shape
         span = " … ".join(local_texts(self, self.times[[0, -1]]))
-        meaning = f"{self.clock.zone}, {self.clock.step_minutes} min, {self.kind}"
+        meaning = f"{self.clock.zone}, {self.clock.step_text}, {self.kind}"
+        meaning += f", past-only {name_some(self.past_only)}" if self.past_only else ""
         return f"Panel({count_of(M, 'step')} × {count_of(N, 'location')}, {span}, {meaning})"
 
     # ------------------------------------------------------------------------------ time
@@ -115,17 +139,35 @@ class Panel:
         """The beginning of one step, UTC; it may lie before or after the panel."""
         return np.datetime64(self.instants(np.array([step]))[0])
 
+    def step_index(self, times: Shaped[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:
+        """The steps that begin nearest to instants; they may lie before or after the panel."""
+        return self.clock.step_index(self.start, times.astype("datetime64[s]"))
+
     def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
         """Which locations are open at steps first…end−1, which may lie after the panel.
 
-        Without the dates `opens` and `closes` a location always is.
+        Without the dates `opens` and `closes` and without opening hours a location always is.
         """
-        return self.locations.alive(self.instants(np.arange(first, end)))
+        times = self.instants(np.arange(first, end))
+        alive = self.locations.alive(times)
+        if not self.locations.has_hours:
+            return alive
+        return np.asarray(alive & self.locations.within_hours(times, self.clock))
+
+    def within_hours(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at steps first…end−1 by their opening hours alone."""
+        times = self.instants(np.arange(first, end))
+        return self.locations.within_hours(times, self.clock)
 
     @property
     def censored_by(self) -> str | None:
         """The local covariate by which values were censored (`censor`), if any."""
         return self.counts.get(CENSORED_BY)
+
+    @property
+    def past_only(self) -> tuple[str, ...]:
+        """The covariates, shared and local, that are seen in the past and unknown ahead."""
+        return (*self.covariates.past_only, *self.local_covariates.past_only)
 
     # ------------------------------------------------------------------------------ parts
 
@@ -229,6 +271,35 @@ class Panel:
             digest=None,
         )
 
+    @property
+    def known_ahead(self) -> tuple[str, ...]:
+        """The covariates, shared and local, that are known ahead of an origin."""
+        names = (*self.covariates.names, *self.local_covariates.names)
+        return tuple(name for name in names if name not in self.past_only)
+
+    def with_past_only(self, names: Sequence[str]) -> "Panel":
+        """Return the panel with exactly these covariates past-only: unknown ahead of an origin.
+
+        Args:
+            names: of shared or local covariates; all others are known ahead.
+        """
+        if set(names) == set(self.past_only):
+            return self
+        shared, local = self.covariates, self.local_covariates
+        known = (*shared.names, *local.names)
+        faults = Faults("past-only covariates")
+        for name in names:
+            if name not in known:
+                has = f"the panel has {name_some(known)}" if known else "the panel has none"
+                faults.add(f"{name!r}: no such covariate{nearest_name(name, known)}; {has}")
+        faults.raise_any(DataError)
+        return replace(
+            self,
+            covariates=replace(shared, past_only=select_names(shared.names, names)),
+            local_covariates=replace(local, past_only=select_names(local.names, names)),
+            digest=None,
+        )
+
     # ---------------------------------------------------------------------------- changed
 
     def with_data(
@@ -285,6 +356,35 @@ class Panel:
             )
         return replace(self, values=values, counts={**self.counts, **counts}, digest=None)
 
+    def with_hours(self, hours: Sequence[str]) -> "Panel":
+        """Return the panel with the opening hours of each location, and closed values missing.
+
+        They are counted in the ledger. The hours of `from_long`, `from_wide` and ingest are given
+        to those.
+
+        Args:
+            hours: of each location, such as `Mon-Fri 05:00-23:00`; empty: always open.
+        """
+        texts = tuple(hours)
+        self.clock.check_hours(sorted({*texts} - {""}))
+        panel = replace(
+            self,
+            clock=replace(self.clock, hours=shared_hours(texts)),
+            locations=replace(self.locations, hours=texts),
+            digest=None,
+        )
+        if not panel.locations.has_hours:
+            return panel
+        is_open = panel.within_hours(0, len(self.values))
+        values, counts = hide_closed(self.values, is_open)
+        if counts.get(CLOSED_SUM):
+            log.warning(
+                "%s outside opening hours left out, together %g; check the hours",
+                count_of(counts[CLOSED], "value"),
+                counts[CLOSED_SUM],
+            )
+        return replace(panel, values=values, counts={**self.counts, **counts})
+
     def censor(self, name: str) -> "Panel":
         """Return the panel with values missing where a local covariate is 1, without that one.
 
@@ -309,6 +409,28 @@ class Panel:
             digest=None,
         )
 
+    def without_unseen(self) -> "Panel":
+        """Return the panel without past-only covariates after its last observed value.
+
+        They are counted in the ledger; `from_long`, `from_wide` and ingest do this themselves.
+        """
+        if not self.past_only:
+            return self
+        parts = hide_unseen(self.values, self.covariates, self.local_covariates)
+        covariates, local, counts = parts
+        if counts[UNSEEN]:
+            log.warning(
+                "%s of past-only covariates (%s) after the last value left out: they are unknown "
+                "ahead",
+                count_of(counts[UNSEEN], "value"),
+                name_some(self.past_only),
+            )
+        counts[UNSEEN] += self.counts.get(UNSEEN, 0)
+        counts = {**self.counts, **counts}
+        return replace(
+            self, covariates=covariates, local_covariates=local, counts=counts, digest=None
+        )
+
     # ----------------------------------------------------------------------- from tables
 
     @classmethod
@@ -318,43 +440,56 @@ class Panel:
         *,
         timezone: str,
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
         local_covariates: Table | None = None,
         renames: Table | None = None,
         censored: str | None = None,
+        hours: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
+        past_only: Sequence[str] = (),
     ) -> "Panel":
         """Return the panel of a long table: `unique_id`, `ds`, `y`, one row per value.
 
         Further columns of numbers become local covariates. A pair of id and time without a row is
-        missing; a time without any row is refused.
+        missing; a time without any row is refused, unless all places are closed then.
 
         Args:
             table: a DataFrame, an Arrow table, or the path of a CSV or Parquet file.
             timezone: IANA name; times without an offset are local times of this zone.
             kind: `count` (never negative) or `measurement`.
-            step_minutes: length of a step.
+            step_minutes: length of a step. Default: found in the table.
+            step_months: length of a step in months: 1, 3 (quarters), 12 (years).
             country: the country whose holidays are recorded, such as `US` or `US-NY`.
-            locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`; gives the order of
-                the columns.
+            locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`, `hours`; gives the
+                order of the columns.
             covariates: table of `ds` and columns for all locations; may reach into the future.
             local_covariates: table of `unique_id`, `ds` and columns; may reach into the future.
             renames: table of `old`, `new`, `from`: places renamed, merged or split.
             censored: the local covariate that is 1 where a location could not serve (`censor`).
+            hours: opening hours of all places, such as `Mon-Fri 05:00-23:00; PH off`; None: as in
+                the column `hours` of the locations, or else as found in regular gaps; `always`:
+                gaps are not closings.
             ambiguous: local times that occur twice: `null` (both missing) or `split` (half each).
             nonexistent: local times that never occur: `refuse`, `null` or `next` (moved).
+            past_only: covariates that are seen in the past and unknown ahead.
         """
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
+            "past_only": list(past_only),
+            "hours": hours,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_long")
+        rows = read_long(table, config.kind)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_long(table, config.kind), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_wide(  # noqa: PLR0913 (as above)
@@ -364,24 +499,32 @@ class Panel:
         timezone: str,
         time: str = "time",
         kind: Kind = "count",
-        step_minutes: int = 60,
+        step_minutes: int | None = None,
+        step_months: int = 0,
         country: str | None = None,
         locations: Table | Locations | None = None,
         covariates: Table | None = None,
         local_covariates: Table | None = None,
         renames: Table | None = None,
         censored: str | None = None,
+        hours: str | None = None,
         ambiguous: str = "null",
         nonexistent: str = "refuse",
+        past_only: Sequence[str] = (),
     ) -> "Panel":
         """Return the panel of a wide table: a time column, then one column per location."""
-        settings = {
-            "timezone": timezone, "kind": kind, "step_minutes": step_minutes, "country": country,
+        settings: dict[str, Any] = {
+            "timezone": timezone, "kind": kind, "country": country,
             "ambiguous": ambiguous, "nonexistent": nonexistent, "censored": censored,
+            "past_only": list(past_only),
+            "hours": hours,
         }  # fmt: skip
+        settings |= step_settings(step_minutes, step_months)
         config = check_stage(PanelConfig, settings, source="Panel.from_wide")
+        rows = read_wide(table, config.kind, time)
+        config = with_step(config, rows)
         tables = SideTables(locations, covariates, local_covariates, renames)
-        return cls.from_series(read_wide(table, config.kind, time), config, tables)
+        return cls.from_series(rows, config, tables)
 
     @classmethod
     def from_series(
@@ -389,7 +532,7 @@ class Panel:
     ) -> "Panel":
         """Return the panel of parsed rows, on a regular axis and joined with the other tables."""
         tables = tables or SideTables()
-        placed = place_on_axis(series, config)
+        placed = complete_axis(series, config)
         renames = () if tables.renames is None else read_renames(tables.renames, config.timezone)
         placed = apply_renames(placed, renames, config.kind)
         values = placed.layers.pop(VALUES)
@@ -409,9 +552,24 @@ class Panel:
             locations=locations,
             covariates=covariates,
             local_covariates=local_covariates,
-            counts=placed.counts,
-        ).within_lives()
-        return panel if config.censored is None else panel.censor(config.censored)
+        )
+        panel = panel.open_as(config)
+        counts = settle_gaps(placed, panel.clock.is_open(panel.times), config).counts
+        panel = replace(panel, counts={**counts, **panel.counts}).within_lives()
+        panel = panel if config.censored is None else panel.censor(config.censored)
+        return panel.with_past_only(config.past_only).without_unseen()
+
+    def open_as(self, config: PanelConfig) -> "Panel":
+        """Return the panel with the opening hours of a recipe or of its locations, or as found."""
+        hours = given_hours(self.locations, config.hours)
+        if hours is not None:
+            return self.with_hours(hours)
+        hours = find_hours(self.values, self.times, self.clock)
+        if not any(hours):
+            return self
+        panel = self.with_hours(hours)
+        log.info("opening hours found: %s", describe_hours(panel))
+        return replace(panel, counts={**panel.counts, HOURS_FOUND: True})
 
     # ------------------------------------------------------------------------- to tables
 
@@ -497,17 +655,19 @@ class Panel:
         holidays = self.clock.holidays
         return {
             "timezone": self.clock.zone,
-            "step_minutes": self.clock.step_minutes,
+            **step_fields(self.clock),
             "kind": self.kind,
             "start": str(self.start),
             "steps": len(self.values),
             "known_steps": len(self.covariates.values),
             "locations": len(self.locations),
             "local_covariates": list(self.local_covariates.names),
+            **({"past_only": list(self.past_only)} if self.past_only else {}),
             "lag_clock": LAG_CLOCK,
             "tzdata": tz_version(),
             "holidays": holidays.to_json() if holidays is not None else None,
             "counts": dict(self.counts),
+            **({"hours": list(self.clock.hours)} if self.locations.has_hours else {}),
         }
 
 
@@ -519,7 +679,9 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
     steps, known_steps = int(about["steps"]), int(about["known_steps"])
     local_names = tuple(map(str, about["local_covariates"]))
     path = file_path(folder, manifest, "locations.parquet")
-    locations = storage.read_locations(path, int(about["locations"]))
+    count, has_hours = int(about["locations"]), "hours" in about
+    locations = storage.read_locations(path, count, has_hours=has_hours)
+    clock.check_hours(sorted({*locations.hours} - {""}))
 
     def matrix(file: str, columns: tuple[str, ...] | None, length: int) -> storage.Matrix:
         path = file_path(folder, manifest, file)
@@ -532,14 +694,17 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
         for i in range(len(local_names))
     ]
     local = stack_layers(layers, known_steps, len(locations))
+    past_only = tuple(map(str, about.get("past_only", ())))  # not in older panels
+    if not {*names, *local_names}.issuperset(past_only):
+        raise DataError(f"past-only {name_some(past_only)}: not all are covariates of the panel")
     return Panel(
         values=values,
         start=start,
         clock=clock,
         kind=about["kind"],
         locations=locations,
-        covariates=Covariates(names, covariates),
-        local_covariates=LocalCovariates(local_names, local),
+        covariates=Covariates(names, covariates, select_names(names, past_only)),
+        local_covariates=LocalCovariates(local_names, local, select_names(local_names, past_only)),
         counts=dict(about["counts"]),
         digest=manifest.digest,
     )
@@ -549,13 +714,21 @@ def _read_clock(folder: Path, manifest: Manifest) -> Clock:
     """Return the clock of a panel; an unknown kind or lag rule is refused."""
     about = manifest.about
     kind, holidays = about["kind"], about["holidays"] and Holidays.from_json(about["holidays"])
-    clock = Clock(about["timezone"], int(about["step_minutes"]), holidays or None)
+    months, hours = int(about.get("step_months", 0)), tuple(map(str, about.get("hours", ())))
+    minutes = int(about["step_minutes"])
+    clock = Clock(about["timezone"], minutes, holidays or None, months, hours)
     if kind not in get_args(Kind) or about["lag_clock"] != LAG_CLOCK:
         message = f"kind {kind!r}, lag rule {about['lag_clock']!r}; this program supports"
         raise ArtifactError(f"{folder}: {message} {get_args(Kind)}, {LAG_CLOCK!r}: upgrade")
-    fields = {"timezone": clock.zone, "kind": kind, "step_minutes": clock.step_minutes}
+    fields = {"timezone": clock.zone, "kind": kind, **step_fields(clock)}
     check_stage(PanelConfig, fields, source="manifest")
     return clock
+
+
+def step_fields(clock: Clock) -> dict[str, int]:
+    """Return the length of a step as artifacts record it; `step_months` only if it has any."""
+    months = {"step_months": clock.step_months} if clock.step_months else {}
+    return {"step_minutes": clock.step_minutes, **months}
 
 
 def saved_recipe(folder: Path | str) -> Recipe | None:
@@ -564,6 +737,17 @@ def saved_recipe(folder: Path | str) -> Recipe | None:
     if "recipe.toml" not in manifest.files:
         return None
     return read_recipe(file_path(Path(folder), manifest, "recipe.toml"))
+
+
+def describe_hours(panel: Panel) -> str:
+    """Return the opening hours of a panel in words: `Mon-Fri 05:00-23:00 (all 7 locations)`."""
+    texts, counts = np.unique(np.array(panel.locations.hours, dtype=object), return_counts=True)
+    order = np.argsort(-counts, kind="stable").tolist()
+    if len(order) == 1:
+        return f"{texts[0] or ALWAYS}"
+    return name_some(
+        f"{texts[n] or ALWAYS} ({count_of(int(counts[n]), 'location')})" for n in order
+    )
 
 
 def local_texts(panel: Panel, times: np.ndarray) -> list[str]:

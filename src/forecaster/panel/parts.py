@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Shaped
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import DataError, Faults, count_of, name_some
 
 RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
@@ -28,8 +29,10 @@ class Locations:
     extra: Mapping[str, tuple[Scalar, ...]] = field(default_factory=dict)
     opens: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # UTC; NaT: unknown
     closes: Shaped[np.ndarray, " N"] = field(default_factory=lambda: _UNDATED)  # from then closed
+    hours: tuple[str, ...] = ()  # opening hours, as `clock.hours` describes them; empty: always
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "hours", self.hours or ("",) * len(self.ids))
         for name in DATES:
             if not len(getattr(self, name)):
                 unknown = np.full(len(self.ids), "NaT", dtype="datetime64[s]")
@@ -77,6 +80,7 @@ class Locations:
             extra={name: tuple(column[n] for n in order) for name, column in self.extra.items()},
             opens=self.opens[list(order)],
             closes=self.closes[list(order)],
+            hours=tuple(self.hours[n] for n in order),
         )
 
     def join(self, others: "Locations") -> "Locations":
@@ -90,6 +94,7 @@ class Locations:
             extra={name: (*column, *nothing) for name, column in self.extra.items()},
             opens=np.concatenate([self.opens, others.opens]),
             closes=np.concatenate([self.closes, others.closes]),
+            hours=(*self.hours, *others.hours),
         )
 
     @property
@@ -97,8 +102,18 @@ class Locations:
         """Whether it is known of any location when it opens or closes."""
         return not (np.isnat(self.opens).all() and np.isnat(self.closes).all())
 
+    @property
+    def has_hours(self) -> bool:
+        """Whether any location has opening hours."""
+        return any(self.hours)
+
+    @property
+    def can_close(self) -> bool:
+        """Whether any location has a date of opening or closing, or opening hours."""
+        return self.dated or self.has_hours
+
     def alive(self, times: Shaped[np.ndarray, " T"]) -> Bool[np.ndarray, "T N"]:
-        """Which locations are open at which times; a location without dates always is.
+        """Which locations exist at which times; a location without dates always does.
 
         Args:
             times: UTC, of the beginnings of steps.
@@ -107,6 +122,21 @@ class Locations:
             return np.broadcast_to(np.True_, (len(times), len(self)))
         early = times[:, None] < self.opens  # false for NaT
         return np.asarray(~(early | (times[:, None] >= self.closes)))
+
+    def within_hours(
+        self, times: Shaped[np.ndarray, " T"], clock: Clock
+    ) -> Bool[np.ndarray, "T N"]:
+        """Which locations are open at which times by their opening hours.
+
+        Args:
+            times: UTC, of the beginnings of steps.
+            clock: whose time zone and holidays the hours follow.
+        """
+        if not self.has_hours:
+            return np.broadcast_to(np.True_, (len(times), len(self)))
+        texts, columns = np.unique(np.array(self.hours, dtype=object), return_inverse=True)
+        masks = [clock.open_by(t, times) if t else np.ones(len(times), bool) for t in texts]
+        return np.stack(masks, axis=1)[:, columns.reshape(-1)]
 
     @property
     def placed(self) -> Bool[np.ndarray, " N"]:
@@ -126,9 +156,10 @@ class Covariates:
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "S P"]  # NaN = missing
+    past_only: tuple[str, ...] = ()  # those of the names that nobody knows ahead
 
     def __post_init__(self) -> None:
-        check_covariates("covariates", self.names, self.values)
+        check_covariates("covariates", self.names, self.values, self.past_only)
         object.__setattr__(self, "values", read_only(self.values))
 
     @staticmethod
@@ -139,7 +170,13 @@ class Covariates:
     def select(self, names: tuple[str, ...]) -> "Covariates":
         """Return exactly these covariates, in this order."""
         order = [self.names.index(name) for name in names]
-        return Covariates(names, self.values[:, order])
+        past_only = select_names(names, self.past_only)
+        return Covariates(names, self.values[:, order], past_only)
+
+    @property
+    def past_columns(self) -> tuple[int, ...]:
+        """The columns of the past-only covariates."""
+        return tuple(self.names.index(name) for name in self.past_only)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,9 +185,10 @@ class LocalCovariates:
 
     names: tuple[str, ...]
     values: Float32[np.ndarray, "Q S N"]  # NaN = missing
+    past_only: tuple[str, ...] = ()  # those of the names that nobody knows ahead
 
     def __post_init__(self) -> None:
-        check_covariates("local covariates", self.names, self.values)
+        check_covariates("local covariates", self.names, self.values, self.past_only)
         object.__setattr__(self, "values", read_only(self.values))
 
     @staticmethod
@@ -160,7 +198,14 @@ class LocalCovariates:
 
     def select(self, names: tuple[str, ...]) -> "LocalCovariates":
         """Return exactly these covariates, in this order."""
-        return LocalCovariates(names, self.values[[self.names.index(name) for name in names]])
+        order = [self.names.index(name) for name in names]
+        past_only = select_names(names, self.past_only)
+        return LocalCovariates(names, self.values[order], past_only)
+
+    @property
+    def past_layers(self) -> tuple[int, ...]:
+        """The layers of the past-only covariates."""
+        return tuple(self.names.index(name) for name in self.past_only)
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
@@ -170,6 +215,11 @@ def read_only(array: np.ndarray) -> np.ndarray:
     return view
 
 
+def select_names(names: Sequence[str], chosen: Sequence[str]) -> tuple[str, ...]:
+    """Return those of the names that are chosen, in their order."""
+    return tuple(name for name in names if name in chosen)
+
+
 def stack_layers(
     layers: list[Float32[np.ndarray, "S N"]], steps: int, locations: int
 ) -> Float32[np.ndarray, "Q S N"]:
@@ -177,10 +227,17 @@ def stack_layers(
     return np.stack(layers) if layers else np.empty((0, steps, locations), dtype=np.float32)
 
 
-def check_covariates(source: str, names: tuple[str, ...], values: np.ndarray) -> None:
-    """Refuse names that cannot be columns and infinite values."""
+def check_covariates(
+    source: str, names: tuple[str, ...], values: np.ndarray, past_only: tuple[str, ...] = ()
+) -> None:
+    """Refuse names that cannot be columns, unknown past-only ones, and infinite values."""
     faults = Faults(source)
     check_names(names, "covariate", faults)
+    unknown = [name for name in past_only if name not in names]
+    if unknown:
+        faults.add(f"past-only {name_some(unknown)}: not among the covariates {name_some(names)}")
+    if len(set(past_only)) < len(past_only):
+        faults.add(f"past-only {name_some(past_only)}: a name is given twice")
     if np.isinf(values).any():
         faults.add(
             f"{count_of(int(np.isinf(values).sum()), 'infinite value')}; use null if unknown"

@@ -23,6 +23,7 @@ _LOCATION_COLUMNS = {
     "lat": pa.float64(),
     "lon": pa.float64(),
 }
+HOURS = "hours"  # column of opening hours
 _EXTRA_TYPES = (pa.string(), pa.int64(), pa.float64(), pa.bool_())
 
 
@@ -52,6 +53,7 @@ def locations_writer(locations: Locations) -> Writer:
             "lon": pa.array(locations.lon, from_pandas=True),
             **{n: unknown if pa.types.is_null(c.type) else c for n, c in extra.items()},
             **{n: _stamps(getattr(locations, n)) for n in DATES if locations.dated},
+            **({HOURS: pa.array(locations.hours, pa.string())} if locations.has_hours else {}),
         }
     )
     return lambda sink: write_table(table, sink)
@@ -82,17 +84,26 @@ def read_matrix(
     return columns, values.T
 
 
-def read_locations(path: Path, count: int) -> Locations:
-    """Return the location table, which must have `count` rows."""
+def read_locations(path: Path, count: int, *, has_hours: bool = False) -> Locations:
+    """Return the location table, which must have `count` rows.
+
+    Args:
+        path: the Parquet file.
+        count: its rows.
+        has_hours: whether its column `hours` holds opening hours; in older panels it is a further
+            column with any content.
+    """
     table = read_table(path, "panel", count, _has_locations)
     _check_known(path, table)
     # Older panels may have columns of these names with any content.
     dates = {n: _instants(table[n]) for n in DATES if _is_dates(table.schema, n)}
-    extra = [n for n in table.column_names if n not in (*_LOCATION_COLUMNS, *dates)]
+    named = (*_LOCATION_COLUMNS, *dates, *((HOURS,) if has_hours else ()))
+    extra = [n for n in table.column_names if n not in named]
     extras: dict[str, tuple[Scalar, ...]] = {n: tuple(table[n].to_pylist()) for n in extra}
     lat, lon = (table[name].to_numpy() for name in ("lat", "lon"))
     ids, names = (tuple(table[name].to_pylist()) for name in ("id", "name"))
-    return Locations(ids, names, lat, lon, extras, **dates)
+    hours = tuple(str(text) for text in table[HOURS].to_pylist()) if has_hours else ()
+    return Locations(ids, names, lat, lon, extras, **dates, hours=hours)
 
 
 def _is_matrix(schema: pa.Schema) -> bool:

@@ -6,13 +6,14 @@ import pyarrow.compute as pc
 from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.choices import Kind
+from forecaster.clock.hours import OpeningHours, normal_hours
 from forecaster.clock.zone import to_utc
-from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.errors import ConfigError, DataError, Faults, count_of, name_some
 from forecaster.panel.axis import VALUES, SeriesTable
 from forecaster.panel.columns import Table, encode_ids, load, need_columns, numbers, parse_times
 from forecaster.panel.parts import DATES, MAX_NAME_LENGTH, Locations, Scalar
 
-_LOCATION_COLUMNS = ("id", "name", "lat", "lon", *DATES)
+_LOCATION_COLUMNS = ("id", "name", "lat", "lon", *DATES, "hours")
 
 
 def read_long(source: Table, kind: Kind | None) -> SeriesTable:
@@ -66,10 +67,10 @@ def read_locations(source: Table, zone: str = "UTC") -> Locations:
     """Return a location table: `id` (or `unique_id`), and what is known of the other columns.
 
     Args:
-        source: `id`, `name`, `lat`, `lon`, `opens`, `closes`, and further columns.
+        source: `id`, `name`, `lat`, `lon`, `opens`, `closes`, `hours`, and further columns.
         zone: of the dates `opens` and `closes` that have no offset.
     """
-    table, name = load(source, texts=DATES)
+    table, name = load(source, texts=(*DATES, "hours"))
     if "id" not in table.column_names and "unique_id" in table.column_names:
         table = table.rename_columns({"unique_id": "id"})
     need_columns(table, ("id",), name)
@@ -89,8 +90,20 @@ def read_locations(source: Table, zone: str = "UTC") -> Locations:
     )
     extra = {c: _extra(table[c], c, faults) for c in present if c not in _LOCATION_COLUMNS}
     dates = {c: read_instants(table[c], c, zone, faults) for c in DATES if c in present}
+    hours = _read_hours(table["hours"], faults) if "hours" in present else ()
     faults.raise_any(DataError)
-    return Locations(ids, names, lat, lon, extra, **dates)
+    return Locations(ids, names, lat, lon, extra, **dates, hours=hours)
+
+
+def _read_hours(column: pa.ChunkedArray, faults: Faults) -> tuple[str, ...]:
+    """Return opening hours, empty for null and `always`; all unreadable ones are faults."""
+    texts = [normal_hours(text or "") for text in column.cast(pa.string()).to_pylist()]
+    for text in sorted({*texts} - {""}):
+        try:
+            OpeningHours.parse(text)
+        except ConfigError as error:
+            faults.add(f"column 'hours': {error}")
+    return tuple(texts)
 
 
 def read_instants(

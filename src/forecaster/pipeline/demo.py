@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from forecaster.config import EvaluationConfig, PanelConfig, TrainingConfig, TripsConfig
+from forecaster.estimators.match import with_lags
 from forecaster.evaluation.comparison import Comparison
 from forecaster.evaluation.model_specs import list_models
 from forecaster.ingest.demand.engine import open_engine
@@ -70,8 +71,9 @@ def run_demo(
     panel = lose_feeds(ingest_city(city, recipe, say)).save(folder / PANEL, recipe)
     say("examining the panel")
     checkup = examine(panel, recipe)
-    experiment = Experiment(folder, folder / PANEL, recipe, recipe.evaluation.weather)
     replace_file(folder / "recipe.toml", bytes_writer(recipe.to_toml().encode()))
+    recipe = with_lags(recipe, panel)
+    experiment = Experiment(folder, folder / PANEL, recipe, recipe.evaluation.weather)
     comparison = evaluate_models(list_models(recipe, DEMO_MODELS), experiment, 1, say, on_progress)
     return Demo(
         city=describe_edges(city.edges, len(panel.locations)),

@@ -38,7 +38,7 @@ class Experiment:
 
     folder: Path
     panel_folder: Path
-    recipe: Recipe  # shared by all models
+    recipe: Recipe  # shared by all models, with lags chosen for the panel
     requested_weathers: Sequence[Weather]  # future covariates; the table reports the first
     tested: tuple[Range, ...] = ()  # replaces the recipe's test ranges
     panel_hash: str | None = None  # required of the panel, if given
@@ -55,7 +55,7 @@ class Experiment:
     @cached_property
     def splits(self) -> Splits:
         """The training, validation and test ranges."""
-        return Splits.from_config(self.panel, self.recipe.splits)
+        return Splits.from_config(self.panel, self.recipe.splits, self.recipe.lags.horizon)
 
     @cached_property
     def origins(self) -> Int64[np.ndarray, " B"]:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from forecaster.artifact import begin_run
+from forecaster.artifact import UNFINISHED, begin_run
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.match import with_meaning
+from forecaster.estimators.match import explain_lags, with_lags, with_meaning
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.estimators.registry import find_estimator, load_estimator
@@ -17,7 +17,7 @@ from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.ingest.build import build_panel, find_sources
 from forecaster.panel.panel import Panel
-from forecaster.publish.manifest import MANIFEST
+from forecaster.publish.manifest import MANIFEST, read_manifest
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
@@ -56,9 +56,8 @@ def train_run(
     The folder becomes the run. It also holds `panel` and `graph`, if they had to be built, and
     `training` with the checkpoints and the log.
     """
-    estimator_type = _estimator_type(name, inputs)
-    if inputs.panel is not None:
-        recipe = with_meaning(recipe, inputs.panel)
+    estimator_type, unresolved = _estimator_type(name, inputs), recipe
+    recipe = _suited(recipe, folder, inputs)
     if not is_first_process():
         _wait(folder)
     if begin_run(folder, name, recipe):
@@ -66,7 +65,9 @@ def train_run(
     panel = inputs.panel
     if panel is None:
         panel = _panel(folder / "panel", recipe, inputs, say)
-    splits = Splits.from_config(panel, recipe.splits)
+    if with_lags(unresolved, panel) is not unresolved:
+        say(f"lags: {explain_lags(unresolved, panel)}")
+    splits = Splits.from_config(panel, recipe.splits, recipe.lags.horizon)
     estimator = estimator_type(recipe=recipe)
     if isinstance(estimator, Forecaster):
         estimator.graph = inputs.graph
@@ -81,6 +82,18 @@ def train_run(
     if is_first_process():
         estimator.save(folder)
     return TrainedRun(estimator, was_finished=False)
+
+
+def _suited(recipe: Recipe, folder: Path, inputs: RunInputs) -> Recipe:
+    """Return the recipe with the meaning of the given panel, or the lags of the trained run's."""
+    if inputs.panel is not None:
+        return with_meaning(recipe, inputs.panel)
+    own, manifest = folder / "panel", folder / MANIFEST
+    if not (own / MANIFEST).exists() or not manifest.exists():
+        return recipe
+    if UNFINISHED in read_manifest(folder, kind="run").about:
+        return recipe
+    return with_lags(recipe, Panel.open(own, verify=False))
 
 
 def _estimator_type(name: str, inputs: RunInputs) -> type[Estimator]:

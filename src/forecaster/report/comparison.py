@@ -121,7 +121,7 @@ def _summarise_error(data: ReportData) -> str:
 
 def _caption(data: ReportData) -> str:
     comparison = data.comparison
-    names = data.panel.covariates.names or data.panel.local_covariates.names
+    names = data.panel.known_ahead
     weather = (
         f"Future weather: {comparison.weathers[0]}. " if names and comparison.weathers else ""
     )

@@ -11,6 +11,7 @@ from forecaster.artifact import FOREIGN, load_run
 from forecaster.artifact import FORMAT as RUN_FORMAT
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.match import with_lags
 from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
@@ -128,6 +129,8 @@ def read_report_data(source: Path, panel_folder: Path | None = None) -> ReportDa
     table = _read_table(path)
     recipe = read_recipe(folder / RECIPE)
     panel = _open_panel(folder, panel_folder)
+    if table.get("recipe") != recipe.digest():  # not one of a version without a rule for lags
+        recipe = with_lags(recipe, panel)
     for part, expected, actual in (
         ("panel", table.get("panel"), panel.digest),
         ("recipe", table.get("recipe"), recipe.digest()),

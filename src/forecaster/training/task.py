@@ -122,8 +122,10 @@ class TrainingTask:
     def _inputs(self, batch: Batch) -> tuple[State, State]:
         """The history and the covariates ahead, in the network's floating-point type."""
         dtype = self.dtype
-        history = State(batch.signal.to(dtype), batch.auxiliary.to(dtype))
-        return history, State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype))
+        return (
+            State(batch.signal.to(dtype), batch.auxiliary.to(dtype), batch.slots),
+            State(batch.next_local.to(dtype), batch.next_auxiliary.to(dtype), batch.next_slots),
+        )
 
     def _in_units(self, outputs: Outputs) -> Outputs:
         forecast = self._scale_back(outputs.forecast)

@@ -21,11 +21,14 @@ class Batch:
     # Scaled; channel 0 the values, NaN where masked, then their covariates.
     signal: Float32[Tensor, "N C B L"]
     auxiliary: Float32[Tensor, "P B L"]  # scaled weather, then the calendar: a_t
-    next_auxiliary: Float32[Tensor, "P B K"]  # a_{t+1…t+K}, known ahead
-    next_local: Float32[Tensor, "N Q B K"]  # local covariates, known ahead
+    # a_{t+1…t+K} and local covariates, known ahead; past-only ones as they are at the origin.
+    next_auxiliary: Float32[Tensor, "P B K"]
+    next_local: Float32[Tensor, "N Q B K"]
     next_values: Float32[Tensor, "N B K"]  # scaled, none missing; for training only
     target: Float32[Tensor, "N B K"]  # in the panel's units; 0 where missing
     observed: Bool[Tensor, "N B K"]  # which targets count
+    slots: Int64[Tensor, "B L"]  # the step of the season of each past step
+    next_slots: Int64[Tensor, "B K"]
 
 
 class Batches:
@@ -58,18 +61,22 @@ class Batches:
         panel = panel.with_earlier(self._earlier)
         S = max(len(panel.covariates.values), len(panel.values) + lags.horizon)
         filled = fill_missing(panel, fill)
+        axis = panel.clock.axis(panel.start, S)
         inputs = scale_steps(
             panel.values if masks else filled.values,
             filled.local_covariates.values,
             filled.covariates.values,
-            panel.clock.calendar(panel.clock.axis(panel.start, S)),
+            panel.clock.calendar(axis),
             scaler,
         )
         channels = 1 + len(panel.local_covariates.names)
+        self._past_columns = panel.covariates.past_columns
+        self._past_channels = tuple(1 + layer for layer in panel.local_covariates.past_layers)
         self._device = device
         self._inputs = StepInputs(inputs, len(panel.locations), channels).to(device)
         self._targets = _put_longer(np.nan_to_num(panel.values), S, device)
         self._observed = _put_longer(np.isfinite(panel.values), S, device)
+        self._slots = torch.from_numpy(panel.clock.slot_of_season(axis)).to(device)
         self._ahead = np.arange(1, lags.horizon + 1)
 
     def cut(self, origins: Int64[np.ndarray, " B"]) -> Batch:
@@ -92,6 +99,12 @@ class Batches:
         history, coming = steps[:, :L], steps[:, L:]
         signal, auxiliary = self._inputs.gather(history)
         signal_ahead, next_auxiliary = self._inputs.gather(coming)
+        if self._past_columns or self._past_channels:
+            at_origin, auxiliary_at_origin = self._inputs.gather(coming[:, :1] - 1)
+            for channel in self._past_channels:
+                signal_ahead[:, channel] = at_origin[:, channel]
+            for column in self._past_columns:
+                next_auxiliary[column] = auxiliary_at_origin[column]
         return Batch(
             signal=signal,
             auxiliary=auxiliary,
@@ -100,7 +113,12 @@ class Batches:
             next_values=signal_ahead[:, 0].nan_to_num(0.0),
             target=gather_steps(self._targets, coming),
             observed=gather_steps(self._observed, coming),
+            slots=self._slots_of(history),
+            next_slots=self._slots_of(coming),
         )
+
+    def _slots_of(self, steps: Int64[Tensor, "B T"]) -> Int64[Tensor, "B T"]:
+        return self._slots.index_select(0, steps.reshape(-1)).view(steps.shape)
 
 
 def _put_longer(

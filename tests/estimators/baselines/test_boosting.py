@@ -21,8 +21,8 @@ from forecaster.estimators.baselines.boosting import (
     draw_rows,
     make_inputs,
 )
+from forecaster.estimators.baselines.step_models import ModelInputs, training_inputs
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
 from forecaster.estimators.registry import load_estimator
 from forecaster.estimators.training_data import hide_test
 from forecaster.panel.panel import Panel
@@ -146,10 +146,10 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     )
     scaler = fit_scaler(panel, np.ones(HOURS, dtype=bool))
     origins = np.array([701, 24 * 25 + 11])  # the second is 2015-10-26 11:00, on a Monday
-    inputs = ForecastInputs(panel, origins, *look_ahead(panel, origins, 3))
-    row = make_inputs(
-        inputs, scaler, recipe.lags, OriginLocations(np.array([1]), np.array([2])), 2
-    )[0]
+    auxiliary, local = training_inputs(panel, origins, (2,), scaler)
+    coming = ModelInputs.of_step(origins, auxiliary[:, 0], local[:, 0], 2)
+    pairs = OriginLocations(np.array([1]), np.array([2]))
+    row = make_inputs(panel, coming, scaler, recipe.lags, pairs)[0]
     L, history = recipe.lags.length, history_steps(panel, recipe.lags, origins[1:])[0]
     scale = scaler.local_covariates
     assert np.allclose(row[:L], scaler.values.apply(panel.values)[history, 2])
@@ -157,6 +157,16 @@ def test_a_row_sees_its_lags_and_what_is_known_of_the_step_ahead(
     assert row[L + 2 : L + 5].tolist() == [0, 13, 1]  # weekday, hour, holiday
     assert row[L + 5] == (own[0, origins[1] + 2, 2] - scale.mean[0]) / scale.deviation[0]
     assert row[L + 6 :].tolist() == [scaler.values.mean[2], scaler.values.deviation[2]]
+
+
+def test_trees_see_the_time_of_day_with_its_minutes() -> None:
+    clock = Clock("UTC", 5)
+    day = clock.axis(np.datetime64("2015-10-27T00:00:00"), 288)
+    numbers = module._number_calendar(clock.calendar(day))
+    assert (numbers[:, 0] == 1).all()  # Tuesday
+    np.testing.assert_allclose(numbers[:, 1], np.arange(288) / 12, atol=1e-5)
+    hours = module._number_calendar(Clock("UTC").calendar(day[::12]))
+    assert hours[:, 1].tolist() == list(range(24))
 
 
 def test_rows_without_a_target_are_left_out_and_others_weigh_by_their_variance() -> None:

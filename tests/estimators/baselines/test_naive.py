@@ -1,8 +1,12 @@
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig, Season
+from forecaster.errors import DataError
+from forecaster.estimators.baselines import naive as module
 from forecaster.estimators.baselines.naive import HistoricalMean, LastValue, SeasonalNaive
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
@@ -119,3 +123,50 @@ def test_a_random_walk_asks_for_the_last_step_alone(
     fitted = HistoricalMean(recipe).fit(make_panel(steps, "measurement"), splits)
     assert fitted.run is not None
     assert fitted.run.arrays["counts"].tolist() == [1, 0, 0]
+
+
+def test_steps_beyond_the_season_go_back_as_few_seasons_as_they_must(
+    make_panel: MakePanel, splits: Splits
+) -> None:
+    bare = make_panel(np.zeros((HOURS, 1)))
+    panel = make_panel(local_hours(bare)[:, None] * np.ones((1, 2)))  # the value is its own time
+    season = Season(days=1, count=3, before=0, after=0)
+    recipe = Recipe(lags=LagConfig(recent=1, seasons=(season,), horizon=53))
+    fitted = SeasonalNaive(recipe).fit(panel, splits)
+    origin, ahead = 1000, np.arange(1, 54)
+    expected = local_hours(panel)[origin + ahead] - 24 * np.ceil(ahead / 24)
+    assert np.array_equal(fitted.predict(panel, np.array([origin]))[0, :, 1], expected)
+
+
+def test_the_mean_of_five_minute_steps_without_seasons_is_one_for_all_steps(
+    make_panel: MakePanel,
+) -> None:
+    values = np.random.default_rng(4).normal(40, 5, (HOURS, 2))
+    panel = make_panel(values, "measurement", clock=Clock("UTC", 5))
+    recipe = Recipe(lags=LagConfig(recent=11, seasons=(), horizon=17))
+    fitted = HistoricalMean(recipe).fit(panel, Splits.by_share(panel))
+    forecast = fitted.predict(panel, np.array([1000]))
+    assert forecast.shape == (1, 17, 2)
+    assert fitted.run is not None
+    count = int(fitted.run.arrays["counts"][0])
+    assert np.allclose(forecast[0, 16], values[1001 - count : 1001].mean(axis=0))
+
+
+def test_memory_is_bounded_by_blocks_that_change_nothing(
+    make_panel: MakePanel, splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    panel = make_panel(np.random.default_rng(5).poisson(20, (HOURS, 2)))
+    recipe = Recipe(lags=LagConfig(recent=2, seasons=(Season(days=7, count=2),), horizon=29))
+    origins = np.arange(1000, 1019)
+    whole = HistoricalMean(recipe).fit(panel, splits).predict(panel, origins)
+    monkeypatch.setattr(module, "BLOCK_VALUES", 997)  # five origins at a time
+    parts = HistoricalMean(recipe).fit(panel, splits).predict(panel, origins)
+    assert np.array_equal(parts, whole)
+
+
+def test_too_little_history_for_a_long_horizon_is_said_in_steps(make_panel: MakePanel) -> None:
+    panel = make_panel(np.ones((HOURS, 1)))
+    with pytest.raises(
+        DataError, match=r"200 steps ahead by 4 × 7 days before: need ≥ 672 .* 171 more"
+    ):
+        module._season_steps(panel, np.array([500]), 7, 4, 200)

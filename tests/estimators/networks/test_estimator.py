@@ -550,3 +550,39 @@ def test_T3_without_a_target_for_mape_it_learns_from_rmse(make_panel: Any) -> No
     (epoch,) = run.about["training"]["epochs"]
     assert epoch["terms"] == 0
     assert epoch["mape"] is None
+
+
+# ---------------------------------------------------------------------------- long horizons
+
+
+@pytest.mark.parametrize(
+    ("kind", "words"),
+    [
+        (DCRNN, "DCRNN rolls out 29 steps one after another: a training step, as a forecast"),
+        (Transformer, "Transformer learns 29 steps at once"),
+    ],
+)
+def test_the_cost_of_a_long_roll_out_is_said_before_training(
+    kind: type[NetworkEstimator], words: str
+) -> None:
+    messages: list[str] = []
+
+    def listen(update: ProgressUpdate) -> None:
+        messages.append(update.message or "")
+
+    recipe = change(RECIPE, {"lags": {"horizon": 29}, "dcrnn": {"recent": 3}}, source="test")
+    fitted = kind(recipe).fit(PANEL, SPLITS, on_progress=listen)
+    assert messages[0].startswith(words)
+    assert fitted.predict(PANEL, np.array([997])).shape == (1, 29, LOCATIONS)
+
+
+def test_networks_that_forecast_all_steps_at_once_or_few_say_nothing() -> None:
+    for kind, horizon, preset in ((Forecaster, 29, "best"), (DCRNN, 2, None)):
+        messages: list[str] = []
+        values = {"lags": {"horizon": horizon}, "preset": preset}
+        kind(recipe=change(RECIPE, values, source="test")).fit(
+            PANEL,
+            SPLITS,
+            on_progress=lambda update, log=messages: log.append(update.message or ""),
+        )
+        assert not [text for text in messages if "at once" in text or "rolls out" in text]

@@ -4,6 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.config import LagConfig
 from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead, look_back
 from forecaster.estimators.networks.states import window_states
@@ -52,7 +53,9 @@ def test_forecasts_see_what_the_batches_of_training_hold(
     part, places = look_back(panel, recipe.lags, steps)
     ahead = look_ahead(part, places, 3)
     inputs = ForecastInputs(fill_missing(part, fill), places, *ahead, holiday)
-    history, coming = window_states(inputs, scaler, recipe.lags)
+    history, coming = window_states(inputs, scaler, recipe.lags, slots=168)
+    assert np.array_equal(history.slots, batch.slots)
+    assert np.array_equal(coming.slots, batch.next_slots)
     assert np.array_equal(history.signal, batch.signal)
     assert np.array_equal(history.auxiliary, batch.auxiliary)
     assert np.array_equal(coming.auxiliary, batch.next_auxiliary)
@@ -74,6 +77,22 @@ def test_covariates_assumed_ahead_take_the_place_of_the_panels(
     assert not moved[2:].any()  # the calendar
     apart = (there[1].signal - here[1].signal).numpy()[4, 2] * scaler.local_covariates.deviation[2]
     assert apart == pytest.approx(-5, rel=1e-4)
+
+
+def test_networks_of_earlier_runs_know_hours_of_the_week_at_any_step(
+    panel: Panel, scaler: Scaler
+) -> None:
+    origins, lags = np.array([900, 907]), LagConfig(recent=5, seasons=(), horizon=2)
+    quarters = replace(panel, clock=Clock("America/New_York", 15))
+    filled = fill_missing(quarters, fit_fill(quarters, TRAIN))
+    inputs = ForecastInputs(filled, origins, *look_ahead(filled, origins, 2))
+    history, coming = window_states(inputs, scaler, lags, slots=4 * 168)
+    assert history.slots is not None
+    assert (history.slots.diff() == 1).all()
+    earlier = window_states(inputs, scaler, lags, slots=168)
+    for now, before in zip((history, coming), earlier, strict=True):
+        assert np.array_equal(now.slots // 4, before.slots)
+    assert window_states(inputs, scaler, lags)[0].slots is None
 
 
 def test_a_supposed_holiday_is_a_whole_local_day(panel: Panel, scaler: Scaler) -> None:

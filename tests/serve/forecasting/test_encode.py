@@ -174,6 +174,19 @@ def test_numbers_keep_six_digits(values: np.ndarray) -> None:
     assert all(len(repr(n)) < 24 for row in to_numbers(values) for n in row)
 
 
+def test_L10_closed_steps_are_marked_in_every_format(forecast: Forecast) -> None:
+    closed = np.zeros(forecast.y_hat.shape, dtype=bool)
+    closed[0, 1] = True
+    marked = replace(forecast, closed=closed)
+    rows = json.loads(b"{" + to_json(marked) + b"}")["forecasts"]
+    assert "closed" not in rows[0]
+    assert rows[1]["closed"] == closed[:, 1].tolist()
+    basis = {"model": "m", "data_version": 1, "stale": False, "degraded": None}
+    lines = list(csv.DictReader(io.StringIO(to_csv(marked, basis).decode())))
+    K = len(closed)
+    assert [line["degraded"] for line in lines[K : 2 * K]] == ["closed", *[""] * (K - 1)]
+
+
 def test_totals_of_days_are_told_beside_the_steps(forecast: Forecast) -> None:
     plain = json.loads(b"{" + to_json(forecast) + b"}")
     assert "days" not in plain

@@ -29,7 +29,7 @@ from forecaster.serve.forecasting.predictor import (
 )
 from forecaster.serve.service import load_model
 from forecaster.synthetic.city import make_city
-from tests.serve.conftest import HOURS
+from tests.serve.conftest import HOURS, fit
 
 
 def test_a_provisional_forecast_differs_in_its_intervals_alone_and_says_so(
@@ -370,3 +370,21 @@ def test_L4_a_location_that_fell_silent_is_served_at_zero_and_said_to_be_closed(
         pass
     assert again.y_hat[:, column].all()
     assert not again.doubts.get(identity, "").startswith("closed")
+
+
+def test_past_only_covariates_are_carried_and_missed_ones_are_told(
+    panel: Panel, tmp_path: Path
+) -> None:
+    name = panel.covariates.names[0]
+    seen = panel.with_past_only((name,)).without_unseen()
+    model = load_model(fit(seen, 0, tmp_path / "run"))
+    snapshot = Snapshot(panel)  # in which the covariate is known ahead: the run's view wins
+    forecast = final_forecast(SnapshotPredictor(), model, snapshot, HOURS - 1)
+    assert forecast.degraded is None
+    carried = final_forecast(SnapshotPredictor(), model, Snapshot(seen), HOURS - 1)
+    assert np.array_equal(carried.y_hat, forecast.y_hat)
+    values = seen.covariates.values.copy()
+    values[HOURS - 29 :, 0] = np.nan
+    silent = Snapshot(seen.with_data(covariates=values))
+    degraded = final_forecast(SnapshotPredictor(), model, silent, HOURS - 1).degraded
+    assert degraded == f"covariates: {name} not observed, usual values"

@@ -13,16 +13,27 @@ from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, count_of, need_extra
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.step_models import (
+    ALL_STEPS,
+    ModelInputs,
+    model_inputs,
+    modelled_steps,
+    steps_of_models,
+    training_inputs,
+)
 from forecaster.estimators.baselines.trees import Trees
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="Boosting")
 MAX_TRAINING, MAX_VALIDATION = 2_000_000, 500_000  # rows; with the paper's lags 0.7 and 0.2 GB
+# Rows of the models of all steps together: 24 steps then take as long as three of all rows.
+MAX_TRAINING_SUM, MAX_VALIDATION_SUM = 3 * MAX_TRAINING, 3 * MAX_VALIDATION
 ROUNDS, PATIENCE = 1_000, 50  # most trees of a step ahead; trees without improvement
 PARAMETERS = {  # common starting values; squared errors, since RMSE is the first metric
     "objective": "l2",
@@ -66,7 +77,8 @@ class Boosting(Estimator):
     """Gradient-boosted trees (LightGBM): one model per step ahead for all locations.
 
     `ŷ_{t+k} = Σ trees_k(lags of the location, a_{t+k}, the location's mean and deviation)`. The
-    number of trees is chosen on validation.
+    number of trees is chosen on validation. Beyond 24 steps ahead only some have trees of their
+    own (`step_models`).
     """
 
     seeded = True
@@ -74,28 +86,35 @@ class Boosting(Estimator):
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the counts; the trees are checked by `Trees`."""
-        return {**scale_shapes(sizes), f"{TREES}count": (sizes.K,)}
+        every = {} if sizes.K > ALL_STEPS else {f"{TREES}count": (sizes.K,)}
+        return {**scale_shapes(sizes), **every}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
-        """Boost the trees of every step ahead."""
+        """Boost the trees of every step ahead that has its own."""
         lightgbm = need_extra("lightgbm", "baselines")
-        scaler, horizon = fit_scaler(data.panel, data.train), self.recipe.lags.horizon
+        scaler, steps = (
+            fit_scaler(data.panel, data.train),
+            modelled_steps(self.recipe.lags.horizon),
+        )
         generator = np.random.default_rng(self.recipe.training.seed)
         windows, locations = data.windows, _varied(data)
         N = len(locations)
-        train = draw_rows(windows.train, locations, MAX_TRAINING, generator)
-        validation = draw_rows(windows.validation, locations, MAX_VALIDATION, generator)
+        most = min(MAX_TRAINING, max(MAX_TRAINING_SUM // len(steps), 1))
+        train = draw_rows(windows.train, locations, most, generator)
+        most = min(MAX_VALIDATION, max(MAX_VALIDATION_SUM // len(steps), 1))
+        validation = draw_rows(windows.validation, locations, most, generator)
         parameters = {
             **PARAMETERS,
             "seed": int(generator.integers(2**31)),
             "num_threads": 1 if len(train.location) <= MAX_SINGLE_THREAD else 0,  # 0: all
         }
-        steps = []
-        for k in range(1, horizon + 1):
+        models = []
+        for k in steps:
             tables = [self._make_table(data, scaler, rows, k) for rows in (train, validation)]
-            steps.append(_boost(lightgbm, parameters, *tables))
-            log.info("Boosting: %d of %d steps ahead, %d trees", k, horizon, steps[-1].count[0])
-        arrays = {TREES + name: array for name, array in Trees.join(steps).to_arrays().items()}
+            models.append(_boost(lightgbm, parameters, *tables))
+            done = f"{len(models)} of {len(steps)} models"
+            log.info("Boosting: %s, step %d ahead: %d trees", done, k, models[-1].count[0])
+        arrays = {TREES + name: array for name, array in Trees.join(models).to_arrays().items()}
         rows = {
             "train": {"used": len(train.location), "of": N * len(windows.train)},
             "validation": {"used": len(validation.location), "of": N * len(windows.validation)},
@@ -119,10 +138,10 @@ class Boosting(Estimator):
         for start in range(0, len(origin), ROWS):
             block = slice(start, start + ROWS)
             origins, row = np.unique(origin[block], return_inverse=True)
-            ahead = look_ahead(data.filled, origins, lags.horizon)
-            origin_inputs = ForecastInputs(data.filled, origins, *ahead)
+            auxiliary, local = training_inputs(data.filled, origins, (k,), scaler)
+            coming = ModelInputs.of_step(origins, auxiliary[:, 0], local[:, 0], k)
             pairs = OriginLocations(row, location[block])
-            inputs.append(make_inputs(origin_inputs, scaler, lags, pairs, k))
+            inputs.append(make_inputs(data.filled, coming, scaler, lags, pairs))
         target = (truth[observed] - scale.mean[location]) / scale.deviation[location]
         return TrainingTable(inputs, target, _weigh(scale.deviation, location))
 
@@ -133,17 +152,18 @@ class Boosting(Estimator):
         trees, scaler, lags = self.trees(arrays), scaler_of(arrays), self.recipe.lags
         N = len(scaler.values.mean)
         varied = arrays["shared.most"] > arrays["shared.least"]  # others keep their mean
-        forecasts = []
-        for start in range(0, len(inputs.origins), BLOCK):
-            block = inputs.rows(start, start + BLOCK)
-            rows = OriginLocations(*np.divmod(np.arange(len(block.origins) * N), N))
-            sums = [
-                varied
-                * trees.predict(k, make_inputs(block, scaler, lags, rows, k + 1)).reshape(-1, N)
-                for k in range(lags.horizon)
-            ]
-            forecasts.append(scaler.values.undo(np.stack(sums, axis=1).astype(np.float32)))
-        return np.concatenate(forecasts)
+        steps = steps_of_models(len(trees.count), lags.horizon)
+        sums = np.empty((len(inputs.origins), lags.horizon, N), dtype=np.float32)
+        for number, coming in enumerate(model_inputs(inputs, scaler, steps)):
+            scaled = []
+            for start in range(0, len(coming.origins), BLOCK):
+                count = len(coming.origins[start : start + BLOCK])
+                rows = OriginLocations(*np.divmod(np.arange(count * N), N))
+                rows = OriginLocations(start + rows.origin, rows.location)
+                table = make_inputs(inputs.panel, coming, scaler, lags, rows)
+                scaled.append(varied * trees.predict(number, table).reshape(-1, N))
+            sums[:, coming.columns] = coming.spread(np.concatenate(scaled))
+        return scaler.values.undo(sums)
 
     def trees(self, arrays: Arrays) -> Trees:
         """The trees of a run."""
@@ -156,8 +176,8 @@ class Boosting(Estimator):
         """The fitted estimator of a run; arrays that are no trees are refused."""
         estimator = super().from_run(run)
         try:
-            estimator.trees(run.arrays)
-        except (KeyError, ValueError) as error:
+            steps_of_models(len(estimator.trees(run.arrays).count), run.recipe.lags.horizon)
+        except (ArtifactError, KeyError, ValueError) as error:
             raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
 
@@ -191,28 +211,29 @@ def _varied(data: TrainingData) -> Int64[np.ndarray, " N"]:
 
 
 def make_inputs(
-    inputs: ForecastInputs, scaler: Scaler, lags: LagConfig, rows: OriginLocations, k: int
+    panel: Panel, coming: ModelInputs, scaler: Scaler, lags: LagConfig, rows: OriginLocations
 ) -> Float32[np.ndarray, "R F"]:
-    """The inputs of the trees of step t+k.
+    """The inputs of the trees of one step ahead.
 
     Args:
-        inputs: of some origins.
+        panel: every missing value filled.
+        coming: the origins and the covariates of their targets.
         scaler: fitted on training steps.
         lags: the past steps of a window.
-        rows: origins, by their number in the inputs, each at one location.
-        k: the number of steps ahead.
+        rows: origins, by their number in `coming`, each at one location.
     """
     scale, location = scaler.values, rows.location
     mean, deviation = scale.mean[location, None], scale.deviation[location, None]
-    history = history_steps(inputs.panel, lags, inputs.origins)[rows.origin]
-    past = (inputs.panel.values[history, location[:, None]] - mean) / deviation
-    auxiliary, local = scale_ahead(inputs, scaler)
-    weather, calendar = np.split(auxiliary[rows.origin, k - 1], [-len(CALENDAR_COLUMNS)], axis=1)
+    distinct, row = np.unique(rows.origin, return_inverse=True)
+    history = history_steps(panel, lags, coming.origins[distinct])[row]
+    past = (panel.values[history, location[:, None]] - mean) / deviation
+    auxiliary = coming.auxiliary[rows.origin]
+    weather, calendar = np.split(auxiliary, [-len(CALENDAR_COLUMNS)], axis=1)
     columns = (
         past,
         weather,
         _number_calendar(calendar),
-        local[rows.origin, k - 1, :, location],  # [R, Q]
+        coming.local[rows.origin, :, location],  # [R, Q]
         mean,
         deviation,
     )
@@ -220,10 +241,15 @@ def make_inputs(
 
 
 def _number_calendar(calendar: Float32[np.ndarray, "R 32"]) -> Float32[np.ndarray, "R 3"]:
-    """Weekday, hour and holiday as numbers, which trees can split anywhere."""
-    days = len(WEEKDAYS)
-    parts = calendar[:, :days].argmax(axis=1), calendar[:, days:-1].argmax(axis=1), calendar[:, -1]
-    return np.stack(parts, axis=1).astype(np.float32)
+    """Weekday, time of day and holiday as numbers, which trees can split anywhere.
+
+    The time is in hours, with its minutes as a fraction.
+    """
+    shares, rows = calendar[:, len(WEEKDAYS) : -1], np.arange(len(calendar))
+    H, hour = shares.shape[1], shares.argmax(axis=1)
+    time = (hour + shares[rows, (hour + 1) % H] - shares[rows, hour - 1]) % H
+    weekday = calendar[:, : len(WEEKDAYS)].argmax(axis=1)
+    return np.stack([weekday, time, calendar[:, -1]], axis=1).astype(np.float32)
 
 
 def _weigh(

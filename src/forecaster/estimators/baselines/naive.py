@@ -1,20 +1,21 @@
 """The simplest baselines: the last value, that of the last season, a mean over past seasons."""
 
+from collections.abc import Sequence
 from itertools import product
 
 import numpy as np
 from jaxtyping import Float32, Int64
 
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, DataError
+from forecaster.errors import ArtifactError, DataError, count_of
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import ForecastInputs
+from forecaster.estimators.baselines.choosing import choosing_origins
+from forecaster.estimators.forecast_inputs import DAY_MINUTES, ForecastInputs
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
-from forecaster.metrics import score
 from forecaster.panel.panel import Panel
 
-MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which counts are chosen
+BLOCK_VALUES = 2**24  # of the sums of past steps at a time, to bound memory
 
 
 class _Naive(Estimator):
@@ -73,29 +74,36 @@ class HistoricalMean(Estimator):
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Choose the number of steps of each kind by the lowest validation RMSE."""
-        lags = self.recipe.lags
-        origins = data.windows.validation
-        origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
-        truth = data.panel.values[origins[:, None] + np.arange(1, lags.horizon + 1)]
-        sums = _running_sums(data.filled, origins, lags)
-        best: tuple[float, tuple[int, ...]] = (np.inf, ())
-        for counts in product(*(_few(len(running) - 1) for running in sums)):
-            if sum(counts):
-                rmse = score(truth, _mean(sums, counts), mape_cut=1.0).rmse.value
-                best = min(best, (np.inf if rmse is None else rmse, counts))
-        return FitResult({"counts": np.array(best[1] or [1] * len(sums), dtype=np.int64)})
+        lags, panel = self.recipe.lags, data.panel
+        most = (lags.recent, *(season.count for season in lags.seasons))
+        choices = [counts for counts in product(*map(_few, most)) if sum(counts)]
+        squares, targets = np.zeros(len(choices)), 0
+        origins = choosing_origins(data.windows.validation, lags.horizon * len(panel.locations))
+        for block in _blocks(origins, lags, len(panel.locations)):
+            truth = panel.values[block[:, None] + np.arange(1, lags.horizon + 1)]
+            observed = np.isfinite(truth)
+            targets += int(observed.sum())
+            sums = _running_sums(data.filled, block, lags)
+            for number, counts in enumerate(choices):
+                misses = (_mean(sums, counts, lags.horizon) - truth)[observed].astype(np.float64)
+                squares[number] += np.square(misses).sum()
+        chosen = choices[int(np.argmin(squares))] if targets else [1] * len(most)
+        return FitResult({"counts": np.array(chosen, dtype=np.int64)})
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """The mean over the chosen steps."""
-        sums = _running_sums(inputs.panel, inputs.origins, self.recipe.lags)
-        counts = arrays["counts"].tolist()
+        lags, panel, counts = self.recipe.lags, inputs.panel, arrays["counts"].tolist()
+        most = (lags.recent, *(season.count for season in lags.seasons))
         if not sum(counts) or any(
-            c not in range(len(s)) for c, s in zip(counts, sums, strict=True)
+            c not in range(m + 1) for c, m in zip(counts, most, strict=True)
         ):
             raise ArtifactError(f"counts {counts} do not fit the lags of the run")
-        return _mean(sums, tuple(counts))
+        blocks = _blocks(inputs.origins, lags, len(panel.locations))
+        return np.concatenate(
+            [_mean(_running_sums(panel, block, lags), counts, lags.horizon) for block in blocks]
+        )
 
 
 def _repeat_last(inputs: ForecastInputs, horizon: int) -> Float32[np.ndarray, "B K N"]:
@@ -105,26 +113,54 @@ def _repeat_last(inputs: ForecastInputs, horizon: int) -> Float32[np.ndarray, "B
 def _season_steps(
     panel: Panel, origins: Int64[np.ndarray, " B"], days: int, count: int, horizon: int
 ) -> Int64[np.ndarray, "B J K"]:
-    """The steps at the time of day of t+1…t+K, j·days before, none of them after t."""
-    ahead_days = horizon * panel.clock.step_minutes / (24 * 60)
-    first = int(np.ceil(ahead_days / days)) or 1  # a horizon beyond the season goes back further
-    back = np.arange(first, first + count) * days
-    lags = panel.clock.same_time_steps(np.arange(1, horizon + 1), back, panel.times[origins])
-    steps = origins[:, None, None] - np.maximum(lags, 0)  # never after t, whatever the clock does
+    """The steps at the time of day of t+1…t+K, j·days before, none of them after t.
+
+    The steps ahead that lie beyond the season go back further. With opening hours they are the
+    last such days at which that time was open.
+    """
+    ahead = np.arange(1, horizon + 1)
+    if panel.clock.hours:
+        lags = panel.clock.similar_open_steps(ahead, days, count, panel.times[origins])
+    else:
+        seasons_ahead = ahead * panel.clock.step_minutes / (DAY_MINUTES * days)
+        if panel.clock.step_months:  # twelve months are a year, also of 365 days
+            seasons_ahead = np.round(seasons_ahead, 1)
+        first = np.ceil(seasons_ahead).astype(np.int64)
+        back = np.arange(1, first[-1] + count) * days
+        lags = panel.clock.same_time_steps(ahead, back, panel.times[origins])
+        number = first - 1 + np.arange(count)[:, None]  # [J, K]
+        lags = np.maximum(lags[:, number, ahead - 1], 0)  # never after t, whatever the clock does
+    steps = origins[:, None, None] - lags
     if steps.size and steps.min() < 0:
-        message = f"a horizon of {horizon} steps needs {-int(steps.min())} more steps of history"
-        raise DataError(f"{message} than the first origin has; begin later")
+        least = int((origins[:, None, None] - steps).max()) + 1
+        lacking = -int(steps.min())
+        raise DataError(
+            f"{count_of(horizon, 'step')} ahead by {count} × {count_of(days, 'day')} before: need "
+            f"≥ {least:,} steps of history, {lacking:,} more than the first origin has; begin "
+            "later, or use fewer seasons"
+        )
     return np.asarray(steps)
+
+
+def _blocks(
+    origins: Int64[np.ndarray, " B"], lags: LagConfig, locations: int
+) -> list[Int64[np.ndarray, " b"]]:
+    """The origins, as many at a time as memory allows."""
+    seasons = sum(1 + season.count for season in lags.seasons)
+    values = (1 + lags.recent + lags.horizon * seasons) * locations  # of an origin
+    return np.split(origins, range(size := max(BLOCK_VALUES // values, 1), len(origins), size))
 
 
 def _running_sums(
     panel: Panel, origins: Int64[np.ndarray, " B"], lags: LagConfig
 ) -> list[np.ndarray]:
-    """The sums of the first 0, 1, 2, … recent steps, and of each season's: [J B K N] each."""
-    recent = (origins[:, None, None] - np.arange(lags.recent)[:, None]).repeat(
-        lags.horizon, axis=2
-    )
-    kinds = [recent]
+    """The sums of the first 0, 1, 2, … recent steps, and of each season's: [J B K N] each.
+
+    Those of recent steps are the same for all steps ahead: [J B 1 N].
+    """
+    last = LagConfig(recent=lags.recent, seasons=())
+    back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]  # the last step first
+    kinds = [(origins[:, None] - back)[..., None]]
     for season in lags.seasons:
         kinds.append(_season_steps(panel, origins, season.days, season.count, lags.horizon))
     sums = []
@@ -135,9 +171,12 @@ def _running_sums(
     return sums
 
 
-def _mean(sums: list[np.ndarray], counts: tuple[int, ...]) -> Float32[np.ndarray, "B K N"]:
+def _mean(
+    sums: list[np.ndarray], counts: Sequence[int], horizon: int
+) -> Float32[np.ndarray, "B K N"]:
     total = sum(running[count] for running, count in zip(sums, counts, strict=True))
-    return np.asarray(total / np.float32(sum(counts)), dtype=np.float32)
+    mean = np.asarray(total / np.float32(sum(counts)), dtype=np.float32)
+    return np.broadcast_to(mean, (len(mean), horizon, mean.shape[2]))
 
 
 def _few(most: int) -> list[int]:

@@ -1,17 +1,31 @@
 """Ridge regression per location, on its own lags and the auxiliary information."""
 
+from typing import TypeVar
+
 import numpy as np
 from jaxtyping import Float32, Float64
 
+from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.errors import ArtifactError
 from forecaster.estimators.base import Estimator
-from forecaster.estimators.forecast_inputs import ForecastInputs, look_ahead
+from forecaster.estimators.baselines.step_models import (
+    ALL_STEPS,
+    ModelInputs,
+    model_inputs,
+    modelled_steps,
+    steps_of_models,
+    training_inputs,
+)
+from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.match import Sizes
-from forecaster.estimators.scaled_inputs import scale_ahead, scale_arrays, scale_shapes, scaler_of
+from forecaster.estimators.scaled_inputs import scale_arrays, scale_shapes, scaler_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
-from forecaster.windows.scaling import fit_scaler
+from forecaster.windows.scaling import Scaler, fit_scaler
 
+E = TypeVar("E", bound="Ridge")
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
 BLOCK = 128  # origins forecast at a time, to bound memory
 
@@ -20,34 +34,33 @@ class Ridge(Estimator):
     """Linear regression with an L2 penalty, for each location and step ahead.
 
     `ŷ_{t+k} = w · (lags of the location, a_{t+k})`. One penalty for all is chosen on validation.
+    Beyond 24 steps ahead only some have weights of their own (`step_models`).
     """
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
-        """Shapes of the scales and weights [K F N]."""
+        """Shapes of the scales and weights [S F N]; those of long horizons differ by version."""
         inputs = sizes.L + sizes.P + len(CALENDAR_COLUMNS) + sizes.Q
-        return {**scale_shapes(sizes), "weights": (sizes.K, inputs, sizes.N)}
+        every = {} if sizes.K > ALL_STEPS else {"weights": (sizes.K, inputs, sizes.N)}
+        return {**scale_shapes(sizes), **every}
 
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Solve for every penalty; the one with the lowest validation error is kept."""
         scaler = fit_scaler(data.panel, data.train)
         scaled = scaler.values.apply(data.filled.values)
         truth = scaler.values.apply(data.panel.values)
-        horizon = self.recipe.lags.horizon
+        steps = modelled_steps(self.recipe.lags.horizon)
         views = []
         for origins in (data.windows.train, data.windows.validation):
-            inputs = ForecastInputs(
-                data.filled, origins, *look_ahead(data.filled, origins, horizon)
-            )
             history = history_steps(data.filled, self.recipe.lags, origins)
-            targets = origins[:, None] + np.arange(1, horizon + 1)
-            views.append((history, scale_ahead(inputs, scaler), targets))
+            coming = training_inputs(data.filled, origins, steps, scaler)
+            views.append((history, coming, origins[:, None] + np.array(steps)))
         (past, (aux, local), ahead), (past_v, (aux_v, local_v), ahead_v) = views
         weights, errors = [], np.zeros(len(PENALTIES))
         for n in range(scaled.shape[1]):
             a = np.concatenate([aux, local[..., n]], axis=2)
-            w = _solve(scaled[past, n].astype(np.float64), a, truth[ahead, n])  # [penalty K F]
+            w = _solve(scaled[past, n].astype(np.float64), a, truth[ahead, n])  # [penalty S F]
             a_v = np.concatenate([aux_v, local_v[..., n]], axis=2)
-            forecasts = _apply(scaled[past_v, n], a_v, w)  # [penalty B K]
+            forecasts = _apply(scaled[past_v, n], a_v, w)  # [penalty B S]
             misses = (forecasts - truth[ahead_v, n]) * scaler.values.deviation[n]
             errors += np.nansum(np.square(misses), axis=(1, 2))
             weights.append(w)
@@ -60,20 +73,55 @@ class Ridge(Estimator):
         self, arrays: Arrays, inputs: ForecastInputs
     ) -> Float32[np.ndarray, "B K N"]:
         """The weighted sums in the panel's units."""
-        scaler = scaler_of(arrays)
-        history = history_steps(inputs.panel, self.recipe.lags, inputs.origins)
-        auxiliary, local = scale_ahead(inputs, scaler)
-        L, P = history.shape[1], auxiliary.shape[2]
-        weights, values = arrays["weights"], inputs.panel.values
-        forecasts = []
+        scaler, weights = scaler_of(arrays), self._weights(arrays)
+        horizon, N = self.recipe.lags.horizon, weights.shape[2]
+        forecasts = np.empty((len(inputs.origins), horizon, N), dtype=np.float32)
+        steps = steps_of_models(len(weights), horizon)
+        for coming, w in zip(model_inputs(inputs, scaler, steps), weights, strict=True):
+            forecasts[:, coming.columns] = coming.spread(
+                self._sum(coming, inputs.panel, scaler, w)
+            )
+        return forecasts
+
+    def _sum(
+        self,
+        coming: ModelInputs,
+        panel: Panel,
+        scaler: Scaler,
+        weights: Float32[np.ndarray, "F N"],
+    ) -> Float32[np.ndarray, "R N"]:
+        """The weighted sums of one model, in the panel's units."""
+        history = history_steps(panel, self.recipe.lags, coming.origins)
+        L, A = history.shape[1], coming.auxiliary.shape[1]
+        blocks = []
         for start in range(0, len(history), BLOCK):
             rows = slice(start, start + BLOCK)
-            past = scaler.values.apply(values[history[rows]])
-            y = np.einsum("bln,kln->bkn", past, weights[:, :L])
-            y += np.einsum("bkp,kpn->bkn", auxiliary[rows], weights[:, L : L + P])
-            y += np.einsum("bkqn,kqn->bkn", local[rows], weights[:, L + P :])
-            forecasts.append(scaler.values.undo(y.astype(np.float32)))
-        return np.concatenate(forecasts)
+            past = scaler.values.apply(panel.values[history[rows]])
+            y = np.einsum("rln,ln->rn", past, weights[:L])
+            y += np.einsum("ra,an->rn", coming.auxiliary[rows], weights[L : L + A])
+            y += np.einsum("rqn,qn->rn", coming.local[rows], weights[L + A :])
+            blocks.append(scaler.values.undo(y.astype(np.float32)))
+        return np.concatenate(blocks)
+
+    @classmethod
+    def from_run(cls: type[E], run: Run) -> E:
+        """The fitted estimator of a run; weights that do not fit its steps ahead are refused."""
+        estimator = super().from_run(run)
+        try:
+            steps_of_models(len(estimator._weights(run.arrays)), run.recipe.lags.horizon)
+        except (ArtifactError, KeyError) as error:
+            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
+        return estimator
+
+    def _weights(self, arrays: Arrays) -> Float32[np.ndarray, "S F N"]:
+        """The weights of a run; those that do not fit its inputs are refused."""
+        weights, lags = arrays["weights"], self.recipe.lags
+        covariates = len(arrays["covariates.mean"]) + len(arrays["local_covariates.mean"])
+        needed = lags.length + covariates + len(CALENDAR_COLUMNS), len(arrays["values.mean"])
+        if weights.shape[1:] != needed or weights.dtype != np.float32:
+            form = f"weights: {weights.dtype} {weights.shape}"
+            raise ArtifactError(f"{form}; needed: float32 (steps, {needed[0]}, {needed[1]})")
+        return weights
 
 
 def _solve(

@@ -10,8 +10,10 @@ from numpy.lib.stride_tricks import sliding_window_view
 
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
+from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, DataError, count_of, name_some
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.baselines.choosing import choosing_origins
 from forecaster.estimators.baselines.least_squares import (
     Factor,
     factorize,
@@ -35,7 +37,6 @@ from forecaster.splits import is_well_observed, living
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="VAR")
-MAX_CHOOSING = 1_000  # validation windows, evenly spaced, on which the order is chosen
 MAX_COLUMNS = 16_384  # of orders above 1: the products of so many columns take 2 GiB
 log = logging.getLogger(__name__)
 
@@ -125,11 +126,12 @@ def _highest(panel: Panel, recent: int) -> int:
 
 
 def _targets(data: TrainingData, order: int) -> Int64[np.ndarray, " T"]:
-    """The target steps of training: each has `order` training steps before it.
+    """The target steps of training: each has `order` training steps before it, all of them open.
 
     Few locations are missing at a target step, by the rule of forecast origins.
     """
-    inside = sliding_window_view(data.train, order + 1).all(axis=1)
+    is_open = data.panel.clock.is_open(data.panel.times)
+    inside = sliding_window_view(data.train & is_open, order + 1).all(axis=1)
     observed = is_well_observed(data.panel.values, living(data.panel))[order:]
     steps = order + np.flatnonzero(inside & observed)
     if not len(steps):
@@ -154,7 +156,11 @@ def _auxiliary(inputs: ForecastInputs, scaler: Scaler) -> Float32[np.ndarray, "B
 def _forecast(
     weights: Float32[np.ndarray, "F N"], order: int, inputs: ForecastInputs, scaler: Scaler
 ) -> Float32[np.ndarray, "B K N"]:
-    past = inputs.panel.values[inputs.origins[:, None] - np.arange(order)]
+    panel, origins, back = inputs.panel, inputs.origins, np.arange(order)[None]
+    if panel.clock.hours and order:
+        last = LagConfig(recent=order, seasons=())  # the last open steps
+        back = panel.clock.lag_steps(last, panel.times[origins])[:, ::-1]
+    past = panel.values[origins[:, None] - back]
     forecast = roll_out(weights, scaler.values.apply(past), _auxiliary(inputs, scaler))
     return scaler.values.undo(forecast)
 
@@ -163,8 +169,8 @@ def _validate(
     solutions: list[np.ndarray], data: TrainingData, scaler: Scaler, horizon: int
 ) -> list[float]:
     """The validation RMSE of every order; infinite where forecasts overflow."""
-    origins = data.windows.validation
-    origins = origins[:: -(-len(origins) // MAX_CHOOSING)]
+    values = horizon * len(data.panel.locations)
+    origins = choosing_origins(data.windows.validation, values)
     inputs = _inputs_at(_without_local(data.filled), origins, horizon)
     truth = data.panel.values[origins[:, None] + np.arange(1, horizon + 1)]
     errors = []

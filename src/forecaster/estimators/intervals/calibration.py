@@ -382,14 +382,21 @@ def find_wrong(arrays: Mapping[str, np.ndarray], N: int, K: int) -> list[str]:
     return wrong + ([SPREAD] if (arrays[SPREAD] < 0).any() else [])
 
 
-def refuse_few(windows: int, levels: Sequence[float]) -> None:
-    """Refuse too few validation windows for the outermost level: both halves need enough."""
+def refuse_few(windows: int, levels: Sequence[float], advice: str = "") -> None:
+    """Refuse too few validation windows for the outermost level: both halves need enough.
+
+    Args:
+        windows: the number of validation windows.
+        levels: of the quantiles.
+        advice: further words for the message.
+    """
     needed = 2 * count_needed(levels)
     if windows < needed:
         names = ", ".join(f"{level:g}" for level in levels)
         raise DataError(
             f"intervals: {count_of(windows, 'validation window')}, and quantiles {names} need "
             f"≥ {needed:,}; validate on a longer span, or ask for quantiles nearer 0.5"
+            f"{advice}"
         )
 
 

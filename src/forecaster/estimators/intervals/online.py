@@ -32,7 +32,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
 from forecaster.errors import RunError
-from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_ahead, look_back
+from forecaster.estimators.forecast_inputs import DAY_MINUTES, look_back, missing_ahead
 from forecaster.estimators.intervals.calibration import Base, Calibration
 from forecaster.estimators.intervals.residuals import MIDDLE
 from forecaster.panel.panel import Panel
@@ -337,12 +337,13 @@ def can_count(
     targets = steps[:, None] + np.arange(1, lags.horizon + 1)
     counts &= ~training[targets].any(axis=1)
     if weather == "observed":
-        covariates, local = look_ahead(panel, steps, lags.horizon)
-        counts &= ~(np.isnan(covariates).any(axis=(1, 2)) | np.isnan(local).any(axis=(1, 2, 3)))
+        counts &= ~missing_ahead(panel, steps, lags.horizon).any(axis=(1, 2))
     return counts
 
 
 def step_number(panel: Panel) -> int:
     """The number of a panel's first step, counted from 1970."""
+    if panel.clock.step_months:
+        return int(panel.clock.step_index(np.datetime64("1970-01-01", "s"), panel.times[:1])[0])
     seconds = int(panel.start.astype("datetime64[s]").astype(np.int64))
     return seconds // (panel.clock.step_minutes * 60)

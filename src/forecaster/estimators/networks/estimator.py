@@ -1,5 +1,6 @@
 """The base of network estimators: training on batches of windows, forecasts of batches."""
 
+import logging
 from abc import abstractmethod
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
@@ -33,18 +34,20 @@ from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
 from forecaster.training.distributed import local_device
 from forecaster.training.loop import train
-from forecaster.training.progress import TrainingResult
+from forecaster.training.progress import ProgressCallback, ProgressUpdate, TrainingResult
 from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
 E = TypeVar("E", bound="NetworkEstimator")
+log = logging.getLogger(__name__)
 RELATIVE = "outputs.relative"  # whether relative error has an output of its own
 MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
 FEWEST_DAYS = 7  # of validation, to take a bias from the mean
 MAX_LOADED = 3  # networks that are kept: of a run, and of the run with new locations
+LONG_HORIZON = 12  # steps beyond which the cost of a roll-out is said
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
 
 
@@ -77,8 +80,10 @@ class LoadedNetwork:
 
     def states(self, inputs: ForecastInputs) -> tuple[State, State]:
         """The past and the coming steps of forecast inputs, scaled, on the device."""
-        masks = self.network.masks
-        history, ahead = window_states(inputs, self.scaler, self.lags, self.device, masks=masks)
+        masks, slots = self.network.masks, self.network.slots
+        history, ahead = window_states(
+            inputs, self.scaler, self.lags, self.device, masks=masks, slots=slots
+        )
         refuse_non_finite(history, ahead, masks=masks)
         return history, ahead
 
@@ -138,7 +143,28 @@ class NetworkEstimator(Estimator):
     def fit_windows(self, data: TrainingData) -> FitResult:
         """Train the network; the weights with the lowest validation loss are kept."""
         prerequisites, recipe = self.prerequisites(data), self.recipe
-        scaler = fit_scaler(data.panel, data.train)
+        arrays, task = self.make_task(data, prerequisites)
+        outcome = train(
+            task,
+            folder=data.folder,
+            identity=_identity(data, recipe, prerequisites),
+            on_progress=data.on_progress,
+        )
+        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
+        about = {**prerequisites.about, "training": _describe(outcome)}
+        seconds = sum(record.seconds for record in outcome.records)
+        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
+
+    def make_task(
+        self, data: TrainingData, prerequisites: FitResult
+    ) -> tuple[Arrays, TrainingTask]:
+        """The arrays of a run but for the weights, and the training of these.
+
+        Args:
+            data: what the network is fitted to.
+            prerequisites: those of this data.
+        """
+        recipe, scaler = self.recipe, fit_scaler(data.panel, data.train)
         outputs = {
             LEVELS: np.array(recipe.intervals.quantiles),
             RELATIVE: np.array(recipe.training.relative),
@@ -148,6 +174,7 @@ class NetworkEstimator(Estimator):
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         network, windows = self.build(_layout(scaler), arrays, generator), data.windows
+        self._announce_cost(network, data.on_progress)
         partly = windows.partial if network.masks else windows.partial[:0]
         task = TrainingTask(
             network=network.to(device),
@@ -159,16 +186,15 @@ class NetworkEstimator(Estimator):
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,
         )
-        outcome = train(
-            task,
-            folder=data.folder,
-            identity=_identity(data, recipe, prerequisites),
-            on_progress=data.on_progress,
-        )
-        weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
-        about = {**prerequisites.about, "training": _describe(outcome)}
-        seconds = sum(record.seconds for record in outcome.records)
-        return FitResult({**arrays, **weights}, about, prerequisites.parents, seconds)
+        return arrays, task
+
+    def _announce_cost(self, network: Network, on_progress: ProgressCallback | None) -> None:
+        """Say what a long horizon costs, before training or forecasts begin."""
+        cost = network.horizon_cost() if network.K > LONG_HORIZON else ""
+        if cost:
+            log.info("%s %s", type(self).__name__, cost)
+            if on_progress is not None:
+                on_progress(ProgressUpdate.stage(f"{type(self).__name__} {cost}"))
 
     def predict_windows(
         self, arrays: Arrays, inputs: ForecastInputs
@@ -202,6 +228,7 @@ class NetworkEstimator(Estimator):
         _check_mean_factor(arrays)
         scaler, device = scaler_of(arrays), best_device()
         network = self._restore(_layout(scaler), arrays).eval().to(device)
+        self._announce_cost(network, None)
         loaded = LoadedNetwork(network, scaler, self.lags, device)
         # Replaced as a whole: threads of a service ask for the run with and without new locations.
         self._loaded = (*self._loaded[-MAX_LOADED + 1 :], (arrays, loaded))

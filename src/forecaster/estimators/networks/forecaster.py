@@ -7,6 +7,7 @@ from jaxtyping import Int64
 from torch import Generator
 
 from forecaster.artifact import Run
+from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
@@ -16,17 +17,28 @@ from forecaster.estimators.networks.profile import (
     profile_arrays,
     profile_of,
     profile_shapes,
+    profile_slots,
+    sees_repeats,
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.mixer import Mixer, MixerPrerequisites, count_weights
+from forecaster.models.mixer import (
+    Mixer,
+    MixerPrerequisites,
+    PastOnlyInputs,
+    count_weights,
+    hour_weights,
+)
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.seasonal import DeviationNetwork
 from forecaster.models.transformer import build_forecaster
+from forecaster.panel.panel import Panel
 from forecaster.recipe import PRESETS, Preset, Recipe
+
+PAST_LOCAL, PAST_SHARED = "past_only.local", "past_only.shared"  # arrays of a run
 
 
 class Forecaster(NetworkEstimator):
@@ -88,8 +100,10 @@ class Forecaster(NetworkEstimator):
             graph = learn_graph(data.panel, data.splits, self.recipe.graph)
         graph.match(data.panel, data.splits)
         profile = profile_arrays(data) if self._has_profile else {}
+        past_only = _past_only_arrays(data.panel) if self.recipe.preset == "best" else {}
+        edges = {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths}
         return FitResult(
-            {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths, **profile},
+            {**edges, **profile, **past_only},
             {"graph": graph.about.model_dump(mode="json")},
             {"graph": graph.digest or _digest(graph)},
         )
@@ -99,7 +113,12 @@ class Forecaster(NetworkEstimator):
         pattern = BlockPattern.from_pairs(layout.n_locations, _pairs(arrays))
         recipe, heads = self.recipe, heads_of(arrays)
         if recipe.preset == "best":
-            prerequisites = MixerPrerequisites(profile_of(arrays, recipe.lags.recent), pattern)
+            prerequisites = MixerPrerequisites(
+                profile_of(arrays, recipe.lags.recent),
+                pattern,
+                _past_only(layout, arrays),
+                sees_repeats(arrays),
+            )
             return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, heads)
         network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, heads)
         return DeviationNetwork(network, profile_of(arrays)) if recipe.model.level else network
@@ -108,7 +127,10 @@ class Forecaster(NetworkEstimator):
         """The number of weights of the layers between two states: E·C² + A² each."""
         model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(arrays))
         if self.recipe.preset == "best":
-            return count_weights(self.recipe.mixer, self.recipe.lags, layout, edges)
+            weights = hour_weights(profile_slots(arrays), repeats=sees_repeats(arrays))
+            rows, past_only = weights.shape[1], _past_only(layout, arrays)
+            mixer, lags = self.recipe.mixer, self.recipe.lags
+            return count_weights(mixer, lags, layout, edges, rows, past_only)
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
 
@@ -119,6 +141,30 @@ def _pairs(arrays: Arrays) -> Int64[np.ndarray, "E 2"]:
     if pairs.dtype != np.int64 or pairs.ndim != 2 or pairs.shape[1] != 2:  # noqa: PLR2004 (ends)
         raise ArtifactError(f"edges are {pairs.dtype} {pairs.shape}, not pairs of locations")
     return pairs
+
+
+def _past_only_arrays(panel: Panel) -> dict[str, Int64[np.ndarray, " n"]]:
+    """The numbers of the past-only covariates, as arrays of a run; none without such ones."""
+    if not panel.past_only:
+        return {}
+    return {
+        PAST_LOCAL: np.array(panel.local_covariates.past_layers, dtype=np.int64),
+        PAST_SHARED: np.array(panel.covariates.past_columns, dtype=np.int64),
+    }
+
+
+def _past_only(layout: NeuronLayout, arrays: Arrays) -> PastOnlyInputs:
+    """The past-only covariates of a run; numbers that no covariate has are refused."""
+    numbers = []
+    counts = layout.per_location - 1, layout.auxiliary - len(CALENDAR_COLUMNS)
+    for name, count in zip((PAST_LOCAL, PAST_SHARED), counts, strict=True):
+        chosen = arrays.get(name, np.empty(0, dtype=np.int64))
+        distinct = np.unique(chosen)
+        inside = chosen.dtype == np.int64 and not ((distinct < 0) | (distinct >= count)).any()
+        if not inside or chosen.shape != distinct.shape:
+            raise ArtifactError(f"{name}: {chosen} are not distinct numbers below {count}")
+        numbers.append(tuple(chosen.tolist()))
+    return PastOnlyInputs(*numbers)
 
 
 def _digest(graph: DependencyGraph) -> str:

@@ -2,11 +2,15 @@
 
 import numpy as np
 import torch
+from jaxtyping import Int64
+from torch import Tensor
 
+from forecaster.clock.clock import WEEK_HOURS, Clock
 from forecaster.config import LagConfig
 from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.scaled_inputs import assumed_calendar, calendar_of
 from forecaster.models.neurons import State
+from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
 from forecaster.windows.inputs import StepInputs, scale_steps
 from forecaster.windows.scaling import Scaler
@@ -19,10 +23,12 @@ def window_states(
     device: str = "cpu",
     *,
     masks: bool = False,
+    slots: int | None = None,
 ) -> tuple[State, State]:
     """The L past and K coming steps of each origin, as a network is given them.
 
-    With `masks`, missing values of the past stay NaN; otherwise they are filled.
+    With `masks`, missing values of the past stay NaN; otherwise they are filled. With `slots`, the
+    length of the profile that the network has, the steps of the season are given too.
 
     Built as batches of training are (`windows.inputs`): one table of the past steps, each once,
     and of the coming ones, whose covariates may be assumed, and windows gathered from it.
@@ -51,4 +57,19 @@ def window_states(
     coming = torch.arange(len(past), len(table)).view(B, K)
     signal, auxiliary = windows.gather(torch.from_numpy(rows.reshape(steps.shape)).to(device))
     next_signal, next_auxiliary = windows.gather(coming.to(device))
-    return State(signal, auxiliary), State(next_signal[:, 1:].contiguous(), next_auxiliary)
+    seasons = [None if slots is None else _slots(panel, s, slots, device) for s in (steps, ahead)]
+    return (
+        State(signal, auxiliary, seasons[0]),
+        State(next_signal[:, 1:].contiguous(), next_auxiliary, seasons[1]),
+    )
+
+
+def _slots(
+    panel: Panel, steps: Int64[np.ndarray, "B T"], count: int, device: str
+) -> Int64[Tensor, "B T"]:
+    """The step of the season of each step; runs of earlier versions know hours of the week."""
+    clock = panel.clock
+    if count == WEEK_HOURS != clock.season_slots:
+        clock = Clock(clock.zone)
+    slots = clock.slot_of_season(panel.instants(steps.reshape(-1))).reshape(steps.shape)
+    return torch.from_numpy(slots).to(device)

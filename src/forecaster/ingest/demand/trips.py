@@ -28,6 +28,7 @@ from forecaster.ingest.hot_locations.cells import CELLS_PER_DEGREE, Cells
 from forecaster.ingest.hot_locations.selection import candidates_from_cells, select_hot
 from forecaster.panel.assemble import make_clock
 from forecaster.panel.axis import VALUES, SeriesTable
+from forecaster.panel.hours import given_hours
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.panel.renames import Rename, apply_renames, inherit_opens, linked_ids
@@ -84,7 +85,7 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
     seconds = int(start.astype(np.int64)) + np.arange(steps) * HOUR
     rows = SeriesTable(seconds, False, places.ids, {VALUES: values}, row_counts.to_json())
     rows = apply_renames(rows, trips.renames, "count")
-    return Panel(
+    panel = Panel(
         values=np.asfortranarray(rows.layers[VALUES]),
         start=start,
         clock=make_clock(trips.panel, start, steps),
@@ -93,7 +94,9 @@ def ingest_trips(trips: TripIngest, say: Say = lambda _: None) -> Panel:
         covariates=Covariates.empty(steps),
         local_covariates=LocalCovariates.empty(steps, len(rows.ids)),
         counts=rows.counts,
-    ).within_lives()
+    )
+    hours = given_hours(panel.locations, trips.panel.hours)
+    return (panel if hours is None else panel.with_hours(hours)).within_lives()
 
 
 def _follow(trips: TripIngest, places: Locations, rows: SeriesTable) -> Locations:

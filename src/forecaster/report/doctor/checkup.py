@@ -10,8 +10,9 @@ from jaxtyping import Int64
 from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
-from forecaster.panel.observed import CENSORED, OUTSIDE, OUTSIDE_SUM
-from forecaster.panel.panel import Panel
+from forecaster.estimators.match import with_lags
+from forecaster.panel.observed import CENSORED, CLOSED, CLOSED_SUM, OUTSIDE, OUTSIDE_SUM
+from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.recipe import Recipe
 from forecaster.report.doctor.doubtful import find_doubtful, find_silenced
 from forecaster.report.doctor.scan import (
@@ -76,7 +77,7 @@ def examine(
         _outliers(panel, anomalies),
         *_doubtful(panel, recipe),
         _targets(panel, recipe.metrics.mape_cut),
-        _history(panel, recipe.lags),
+        _history(panel, with_lags(recipe, panel).lags),
         _covariates(panel),
         _holidays(panel),
     )
@@ -86,10 +87,10 @@ def examine(
 def describe_panel(panel: Panel) -> dict[str, str]:
     """Describe the span, size, kind and share of observed values of a panel."""
     M, N = panel.values.shape
-    days = M * panel.clock.step_minutes / (24 * 60)
+    days = (panel.instant(M) - panel.start) / np.timedelta64(1, "D")
     return {
         "span": f"{_span(panel, 0, M)} {panel.clock.zone}",
-        "size": f"{count_of(M, 'step')} of {panel.clock.step_minutes} min ({days:,.0f} days) × "
+        "size": f"{count_of(M, 'step')} of {panel.clock.step_text} ({days:,.0f} days) × "
         f"{count_of(N, 'location')}",
         "kind": panel.kind + _level_text(panel),
         "observed": f"{_observed_share(panel):.2f} %",
@@ -227,6 +228,7 @@ def _lives(panel: Panel, recipe: Recipe) -> list[Finding]:
             total = f"together {panel.counts[OUTSIDE_SUM]:,.6g}"
             text += f"; {count_of(hidden, 'value')} outside these lives left out, {total}"
         findings.append(Finding("openings", "note", text))
+    findings += _opening_hours(panel)
     silent = find_silenced(panel, recipe)
     if silent:
         count = count_of(len(silent), "location")
@@ -239,6 +241,21 @@ def _lives(panel: Panel, recipe: Recipe) -> list[Finding]:
         text = f"{count_of(hidden, 'value')} ({share:.2f} %) by {panel.censored_by} are no targets"
         findings.append(Finding("censored values", "note", text))
     return findings
+
+
+def _opening_hours(panel: Panel) -> list[Finding]:
+    """Opening hours, whether found or given; no finding where all places are always open."""
+    if not panel.locations.has_hours:
+        return []
+    is_open = panel.within_hours(0, len(panel.values))
+    source = "found in regular gaps" if panel.counts.get(HOURS_FOUND) else "given"
+    share = 100 * (1 - is_open.mean())
+    text = f"{describe_hours(panel)} ({source}); {share:.0f} % of steps are closed"
+    if hidden := panel.counts.get(CLOSED, 0):
+        total = f"together {panel.counts[CLOSED_SUM]:,.6g}"
+        text += f"; {count_of(hidden, 'value')} there left out, {total}"
+    level: Severity = "warning" if panel.counts.get(CLOSED_SUM) else "note"
+    return [Finding("opening hours", level, text)]
 
 
 def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
@@ -304,7 +321,11 @@ def _covariates(panel: Panel) -> Finding:
     layers = [*panel.covariates.values.T, *panel.local_covariates.values]
     missing = {n: float(np.isnan(v[:M]).mean()) for n, v in zip(names, layers, strict=True)}
     details = tuple(f"{n}: {100 * share:.2f} % missing" for n, share in missing.items() if share)
-    text = f"{name_some(names, 12)}; available {count_of(ahead, 'step')} beyond the last value"
+    known = [name for name in names if name not in panel.past_only]
+    text = f"{name_some(known, 12)}; available {count_of(ahead, 'step')} beyond the last value"
+    if panel.past_only:
+        seen = f"past-only, unknown ahead: {name_some(panel.past_only, 12)}"
+        text = f"{text}; {seen}" if known else seen
     level: Severity = (
         "warning" if max(missing.values()) > MANY_MISSING else "note" if details else "good"
     )

@@ -136,8 +136,7 @@ def take_excerpt(
     locations: Sequence[int],
 ) -> Excerpt:
     """Return observed values and forecasts of a period; only tested origins are forecast."""
-    seconds = assessment.origins - panel.start.astype(np.int64)
-    tested = seconds // (panel.clock.step_minutes * 60)
+    tested = panel.step_index(assessment.origins)
     K = assessment.by_location.squares.shape[0]
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= period.first) & (day < period.first + period.days))

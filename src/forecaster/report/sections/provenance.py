@@ -25,7 +25,10 @@ class TestedRun(NamedTuple):
 def describe_data(data: ReportData) -> dict[str, str]:
     """Describe the data of the comparison, by topic."""
     panel, about = data.panel, data.comparison.about
-    names = [*panel.covariates.names, *panel.local_covariates.names]
+    names = [
+        f"{name} (past-only)" if name in panel.past_only else name
+        for name in (*panel.covariates.names, *panel.local_covariates.names)
+    ]
     tested = "; ".join(" … ".join(pair) for pair in about.get("tested", ()))
     return {
         **describe_panel(panel),

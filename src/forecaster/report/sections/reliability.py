@@ -210,7 +210,7 @@ def _missing(best: ModelResult) -> Finding:
 
 
 def _weather(data: ReportData, best: ModelResult) -> Finding:
-    names = [*data.panel.covariates.names, *data.panel.local_covariates.names]
+    names = data.panel.known_ahead
     weathers, topic = data.comparison.weathers, "Weather"
     if not names:
         return Finding(topic, "good", "forecasts use past values and the calendar only")

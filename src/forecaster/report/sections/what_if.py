@@ -125,8 +125,10 @@ def draw_location_changes(
 
 
 def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
-    """Return all values of a shared or local covariate; empty if there is none of that name."""
+    """Return all values of a shared or local covariate; empty if none of that name can change."""
     shared, local = panel.covariates, panel.local_covariates
+    if name in panel.past_only:
+        return np.empty(0, dtype=np.float32)
     if name in shared.names:
         return np.asarray(shared.values[:, shared.names.index(name)])
     layers = local.values[[local.names.index(name)] if name in local.names else []]
@@ -135,8 +137,7 @@ def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
 
 def _choose_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return up to MOST_ORIGINS of the tested origins, as steps of the panel."""
-    seconds = assessment.origins - int(panel.start.astype(np.int64))
-    steps = seconds // (panel.clock.step_minutes * 60)
+    steps = panel.step_index(assessment.origins)
     count = min(len(steps), MOST_ORIGINS)
     return np.asarray(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
 

@@ -1,5 +1,6 @@
 """An immutable state of the live data: the panel with later observations and covariates."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -103,8 +104,26 @@ class Snapshot:
 
     def step_at(self, seconds: int) -> int | None:
         """Return the step that begins at an instant, given in seconds since 1970."""
-        step, remainder = divmod(seconds - self.start_seconds, self.step_seconds)
-        return None if remainder else step
+        if not self.base.clock.step_months:
+            step, remainder = divmod(seconds - self.start_seconds, self.step_seconds)
+            return None if remainder else step
+        time = np.datetime64(seconds, "s")
+        step = int(self.base.step_index(np.array([time]))[0])
+        return step if self.time_of(step) == time else None
+
+    def count_over(self, now: float) -> int:
+        """Return the number of steps that are over at an instant, in seconds since 1970."""
+        if not self.base.clock.step_months:
+            return math.floor((now - self.start_seconds) / self.step_seconds)
+        time = np.datetime64(math.floor(now), "s")
+        step = int(self.base.step_index(np.array([time]))[0])
+        return step if self.time_of(step) <= time else step - 1
+
+    def end_of(self, step: int) -> int:
+        """Return when a step is over, in seconds since 1970."""
+        if not self.base.clock.step_months:
+            return self.start_seconds + (step + 1) * self.step_seconds
+        return int(self.time_of(step + 1).astype(np.int64))
 
     @property
     def start_seconds(self) -> int:
@@ -113,7 +132,7 @@ class Snapshot:
 
     @property
     def step_seconds(self) -> int:
-        """The length of a step."""
+        """The length of a step; of months, the mean."""
         return self.base.clock.step_minutes * 60
 
     def time_of(self, step: int) -> np.datetime64:
@@ -124,23 +143,35 @@ class Snapshot:
         """Return the last step before `end` from which a forecast may be made.
 
         It is observed at half or more of the locations that have reported in the two weeks up to
-        it; values received before their step was over do not count.
+        it; values received before their step was over do not count. While all places are closed,
+        it is the last closed step.
         """
         M = len(self.base.values)
         later = sorted((step for step in self.observed if M <= step < end), reverse=True)
         steps = chain(later, range(min(end, M) - 1, -1, -1))
-        return next((step for step in steps if self._is_origin(step)), None)
+        newest = next((step for step in steps if self._is_origin(step)), None)
+        if newest is None or not self.base.clock.hours:
+            return newest
+        is_open = self.base.clock.is_open(self.base.instants(np.arange(newest + 1, end)))
+        return newest + (int(np.argmax(is_open)) if is_open.any() else len(is_open))
 
     def is_reporting(self, step: int) -> Bool[np.ndarray, " N"]:
-        """Which locations are open at a step, and have reported in the two weeks up to it."""
+        """Which locations are open at a step, and have reported in the two weeks up to it.
+
+        While all places are closed, those that were open at the last open step.
+        """
+        step -= int(self.base.clock.last_open(self.base.instants(np.array([step])))[0])
         first = step + 1 - REPORTING_DAYS * steps_per_day(self.base.clock)
         reported = np.isfinite(self.final_values(first, step + 1)).any(axis=0)
         return np.asarray(reported & self.alive(step, step + 1)[0])
 
     def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
-        """Which locations are open at steps first…end−1, by their dates."""
+        """Which locations are open at steps first…end−1, by their dates and opening hours."""
         times = self.base.instants(np.arange(first, end))
-        return self.locations.alive(times)
+        alive = self.locations.alive(times)
+        if not self.locations.has_hours:
+            return alive
+        return np.asarray(alive & self.locations.within_hours(times, self.base.clock))
 
     def _is_origin(self, step: int) -> bool:
         observed = int(np.isfinite(self.final_values(step, step + 1)).sum())
@@ -155,7 +186,7 @@ class Snapshot:
             unknown = np.full((len(values), len(self.registered)), np.nan, dtype=np.float32)
             values = np.concatenate([values, unknown], axis=1)
         values = _put_rows(values, self.observed, first)
-        if self.locations.dated:  # what arrives after a location has closed
+        if self.locations.can_close:  # what arrives while a location is closed
             values[~self.alive(first, end)] = np.nan
         return values
 

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Float32
 
-from forecaster.estimators.table import quantile_name
+from forecaster.estimators.table import mark_closed, quantile_name
 from forecaster.estimators.totals import Span
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
@@ -94,10 +94,13 @@ def to_csv(
         reasons = filter(None, (basis["degraded"], forecast.doubts.get(identity)))
         own = {**basis, "degraded": "; ".join(reasons)}
         basis_cells = [escape_formula(plain_text(own[name])) for name in BASIS_COLUMNS]
+        closed_cells = [*basis_cells[:-1], escape_formula(mark_closed(own["degraded"]))]
         for k, step in enumerate(steps):
+            is_closed = forecast.closed is not None and bool(forecast.closed[k, n])
             cells = [*(values[k][n] for values in numbers.values()), *(served for _ in simple)]
             times = step["ds"], step["ds_local"], cutoff
-            writer.writerow([location, *times, *cells, *basis_cells])
+            own_cells = closed_cells if is_closed else basis_cells
+            writer.writerow([location, *times, *cells, *own_cells])
     return out.getvalue().encode()
 
 
@@ -136,20 +139,37 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         {"id": forecast.locations.ids[n], **{name: column[i] for name, column in fields.items()}}
         for i, n in enumerate(chosen)
     ]
-    days: dict[str, Any] = {}
-    if forecast.totals is not None:
-        spans, y_hat, quantiles = forecast.totals
-        days["days"] = _span_times(forecast, spans)
-        names = map(quantile_name, forecast.quantile_levels)
-        sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
-        by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
-        for i, row in enumerate(rows):
-            row["days"] = {name: column[i] for name, column in by_location.items()}
     for row in rows:
         for name, texts in (("fallback", forecast.fallback), ("degraded", forecast.doubts)):
             if row["id"] in texts:
                 row[name] = texts[row["id"]]
+    if forecast.closed is not None:
+        for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
+            if is_closed.any():
+                row["closed"] = is_closed.tolist()
+    days = _add_totals(forecast, chosen, rows)
     return {"steps": step_times(forecast.panel, forecast.times), **days, "forecasts": rows}
+
+
+def _add_totals(
+    forecast: Forecast, chosen: Sequence[int], rows: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Add the totals over days to the rows of some locations; return the days, if there are any.
+
+    Args:
+        forecast: whose totals are added.
+        chosen: the columns of the rows.
+        rows: one for each location.
+    """
+    if forecast.totals is None:
+        return {}
+    spans, y_hat, quantiles = forecast.totals
+    names = map(quantile_name, forecast.quantile_levels)
+    sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
+    by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
+    for i, row in enumerate(rows):
+        row["days"] = {name: column[i] for name, column in by_location.items()}
+    return {"days": _span_times(forecast, spans)}
 
 
 def _span_times(forecast: Forecast, spans: Sequence[Span]) -> list[dict[str, Any]]:

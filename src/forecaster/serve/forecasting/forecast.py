@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float32, Shaped
+from jaxtyping import Bool, Float32, Shaped
 
 from forecaster.artifact import Run
 from forecaster.estimators.base import Estimator
@@ -94,6 +94,7 @@ class Forecast:
     y_relative: Float32[np.ndarray, "K N"] | None = None  # with the lowest relative error, if any
     fallback: Mapping[str, str] = field(default_factory=dict)  # simple models, by location
     doubts: Mapping[str, str] = field(default_factory=dict)  # doubtful values, by location
+    closed: Bool[np.ndarray, "K N"] | None = None  # outside opening hours; None: nowhere
     totals: Totals | None = None  # over days; None: the horizon is shorter than a day
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast

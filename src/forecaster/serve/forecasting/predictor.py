@@ -20,16 +20,17 @@ from forecaster.estimators.degraded import (
     describe_doubts,
     describe_history,
     describe_outage,
+    describe_unheard_covariates,
 )
 from forecaster.estimators.forecast_inputs import (
     DAY_MINUTES,
     fill_of,
-    look_ahead,
+    missing_ahead,
     refuse_missing,
 )
 from forecaster.estimators.intervals.calibration import Base
-from forecaster.estimators.intervals.online import OnlineCalibration
-from forecaster.estimators.match import is_new, location_order, match
+from forecaster.estimators.intervals.online import OnlineCalibration, step_number
+from forecaster.estimators.match import is_new, location_order, match, see_as_run
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
 from forecaster.panel.fill import Fill, fill_missing
@@ -135,7 +136,7 @@ class OnlinePredictor:
         self._ids = view.panel.locations.ids
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
-        first_step = snapshot.start_seconds // snapshot.step_seconds
+        first_step = step_number(snapshot.base)
         self._online = OnlineCalibration(predictor.calibration, first_step)
         self._order = location_order(predictor.panel.locations.ids, view.panel)
 
@@ -223,7 +224,8 @@ def refuse_incomplete(view: OriginView, lags: LagConfig) -> None:
     panel = view.panel.select(counted) if counted else view.panel
     steps = history_steps(panel, lags, np.array([view.step]))[0]
     complete = np.isnan(panel.values[steps]).mean(axis=0) <= MAX_FILLED
-    complete &= np.isfinite(panel.values[view.step])
+    last_open = view.step - panel.clock.last_open(panel.times[[view.step]])[0]
+    complete &= np.isfinite(panel.values[last_open])
     if 2 * complete.sum() < len(complete):
         refuse_missing(panel, lags, view.step)
 
@@ -245,15 +247,15 @@ def cut_panel(
     needed = max(needed, RUN_DAYS * day_steps(clock)) + lags.horizon + SPARE_DAYS * day
     needed += context(clock)  # values are judged by those before them
     first = max((origin if oldest is None else oldest) + 1 - needed, 0)
-    return snapshot.panel(first, origin + 1, origin + 1 + lags.horizon), origin - first
+    panel = snapshot.panel(first, origin + 1, origin + 1 + lags.horizon)
+    return see_as_run(model.estimator.run, panel), origin - first
 
 
 def choose_weather(panel: Panel, origin: int, horizon: int) -> tuple[Weather, str | None]:
     """Return the covariates to take ahead of an origin, and why the forecast is degraded."""
-    shared, local = look_ahead(panel, np.array([origin]), horizon)
-    if np.isfinite(shared).all() and np.isfinite(local).all():
-        return "observed", None
-    return "persist", PERSISTED
+    if missing_ahead(panel, np.array([origin]), horizon).any():
+        return "persist", PERSISTED
+    return "observed", None
 
 
 def explain_location(
@@ -335,9 +337,13 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         for n in set().union(*reasons).difference(closed)
     }
     doubts |= {panel.locations.ids[n]: text for n, text in closed.items()}
+    unheard = describe_unheard_covariates(panel, view.step)
+    ahead = panel.within_hours(view.step + 1, view.step + 1 + view.model.horizon)
+    order = location_order(panel.locations.ids, view.panel)
     return replace(
         forecast,
-        degraded="; ".join(filter(None, (outage, forecast.degraded))) or None,
+        closed=None if ahead.all() else ~ahead[:, order],
+        degraded="; ".join(filter(None, (outage, unheard, forecast.degraded))) or None,
         doubts=doubts,
     )
 

@@ -199,6 +199,7 @@ class LocationForecast(BaseModel):
     degraded: str | None = (
         None  # `new location`, why it is closed, missing, implausible or repeated values
     )
+    closed: list[bool] | None = None  # steps outside opening hours; absent: none of them is
 
 
 class ForecastResponse(ForecastBasis):

@@ -152,10 +152,11 @@ def covariate_entries(batch: Sequence[Covariate], snapshot: Snapshot, now: float
 
 def read_registration(location: NewLocation, snapshot: Snapshot, now: float) -> Registration:
     """Return the registration of a location; unusable names or covariates are a Problem."""
-    names = snapshot.base.local_covariates.names
+    local = snapshot.base.local_covariates
+    names = [name for name in local.names if name not in local.past_only]
     if set(location.covariates) != set(names):
         listed = name_some(names) or "none"
-        detail = f"give a value of each local covariate of the panel, and no other: {listed}"
+        detail = f"give a value of each local covariate known ahead, and no other: {listed}"
         raise Problem(422, "wrong_covariates", detail)
     registration = Registration(
         id=location.id,
@@ -197,8 +198,7 @@ def _time_fault(snapshot: Snapshot, seconds: int, latest: float) -> tuple[str, s
     """Return the code and the text for a time that cannot be written to."""
     step = snapshot.step_at(seconds)
     if step is None:
-        minutes = snapshot.base.clock.step_minutes
-        return "off_step", f"not the start of a step of {minutes} min"
+        return "off_step", f"not the start of a step of {snapshot.base.clock.step_text}"
     if step < 0:
         return "too_old", f"the data begins at {snapshot.time_of(0)}Z"
     if seconds > latest:
