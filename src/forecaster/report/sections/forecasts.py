@@ -30,6 +30,7 @@ from forecaster.report.draw.canvas import (
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number
 from forecaster.report.groups import DAY_MINUTES, target_times
+from forecaster.report.sections.day_totals import describe_days, draw_days, take_days
 from forecaster.report.sections.errors import location_errors
 from forecaster.report.sections.section import Picture, Section
 
@@ -315,6 +316,13 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
         picture = draw_excerpt(excerpt, titles)
         yield Picture(name, title, text, alt + join_names(names), picture)
+    totals = take_days(estimator, panel, assessment, typical.first, list(chosen))
+    if totals is not None:
+        alt = f"Bars of the intervals of daily totals of {best.name}, dots of observed ones, at "
+        yield Picture(
+            "03-day-totals", "Totals of days", describe_days(totals, assessment),
+            alt + join_names(names), draw_days(totals, titles),
+        )  # fmt: skip
 
 
 def _describe_error(excerpt: Excerpt, unit: str) -> str:
