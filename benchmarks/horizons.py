@@ -21,8 +21,13 @@ from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change, read_recipe
 from forecaster.splits import Splits, cut_windows
 
-RECIPES = {"zones": "zone_taxi_2019", "grid": "grid_taxi_2010", "melbourne": "melbourne_2022"}
-WIDTHS = {"zones": 256, "grid": 128, "melbourne": 256}  # best of Transformer-best, docs/results.md
+RECIPES = {
+    "zones": "zone_taxi_2019",
+    "grid": "grid_taxi_2010",
+    "melbourne": "melbourne_2022",
+    "uber": "uber_2014",
+}
+WIDTHS = {"zones": 256, "grid": 128, "melbourne": 256, "uber": 256}  # best of Transformer-best, docs/results.md
 MODELS = (
     "SeasonalNaive",
     "HistoricalMean",

@@ -473,6 +473,12 @@ def test_any_content_gives_a_recipe_or_a_typed_error(content: dict[str, Any]) ->
         check_stage(Recipe, content, source="recipe.toml")
 
 
+def test_a_recipe_with_opening_hours_has_a_hash_of_its_own() -> None:
+    hours = recipe_of('[panel]\nhours = "Mon-Fri 05:00-23:00"')
+    assert hours.panel.hours == "Mon-Fri 05:00-23:00"
+    assert hours.digest() != Recipe().digest()
+
+
 def test_past_only_covariates_change_the_hash_only_where_there_are_any() -> None:
     plain = Recipe()
     assert plain.digest() == Recipe.of({"panel": {"past_only": []}}).digest()

@@ -19,6 +19,7 @@ from forecaster.splits import (
     Splits,
     Windows,
     cut_windows,
+    explain_short,
     history_steps,
     is_incomplete,
     is_well_observed,
@@ -293,6 +294,25 @@ def test_shares_cut_the_last_fifth_for_test_and_the_tenth_before_for_validation(
     masks = [splits.mask(name, panel.clock, panel.times) for name in SPLITS]
     spans = [(int(np.argmax(mask)), int(mask.sum())) for mask in masks]
     assert spans == [(0, 700), (700, 100), (800, 200)]
+
+
+def test_a_short_panel_validates_on_enough_windows_if_training_keeps_half() -> None:
+    def sizes(steps: int, horizon: int) -> list[int]:
+        panel = panel_of(np.ones((steps, 1)))
+        splits = Splits.by_share(panel, horizon=horizon)
+        return [int(splits.mask(name, panel.clock, panel.times).sum()) for name in SPLITS]
+
+    assert sizes(149, 3) == [97, 22, 30]
+    assert sizes(149, 7) == [93, 26, 30]
+    assert sizes(41, 3) == [20, 13, 8]  # half: more would be too little to learn from
+
+
+def test_a_panel_that_is_too_short_says_what_it_needs() -> None:
+    panel = panel_of(np.ones((41, 1)), step_minutes=7 * 1440)
+    advice = explain_short(panel, LagConfig(recent=2, seasons=(), horizon=3))
+    assert "41 steps of 10080 min: forecasts 3 steps ahead need about 74" in advice
+    assert "a yearly season about 149" in advice
+    assert not explain_short(panel_of(np.ones((79, 1))), LagConfig(horizon=3))
 
 
 @given(

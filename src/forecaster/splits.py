@@ -236,7 +236,7 @@ def is_incomplete(
     lacking, expected = (count[steps] for count in _count_missing(panel.values, living(panel)))
     gone = _count_gone(panel, steps)
     lacking, expected = lacking - gone, expected - gone
-    nobody = expected[:, -1] == 0
+    nobody = (expected[:, -1] == 0) & (not panel.locations.has_hours)  # else it is night
     tolerated = _tolerated(expected)
     lacking, expected = np.maximum(lacking - tolerated, 0), expected - tolerated
     few = lacking[:, :-1].sum(axis=1) > MAX_FILLED * expected[:, :-1].sum(axis=1)
@@ -254,8 +254,9 @@ def _count_gone(panel: Panel, steps: Int64[np.ndarray, "B T"]) -> Int64[np.ndarr
     if alive is None:
         return np.asarray(gone.sum(axis=1, keepdims=True))
     total = np.zeros(steps.shape, dtype=np.int64)
-    for number, column in enumerate(columns.tolist()):
-        total += gone[:, [number]] & alive[steps, column]
+    for number in np.flatnonzero(gone.any(axis=0)).tolist():
+        rows = np.flatnonzero(gone[:, number])
+        total[rows] += alive[steps[rows], columns[number]]
     return total
 
 

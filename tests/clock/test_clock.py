@@ -579,3 +579,10 @@ def test_steps_of_a_week_have_a_place_in_the_year_and_no_weekday() -> None:
     assert (calendar[:, 7:31].argmax(axis=1)).tolist() == [
         round(24 * p / clock.season_slots) % 24 for p in place.tolist()
     ]
+
+
+def test_a_month_has_every_second_of_the_columns_of_the_day() -> None:
+    clock = Clock("UTC", 43_830, step_months=1)
+    calendar = clock.calendar(clock.axis(np.datetime64("2015-01-01T00:00:00"), 24))
+    assert not calendar[:, :7].any()
+    assert np.array_equal(calendar[:, 7:31], np.eye(24, dtype=np.float32)[[*range(0, 24, 2)] * 2])

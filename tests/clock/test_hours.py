@@ -138,3 +138,6 @@ def test_a_weekly_pattern_is_written_short() -> None:
     assert weekly_hours(pattern, 15) == "05:30-23:45"
     pattern[5:] = False
     assert weekly_hours(pattern, 15) == "Mon-Fri 05:30-23:45; Sat-Sun off"
+    pattern[:5] = True
+    assert weekly_hours(pattern, 15) == "Sat-Sun off"
+    assert weekly_hours(np.ones((7, 96), dtype=bool), 15) == ""

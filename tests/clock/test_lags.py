@@ -29,10 +29,13 @@ def test_small_steps_have_more_recent_ones(minutes: int, recent: int) -> None:
     assert choose_lags(Clock("UTC", minutes), 100_003, 3).lags.recent == recent
 
 
-def test_a_week_of_five_minutes_has_days_and_no_weeks() -> None:
-    chosen = choose_lags(Clock("UTC", 5), 2016, 12)
-    assert [(season.days, season.count) for season in chosen.lags.seasons] == [(1, 2)]
-    assert "no week: the panel's 2,016 steps allow lags of 705" in chosen.reason
+@pytest.mark.parametrize(("days", "count"), [(7, None), (9, 3), (14, 4)])
+def test_short_panels_have_three_days_or_none_and_no_weeks(days: int, count: int | None) -> None:
+    chosen = choose_lags(Clock("UTC", 5), 288 * days, 12)
+    expected = [] if count is None else [(1, count)]
+    assert [(season.days, season.count) for season in chosen.lags.seasons] == expected
+    if count is None:
+        assert "no week: the panel's 2,016 steps allow lags of 705" in chosen.reason
 
 
 def test_days_look_at_weeks_and_at_the_weekday_a_year_before() -> None:

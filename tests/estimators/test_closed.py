@@ -425,3 +425,19 @@ def test_L4_a_location_with_a_short_life_in_training_is_not_known_to_be_never_si
     longest = fit_silence(dated, train)["shared.longest_silence"]
     assert longest[0] >= 24
     assert (longest[1:] < 24).all()
+
+
+def test_L10_nights_and_weekends_neither_end_a_silence_nor_begin_one() -> None:
+    panel = city().with_hours(("Mon-Fri 06:00-23:00",) * N)
+    values = panel.values.copy()
+    values[END:, 3] = np.where(np.isnan(values[END:, 3]), np.nan, 0)
+    silent = panel.with_data(values)
+    train = np.arange(len(values)) < TRAINED
+    longest = fit_silence(panel, train)[LONGEST]
+    assert (longest < DAY).all()  # though each weekend has no value
+    closed = Closings("count", longest).judge(silent, END, len(values)).closed
+    assert np.flatnonzero(closed.any(axis=0)).tolist() == [3]
+    assert closed[14 * DAY :, 3].all()
+    values[END : END + 5 * DAY] = np.where(np.isnan(values[END : END + 5 * DAY]), np.nan, 0)
+    outage = Closings("count", longest).judge(panel.with_data(values), END, END + 5 * DAY)
+    assert not outage.closed.any()  # the feed is out, and the nights do not tell otherwise

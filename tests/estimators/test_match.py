@@ -2,18 +2,29 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from forecaster.artifact import Run
 from forecaster.clock.holidays import Holidays
+from forecaster.clock.lags import choose_lags
 from forecaster.config import LagConfig, Season
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.baselines.naive import SeasonalNaive
 from forecaster.estimators.checks.sample import RECIPE, small_city
-from forecaster.estimators.match import Sizes, check_run, country_of, location_order, match
+from forecaster.estimators.match import (
+    Sizes,
+    check_run,
+    country_of,
+    explain_lags,
+    location_order,
+    match,
+    with_lags,
+    with_meaning,
+)
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.recipe import change
+from forecaster.recipe import Recipe, change
 from forecaster.splits import Splits
 
 
@@ -178,3 +189,42 @@ def test_a_recipe_of_other_past_only_covariates_is_refused() -> None:
     panel = small_city()
     with pytest.raises(ConfigError, match=r"panel\.past_only = rain"):
         SeasonalNaive(recipe).fit(panel, Splits.by_share(panel))
+
+
+def test_lags_that_a_recipe_does_not_set_suit_the_panel() -> None:
+    panel = panel_of_days()
+    recipe = Recipe.of({"lags": {"horizon": 5}})
+    lags = with_lags(recipe, panel).lags
+    assert lags == choose_lags(panel.clock, len(panel.values), 5).lags
+    assert lags.horizon == 5
+    assert with_meaning(recipe, panel).lags == lags
+    assert "5: 7 recent steps of 1440 min" in explain_lags(recipe, panel)
+
+
+def test_lags_that_a_recipe_sets_are_kept() -> None:
+    panel = panel_of_days()
+    some = with_lags(Recipe.of({"lags": {"recent": 3}}), panel).lags
+    assert some.recent == 3
+    assert some.seasons == choose_lags(panel.clock, len(panel.values), 3).lags.seasons
+    every = Recipe.of({"lags": {"recent": 3, "seasons": []}})
+    assert with_lags(every, panel) is every
+    assert "by the recipe" in explain_lags(every, panel)
+
+
+def panel_of_days() -> Panel:
+    days = pd.date_range("2021-01-01", periods=211, freq="D")
+    table = pd.DataFrame({"time": days, "a": range(211), "b": 7})
+    return Panel.from_wide(table, timezone="UTC")
+
+
+def test_a_run_of_weeks_from_before_they_had_a_yearly_season_is_refused() -> None:
+    weeks = pd.date_range("2017-01-02", periods=173, freq="7D")
+    table = pd.DataFrame({"time": weeks, "a": range(173), "b": 7})
+    panel = Panel.from_wide(table, timezone="UTC")
+    lags = {"recent": 2, "seasons": [{"days": 7, "count": 1, "before": 0, "after": 0}]}
+    fitted = SeasonalNaive(Recipe.of({"lags": lags})).fit(panel, Splits.by_share(panel))
+    assert fitted.run is not None
+    match(fitted.run, panel)
+    arrays = {**fitted.run.arrays, "shared.fill": fitted.run.arrays["shared.fill"][:1]}
+    with pytest.raises(ArtifactError, match=r"season: 1 step in the run.*53 steps: train the run"):
+        match(replace(fitted.run, arrays=arrays), panel)

@@ -17,6 +17,7 @@ from forecaster.estimators.totals import (
     calibrate_totals,
     find_spans,
     sum_residuals,
+    sum_table,
     total_forecasts,
 )
 from forecaster.panel.panel import Panel
@@ -164,3 +165,20 @@ def test_a_run_without_residuals_is_refused_with_a_remedy(
     monkeypatch.delitem(model.run.arrays, RESIDUALS)
     with pytest.raises(ConfigError, match="train it again"):
         model.forecast_totals(panel, panel.times[-51])
+
+
+def test_closed_steps_do_not_put_a_total_in_doubt(
+    forecast_a_day: tuple[Panel, SeasonalNaive],
+) -> None:
+    panel, model = forecast_a_day
+    assert model.run is not None
+    origin = len(panel.times) - 51
+    table = model.forecast(panel, panel.times[origin])
+    plain = sum_table(table, panel, origin, model.run)
+    first = table["unique_id"].eq(table["unique_id"].iloc[0])
+    closed = table.assign(degraded=np.where(first & (table.index < 7), "closed", ""))
+    pd.testing.assert_frame_equal(sum_table(closed, panel, origin, model.run), plain)
+    doubtful = table.assign(degraded=np.where(first, "closed; implausible value", ""))
+    wide = sum_table(doubtful, panel, origin, model.run)
+    assert wide["degraded"].iloc[0] == "implausible value"
+    assert (wide["q90"] > plain["q90"]).tolist() == wide["degraded"].ne("").tolist()

@@ -1,14 +1,21 @@
 """Forecasts of places that close: a metro at night, shops on Sundays, a school in August."""
 
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pandas as pd
 import pytest
 
-from forecaster.config import LagConfig, Season
+from forecaster.config import GraphConfig, LagConfig, Season
 from forecaster.estimators.baselines.naive import HistoricalMean, LastValue, SeasonalNaive
 from forecaster.estimators.baselines.ridge import Ridge
+from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
+from forecaster.serve.data.snapshot import Snapshot
+from forecaster.serve.forecasting.forecast import ServedModel
+from forecaster.serve.forecasting.predictor import SnapshotPredictor
 from forecaster.splits import Splits, cut_windows
 
 PLACES = 3
@@ -113,3 +120,64 @@ def test_L10_a_school_in_august_has_no_windows_and_begins_with_june() -> None:
     first = fitted.forecast(panel, "2019-09-01T05:00+00:00")  # a Sunday
     june = panel.values[panel.times == np.datetime64("2019-06-30T06:00")]
     assert first["y_hat"].iloc[0] == june[0, 0]
+
+
+def test_L10_the_service_answers_before_a_morning_and_marks_the_night() -> None:
+    panel = metro()
+    fitted = SeasonalNaive(Recipe(lags=LAGS)).fit(panel, SPLITS)
+    night = int(np.flatnonzero(panel.times == np.datetime64("2019-07-02T03:00"))[0])
+    model, snapshot, predictor = (
+        ServedModel(fitted, "0" * 12),
+        Snapshot(panel),
+        SnapshotPredictor(),
+    )
+    while (served := predictor.predict(model, snapshot, night)) is None:
+        pass
+    table = fitted.forecast(panel, "2019-07-02T03:00+00:00")
+    assert np.allclose(served.y_hat.T.ravel(), table["y_hat"])
+    assert served.closed is not None
+    assert served.closed.tolist() == [[True] * PLACES, [False] * PLACES, [False] * PLACES]
+    assert served.degraded is None
+    assert not served.doubts
+
+
+def test_L10_a_graph_is_learned_from_open_steps_only() -> None:
+    panel = metro()
+    graph = learn_graph(panel, SPLITS, GraphConfig(kind="inverse"))
+    assert graph.about.steps == 15 * 18
+    assert graph.about.dropped_steps == 0  # nights are no gaps
+
+
+def test_a_run_that_was_fitted_without_hours_keeps_its_lags() -> None:
+    times = pd.date_range("2019-06-03", "2019-07-05 23:00", freq="h")
+    always = Panel.from_wide(table(times), timezone="UTC")
+    fitted = SeasonalNaive(Recipe(lags=LAGS)).fit(always, SPLITS)
+    panel = Panel.from_wide(table(times), timezone="UTC", hours="05:00-23:00")
+    matched = fitted.adapt(panel)[1]
+    assert matched.clock.hours == ()
+    assert not matched.alive(0, 5).any()
+    night = fitted.forecast(panel, "2019-07-02T03:00+00:00")
+    assert night.groupby("unique_id")["degraded"].first().tolist() == ["closed"] * PLACES
+
+
+def test_L10_ingest_takes_hours_from_an_option_and_from_the_locations(
+    tmp_path: Path, run: Callable[..., tuple[int, str, str]]
+) -> None:
+    times = pd.date_range("2019-06-03", periods=24 * 15, freq="h")
+    frame = table(times)
+    frame = frame[frame["time"].dt.hour >= 5]
+    frame.to_csv(tmp_path / "metro.csv", index=False)
+    hours = ["05:00-24:00", "Mon-Fri 05:00-24:00", "05:00-24:00"]
+    pd.DataFrame({"id": list("abc"), "hours": hours}).to_csv(tmp_path / "places.csv", index=False)
+    holidays = "06:00-20:00; PH off"
+    command = "ingest", "table", tmp_path / "metro.csv", "--timezone", "UTC", "--out"
+    for name, options, expected in (
+        ("found", [], ("05:00-24:00",) * 3),
+        ("given", ["--hours", holidays, "--country", "DE"], (holidays,) * 3),
+        ("always", ["--hours", "always"], ("",) * 3),
+        ("places", ["--locations", tmp_path / "places.csv"], tuple(hours)),
+    ):
+        code, output, errors = run(*command, tmp_path / name, *options)
+        assert code == 0, errors
+        assert Panel.open(tmp_path / name).locations.hours == expected
+        assert ("opening hours" in output) == (name != "always")

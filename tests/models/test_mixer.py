@@ -16,6 +16,7 @@ from forecaster.models.mixer import (
     PastOnlyInputs,
     count_weights,
     hour_weights,
+    time_of_day_only,
 )
 from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
@@ -478,3 +479,20 @@ def test_weights_are_counted_with_past_only_covariates(
     count = sum(parameter.numel() for parameter in model.parameters())
     least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only=past_only)
     assert least <= count < 2 * least
+
+
+@pytest.mark.parametrize(("slots", "rows"), [(168, 24), (2016, 24), (7, 1), (12, 1), (53, 1)])
+def test_of_a_single_season_the_steps_of_all_days_share_their_rows(slots: int, rows: int) -> None:
+    weights = hour_weights(slots, repeats=False)
+    assert weights.shape == (slots, rows)
+    torch.testing.assert_close(weights.sum(dim=1), torch.ones(slots))
+    if not slots % 7:
+        by_day = weights.view(7, slots // 7, rows)
+        assert torch.equal(by_day[0], by_day[5])
+
+
+@pytest.mark.parametrize(("slots", "left_out"), [(168, slice(3, 10)), (12, slice(10, 34))])
+def test_of_a_single_season_weekdays_and_months_are_left_out(slots: int, left_out: slice) -> None:
+    mask = time_of_day_only(35, slots).flatten()
+    assert not mask[left_out].any()
+    assert mask.sum() == 35 - (left_out.stop - left_out.start)

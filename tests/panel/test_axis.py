@@ -480,3 +480,57 @@ def test_I2_the_hour_shown_twice_is_unknown_and_not_a_gap() -> None:
         "gaps": [],
     }
     assert np.isnan(placed.layers[VALUES]).sum() == 2
+
+
+# -------------------------------------------------------------------------------- months
+
+
+def month_rows(texts: list[str]) -> SeriesTable:
+    return rows(np.array(texts, dtype="datetime64[s]").astype(np.int64), naive=True)
+
+
+MONTHS = {"timezone": NEW_YORK, "step_months": 1}
+
+
+@pytest.mark.parametrize("day", ["01", "15", "28"])
+def test_a_time_on_any_day_stands_for_its_month(day: str) -> None:
+    table = month_rows([f"2021-{month:02d}-{day}" for month in range(1, 6)])
+    placed = place_on_axis(table, config(**MONTHS))
+    assert stamps(placed.seconds) == [
+        "2021-01-01T05:00", "2021-02-01T05:00", "2021-03-01T05:00", "2021-04-01T04:00",
+        "2021-05-01T04:00",
+    ]  # fmt: skip
+
+
+def test_month_ends_end_their_quarter() -> None:
+    table = month_rows(["2021-03-31", "2021-06-30", "2021-09-30"])
+    placed = place_on_axis(table, config(timezone="UTC", step_months=3))
+    assert stamps(placed.seconds) == ["2021-01-01T00:00", "2021-04-01T00:00", "2021-07-01T00:00"]
+
+
+def test_missing_months_are_completed_and_counted() -> None:
+    table = month_rows(["2021-01-01", "2021-02-01", "2021-05-01"])
+    placed = place_on_axis(table, config(timezone="UTC", step_months=1, gaps="null"))
+    assert len(placed.seconds) == 5
+    assert placed.counts["gaps"] == [["2021-03-01T00:00:00Z", 2]]
+    with pytest.raises(DataError, match=r"missing 2 steps: 2021-03-01T00:00:00Z"):
+        place_on_axis(table, config(timezone="UTC", step_months=1))
+
+
+def test_days_that_are_called_months_are_refused_in_plain_words() -> None:
+    table = month_rows([f"2021-01-{day:02d}" for day in range(1, 8)])
+    with pytest.raises(DataError, match=r"6 further times in one step of 1 month.*add the values"):
+        place_on_axis(table, config(timezone="UTC", step_months=1))
+
+
+def test_a_month_between_quarters_is_named() -> None:
+    table = month_rows(["2021-01-01", "2021-04-01", "2021-06-01", "2021-10-01"])
+    with pytest.raises(DataError, match=r"1 time off the step of 3 months: 2021-06-01"):
+        place_on_axis(table, config(timezone="UTC", step_months=3))
+
+
+def test_covariates_of_months_reach_ahead() -> None:
+    table = month_rows(["2021-02-28", "2021-03-31", "2021-04-30"])
+    start = np.datetime64("2021-01-01", "s")
+    laid = align_to_axis(table, config(timezone="UTC", step_months=1), start, 3)[VALUES]
+    np.testing.assert_array_equal(laid[:, 0], [np.nan, 0, 2, 4])

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from forecaster.panel.fill import fill_missing, fit_fill
+from forecaster.clock.clock import Clock
+from forecaster.panel.fill import fill_missing, fit_fill, smoothing_reach, usual_values
 from forecaster.panel.panel import Panel
 from tests.panel.panels import numbers, panel_of, zone_of
 
@@ -158,3 +159,41 @@ def test_a_panel_without_holes_or_covariates_is_filled_to_itself() -> None:
     np.testing.assert_array_equal(whole.values, panel.values)
     assert whole.covariates.values.shape == (29, 0)
     assert whole.local_covariates.values.shape == (0, 29, 2)
+
+
+def test_few_values_of_small_steps_lean_on_the_narrowest_hour_that_has_enough() -> None:
+    generator = np.random.default_rng(3)
+    slots, values = np.tile(np.arange(29), 3), generator.random((87, 5), dtype=np.float32)
+    usual = usual_values(values, slots, 29, reach=11)  # three values: 3 · (h + 1) ≥ 10 for h = 3
+    expected = np.zeros((29, 5))
+    for slot in range(29):
+        for away in range(-3, 4):
+            share = (1 - abs(away) / 4) / 12
+            expected[slot] += share * values[slots == (slot + away) % 29].sum(axis=0)
+    np.testing.assert_allclose(usual.means, expected, rtol=1e-5)
+    np.testing.assert_allclose(usual.counts, 12)
+    np.testing.assert_allclose(usual.visits, 3)
+
+
+def test_a_step_with_enough_values_stands_alone_beside_one_that_leans_on_it() -> None:
+    slots = np.array([0] * 10 + [1])
+    values = np.arange(11, dtype=np.float32)[:, None]
+    usual = usual_values(values, slots, 7, reach=1)
+    assert usual.means[0, 0] == pytest.approx(4.5)
+    assert usual.means[1, 0] == pytest.approx((10 + 45 / 2) / (1 + 10 / 2))
+    assert usual.means[6, 0] == pytest.approx(4.5)  # the season goes round
+    assert usual.means[3, 0] == pytest.approx(5)  # nothing near: the mean of all
+
+
+@pytest.mark.parametrize(("minutes", "reach"), [(1, 59), (5, 11), (30, 1), (60, 0), (1440, 0)])
+def test_neighbours_are_less_than_an_hour_away(minutes: int, reach: int) -> None:
+    assert smoothing_reach(Clock("UTC", minutes)) == reach
+
+
+def test_a_closed_place_keeps_its_last_value() -> None:
+    values = numbers(24 * 15, 2)
+    panel = panel_of(values).with_hours(("", "06:00-22:00"))
+    filled = fill_missing(panel, fit_fill(panel, np.ones(len(values), dtype=bool))).values
+    assert np.array_equal(filled[:, 0], panel.values[:, 0])
+    assert (filled[24 + 22 : 48 + 6, 1] == panel.values[24 + 21, 1]).all()
+    assert np.array_equal(filled[24 + 6 : 24 + 22, 1], panel.values[24 + 6 : 24 + 22, 1])

@@ -118,7 +118,7 @@ def test_tables_name_past_only_columns_and_lose_those_after_the_last_value(
     assert np.isnan(dropoffs[26:]).all()
     assert np.isfinite(dropoffs[:26]).all()
     assert (price == 7).all()
-    assert panel.counts["past_only_values_after_the_last_value"] == 5
+    assert panel.counts["past_only_values_left_out"] == 5
     assert "5 values of past-only covariates (dropoffs)" in caplog.text
     assert "past-only dropoffs" in repr(panel)
 

@@ -10,7 +10,7 @@ from forecaster.clock.clock import Clock
 from forecaster.estimators.checks.sample import LOCATIONS, small_city
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
-from forecaster.windows.profile import fit_bounds, fit_profile, share_known
+from forecaster.windows.profile import fit_bounds, fit_profile, is_seen_once, share_known
 from forecaster.windows.scaling import fit_scaler
 
 
@@ -37,11 +37,19 @@ def all_of(panel: Panel) -> np.ndarray:
     return np.ones(len(panel.values), dtype=bool)
 
 
-def plain_profile(panel: Panel) -> np.ndarray:
-    """Return the profile of an hourly panel with all weeks and many counts, value by value."""
+def plain_profile(panel: Panel, smooth: bool = False) -> np.ndarray:
+    """Return the profile of whole weeks with many counts, value by value.
+
+    If it is smooth, half of the steps before and after counts too.
+    """
     values = panel.values.astype(np.float64)
-    weeks = values.reshape(-1, 7, 24, values.shape[1])
-    own, days = np.nanmean(weeks, axis=0), np.nanmean(weeks, axis=(0, 1))  # [7 24 N], [24 N]
+    D = 24 * 60 // panel.clock.step_minutes
+    weeks = values.reshape(-1, 7, D, values.shape[1])
+    own, days = np.nanmean(weeks, axis=0), np.nanmean(weeks, axis=(0, 1))  # [7 D N], [D N]
+    if smooth:
+        flat = own.reshape(7 * D, -1)
+        flat = (flat + np.roll(flat, 1, axis=0) / 2 + np.roll(flat, -1, axis=0) / 2) / 2
+        own = flat.reshape(own.shape)
     mean, unit = np.nanmean(values, axis=0), np.nanstd(values, axis=0)
     if panel.kind == "count":
         shape = own.sum(axis=2) / own.sum(axis=2).mean()
@@ -52,9 +60,9 @@ def plain_profile(panel: Panel) -> np.ndarray:
         city = mean + unit * shape[..., None]
         adjusted = days + unit * (shape - shape.mean(axis=0))[..., None]
     trust = np.minimum(np.isfinite(weeks).sum(axis=0) / 30, 1)
-    day_trust = np.minimum(np.isfinite(weeks).sum(axis=(0, 1)) / 30, 1)
+    day_trust = np.minimum(np.isfinite(weeks).sum(axis=(0, 1)) / 10, 1)
     prior = day_trust * adjusted + (1 - day_trust) * city
-    return (trust * own + (1 - trust) * prior).reshape(168, -1).T
+    return (trust * own + (1 - trust) * prior).reshape(7 * D, -1).T
 
 
 @pytest.mark.parametrize("weeks", [2, 6, 31])
@@ -116,17 +124,40 @@ def test_a_day_without_training_steps_is_like_the_others() -> None:
 
 
 def test_small_steps_lean_on_those_within_an_hour_and_days_have_one_step() -> None:
-    quarters = every(15, 96 * 7 * 9)  # 9 values at each step of the week
+    quarters = every(15, 96 * 7 * 9)  # of 9 values at each step, one short of enough
     quarters = replace(quarters, values=shaped(36).values)
-    mean = quarters.values.reshape(9, 672, 5).mean(axis=0, dtype=np.float64)
-    shares = {0: 1.0, 1: 3 / 4, -1: 3 / 4, 2: 2 / 4, -2: 2 / 4, 3: 1 / 4, -3: 1 / 4}
-    smooth = sum(np.roll(mean, d, axis=0) * share for d, share in shares.items()) / 4
-    # 27 values up to two steps away are too few, 36 up to three are enough.
-    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), smooth.T, rtol=1e-5)
+    expected = plain_profile(quarters, smooth=True)
+    np.testing.assert_allclose(fit_profile(quarters, all_of(quarters)), expected, rtol=1e-5)
     days = every(24 * 60, 7 * 34)
     profile = fit_profile(days, all_of(days))
     assert profile.shape == (5, 7)
     np.testing.assert_allclose(profile[:, 1], np.nanmean(days.values[1::7], axis=0), rtol=1e-5)
+
+
+def test_of_small_steps_weeks_have_a_say_and_not_the_steps_of_one_hour() -> None:
+    D, weeks = 96, 6
+    day = 50 - 40 * np.cos(2 * np.pi * (np.arange(D * 7 * weeks) % D) / D)
+    values = np.repeat(day[:, None], 5, axis=1)
+    values[20:40, 2] += 30  # of one Monday morning
+    panel = replace(every(15, len(day)), kind="measurement", values=values.astype(np.float32))
+    moved = fit_profile(panel, all_of(panel))[2] - day[: D * 7]
+    week, days = weeks / 30 * (30 / weeks), (1 - weeks / 30) * (30 / (7 * weeks))
+    city = (1 - weeks / 30) * 6 / 7 * (30 / weeks) / 5  # a fifth of it, then and not on other days
+    assert moved[30] == pytest.approx(week + days + city, rel=0.05)
+    assert moved[30 + D] < days
+
+
+def test_of_one_week_a_location_has_the_shape_of_its_days() -> None:
+    D = 288
+    by_day = np.repeat([0, 5, -5, 9, -9, 3, -3], D)
+    day = 60 - 9 * np.cos(2 * np.pi * (np.arange(7 * D) % D) / D)
+    values = np.repeat((day + by_day)[:, None], 5, axis=1)
+    panel = replace(every(5, 7 * D), kind="measurement", values=values.astype(np.float32))
+    profile = fit_profile(panel, all_of(panel))
+    np.testing.assert_allclose(profile, np.tile(day, (5, 1)), atol=9 / 30 + 0.1)
+    assert is_seen_once(panel, all_of(panel))
+    two_weeks = replace(every(5, 14 * D), values=np.ones((14 * D, 5), dtype=np.float32))
+    assert not is_seen_once(two_weeks, all_of(two_weeks))
 
 
 @pytest.mark.parametrize("minutes", [5, 30, 60, 360])
@@ -214,7 +245,7 @@ def test_one_ride_at_an_hour_of_an_empty_place_moves_no_other_place() -> None:
 def test_trust_counts_values_and_not_steps() -> None:
     panel = shaped(40)
     values = panel.values.copy()
-    values[168 * 2 :, 3] = np.nan
+    values[168:, 3] = np.nan
     holed = replace(panel, values=values)
     np.testing.assert_allclose(fit_profile(holed, all_of(panel)), plain_profile(holed), rtol=1e-5)
 
@@ -330,3 +361,19 @@ def test_bounds_do_not_see_held_out_steps() -> None:
     expected = fit_bounds(panel, train, profile)
     actual = fit_bounds(replace(panel, values=other), train, profile)
     assert all(map(np.array_equal, actual, expected))
+
+
+def test_months_are_mixed_with_the_citys_year_and_unseen_ones_are_like_their_neighbours() -> None:
+    panel = every(60, 23)
+    values = np.outer(20 + np.arange(23) % 12, [1, 2, 3, 4, 5]).astype(np.float32)
+    panel = replace(panel, clock=Clock("UTC", 43_830, step_months=1), values=values,
+                    start=np.datetime64("2015-01-01T00:00:00"))  # fmt: skip
+    profile = fit_profile(panel, all_of(panel))
+    assert profile.shape == (5, 12)
+    year = profile / profile.mean(axis=1, keepdims=True)  # all have the same shape
+    np.testing.assert_allclose(year, np.tile(year[0], (5, 1)), rtol=1e-4)
+    assert (np.diff(profile[0]) > 0).all()
+    short = np.arange(23) < 9  # January to September
+    seen = fit_profile(panel, short)
+    np.testing.assert_allclose(seen[:, 9], seen[:, 8])
+    np.testing.assert_allclose(seen[:, 11], seen[:, 0])

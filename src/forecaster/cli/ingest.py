@@ -315,9 +315,7 @@ def _print_panel(panel: "Panel", out: Path) -> None:
             print(f"  rejected {reason:24} {count:>12,}{example}")
     if panel.locations.has_hours:
         source = "found" if hours_found else "given"
-        print(f"opening hours {source}: {describe_hours(panel)}")
-        if source == "found":
-            print("  --hours gives others, --hours always keeps these gaps as missing values")
+        print(f"{'opening hours':26} {describe_hours(panel)} ({source})")
     M, N = panel.values.shape
     print(
         f"{out}: {count_of(M, 'step')} × {count_of(N, 'location')}; see `forecaster doctor {out}`"

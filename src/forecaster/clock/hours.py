@@ -162,18 +162,22 @@ def normal_hours(text: str) -> str:
 def weekly_hours(open_slots: Bool[np.ndarray, "7 D"], step_minutes: int) -> str:
     """Return the text of hours that repeat by the week: `Mon-Fri 05:30-24:00; Sat-Sun off`.
 
+    Where days are open as a whole or not at all, only those that are not are named: `Sun off`.
+
     Args:
         open_slots: which of the D steps of each weekday are open.
         step_minutes: the length of a step.
     """
     texts = [_day_text(slots, step_minutes) for slots in open_slots]
     if len(set(texts)) == 1:
-        return texts[0] or "00:00-24:00"
+        return texts[0]
+    only_days = set(texts) == {"", "off"}
     rules, numbers = [], range(len(_DAYS))
     for text, run in groupby(numbers, key=lambda n: texts[n]):
         days = [_DAYS[n].capitalize() for n in run]
         names = days[0] if len(days) == 1 else f"{days[0]}-{days[-1]}"
-        rules.append(f"{names} {text or '00:00-24:00'}")
+        if text or not only_days:
+            rules.append(f"{names} {text or '00:00-24:00'}")
     return "; ".join(rules)
 
 

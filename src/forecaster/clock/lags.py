@@ -2,7 +2,7 @@
 
 | steps | recent | similar steps, as far ahead as the horizon |
 |---|---|---|
-| below a day | an hour, 6 to 30 steps | of 6 days and 4 weeks |
+| below a day | an hour, 6 to 30 steps | of 6 days (3 at least, or none) and 4 weeks |
 | a day to a week | 7 | of 4 weeks and 2 years (364 days keep the weekday) |
 | weeks | 8 | of 2 years (364 days) |
 | months | a year, at least 4 | of 3 years |
@@ -41,6 +41,7 @@ class _Wish:
     days: int
     count: int
     least: int = 1  # kept, however long windows become
+    fewest: int = 1  # that are worth having: one or two past days say more of chance than of habit
 
 
 def choose_lags(clock: Clock, steps: int, horizon: int) -> ChosenLags:
@@ -77,7 +78,7 @@ def _wishes(clock: Clock) -> tuple[_Wish, ...]:
         return (_Wish(YEAR_DAYS, 2),)
     if clock.step_minutes >= DAY_MINUTES:
         return _Wish(WEEK_DAYS, 4), _Wish(YEAR_DAYS, 2)
-    return _Wish(1, 6, least=2), _Wish(WEEK_DAYS, 4)
+    return _Wish(1, 6, least=2, fewest=3), _Wish(WEEK_DAYS, 4)
 
 
 def _season(clock: Clock, wish: _Wish, horizon: int, reach: int) -> Season | None:
@@ -85,7 +86,7 @@ def _season(clock: Clock, wish: _Wish, horizon: int, reach: int) -> Season | Non
     length = wish.days * DAY_MINUTES
     count = min(wish.count, int((reach + 0.5) * clock.step_minutes // length))
     room = (length - CLOCK_CHANGE_MINUTES) // clock.step_minutes  # steps before the origin
-    if not count or not room:
+    if count < wish.fewest or not room:
         return None
     paper = PAPER.seasons[0]
     ahead = paper.after if horizon <= PAPER.recent and not clock.has_yearly_season else horizon

@@ -287,7 +287,7 @@ def _quantile_columns(
 def _steps_ahead(rows: pd.DataFrame, panel: Panel, origin: int) -> Int64[np.ndarray, " k"]:
     """The number of the step ahead of each row, from 0; some are left out where none is open."""
     times = rows["ds"].dt.tz_convert(None).to_numpy("datetime64[s]")
-    steps = (times - panel.start) // panel.clock.step
+    steps = panel.step_index(times)
     return np.asarray(steps - origin - 1, dtype=np.int64)
 
 

@@ -296,8 +296,8 @@ def sum_table(
         for name in ("y_hat", *names)
     )
     stacked = np.array(quantiles, dtype=np.float32).reshape(len(names), *forecast.shape)
-    doubtful = _are_doubtful(table, ids)
-    totals = calibration.forecast(panel, origin, forecast, stacked, doubtful)
+    reasons = _read_reasons(table, ids)
+    totals = calibration.forecast(panel, origin, forecast, stacked, _are_doubtful(reasons))
     first = [span.first for span in totals.spans]
     J, N = totals.y_hat.shape
     columns = {
@@ -310,9 +310,8 @@ def sum_table(
         "y_hat": totals.y_hat.T.reshape(-1),
         **{n: q.T.reshape(-1) for n, q in zip(names, totals.quantiles, strict=True)},
     }
-    if "degraded" in table.columns:
-        reasons = table.groupby("unique_id", sort=False)["degraded"].first()
-        columns["degraded"] = np.repeat(reasons.reindex(ids).to_numpy(dtype=object), J)
+    if any(reasons):
+        columns["degraded"] = np.repeat(np.array(reasons, dtype=object), J)
     rows = pd.DataFrame(columns)
     return rows[rows["y_hat"].notna()].reset_index(drop=True)
 
@@ -322,11 +321,16 @@ def _sum(values: Float32[np.ndarray, "*B k N"]) -> Float32[np.ndarray, "*B N"]:
     return np.asarray(np.nansum(values, axis=-2, dtype=np.float64), dtype=np.float32)
 
 
-def _are_doubtful(table: pd.DataFrame, ids: Sequence[str]) -> Bool[np.ndarray, " N"]:
-    """Which locations have a reason of their own to be degraded, not shared by all."""
+def _read_reasons(table: pd.DataFrame, ids: Sequence[str]) -> list[str]:
+    """Why the forecasts of locations are degraded; that single steps are closed is no reason."""
     if "degraded" not in table.columns:
-        return np.zeros(len(ids), dtype=bool)
-    reasons = table.groupby("unique_id", sort=False)["degraded"].first().reindex(list(ids))
+        return [""] * len(ids)
+    texts = table["degraded"].str.replace(r"^closed(; |$)", "", regex=True)
+    return [str(text) for text in texts.groupby(table["unique_id"]).first().reindex(list(ids))]
+
+
+def _are_doubtful(reasons: Sequence[str]) -> Bool[np.ndarray, " N"]:
+    """Which locations have a reason of their own to be degraded, not shared by all."""
     parts = [set(filter(None, text.split("; "))) for text in reasons]
     shared = set.intersection(*parts) if parts else set()
     return np.array([bool(part - shared) for part in parts], dtype=bool)

@@ -21,6 +21,7 @@ from forecaster.estimators.intervals.calibration import Base, local_hours
 from forecaster.estimators.match import location_order
 from forecaster.estimators.predictor import Prediction, WindowForecasts, close
 from forecaster.evaluation.bias import location_sizes
+from forecaster.evaluation.day_totals import DayTotals, score_day_totals
 from forecaster.metrics import ErrorSums, IntervalSums, sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 
@@ -75,6 +76,7 @@ class BacktestResult:
     hours: Int64[np.ndarray, "B K"] | None = None  # of the local day; None: steps of days
     fallback: Mapping[str, int] | None = None  # locations of simple models; None: not compared
     own: OwnErrors | None = None  # None: the model is served everywhere
+    day_totals: DayTotals | None = None  # None: the horizon is shorter than a day
 
     def under(self, weathers: Iterable[Weather]) -> "BacktestResult":
         """The result with errors under these weather assumptions only, in this order."""
@@ -124,6 +126,7 @@ def backtest(
         hours=_target_hours(panel, origins, truth.shape[1]),
         fallback=estimator.run.about.get("fallback", {}).get("models") if estimator.run else None,
         own=_own_errors(estimator, panel, origins, weathers),
+        day_totals=score_day_totals(estimator, panel, origins, prediction),
     )
 
 

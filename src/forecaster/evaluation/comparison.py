@@ -141,6 +141,29 @@ class ModelResult:
         scores = [[s.steps(group.first, group.last).scores() for s in sums] for group in groups]
         return [SeedMean.of([getattr(s, metric).value for s in seeds]) for seeds in scores]
 
+    def day_total_means(self) -> dict[str, list[SeedMean]]:
+        """Return the scores of totals over days: of all days ahead, then of each day.
+
+        Empty: the horizon is shorter than a day, or tested by an earlier version.
+        """
+        scored = [result.day_totals for result in self.results.values()]
+        totals = [each for each in scored if each is not None]
+        if not totals:
+            return {}
+        errors = [each.errors.report() for each in totals]
+        intervals = [each.intervals.report() for each in totals]
+        columns = {
+            name: [[getattr(s, name) for s in (e.average, *e.steps)] for e in errors]
+            for name in ("rmse", "mape")
+        } | {
+            name: [[getattr(s, name) for s in scores] for scores in intervals]
+            for name in ("coverage", "width")
+        }
+        return {
+            name: [SeedMean.of([m.value for m in seeds]) for seeds in zip(*rows, strict=True)]
+            for name, rows in columns.items()
+        }
+
     def judged_coverage(self, mode: CalibrationMode) -> list[SeedMean]:
         """Return the coverage to compare with the nominal one: of counts the randomised one."""
         randomised = self.interval_seed_means("randomised", mode)
@@ -382,6 +405,7 @@ class Comparison:
             "bias_by_hour": row.hour_bias(),
             "intervals": intervals,
             **({"by_group": self._group_dict(row)} if self._is_long else {}),
+            **self._total_dict(row),
         }
 
     @property
@@ -404,6 +428,14 @@ class Comparison:
             if row.first.interval_results is not None
         }
         return {"weather": errors, "intervals": intervals}
+
+    @staticmethod
+    def _total_dict(row: ModelResult) -> dict[str, Any]:
+        """The scores of totals over days, if the horizon is a day or longer."""
+        means = row.day_total_means()
+        if not means:
+            return {}
+        return {"day_totals": {name: [asdict(s) for s in m] for name, m in means.items()}}
 
     def _mean(self, row: ModelResult, metric: str) -> float:
         mean = row.seed_means(metric, self.weathers[0])[0].mean
@@ -455,7 +487,7 @@ def evaluate(
 
 def _own_result(result: BacktestResult) -> BacktestResult:
     """The backtest of a model without the simple ones that are served at some locations."""
-    alone = replace(result, fallback=None, own=None, interval_results=None)
+    alone = replace(result, fallback=None, own=None, interval_results=None, day_totals=None)
     if result.own is None:
         return alone
     return replace(alone, errors=result.own.errors, by_location=result.own.by_location)

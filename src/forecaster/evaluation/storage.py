@@ -16,6 +16,7 @@ from forecaster.evaluation.backtest import (
     IntervalResults,
     OwnErrors,
 )
+from forecaster.evaluation.day_totals import DayTotals
 from forecaster.metrics import ErrorSums, IntervalSums
 from forecaster.publish.manifest import MANIFEST, read_manifest, verify_files
 from forecaster.publish.writing import Draft, bytes_writer, publish
@@ -24,6 +25,7 @@ FORMAT, KIND = 1, "assessment"
 LOCATIONS = "places"  # prefix of the arrays with sums by location, as published
 OVERLAPS = "overlaps"  # may be absent
 OWN = "own."  # prefix of the arrays of the model alone
+TOTALS = "totals."  # prefix of the arrays of totals over days
 COSTS = ("parameters", "milliseconds", "seconds")
 OPTIONAL = ("location_sizes", "hours")  # arrays that earlier versions have not stored
 
@@ -40,6 +42,10 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
     intervals = result.interval_results
     if intervals is not None:
         arrays |= _interval_arrays(intervals)
+    if result.day_totals is not None:
+        for name, sums in vars(result.day_totals).items():
+            parts = {part: array for part, array in vars(sums).items() if part != OVERLAPS}
+            arrays |= {f"{TOTALS}{name}.{part}": array for part, array in parts.items()}
     content, descriptions = pack(arrays)
     about = {
         "weathers": list(result.errors),
@@ -78,6 +84,7 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             hours=arrays.get("hours"),
             fallback=_fallback(about.get("fallback")),
             own=_own_errors(arrays, weathers),
+            day_totals=_day_totals(arrays),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error
@@ -97,6 +104,14 @@ def _own_errors(arrays: dict[str, np.ndarray], weathers: list[Weather]) -> OwnEr
         return None
     errors = {weather: _error_sums(arrays, f"{OWN}{weather}") for weather in weathers}
     return OwnErrors(errors, _error_sums(arrays, f"{OWN}{LOCATIONS}"))
+
+
+def _day_totals(arrays: dict[str, np.ndarray]) -> DayTotals | None:
+    """The scores of totals over days; None: a short horizon, or an earlier version."""
+    if not any(name.startswith(TOTALS) for name in arrays):
+        return None
+    intervals = _interval_sums(arrays, f"{TOTALS}intervals")
+    return DayTotals(_error_sums(arrays, f"{TOTALS}errors"), intervals)
 
 
 def _fallback(models: Any) -> dict[str, int] | None:

@@ -38,7 +38,7 @@ def markdown_text(content: Content) -> str:
         ]
         parts += [_error_table(content, weathers[0], "mape"), describe_outputs(tested)]
         parts += describe_fallbacks(tested)
-        parts += [*_bias(tested, weathers[0]), *_intervals(content)]
+        parts += [*_bias(tested, weathers[0]), *_intervals(content), *_day_totals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
         parts += _differences(content)
@@ -233,6 +233,28 @@ def _intervals(content: Content) -> list[str]:
         f"{RANDOMISED_NOTE if counts else ''}"
         "Width and pinball loss are in units of the data; lower is better.",
     ]
+
+
+def _day_totals(content: Content) -> list[str]:
+    """Return RMSE and coverage of the totals of days, by day ahead."""
+    rows = [row for row in content["rows"] if row.get("day_totals")]
+    if not rows:
+        return []
+    days = max(len(row["day_totals"]["rmse"]) for row in rows) - 1
+    lines = []
+    for row in rows:
+        totals = row["day_totals"]
+        errors = [format_score(score, "rmse") for score in totals["rmse"]]
+        coverage = [format_mean(score["mean"], "coverage") for score in totals["coverage"]]
+        lines.append([row["model"], *errors, *coverage])
+    names = ["all", *(f"day {day}" for day in range(1, days + 1))] if days > 1 else [""]
+    lines = lines if days > 1 else [[line[0], line[1], line[3]] for line in lines]
+    heads = [f"{title} {name}".strip() for title in ("RMSE", "coverage %") for name in names]
+    note = (
+        "Totals of whole local days, forecast from the end of the day before, by day ahead. "
+        "Their intervals are calibrated once, on the totals of validation."
+    )
+    return [_table(["totals of days", *heads], lines), note]
 
 
 def _coverage_note(levels: Sequence[float]) -> str:

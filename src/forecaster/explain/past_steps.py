@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 
 from forecaster.clock.clock import Clock
-from forecaster.config import LagConfig
+from forecaster.config import MONTH_MINUTES, LagConfig
 from forecaster.errors import count_of
 from forecaster.explain.attention import as_shares, attention_rollout, attention_shares
 from forecaster.explain.attribution import ablate
@@ -15,12 +15,20 @@ from forecaster.explain.explanation import Agreement, StepEffect, compare_orders
 from forecaster.panel.panel import local_texts
 from forecaster.splits import history_steps
 
-GROUPS = {1: "days", 7: "weeks"}  # named seasons, by their length in days
+GROUPS = {
+    1: "days",
+    7: "weeks",
+    364: "years",
+    365: "years",
+}  # named seasons, by their length in days
 STEPS = {
     1: "minute",
     60: "hour",
     24 * 60: "day",
     7 * 24 * 60: "week",
+    MONTH_MINUTES: "month",
+    3 * MONTH_MINUTES: "quarter",
+    12 * MONTH_MINUTES: "year",
 }  # by their length in minutes
 
 
@@ -37,8 +45,11 @@ class Lag:
         if not self.days:
             return shifted
         weeks, days = divmod(self.days, 7)
-        in_weeks = self.group == GROUPS[7] and not days
-        ago = count_of(weeks, "week") if in_weeks else count_of(self.days, "day")
+        ago = count_of(self.days, "day")
+        if self.group == GROUPS[7] and not days:
+            ago = count_of(weeks, "week")
+        if self.group == GROUPS[365]:
+            ago = count_of(round(self.days / 365), "year")
         return f"{shifted}, {ago} back"
 
 

@@ -89,7 +89,7 @@ def take_sample(panel: Panel, train: Bool[np.ndarray, " M"], subtract: Subtract)
         usual=usual,
         base=usual if subtract == "hour_of_week" else flat,
         subtracted=subtract,
-        dropped=int(train.sum()) - len(steps),
+        dropped=int((train & panel.clock.is_open(panel.times)).sum()) - len(steps),
         filled=int(np.isnan(panel.values).sum(axis=1)[steps].sum()),
     )
 

@@ -14,7 +14,7 @@ from forecaster.ingest.hot_locations.candidates import read_candidates
 from forecaster.ingest.station import parse_mapping
 from forecaster.ingest.tables import ingest_table
 from forecaster.ingest.weather import WEATHER_NAMES, add_weather
-from forecaster.panel.panel import Panel
+from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.panel.renames import read_renames
 from forecaster.publish.manifest import Progress
 from forecaster.recipe import Recipe
@@ -96,6 +96,9 @@ def build_panel(
             sources.values[0], config, recipe.table, places, sources.renames
         )
         say(f"read as {layout}")
+        if panel.counts.get(HOURS_FOUND):
+            remedy = "panel.hours (--hours) gives others, or always: the gaps are missing values"
+            say(f"opening hours found: {describe_hours(panel)}; {remedy}")
     else:
         raise ConfigError("the recipe has neither [trips] nor [table]; nothing to ingest")
     if recipe.weather is not None and sources.weather is not None:

@@ -1,14 +1,14 @@
 """The Mixer, Forecaster's `best` network over deviations from the seasonal profile."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 from torch.nn.functional import gelu, linear
 
-from forecaster.clock.clock import WEEK_HOURS
+from forecaster.clock.clock import CALENDAR_COLUMNS, WEEK_HOURS, WEEKDAYS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.hiding import HiddenInputs
@@ -23,7 +23,7 @@ from forecaster.models.network import (
 )
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.quantiles import median_index, stack_quantiles
-from forecaster.models.seasonal import Decomposition, SeasonalProfile, slots_of
+from forecaster.models.seasonal import DAY_HOURS, Decomposition, SeasonalProfile, slots_of
 from forecaster.models.step_context import LONG_HORIZON, StepContext
 
 
@@ -45,6 +45,7 @@ class MixerPrerequisites:
     profile: SeasonalProfile
     pattern: BlockPattern
     past_only: PastOnlyInputs = NONE_PAST_ONLY
+    repeats: bool = True  # whether training has seen more than one week, or year of long steps
 
 
 class Mixer(Network):
@@ -66,9 +67,13 @@ class Mixer(Network):
 
     With more than twelve coming steps, the weather and calendar of each also act on its own
     forecast: r̂_ik = (O z_i)_k + (S z_i) · e_k (`StepContext`).
+
+    Where training is shorter than two seasons, what is special about a weekday (or a month) cannot
+    be told from what happened on that day: d and the calendar then know the time of day only.
     """
 
     hour_weights: Float[Tensor, "W rows"]
+    calendar: Float[Tensor, "A 1 1"] | None  # 0: left out; None: all of a enters
 
     def __init__(
         self,
@@ -97,8 +102,10 @@ class Mixer(Network):
         self.place = nn.Parameter(torch.zeros(N, 1, H))  # e, a location's embedding
         self.unknown = nn.Parameter(torch.zeros(1, 1, H)) if self.masks else None  # e_0
         self.slots = fitted.profile.profile.shape[1]
-        weights = hour_weights(self.slots)
+        weights = hour_weights(self.slots, repeats=fitted.repeats)
         self.register_buffer("hour_weights", weights, persistent=False)
+        calendar = None if fitted.repeats else time_of_day_only(inputs.auxiliary, self.slots)
+        self.register_buffer("calendar", calendar, persistent=False)
         self.hour = nn.Parameter(torch.zeros(weights.shape[1], H))  # d
         self.blocks = nn.ModuleList(ResidualBlock(H, generator) for _ in range(config.blocks))
         self.dropout = nn.Dropout(config.dropout)
@@ -126,6 +133,8 @@ class Mixer(Network):
         """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
         del forced
         self.check_sizes(history, ahead, truth)
+        if self.calendar is not None:
+            ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         parts: Decomposition = self.level(history, ahead, hidden)
         z = self._embed(history, ahead, parts)
@@ -280,16 +289,31 @@ def input_widths(
     return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
 
-def hour_weights(slots: int) -> Float[Tensor, "W rows"]:
+def hour_weights(slots: int, *, repeats: bool = True) -> Float[Tensor, "W rows"]:
     """The weight of each row of d at each step of the season: one row a step, if they are few.
 
     Steps below an hour lie between two hours of the week and have a share of both.
+
+    Args:
+        slots: W, the number of steps of the season.
+        repeats: whether training has seen two seasons; otherwise the steps of all days share rows.
     """
-    rows = min(slots, WEEK_HOURS)
-    hours = torch.arange(slots, dtype=torch.float64) * rows / slots
+    days = 1 if slots % len(WEEKDAYS) else len(WEEKDAYS)
+    period = slots if repeats else slots // days if days > 1 else 1
+    rows = min(period, WEEK_HOURS if repeats else DAY_HOURS)
+    hours = torch.arange(slots, dtype=torch.float64) % period * rows / period
     share, first = hours.frac().float()[:, None], hours.floor().long()
     one_hot = torch.eye(rows)
     return (1 - share) * one_hot[first] + share * one_hot[(first + 1) % rows]
+
+
+def time_of_day_only(auxiliary: int, slots: int) -> Float[Tensor, "A 1 1"]:
+    """1 for entries of a that are used, 0 for weekdays, or the place in the year of long steps."""
+    mask = torch.ones(auxiliary, 1, 1)
+    first = auxiliary - len(CALENDAR_COLUMNS)
+    weekdays = slice(first, first + len(WEEKDAYS))
+    mask[slice(weekdays.stop, auxiliary - 1) if slots % len(WEEKDAYS) else weekdays] = 0
+    return mask
 
 
 def count_weights(
@@ -297,11 +321,14 @@ def count_weights(
     lags: LagConfig,
     inputs: NeuronLayout,
     edges: int,
-    slots: int = WEEK_HOURS,
+    rows: int = WEEK_HOURS,
     past_only: PastOnlyInputs = NONE_PAST_ONLY,
 ) -> int:
-    """The number of weights, but for the output and quantile heads, biases and masks."""
+    """The number of weights, but for the output and quantile heads, biases and masks.
+
+    `rows` are those of d (`hour_weights`).
+    """
     input_width = sum(input_widths(config, lags, inputs, past_only, masks=False))
-    inner = min(slots, WEEK_HOURS) + 2 * config.blocks * config.hidden
+    inner = rows + 2 * config.blocks * config.hidden
     local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
     return local + config.hidden * (input_width + inner)

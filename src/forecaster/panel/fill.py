@@ -11,7 +11,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import stack_layers
 from forecaster.panel.past_only import carried_steps, carry_covariates, carry_local
 
-TRUSTED = 30  # values from which their mean needs no others
+ENOUGH = 10  # values from which a mean needs no neighbours
 HOUR_MINUTES = 60
 _BLOCK = 128  # columns at a time
 
@@ -63,18 +63,19 @@ def _carry_over_closings(
     """The filled values, with the last value of before at closed steps."""
     if not panel.locations.has_hours:
         return filled
-    steps = np.arange(len(filled))[:, None]
+    steps = np.arange(len(filled), dtype=np.int32)[:, None]
     is_open = panel.within_hours(0, len(filled))
-    last = np.maximum.accumulate(np.where(is_open, steps, -1), axis=0)
+    last = np.maximum.accumulate(np.where(is_open, steps, np.int32(-1)), axis=0)
     return np.take_along_axis(filled, np.where(last < 0, steps, last), axis=0)
 
 
 @dataclass(frozen=True, eq=False)
 class UsualValues:
-    """Means by slot, and the number of values, of neighbours a share, that each comes from."""
+    """Means by slot, and the number of values that each comes from."""
 
     means: Float32[np.ndarray, "W n"]
-    counts: Float64[np.ndarray, "W n"]
+    counts: Float64[np.ndarray, "W n"]  # with shares of neighbours' values
+    visits: Float64[np.ndarray, "W n"]  # the same of one step: neighbours are no further weeks
 
 
 def smoothing_reach(clock: Clock) -> int:
@@ -102,40 +103,44 @@ def usual_values(
     """
     pick = csr_array((np.ones(len(slots)), (slots, np.arange(len(slots)))), (count, len(slots)))
     means = np.empty((count, values.shape[1]), dtype=np.float32)
-    numbers = np.empty((count, values.shape[1]))
+    numbers = np.empty((2, count, values.shape[1]))
     for start in range(0, values.shape[1], _BLOCK):  # in double precision, a few at a time
         block = values[:, start : start + _BLOCK]
         observed = np.isfinite(block)
         sums: Float64[np.ndarray, "W k"] = pick @ np.where(observed, block, 0).astype(np.float64)
         counts: Float64[np.ndarray, "W k"] = pick @ observed.astype(np.float64)
         overall = sums.sum(axis=0) / np.maximum(counts.sum(axis=0), 1)
-        sums, counts = _smooth(sums, counts, reach)
+        sums, counts, widths = _smooth(sums, counts, reach)
         present = counts > 0
         means[:, start : start + _BLOCK] = np.where(
             present, sums / np.where(present, counts, 1), overall
         )
-        numbers[:, start : start + _BLOCK] = counts
-    return UsualValues(means, numbers)
+        numbers[:, :, start : start + _BLOCK] = counts, counts / widths
+    return UsualValues(means, *numbers)
 
 
 def _smooth(
     sums: Float64[np.ndarray, "W k"], counts: Float64[np.ndarray, "W k"], reach: int
-) -> tuple[Float64[np.ndarray, "W k"], Float64[np.ndarray, "W k"]]:
-    """Sums and counts, of slots with few values together with shares of their neighbours'.
+) -> tuple[Float64[np.ndarray, "W k"], Float64[np.ndarray, "W k"], Float64[np.ndarray, "W k"]]:
+    """Sums and counts, of slots with few values with shares of their neighbours', and h + 1.
 
     A slot d away counts 1 − |d| / (h + 1). Each slot has the smallest h of at most `reach` that
     gives it enough values; the last slot of the season is a neighbour of the first.
     """
     smooth = np.stack([sums, counts])
     parts, boxes, cones = smooth.copy(), smooth.copy(), smooth.copy()
+    widths = np.ones_like(counts)
     for h in range(1, reach + 1):
-        lacking = smooth[1] < TRUSTED
+        lacking = smooth[1] < ENOUGH
         if not lacking.any():
             break
         boxes += np.roll(parts, h, axis=1) + np.roll(parts, -h, axis=1)  # Σ over |d| ≤ h
         cones += boxes  # (h + 1) Σ (1 − |d| / (h + 1))
-        smooth = np.where(lacking, cones / (h + 1), smooth)
-    return smooth[0], smooth[1]
+        smooth, widths = (
+            np.where(lacking, cones / (h + 1), smooth),
+            np.where(lacking, h + 1, widths),
+        )
+    return smooth[0], smooth[1], widths
 
 
 def _filled(

@@ -54,8 +54,8 @@ def find_hours(
     closed = week.find_closed(present, np.ones(len(present), dtype=bool), MIN_WEEKS)
     if closed.all():
         return ("",) * N
-    suffix = "; PH off" if _closes_on_holidays(clock, week, present, closed) else ""
-    text = _text(closed, suffix, clock.step_minutes)
+    on_holidays = "PH off" if _closes_on_holidays(clock, week, present, closed) else ""
+    text = _text(closed, on_holidays, clock.step_minutes)
     texts = [text] * N
     for n in _with_absent_slots(values, week, closed):
         observed = np.isfinite(values[:, n])
@@ -65,7 +65,7 @@ def find_hours(
         closed_here = closed | week.find_closed(observed, inside, MIN_LOCAL_WEEKS)
         other = inside & ~closed_here.reshape(-1)[week.slots]
         if observed[other].sum() >= MIN_OBSERVED * other.sum():
-            texts[n] = _text(closed_here, suffix, clock.step_minutes)
+            texts[n] = _text(closed_here, on_holidays, clock.step_minutes)
     return tuple(texts)
 
 
@@ -109,10 +109,9 @@ class _Week:
         return np.asarray(((seen == 0) & (total >= weeks)) | daily)
 
 
-def _text(closed: Bool[np.ndarray, "7 D"], suffix: str, step_minutes: int) -> str:
-    if not closed.any() and not suffix:
-        return ""
-    return weekly_hours(~closed, step_minutes) + suffix
+def _text(closed: Bool[np.ndarray, "7 D"], on_holidays: str, step_minutes: int) -> str:
+    """The hours of the week and of holidays as text, empty: always open."""
+    return "; ".join(filter(None, (weekly_hours(~closed, step_minutes), on_holidays)))
 
 
 def _closes_on_holidays(

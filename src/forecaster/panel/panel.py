@@ -139,6 +139,10 @@ class Panel:
         """The beginning of one step, UTC; it may lie before or after the panel."""
         return np.datetime64(self.instants(np.array([step]))[0])
 
+    def step_index(self, times: Shaped[np.ndarray, " T"]) -> Int64[np.ndarray, " T"]:
+        """The steps that begin nearest to instants; they may lie before or after the panel."""
+        return self.clock.step_index(self.start, times.astype("datetime64[s]"))
+
     def alive(self, first: int, end: int) -> Bool[np.ndarray, "T N"]:
         """Which locations are open at steps first…end−1, which may lie after the panel.
 

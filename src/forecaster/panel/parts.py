@@ -136,6 +136,8 @@ class Locations:
             return np.broadcast_to(np.True_, (len(times), len(self)))
         texts, columns = np.unique(np.array(self.hours, dtype=object), return_inverse=True)
         masks = [clock.open_by(t, times) if t else np.ones(len(times), bool) for t in texts]
+        if len(masks) == 1:
+            return np.broadcast_to(masks[0][:, None], (len(times), len(self)))
         return np.stack(masks, axis=1)[:, columns.reshape(-1)]
 
     @property

@@ -11,7 +11,7 @@ from jaxtyping import Float32
 from forecaster.clock.clock import Clock
 from forecaster.panel.parts import Covariates, LocalCovariates, stack_layers
 
-UNSEEN = "past_only_values_after_the_last_value"  # in the ledger
+UNSEEN = "past_only_values_left_out"  # in the ledger
 DAY_MINUTES = 24 * 60
 
 

@@ -3,6 +3,7 @@
 import re
 from collections.abc import Sequence
 
+from forecaster.config import MONTH_MINUTES
 from forecaster.errors import count_of
 from forecaster.evaluation.bootstrap import RelativeDifference
 
@@ -53,8 +54,13 @@ def with_minus(text: str) -> str:
 
 
 def duration(minutes: int) -> str:
-    """Format a duration in its largest unit: `5 min`, `1 hour`, `2 days`."""
-    for unit, size in (("day", 24 * 60), ("hour", 60)):
+    """Format a duration in its largest unit: `5 min`, `1 hour`, `2 days`, `3 months`."""
+    for unit, size in (
+        ("month", MONTH_MINUTES),
+        ("week", 7 * 24 * 60),
+        ("day", 24 * 60),
+        ("hour", 60),
+    ):
         if minutes % size == 0:
             return count_of(minutes // size, unit)
     return f"{minutes} min"

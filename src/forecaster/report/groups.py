@@ -12,6 +12,7 @@ from forecaster.evaluation.step_groups import group_steps
 from forecaster.panel.panel import Panel
 
 DAY_MINUTES = 24 * 60
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 FEWEST_STEPS = 24  # a weather group with fewer target steps is not shown
 NO_GROUP = -1  # the group index of target steps that belong to no group
 
@@ -59,9 +60,8 @@ class Breakdown:
 
 def target_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:
     """Return the UTC time of every target step."""
-    K = assessment.errors[assessment.weather].squares.shape[1]
-    origins = assessment.origins.astype("datetime64[s]")
-    return np.asarray(origins[:, None] + np.arange(1, K + 1) * panel.clock.step)
+    steps = _target_steps(assessment, panel)
+    return panel.instants(steps.reshape(-1)).reshape(steps.shape)
 
 
 def group_by_hour(assessment: BacktestResult, panel: Panel) -> Grouping | None:
@@ -77,6 +77,12 @@ def group_by_weekday(assessment: BacktestResult, panel: Panel) -> Grouping:
     days = _local_times(assessment, panel).astype("datetime64[D]").astype(np.int64)
     weekday = (days + 3) % 7  # 1970 began on a Thursday
     return Grouping(tuple(day.capitalize() for day in WEEKDAYS), weekday)
+
+
+def group_by_month(assessment: BacktestResult, panel: Panel) -> Grouping:
+    """Group by local month of the year."""
+    months = _local_times(assessment, panel).astype("datetime64[M]").astype(np.int64) % 12
+    return Grouping(MONTHS, months)
 
 
 def group_by_step(assessment: BacktestResult) -> Grouping:
@@ -97,8 +103,7 @@ def group_by_steps(assessment: BacktestResult, panel: Panel) -> Grouping:
 
 def group_by_weather(assessment: BacktestResult, panel: Panel) -> Mapping[str, Grouping]:
     """Group by low and high values of each covariate; by covariate name."""
-    times = target_times(assessment, panel)
-    step = ((times - panel.start) // panel.clock.step).astype(np.int64)
+    step = _target_steps(assessment, panel)
     local_means = panel.local_covariates.values.mean(axis=2)  # over the locations
     covariates = zip(
         (*panel.covariates.names, *panel.local_covariates.names),
@@ -112,6 +117,11 @@ def ratio(numerator: np.ndarray, denominator: np.ndarray) -> Float64[np.ndarray,
     """Divide elementwise; NaN where the denominator is 0."""
     quotient = np.full(numerator.shape, np.nan)
     return np.asarray(np.divide(numerator, denominator, out=quotient, where=denominator > 0))
+
+
+def _target_steps(assessment: BacktestResult, panel: Panel) -> Int64[np.ndarray, "B K"]:
+    K = assessment.errors[assessment.weather].squares.shape[1]
+    return panel.step_index(assessment.origins)[:, None] + np.arange(1, K + 1)
 
 
 def _local_times(assessment: BacktestResult, panel: Panel) -> Shaped[np.ndarray, "B K"]:

@@ -7,8 +7,8 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.clock.clock import WEEK_HOURS, Clock
 from forecaster.panel.fill import (
+    ENOUGH,
     HOUR_MINUTES,
-    TRUSTED,
     UsualValues,
     smoothing_reach,
     usual_values,
@@ -16,8 +16,10 @@ from forecaster.panel.fill import (
 from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import Scale, fit_scaler
 
+TRUSTED = 30  # weeks from which the mean of their values is used unmixed
 TRUSTED_COUNTS = 3  # on average at an hour of the week, from which its shape counts fully
 SPREAD_FLOOR = 0.05  # of a location's mean, so that hours without demand may deviate too
+REPEATED = 2  # values of a slot, from which they say something about it
 DAY_HOURS = 24
 DAY_MINUTES = DAY_HOURS * HOUR_MINUTES
 _BLOCK = 128  # locations at a time
@@ -27,10 +29,9 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     """The seasonal profile of each location by step of the season: of the week, Monday 0:00 first.
 
     A mean over few weeks contains much of the values that a network learns to forecast, so that a
-    network which relies on it overfits. With n < 30 values, n/30 of their mean is therefore mixed
-    with what the location's other days and the whole city say (`_day_shape`), so that no single
-    value weighs much more than 1/30. Steps below an hour lean on the steps within an hour first
-    (`usual_values`).
+    network which relies on it overfits. With n < 30 weeks, n/30 of their mean is therefore mixed
+    with what the location's other days and the whole city say (`_day_shape`). Steps below an hour
+    lean on the steps within an hour first (`usual_values`).
     Counts too few to have a shape of their own leave it to the city: a location that was silent in
     training has the city's shape at a small mean, and its level carries the rest.
     """
@@ -42,7 +43,7 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
         city = np.asarray(scale.mean * shape, dtype=np.float32)
     else:
         city = np.asarray(scale.mean + scale.deviation * shape, dtype=np.float32)
-    trust = np.minimum(usual.counts / TRUSTED, 1) * share
+    trust = np.minimum(usual.visits / TRUSTED, 1) * share
     rest = (share - trust) * _day_shape(sample, shape, scale, city)
     profile = trust * usual.means + rest + (1 - share) * city
     if panel.clock.step_minutes > HOUR_MINUTES:  # of a year, few training steps know all slots
@@ -94,6 +95,12 @@ def share_known(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     return _share_of_trusted(panel.values[np.flatnonzero(train)]).astype(np.float32)
 
 
+def is_seen_once(panel: Panel, train: Bool[np.ndarray, " M"]) -> bool:
+    """Whether training is shorter than two seasons, so that nothing can be learned about slots."""
+    slots = panel.clock.slot_of_season(panel.times[np.flatnonzero(train)])
+    return bool(np.median(np.bincount(slots, minlength=panel.clock.season_slots)) < REPEATED)
+
+
 def hours_of_day(clock: Clock) -> Int64[np.ndarray, " W"]:
     """The hour of the day in which each step of the season begins; 0 for steps of days or more."""
     slots = np.arange(clock.season_slots)
@@ -133,7 +140,7 @@ def _take_sample(panel: Panel, train: Bool[np.ndarray, " M"]) -> _Sample:
     if not smoothing_reach(clock):  # rounded as in earlier versions, so that profiles are the same
         steps_of = np.bincount(slots, minlength=W)[:, None]
         shares = (usual.counts / np.maximum(steps_of, 1)).astype(np.float32)
-        usual = UsualValues(usual.means, shares * steps_of)
+        usual = UsualValues(usual.means, usual.counts, shares * steps_of)
     return _Sample(panel, train, values, slots, W, usual)
 
 
@@ -152,7 +159,7 @@ def _day_shape(
     """What other days and the city say: the location's mean at that time of all days.
 
     It is adjusted by how the city differs then from its own mean at that time of all days. With
-    n < 30 values, the rest is the city's shape at the location's mean.
+    n < 10 values, the rest is the city's shape at the location's mean.
     """
     D = sample.day_steps
     if D is None:
@@ -166,7 +173,7 @@ def _day_shape(
         own = days.means[time] * ratio
     else:
         own = days.means[time] + scale.deviation * (shape - city_day)
-    trust = np.minimum(days.counts / TRUSTED, 1)[time]
+    trust = np.minimum(days.counts / ENOUGH, 1)[time]
     return np.asarray(trust * own + (1 - trust) * city)
 
 
@@ -182,15 +189,16 @@ def _mean_by_time(
 def _city_shape(sample: _Sample) -> Float64[np.ndarray, "W 1"] | Float32[np.ndarray, "W 1"]:
     """The city's usual values, of counts relative to their mean, of others in deviations from it.
 
-    Times of a weekday that training has not seen are as on its other days.
+    A time of a weekday that training has seen once at most is as on its other days: one day is no
+    weekday.
     """
     if sample.panel.kind == "count":
         shape = _relative_shape(sample.usual.means)
     else:
         shape = _mean_shape(sample.usual.means, fit_scaler(sample.panel, sample.train).values)
-    D, seen = sample.day_steps, sample.usual.counts.any(axis=1)
-    if D is not None and not seen.all():
-        shape[~seen] = _mean_by_time(sample, shape, D)[np.flatnonzero(~seen) % D]
+    D, rare = sample.day_steps, (sample.usual.visits < REPEATED).all(axis=1)
+    if D is not None and rare.any():
+        shape[rare] = _mean_by_time(sample, shape, D)[np.flatnonzero(rare) % D]
     return shape
 
 

@@ -18,11 +18,13 @@ from forecaster.estimators.intervals.calibration import (
     RESIDUALS,
     RESOLUTION,
     SPREAD,
+    STORED_BYTES,
     WIDEST,
     Base,
     Calibration,
     Outcomes,
     calibrate,
+    choose_stored,
     cross_fit,
     find_wrong,
     fit_corrections,
@@ -340,3 +342,15 @@ def test_hours_are_those_of_the_wall_clock(make_panel: Callable[..., Panel]) -> 
     change = 24 * 31 + 1  # 01:00 on 2015-11-01, shown twice
     hours = local_hours(panel, np.array([[0, 23], [change, change + 1], [24 * 40, 24 * 40 + 3]]))
     assert hours.tolist() == [[0, 23], [1, 1], [23, 2]]
+
+
+def test_a_long_horizon_stores_fewer_windows_spread_over_all() -> None:
+    levels = (0.1, 0.5, 0.9)
+    assert choose_stored((1700, 24, 1000), levels).tolist() == [*range(260, 1700)]
+    assert choose_stored((1700, 168, 11), levels).tolist() == [*range(260, 1700)]  # small enough
+    few = choose_stored((1700, 168, 1000), levels)
+    assert few[0] == 0
+    assert few[-1] == 1699
+    assert len(few) * 168 * 1000 * 5 <= STORED_BYTES
+    assert len(set((few % 24).tolist())) > 12  # of many hours
+    assert len(choose_stored((1700, 336, 9000), levels)) == 18  # as many as the levels need

@@ -154,7 +154,7 @@ def test_the_history_is_counted_in_windows(checkup: Callable[..., Checkup]) -> N
     assert (
         "needs 506 past steps and 3 future steps" in history.text
     )  # three weeks of 77 days; 507 after an autumn change
-    assert f"{HOURS - 674 - 3 + 1:,} windows" in history.text
+    assert f"{HOURS - 506 - 3 + 1:,} windows" in history.text
     short = Recipe(lags=LagConfig(recent=HOURS, seasons=()))
     assert topic(checkup(recipe=short), "history").text.endswith("3 steps too few")
 
@@ -227,6 +227,21 @@ def test_censored_hours_are_counted() -> None:
     panel = Panel.from_long(rows, timezone="UTC", censored="full")
     censored = topic(examine(panel, Recipe()), "censored values")
     assert censored.text == "10 values (0.54 %) by full are no targets"
+
+
+def test_L10_opening_hours_are_told_and_closed_steps_are_no_gaps(
+    checkup: Callable[..., Checkup],
+) -> None:
+    def change(values: np.ndarray, times: pd.DatetimeIndex) -> None:
+        values[times.hour < 6] = np.nan
+
+    found = checkup(change)
+    assert topic(found, "gaps").level == "good"
+    hours = topic(found, "opening hours")
+    assert hours.text == "06:00-24:00 (found in regular gaps); 25 % of steps are closed"
+    wrong = topic(checkup(hours="07:00-24:00"), "opening hours")
+    assert wrong.level == "warning"
+    assert "(given); 29 % of steps are closed; 3,773 values there left out" in wrong.text
 
 
 def test_past_only_covariates_are_told_apart(checkup: Callable[..., Checkup]) -> None:

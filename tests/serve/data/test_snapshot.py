@@ -218,3 +218,16 @@ def test_what_arrives_outside_the_life_of_a_location_is_no_value(panel: Panel) -
     assert np.isnan(snapshot.values(steps, steps + 1)[0]).tolist() == [True] + [False] * (N - 1)
     nulls = [(steps, n, None if n == 0 else 5.0) for n in range(N)]
     assert Snapshot(dated).with_observations(nulls, 1).newest_origin(steps + 1) == steps
+
+
+def test_L10_the_origin_is_the_last_closed_step_while_all_places_are_closed() -> None:
+    panel = PANEL.with_hours(("06:00-22:00",) * 11)
+    closing, opening = 2 * 24 + 22, 3 * 24 + 6  # the panel begins at midnight
+    served = Snapshot(panel).with_observations(
+        [(step, n, 1.0) for step in range(HOURS, closing + 5) for n in range(11)], 1
+    )
+    assert np.isnan(served.values(closing, closing + 1)).all()  # outside the hours
+    for end in (closing + 3, opening):
+        assert served.newest_origin(end) == end - 1
+        assert served.is_reporting(end - 1).all()
+    assert served.newest_origin(opening + 5) == opening - 1  # nothing came in the morning

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.estimators.table import forecast_table
+from forecaster.estimators.totals import Span, Totals
 from forecaster.panel.parts import Locations
 from forecaster.serve.forecasting.encode import (
     BASIS_COLUMNS,
@@ -171,3 +172,36 @@ def test_a_run_with_one_number_has_no_second_one(forecast: Forecast) -> None:
 def test_numbers_keep_six_digits(values: np.ndarray) -> None:
     assert np.allclose(to_numbers(values), values, rtol=1e-5, atol=0)
     assert all(len(repr(n)) < 24 for row in to_numbers(values) for n in row)
+
+
+def test_L10_closed_steps_are_marked_in_every_format(forecast: Forecast) -> None:
+    closed = np.zeros(forecast.y_hat.shape, dtype=bool)
+    closed[0, 1] = True
+    marked = replace(forecast, closed=closed)
+    rows = json.loads(b"{" + to_json(marked) + b"}")["forecasts"]
+    assert "closed" not in rows[0]
+    assert rows[1]["closed"] == closed[:, 1].tolist()
+    basis = {"model": "m", "data_version": 1, "stale": False, "degraded": None}
+    lines = list(csv.DictReader(io.StringIO(to_csv(marked, basis).decode())))
+    K = len(closed)
+    assert [line["degraded"] for line in lines[K : 2 * K]] == ["closed", *[""] * (K - 1)]
+
+
+def test_totals_of_days_are_told_beside_the_steps(forecast: Forecast) -> None:
+    plain = json.loads(b"{" + to_json(forecast) + b"}")
+    assert "days" not in plain
+    assert not any("days" in row for row in plain["forecasts"])
+    generator = np.random.default_rng(1)
+    spans = (Span("2015-03-02", 1, 2, is_whole=True), Span("horizon", 1, 3, is_whole=False))
+    sums = generator.random((2, 7), dtype=np.float32)
+    quantiles = generator.random((2, 2, 7), dtype=np.float32)
+    with_totals = replace(forecast, totals=Totals(spans, sums, quantiles))
+    content = json.loads(b"{" + to_json(with_totals, [3, 5]) + b"}")
+    assert [day["day"] for day in content["days"]] == ["2015-03-02", "horizon"]
+    assert [day["steps"] for day in content["days"]] == [2, 3]
+    assert content["days"][0]["ds"] == content["steps"][0]["ds"]
+    days = content["forecasts"][1]["days"]
+    assert list(days) == ["y_hat", "q2.5", "q90"]
+    np.testing.assert_allclose(days["y_hat"], sums[:, 5], rtol=1e-5)
+    np.testing.assert_allclose(days["q90"], quantiles[1, :, 5], rtol=1e-5)
+    assert to_geojson(with_totals)["days"] == content["days"]

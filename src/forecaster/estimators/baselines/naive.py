@@ -122,7 +122,10 @@ def _season_steps(
     if panel.clock.hours:
         lags = panel.clock.similar_open_steps(ahead, days, count, panel.times[origins])
     else:
-        first = np.ceil(ahead * panel.clock.step_minutes / (DAY_MINUTES * days)).astype(np.int64)
+        seasons_ahead = ahead * panel.clock.step_minutes / (DAY_MINUTES * days)
+        if panel.clock.step_months:  # twelve months are a year, also of 365 days
+            seasons_ahead = np.round(seasons_ahead, 1)
+        first = np.ceil(seasons_ahead).astype(np.int64)
         back = np.arange(1, first[-1] + count) * days
         lags = panel.clock.same_time_steps(ahead, back, panel.times[origins])
         number = first - 1 + np.arange(count)[:, None]  # [J, K]

@@ -32,6 +32,8 @@ from forecaster.panel.panel import Panel
 
 LONG_DAYS = 28  # validation days from which halves alternate by week, not by day
 MIN_STORED = 1_440  # last validation windows whose residuals a run stores; more if levels need it
+LONG_HORIZON = 24  # steps; beyond it the windows stored are bounded by STORED_BYTES
+STORED_BYTES = 50_000_000  # of stored residuals, and of which are observed
 MAX_LEVELS = 99  # as in a recipe
 LEAST_SIZE = 0.05  # counts per step, of a location whose size tells its spread
 POISSON_SLOPE = 0.5  # of log σ by log size, where too few locations tell it
@@ -297,10 +299,24 @@ def calibrate(
     else:
         arrays[WIDEST] = fit_widest(base, hours)
     arrays[CORRECTIONS] = fit_corrections(spaced.residuals[:, None] - base, levels, spread[hours])
-    last = slice(-max(MIN_STORED, 2 * count_needed(levels)), None)
-    observed = np.isfinite(residuals[last])
-    arrays |= {RESIDUALS: np.where(observed, residuals[last], np.float32(0)), OBSERVED: observed}
-    return {**arrays, HOURS: hours[last], DAYS: outcomes.days[last]}
+    stored = choose_stored(residuals.shape, levels)
+    observed = np.isfinite(residuals[stored])
+    arrays |= {RESIDUALS: np.where(observed, residuals[stored], np.float32(0)), OBSERVED: observed}
+    return {**arrays, HOURS: hours[stored], DAYS: outcomes.days[stored]}
+
+
+def choose_stored(shape: tuple[int, ...], levels: Sequence[float]) -> Int64[np.ndarray, " S"]:
+    """The validation windows whose residuals a run stores: the last ones.
+
+    Of a long horizon with many locations, fewer windows, evenly spaced over all of them.
+    """
+    V, K, N = shape
+    needed = 2 * count_needed(levels)
+    last = np.arange(max(V - max(MIN_STORED, needed), 0), V)
+    most = max(STORED_BYTES // max(K * N * 5, 1), needed)  # float32 and bool
+    if K <= LONG_HORIZON or len(last) <= most:
+        return last
+    return np.asarray(np.linspace(0, V - 1, most).round(), dtype=np.int64)
 
 
 def find_widest(quantiles: Float32[np.ndarray, "V Q K N"]) -> Float32[np.ndarray, "V K N"]:

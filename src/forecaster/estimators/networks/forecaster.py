@@ -18,12 +18,19 @@ from forecaster.estimators.networks.profile import (
     profile_of,
     profile_shapes,
     profile_slots,
+    sees_repeats,
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.kernels.pattern import BlockPattern
-from forecaster.models.mixer import Mixer, MixerPrerequisites, PastOnlyInputs, count_weights
+from forecaster.models.mixer import (
+    Mixer,
+    MixerPrerequisites,
+    PastOnlyInputs,
+    count_weights,
+    hour_weights,
+)
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
 from forecaster.models.seasonal import DeviationNetwork
@@ -107,7 +114,10 @@ class Forecaster(NetworkEstimator):
         recipe, heads = self.recipe, heads_of(arrays)
         if recipe.preset == "best":
             prerequisites = MixerPrerequisites(
-                profile_of(arrays, recipe.lags.recent), pattern, _past_only(layout, arrays)
+                profile_of(arrays, recipe.lags.recent),
+                pattern,
+                _past_only(layout, arrays),
+                sees_repeats(arrays),
             )
             return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, heads)
         network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, heads)
@@ -117,9 +127,10 @@ class Forecaster(NetworkEstimator):
         """The number of weights of the layers between two states: E·C² + A² each."""
         model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(arrays))
         if self.recipe.preset == "best":
-            slots, past_only = profile_slots(arrays), _past_only(layout, arrays)
+            weights = hour_weights(profile_slots(arrays), repeats=sees_repeats(arrays))
+            rows, past_only = weights.shape[1], _past_only(layout, arrays)
             mixer, lags = self.recipe.mixer, self.recipe.lags
-            return count_weights(mixer, lags, layout, edges, slots, past_only)
+            return count_weights(mixer, lags, layout, edges, rows, past_only)
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
 

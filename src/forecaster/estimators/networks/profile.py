@@ -1,5 +1,7 @@
 """The seasonal profile as arrays of a run, for networks that forecast deviations from it."""
 
+import logging
+
 import numpy as np
 import torch
 
@@ -14,13 +16,16 @@ from forecaster.windows.profile import (
     fit_city_shape,
     fit_profile,
     hours_of_day,
+    is_seen_once,
     share_known,
 )
 
+log = logging.getLogger(__name__)
 PROFILE, COUNTS = "level.profile", "level.counts"
 RANGES, DEVIATIONS, KNOWN = "level.ranges", "level.deviations", "level.known"
 CITY = "level.city"  # absent in runs whose network fills missing values
 HOURS = "level.hours"  # of the day, by step of the season; absent: those of a week of hours
+SEEN_ONCE = "level.seen_once"  # True: training is shorter than two seasons; else absent
 MEAN, FILL = "values.mean", "shared.fill"
 
 
@@ -49,15 +54,29 @@ def profile_arrays(data: TrainingData) -> Arrays:
     ranges, deviations = fit_bounds(data.panel, data.train, profile)
     clock = data.panel.clock
     hours = {} if clock.season_slots == WEEK_HOURS else {HOURS: hours_of_day(clock)}
+    seen_once = is_seen_once(data.panel, data.train)
+    if seen_once:
+        season = "year" if clock.has_yearly_season else "week"
+        log.warning(
+            "training is shorter than two %ss: what differs within a %s cannot be learned",
+            season,
+            season,
+        )
     return {
         PROFILE: profile,
         COUNTS: counts,
         **hours,
+        **({SEEN_ONCE: np.array(True)} if seen_once else {}),
         RANGES: ranges,
         DEVIATIONS: deviations,
         KNOWN: share_known(data.panel, data.train),
         CITY: fit_city_shape(data.panel, data.train),
     }
+
+
+def sees_repeats(arrays: Arrays) -> bool:
+    """Whether a run was trained on two seasons or more."""
+    return not arrays.get(SEEN_ONCE, False)
 
 
 def profile_of(arrays: Arrays, recent: int | None = None) -> SeasonalProfile:

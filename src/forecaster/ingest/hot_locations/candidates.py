@@ -13,7 +13,7 @@ from forecaster.panel.columns import load, need_columns
 from forecaster.panel.parts import DATES, Locations
 from forecaster.panel.tables import read_locations
 
-FIELDS = ("id", "name", "lat", "lon", *DATES)
+FIELDS = ("id", "name", "lat", "lon", *DATES, "hours")
 
 
 def read_candidates(path: Path, columns: str | None = None, zone: str = "UTC") -> Locations:
@@ -25,7 +25,7 @@ def read_candidates(path: Path, columns: str | None = None, zone: str = "UTC") -
         zone: of the dates `opens` and `closes` that have no offset.
     """
     mapping = _given(columns)
-    texts = [mapping.get(field, field) for field in DATES]
+    texts = [mapping.get(field, field) for field in (*DATES, "hours")]
     table = _read_geojson(path) if path.suffix in (".geojson", ".json") else load(path, texts)[0]
     need_columns(table, (), str(path))  # refuses columns given twice
     named = {field: field for field in FIELDS if field in table.column_names} | mapping

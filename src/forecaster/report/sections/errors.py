@@ -25,9 +25,11 @@ from forecaster.report.draw.maps import location_means, map_values
 from forecaster.report.formatting import duration, join_names, number, percent, with_minus
 from forecaster.report.groups import (
     FEWEST_STEPS,
+    MONTHS,
     Breakdown,
     Grouping,
     group_by_hour,
+    group_by_month,
     group_by_step,
     group_by_weather,
     group_by_weekday,
@@ -50,8 +52,17 @@ def by_hour(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
     return None if hours is None else _drop_empty(rmse_by_group(rows, hours))
 
 
-def by_weekday(rows: Sequence[ModelResult], panel: Panel) -> Breakdown:
-    """Return RMSE by day of the week."""
+def by_month(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
+    """Return RMSE by month; None where a step is shorter than a week."""
+    if not panel.clock.has_yearly_season:
+        return None
+    return _drop_empty(rmse_by_group(rows, group_by_month(rows[0].first, panel)))
+
+
+def by_weekday(rows: Sequence[ModelResult], panel: Panel) -> Breakdown | None:
+    """Return RMSE by day of the week; None where a step is a week or longer."""
+    if panel.clock.has_yearly_season:
+        return None
     return _drop_empty(rmse_by_group(rows, group_by_weekday(rows[0].first, panel)))
 
 
@@ -162,6 +173,7 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     charts = (
         ("04-hours", "RMSE by hour of day", by_hour(rows, panel), "hour of day, local time"),
         ("05-weekdays", "RMSE by weekday", by_weekday(rows, panel), "day of the week"),
+        ("05-months", "RMSE by month", by_month(rows, panel), "month of the year"),
         ("06-steps", "RMSE by step ahead", by_step(rows), step),
     )
     models = join_names([row.name for row in rows])
@@ -183,6 +195,7 @@ def _describe_extremes(breakdown: Breakdown, best: ModelResult) -> str:
     """Name the groups with the largest and the smallest RMSE."""
     ends = int(np.argmax(breakdown.first)), int(np.argmin(breakdown.first))
     at = "at" if ":" in breakdown.labels[0] else "on"
+    at = "in" if breakdown.labels[0] in MONTHS else at
     highest, lowest = (f"{at} {breakdown.labels[n]} ({number(breakdown.first[n])})" for n in ends)
     return f"The RMSE of {best.name} is highest {highest} and lowest {lowest}."
 

@@ -99,7 +99,12 @@ def _describe_forecast(explanation: Explanation) -> str:
 
 
 def _describe_steps(explanation: Explanation) -> str:
-    names = {"recent": "recent steps", "days": "days before", "weeks": "weeks before"}
+    names = {
+        "recent": "recent steps",
+        "days": "days before",
+        "weeks": "weeks before",
+        "years": "years before",
+    }
     parts = [f"{names.get(n, n)} ({percent(share)})" for n, share in explanation.groups.items()]
     largest = max(explanation.hours, key=lambda hour: hour.share)
     shares = f"{join_names(parts)}, most {{}} {largest.lag} ({percent(largest.share)})"
@@ -259,8 +264,7 @@ def _picture(case: ExplainedForecast, explanation: Explanation) -> Picture:
 
 def _tested_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return the tested origins as steps of the panel."""
-    seconds = assessment.origins - panel.start.astype("datetime64[s]").astype(np.int64)
-    return np.asarray(seconds // (panel.clock.step_minutes * 60))
+    return panel.step_index(assessment.origins)
 
 
 def _origins_within(assessment: BacktestResult, period: Period) -> Bool[np.ndarray, " B"]:

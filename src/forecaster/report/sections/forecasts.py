@@ -30,6 +30,7 @@ from forecaster.report.draw.canvas import (
 from forecaster.report.draw.charts import shorten
 from forecaster.report.formatting import join_names, number
 from forecaster.report.groups import DAY_MINUTES, target_times
+from forecaster.report.sections.day_totals import describe_days, draw_days, take_days
 from forecaster.report.sections.errors import location_errors
 from forecaster.report.sections.section import Picture, Section
 
@@ -135,8 +136,7 @@ def take_excerpt(
     locations: Sequence[int],
 ) -> Excerpt:
     """Return observed values and forecasts of a period; only tested origins are forecast."""
-    seconds = assessment.origins - panel.start.astype(np.int64)
-    tested = seconds // (panel.clock.step_minutes * 60)
+    tested = panel.step_index(assessment.origins)
     K = assessment.by_location.squares.shape[0]
     day = panel.clock.local(panel.times).astype("datetime64[D]").astype(np.int64)
     targets = np.flatnonzero((day >= period.first) & (day < period.first + period.days))
@@ -240,7 +240,8 @@ def _label_times(axis: Any, excerpt: Excerpt) -> None:
     elif days <= 10:  # noqa: PLR2004
         locator, form = dates.DayLocator(), "%a %d"
     else:
-        locator, form = dates.AutoDateLocator(minticks=3, maxticks=6), "%d %b"
+        form = "%b %Y" if days > 366 else "%d %b"  # noqa: PLR2004
+        locator = dates.AutoDateLocator(minticks=3, maxticks=6)
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.DateFormatter(form))
 
@@ -315,6 +316,13 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
         picture = draw_excerpt(excerpt, titles)
         yield Picture(name, title, text, alt + join_names(names), picture)
+    totals = take_days(estimator, panel, assessment, typical.first, list(chosen))
+    if totals is not None:
+        alt = f"Bars of the intervals of daily totals of {best.name}, dots of observed ones, at "
+        yield Picture(
+            "03-day-totals", "Totals of days", describe_days(totals, assessment),
+            alt + join_names(names), draw_days(totals, titles),
+        )  # fmt: skip
 
 
 def _describe_error(excerpt: Excerpt, unit: str) -> str:

@@ -34,6 +34,7 @@ from forecaster.report.tables import interval_table
 
 TOLERANCE = 0.02  # a coverage within ± this of the nominal one is shaded as calibrated
 LEAST_REACH = 0.04  # of the axis, to either side: a small difference must not look large
+FEW_LABELS = 6  # of groups, in letters of the usual size
 MOST_LABELS = 9  # of groups, below the bars: hours of the first day and six days
 BAR = 0.8  # share of a group's room that its bars fill
 HOUR = "hour of day, local time"
@@ -147,6 +148,8 @@ def draw_coverage_by_group(coverage: Coverage, nominal: float, axis: str) -> Any
     every = 1 if len(coverage.labels) <= MOST_LABELS else 3
     axes.set_xticks(at[::every], coverage.labels[::every])
     canvas.style(axes, axis, LABEL)
+    if FEW_LABELS < len(coverage.labels) <= MOST_LABELS:
+        axes.tick_params(axis="x", labelsize=canvas.TEXT - 2.5)
     _write_legend(figure, axes)
     return figure
 

@@ -137,8 +137,7 @@ def _covariate(panel: Panel, name: str) -> Float32[np.ndarray, " n"]:
 
 def _choose_origins(panel: Panel, assessment: BacktestResult) -> Int64[np.ndarray, " B"]:
     """Return up to MOST_ORIGINS of the tested origins, as steps of the panel."""
-    seconds = assessment.origins - int(panel.start.astype(np.int64))
-    steps = seconds // (panel.clock.step_minutes * 60)
+    steps = panel.step_index(assessment.origins)
     count = min(len(steps), MOST_ORIGINS)
     return np.asarray(steps[np.linspace(0, len(steps) - 1, count).astype(np.int64)])
 

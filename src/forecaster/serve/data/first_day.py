@@ -28,9 +28,7 @@ class FirstDay(NamedTuple):
         """Return how much of the day of a location was observed: `7 of 24 hours observed`."""
         clock = snapshot.base.clock
         day, observed = steps_per_day(clock), int(self.observed[column])
-        unit = (
-            "hours" if clock.step_minutes == HOUR_MINUTES else f"steps of {clock.step_minutes} min"
-        )
+        unit = "hours" if clock.step_minutes == HOUR_MINUTES else f"steps of {clock.step_text}"
         few = self.passed[column] >= day and 2 * observed < day
         need = f"; {-(-day // 2)} are needed" if few else ""
         return f"{min(observed, day)} of {day} {unit} observed{need}"

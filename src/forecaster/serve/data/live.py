@@ -4,7 +4,6 @@ import asyncio
 import hashlib
 import json
 import logging
-import math
 import sqlite3
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
@@ -91,7 +90,7 @@ class LiveData:
     def closed_steps(self) -> int:
         """Return the number of steps that are over."""
         snapshot = self.snapshot
-        return math.floor((self.now() - snapshot.start_seconds) / snapshot.step_seconds)
+        return snapshot.count_over(self.now())
 
     def count_steps(self, hours: int) -> int:
         """Return the number of steps in some hours, at least one."""
@@ -103,7 +102,7 @@ class LiveData:
         newest = self._newest_origin(snapshot)
         if newest is None:
             return Freshness(None, None, True, f"no step has been observed at {ENOUGH}")
-        over = snapshot.start_seconds + (newest + 1) * snapshot.step_seconds
+        over = snapshot.end_of(newest)
         age = max(int(self.now() - over), 0)
         steps, fault = age / snapshot.step_seconds, None
         stale = steps >= STALE_STEPS
@@ -120,8 +119,8 @@ class LiveData:
         snapshot = self.snapshot
         step = snapshot.step_at(seconds)
         if step is None:
-            minutes = snapshot.base.clock.step_minutes
-            raise Problem(422, "off_step", f"the time is not the start of a step of {minutes} min")
+            length = snapshot.base.clock.step_text
+            raise Problem(422, "off_step", f"the time is not the start of a step of {length}")
         if step < 0:
             raise Problem(422, "too_old", f"the data begins at {snapshot.time_of(0)}Z")
         if step >= self.closed_steps():
@@ -253,7 +252,7 @@ class LiveData:
             step = self.snapshot.step_at(begins)
             if step is not None and name in columns:
                 cells.append((step, columns[name], value))
-                if begins + length > received + tolerance:
+                if self.snapshot.end_of(step) > received + tolerance:
                     unfinished.add((step, columns[name]))
         if table == "observations":
             return self.snapshot.with_observations(cells, version, unfinished)

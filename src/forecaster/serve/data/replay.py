@@ -27,19 +27,19 @@ class Replay:
         self._panel, self._sent, self.step_seconds = panel, shown, step_seconds
         self.base = panel.steps(0, shown)
         length = panel.clock.step_minutes * 60
-        start = float(panel.start.astype(np.int64))
-        first, end = start + shown * length, start + len(panel.values) * length
+        first, end = (
+            float(panel.instant(step).astype(np.int64)) for step in (shown, len(panel.values))
+        )
         self.now: Now = replayed_time(first, end, length / step_seconds)
 
     async def feed(self, data: LiveData) -> None:
         """Write the observations of every step as soon as it is over."""
         snapshot = data.snapshot
         while self._sent < len(self._panel.values):
-            over = snapshot.start_seconds + (self._sent + 1) * snapshot.step_seconds
-            if self.now() < over:
+            if self.now() < snapshot.end_of(self._sent):
                 await asyncio.sleep(POLL_SECONDS)
                 continue
-            row, begins = self._panel.values[self._sent], over - snapshot.step_seconds
+            row, begins = self._panel.values[self._sent], snapshot.end_of(self._sent - 1)
             values = [None if np.isnan(value) else value for value in row.tolist()]
             ids = self._panel.locations.ids
             entries = [(i, begins, value) for i, value in zip(ids, values, strict=True)]

@@ -1,5 +1,6 @@
 """An immutable state of the live data: the panel with later observations and covariates."""
 
+import math
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -103,8 +104,26 @@ class Snapshot:
 
     def step_at(self, seconds: int) -> int | None:
         """Return the step that begins at an instant, given in seconds since 1970."""
-        step, remainder = divmod(seconds - self.start_seconds, self.step_seconds)
-        return None if remainder else step
+        if not self.base.clock.step_months:
+            step, remainder = divmod(seconds - self.start_seconds, self.step_seconds)
+            return None if remainder else step
+        time = np.datetime64(seconds, "s")
+        step = int(self.base.step_index(np.array([time]))[0])
+        return step if self.time_of(step) == time else None
+
+    def count_over(self, now: float) -> int:
+        """Return the number of steps that are over at an instant, in seconds since 1970."""
+        if not self.base.clock.step_months:
+            return math.floor((now - self.start_seconds) / self.step_seconds)
+        time = np.datetime64(math.floor(now), "s")
+        step = int(self.base.step_index(np.array([time]))[0])
+        return step if self.time_of(step) <= time else step - 1
+
+    def end_of(self, step: int) -> int:
+        """Return when a step is over, in seconds since 1970."""
+        if not self.base.clock.step_months:
+            return self.start_seconds + (step + 1) * self.step_seconds
+        return int(self.time_of(step + 1).astype(np.int64))
 
     @property
     def start_seconds(self) -> int:
@@ -113,7 +132,7 @@ class Snapshot:
 
     @property
     def step_seconds(self) -> int:
-        """The length of a step."""
+        """The length of a step; of months, the mean."""
         return self.base.clock.step_minutes * 60
 
     def time_of(self, step: int) -> np.datetime64:

@@ -10,6 +10,7 @@ import numpy as np
 from jaxtyping import Float, Float32
 
 from forecaster.estimators.table import mark_closed, quantile_name
+from forecaster.estimators.totals import Span
 from forecaster.panel.panel import Panel, local_texts
 from forecaster.serve.forecasting.forecast import Forecast
 
@@ -111,7 +112,8 @@ def to_geojson(forecast: Forecast, columns: Sequence[int] | None = None) -> dict
         properties = {"name": locations.names[n], **row}
         geometry = locations.point(n)
         features.append({"type": "Feature", "geometry": geometry, "properties": properties})
-    return {"type": "FeatureCollection", "steps": content["steps"], "features": features}
+    shared = {name: value for name, value in content.items() if name != "forecasts"}
+    return {"type": "FeatureCollection", **shared, "features": features}
 
 
 def plain_text(value: object) -> str:
@@ -145,7 +147,38 @@ def _content(forecast: Forecast, columns: Sequence[int] | None) -> dict[str, Any
         for row, is_closed in zip(rows, forecast.closed.T[chosen], strict=True):
             if is_closed.any():
                 row["closed"] = is_closed.tolist()
-    return {"steps": step_times(forecast.panel, forecast.times), "forecasts": rows}
+    days = _add_totals(forecast, chosen, rows)
+    return {"steps": step_times(forecast.panel, forecast.times), **days, "forecasts": rows}
+
+
+def _add_totals(
+    forecast: Forecast, chosen: Sequence[int], rows: Sequence[dict[str, Any]]
+) -> dict[str, Any]:
+    """Add the totals over days to the rows of some locations; return the days, if there are any.
+
+    Args:
+        forecast: whose totals are added.
+        chosen: the columns of the rows.
+        rows: one for each location.
+    """
+    if forecast.totals is None:
+        return {}
+    spans, y_hat, quantiles = forecast.totals
+    names = map(quantile_name, forecast.quantile_levels)
+    sums = {"y_hat": y_hat, **dict(zip(names, quantiles, strict=True))}
+    by_location = {name: to_numbers(values.T[chosen]) for name, values in sums.items()}
+    for i, row in enumerate(rows):
+        row["days"] = {name: column[i] for name, column in by_location.items()}
+    return {"days": _span_times(forecast, spans)}
+
+
+def _span_times(forecast: Forecast, spans: Sequence[Span]) -> list[dict[str, Any]]:
+    """Return the days of the totals, each with its first step and its number of steps."""
+    starts = step_times(forecast.panel, forecast.times[[span.first - 1 for span in spans]])
+    return [
+        {"day": span.name, **start, "steps": span.last - span.first + 1}
+        for span, start in zip(spans, starts, strict=True)
+    ]
 
 
 def _named_numbers(forecast: Forecast) -> dict[str, Float32[np.ndarray, "K N"]]:

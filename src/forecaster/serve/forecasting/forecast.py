@@ -7,8 +7,11 @@ from functools import cached_property
 import numpy as np
 from jaxtyping import Bool, Float32, Shaped
 
+from forecaster.artifact import Run
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.fallback.served import served_models
+from forecaster.estimators.intervals.calibration import RESIDUALS
+from forecaster.estimators.totals import TotalCalibration, Totals
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 
@@ -40,6 +43,24 @@ class ServedModel:
     def accepts_new_locations(self) -> bool:
         """Whether it forecasts locations that it was not trained on."""
         return self.estimator.accepts_new_locations
+
+    def totals(self, run: Run, ids: tuple[str, ...]) -> TotalCalibration | None:
+        """The calibration of totals over days; None: the run stores no residuals for it.
+
+        Args:
+            run: with the locations.
+            ids: of the locations, in their order.
+        """
+        if self.quantile_levels and RESIDUALS not in run.arrays:
+            return None
+        if ids not in self._totals:
+            self._totals.clear()  # the locations have changed
+            self._totals[ids] = TotalCalibration.of(run, ids)
+        return self._totals[ids]
+
+    @cached_property
+    def _totals(self) -> dict[tuple[str, ...], TotalCalibration]:
+        return {}
 
     @cached_property
     def fallback(self) -> dict[str, str]:
@@ -74,6 +95,7 @@ class Forecast:
     fallback: Mapping[str, str] = field(default_factory=dict)  # simple models, by location
     doubts: Mapping[str, str] = field(default_factory=dict)  # doubtful values, by location
     closed: Bool[np.ndarray, "K N"] | None = None  # outside opening hours; None: nowhere
+    totals: Totals | None = None  # over days; None: the horizon is shorter than a day
     provisional: bool = False  # its intervals are not yet adjusted to recent outcomes
     json: bytes = b""  # the encoded forecast
 

@@ -22,9 +22,14 @@ from forecaster.estimators.degraded import (
     describe_outage,
     describe_unheard_covariates,
 )
-from forecaster.estimators.forecast_inputs import fill_of, missing_ahead, refuse_missing
+from forecaster.estimators.forecast_inputs import (
+    DAY_MINUTES,
+    fill_of,
+    missing_ahead,
+    refuse_missing,
+)
 from forecaster.estimators.intervals.calibration import Base
-from forecaster.estimators.intervals.online import OnlineCalibration
+from forecaster.estimators.intervals.online import OnlineCalibration, step_number
 from forecaster.estimators.match import is_new, location_order, match, see_as_run
 from forecaster.estimators.plausible import RUN_DAYS, Plausibility, context, day_steps
 from forecaster.estimators.predictor import Predictor
@@ -85,9 +90,9 @@ class SnapshotPredictor:
         view = view_origin(model, snapshot, origin)
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = self._numbers(view, weather)
-        return (
-            None if numbers is None else _with_doubts(view, _to_forecast(view, numbers, degraded))
-        )
+        if numbers is None:
+            return None
+        return _with_totals(view, _with_doubts(view, _to_forecast(view, numbers, degraded)))
 
     def predict_past(self, model: ServedModel, snapshot: Snapshot, origin: int) -> Forecast | None:
         """Return the forecast from a past origin, without covariates observed since."""
@@ -102,7 +107,7 @@ class SnapshotPredictor:
         weather, degraded = choose_weather(view.panel, view.step, model.horizon)
         numbers = _static_numbers(view, weather)
         forecast = _to_forecast(view, numbers, degraded, UNADJUSTED)
-        return replace(_with_doubts(view, forecast), provisional=True)
+        return replace(_with_totals(view, _with_doubts(view, forecast)), provisional=True)
 
     def _numbers(self, view: OriginView, weather: Weather) -> Numbers | None:
         if not view.model.quantile_levels:
@@ -131,7 +136,7 @@ class OnlinePredictor:
         self._ids = view.panel.locations.ids
         self._last = snapshot  # of the last call
         predictor, _ = self._look(snapshot, [0])
-        first_step = snapshot.start_seconds // snapshot.step_seconds
+        first_step = step_number(snapshot.base)
         self._online = OnlineCalibration(predictor.calibration, first_step)
         self._order = location_order(predictor.panel.locations.ids, view.panel)
 
@@ -340,6 +345,25 @@ def _with_doubts(view: OriginView, forecast: Forecast) -> Forecast:
         closed=None if ahead.all() else ~ahead[:, order],
         degraded="; ".join(filter(None, (outage, unheard, forecast.degraded))) or None,
         doubts=doubts,
+    )
+
+
+def _with_totals(view: OriginView, forecast: Forecast) -> Forecast:
+    """Return the forecast with its totals over days, if its horizon is a day or longer."""
+    minutes = view.model.horizon * view.panel.clock.step_minutes
+    if minutes < DAY_MINUTES or view.model.horizon == 1:
+        return forecast
+    run, _ = view.model.estimator.adapt(with_absent_locations(view.model, view.panel))
+    ids = view.panel.locations.ids
+    totals = view.model.totals(run, ids)
+    if totals is None:
+        return forecast
+    doubtful = np.array([identity in forecast.doubts for identity in ids], dtype=bool)
+    return replace(
+        forecast,
+        totals=totals.forecast(
+            view.panel, view.step, forecast.y_hat, forecast.quantiles, doubtful
+        ),
     )
 
 

@@ -165,6 +165,23 @@ class ForecastBasis(BaseModel):
     degraded: str | None  # what makes it less certain than usual
 
 
+class SpanTimes(BaseModel):
+    """A local day that the horizon covers, or the whole horizon."""
+
+    day: str  # local date, or `horizon`
+    ds: str  # its first step, UTC
+    ds_local: str  # on the wall clock, with its offset
+    steps: int  # number of steps
+
+
+class LocationTotals(BaseModel):
+    """Totals over the days of a location; quantiles of the totals are further fields."""
+
+    model_config = ConfigDict(extra="allow")
+
+    y_hat: list[float | None]  # sums of the forecast means; null: closed
+
+
 class LocationForecast(BaseModel):
     """The coming steps of a location; its quantiles are further fields: q10, q50, q90."""
 
@@ -177,6 +194,7 @@ class LocationForecast(BaseModel):
     ] = []  # with the lowest relative error; only of runs with such an output
     last: float | None  # value at the origin
     usual: list[float | None]  # values of the same times a week before
+    days: LocationTotals | None = None  # totals; only of horizons of a day or longer
     fallback: str | None = None  # simple model that is served here; absent: the run's own
     degraded: str | None = (
         None  # `new location`, why it is closed, missing, implausible or repeated values
@@ -188,6 +206,7 @@ class ForecastResponse(ForecastBasis):
     """The coming steps of all locations, or of one."""
 
     steps: list[StepTimes]
+    days: list[SpanTimes] = []  # of the totals; only of horizons of a day or longer
     forecasts: list[LocationForecast]
 
 

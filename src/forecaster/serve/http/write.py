@@ -198,8 +198,7 @@ def _time_fault(snapshot: Snapshot, seconds: int, latest: float) -> tuple[str, s
     """Return the code and the text for a time that cannot be written to."""
     step = snapshot.step_at(seconds)
     if step is None:
-        minutes = snapshot.base.clock.step_minutes
-        return "off_step", f"not the start of a step of {minutes} min"
+        return "off_step", f"not the start of a step of {snapshot.base.clock.step_text}"
     if step < 0:
         return "too_old", f"the data begins at {snapshot.time_of(0)}Z"
     if seconds > latest:

@@ -30,6 +30,12 @@ export function dayText(text) {
   return `${DAYS[wall.getUTCDay()]} ${day} ${MONTHS[month - 1]}`;
 }
 
+// Sun 2
+export function shortDayText(text) {
+  const { wall, day } = parts(text);
+  return `${DAYS[wall.getUTCDay()]} ${day}`;
+}
+
 // UTC−4, UTC+5:30
 export function offsetText(text) {
   const { offset } = parts(text);

@@ -76,11 +76,19 @@ export function readForecast(body, dataset) {
       low: optional(row[dataset.low], length),
       high: optional(row[dataset.high], length),
       weekBefore: optional(row.usual, length),
+      days: dayTotals(row.days, body.days, dataset),
       last: isNumber(row.last) ? row.last : null,
       degraded: doubts(row.degraded), // implausible, repeated or missing values
     });
   }
   return { ...body, rows };
+}
+
+// The totals of each day with its interval; empty if the horizon is shorter than a day
+function dayTotals(totals, days, { low, high }) {
+  if (!Array.isArray(days) || !isSeries(totals?.y_hat, days.length)) return [];
+  const [lows, highs] = [low, high].map((name) => optional(totals[name], days.length));
+  return days.map((day, i) => ({ ...day, forecast: totals.y_hat[i], low: lows?.[i], high: highs?.[i] }));
 }
 
 // The reasons without those of every new location, which has a mark of its own: it is new, and has little past.

@@ -1,7 +1,7 @@
 // The charts of a location: its series over time (also as a table), and the same hours of earlier weeks.
 
 import { element } from "../dom.js";
-import { clockText, dateTimeText, dayText, hourOf, intervalText, numberText } from "../format.js";
+import { clockText, countText, dateTimeText, dayText, hourOf, intervalText, numberText } from "../format.js";
 import { valueDaysBefore } from "./series.js";
 import { extent } from "../map/projection.js";
 import { roundUp } from "../map/scales.js";
@@ -192,10 +192,13 @@ function row(tag, texts) {
 // week before is the service's; older ones come from the history.
 
 export const WEEKS = 4;
+const WEEK_ROWS = 12; // at most, around the selected step
+const HORIZON = "horizon"; // the service's name of the total of all steps
 
 export function drawWeeks(node, history, { steps }, row, selected) {
   const before = valueDaysBefore(history);
-  const rows = steps.map(({ ds_local: time }, k) => ({
+  const first = Math.max(Math.min(selected - 2, steps.length - WEEK_ROWS), 0); // of a long horizon a part
+  const weeks = steps.map(({ ds_local: time }, k) => ({
     time,
     past: Array.from({ length: WEEKS }, (_, i) =>
       i === 0 && row?.weekBefore ? row.weekBefore[k] : before(time, 7 * (i + 1)),
@@ -204,8 +207,29 @@ export function drawWeeks(node, history, { steps }, row, selected) {
     low: row?.low?.[k],
     high: row?.high?.[k],
   }));
+  const rows = weeks.slice(first, first + WEEK_ROWS);
   const scale = scaleOf(rows.flatMap(({ past, forecast, low, high }) => [...past, forecast, low, high]));
-  node.replaceChildren(...rows.map((week, k) => weekRow(week, scale, k === selected)));
+  node.replaceChildren(...rows.map((week, i) => weekRow(week, scale, first + i === selected)));
+}
+
+// The totals of the days ahead, each with its interval.
+// days: [{ day, ds_local, steps, forecast, low, high }]
+export function drawDays(node, days) {
+  const perDay = days.filter(({ day }) => day !== HORIZON);
+  const scale = scaleOf(perDay.flatMap(({ forecast, low, high }) => [forecast, low, high]));
+  node.replaceChildren(...days.map((day) => dayRow(day, scale)));
+}
+
+function dayRow({ day, ds_local: time, steps, forecast, low, high }, scale) {
+  const whole = day === HORIZON;
+  const name = whole ? `all ${countText(steps, "step")}` : dayText(time);
+  const interval = intervalText(low, high);
+  const total = element("b", "", numberText(forecast), element("small", "", interval && ` (${interval})`));
+  const track = whole ? element("div", "") : trackOf({ past: [], forecast, low, high }, scale);
+  const node = element("div", "week day", element("span", "", name), track, total);
+  node.setAttribute("role", "img");
+  node.setAttribute("aria-label", `${name}: ${numberText(forecast)}${interval && `, interval ${interval}`}`);
+  return node;
 }
 
 function scaleOf(values) {

@@ -5,7 +5,7 @@ import { readExplanation, readHistory } from "../data/responses.js";
 import { barRow, byId, element, figure } from "../dom.js";
 import { clockText, intervalName, intervalText, numberText, offsetText, signedText } from "../format.js";
 import { changeOf, newText } from "../list.js";
-import { drawChart, drawWeeks, seriesTable, WEEKS } from "./charts.js";
+import { drawChart, drawDays, drawWeeks, seriesTable, WEEKS } from "./charts.js";
 import { showExplanation } from "./explanation.js";
 import { joinSeries } from "./series.js";
 
@@ -58,6 +58,7 @@ export class LocationPanel {
     if (!this.location) return;
     this.row = state.forecast.rows.get(this.location.id) ?? null;
     this.#showFigures();
+    this.#showDays();
     this.#showNeighbours();
     this.#drawSeries();
     this.#showExplanation();
@@ -111,6 +112,12 @@ export class LocationPanel {
       figure(change("last"), `from now (${numberText(row?.last)})`),
       figure(change("week"), `from last week (${numberText(row?.weekBefore?.[step])})`),
     );
+  }
+
+  #showDays() {
+    const days = this.row?.days ?? [];
+    byId("days").hidden = days.length === 0;
+    drawDays(byId("day-rows"), days);
   }
 
   #drawSeries() {

@@ -7,18 +7,21 @@ import {
   dateTimeText,
   dayText,
   durationText,
+  hourOf,
   intervalText,
   NONE,
   numberText,
   offsetText,
   percentText,
   perStepText,
+  shortDayText,
   signedText,
 } from "../format.js";
 import { changeOf, newText, WAITING } from "../list.js";
 import { gridKm } from "./painting.js";
 
 const STEP_LABELS = 8; // under the slider, at most
+const DAY_MINUTES = 1440;
 
 export function showTitle({ locations, layout: { located, unlocated } }) {
   byId("title").textContent = `Forecast for ${countText(locations.length, "location")}`;
@@ -31,9 +34,25 @@ export function showTitle({ locations, layout: { located, unlocated } }) {
 
 export function showSteps({ steps }, { minutes }) {
   byId("step").max = steps.length;
-  const every = Math.ceil(steps.length / STEP_LABELS);
-  const labels = steps.map((_, k) => element("span", "", k % every ? "" : `+${durationText(k + 1, minutes)}`));
+  const few = steps.length <= STEP_LABELS;
+  const labels = stepMarks(steps, minutes).map(({ k, text }) => {
+    const label = element("span", "", text);
+    label.dataset.step = k;
+    const share = (100 * k) / (steps.length - 1);
+    if (!few) Object.assign(label.style, { left: `${share}%`, transform: `translateX(-${share}%)` });
+    return label;
+  });
+  byId("step-labels").classList.toggle("spread", !few);
   byId("step-labels").replaceChildren(...labels);
+}
+
+// Every step, if there are few; the days of a long horizon; otherwise some steps.
+function stepMarks(steps, minutes) {
+  const marks = steps.map((_, k) => ({ k, text: `+${durationText(k + 1, minutes)}` }));
+  const days = steps.flatMap(({ ds_local: time }, k) => (hourOf(time) === 0 ? [{ k, text: shortDayText(time) }] : []));
+  const shown = days.length > 2 && minutes < DAY_MINUTES ? days : marks;
+  const every = Math.ceil(shown.length / STEP_LABELS);
+  return shown.filter((_, i) => i % every === 0);
 }
 
 // The link names the origin, so that the file holds the forecast on the page, not a newer one.
@@ -48,7 +67,9 @@ export function showTime({ steps }, { minutes }, step) {
   byId("lead").textContent = `${dayText(time)} · ${ahead}`;
   byId("step").value = step + 1;
   byId("step").setAttribute("aria-valuetext", `${dateTimeText(time)}, ${ahead}`);
-  [...byId("step-labels").children].forEach((label, k) => label.classList.toggle("selected", k === step));
+  const labels = [...byId("step-labels").children];
+  const selected = labels.findLast((label) => Number(label.dataset.step) <= step);
+  for (const label of labels) label.classList.toggle("selected", label === selected);
 }
 
 export function showTotals({ rows, steps }, { kind }, step) {
