@@ -27,7 +27,8 @@ RECIPES = {
     "melbourne": "melbourne_2022",
     "uber": "uber_2014",
 }
-WIDTHS = {"zones": 256, "grid": 128, "melbourne": 256, "uber": 256}  # best of Transformer-best, docs/results.md
+# Best of Transformer-best, docs/results.md
+WIDTHS = {"zones": 256, "grid": 128, "melbourne": 256, "uber": 256}
 MODELS = (
     "SeasonalNaive",
     "HistoricalMean",
