@@ -30,8 +30,9 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
 
     A mean over few weeks contains much of the values that a network learns to forecast, so that a
     network which relies on it overfits. With n < 30 weeks, n/30 of their mean is therefore mixed
-    with what the location's other days and the whole city say (`_day_shape`). Steps below an hour
-    lean on the steps within an hour first (`usual_values`).
+    with the location's mean in the shape of the whole city. Steps below an hour lean on the steps
+    within an hour first (`usual_values`), and then on the location's other days (`_day_shape`);
+    hourly networks did worse with those (docs/results.md).
     Counts too few to have a shape of their own leave it to the city: a location that was silent in
     training has the city's shape at a small mean, and its level carries the rest.
     """
@@ -44,8 +45,10 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     else:
         city = np.asarray(scale.mean + scale.deviation * shape, dtype=np.float32)
     trust = np.minimum(usual.visits / TRUSTED, 1) * share
-    rest = (share - trust) * _day_shape(sample, shape, scale, city)
-    profile = trust * usual.means + rest + (1 - share) * city
+    rest = (1 - trust) * city
+    if sample.reach:
+        rest = (share - trust) * _day_shape(sample, shape, scale, city) + (1 - share) * city
+    profile = trust * usual.means + rest
     if panel.clock.step_minutes > HOUR_MINUTES:  # of a year, few training steps know all slots
         profile = profile[_nearest(np.unique(sample.slots), W)]
     return np.ascontiguousarray(profile.T, dtype=np.float32)
@@ -121,6 +124,11 @@ class _Sample:
     usual: UsualValues
 
     @property
+    def reach(self) -> int:
+        """The number of neighbouring steps on which a mean may lean; 0 from an hour on."""
+        return smoothing_reach(self.panel.clock)
+
+    @property
     def day_steps(self) -> int | None:
         """The number of steps of a day; None: a day has no whole number of them."""
         step = self.panel.clock.step_minutes
@@ -161,11 +169,8 @@ def _day_shape(
     It is adjusted by how the city differs then from its own mean at that time of all days. With
     n < 10 values, the rest is the city's shape at the location's mean.
     """
-    D = sample.day_steps
-    if D is None:
-        return city
-    reach = min(smoothing_reach(sample.panel.clock), D - 1)
-    days = usual_values(sample.values, sample.slots % D, D, reach)
+    D = DAY_MINUTES // sample.panel.clock.step_minutes
+    days = usual_values(sample.values, sample.slots % D, D, sample.reach)
     time = np.arange(sample.count) % D
     city_day = _mean_by_time(sample, shape, D)[time]
     if sample.panel.kind == "count":
@@ -189,14 +194,15 @@ def _mean_by_time(
 def _city_shape(sample: _Sample) -> Float64[np.ndarray, "W 1"] | Float32[np.ndarray, "W 1"]:
     """The city's usual values, of counts relative to their mean, of others in deviations from it.
 
-    A time of a weekday that training has seen once at most is as on its other days: one day is no
-    weekday.
+    Times of a weekday that training has not seen are as on its other days. Of steps below an hour,
+    so are those that it has seen once: one day is no weekday.
     """
     if sample.panel.kind == "count":
         shape = _relative_shape(sample.usual.means)
     else:
         shape = _mean_shape(sample.usual.means, fit_scaler(sample.panel, sample.train).values)
-    D, rare = sample.day_steps, (sample.usual.visits < REPEATED).all(axis=1)
+    fewest = REPEATED if sample.reach else 1
+    D, rare = sample.day_steps, (sample.usual.visits < fewest).all(axis=1)
     if D is not None and rare.any():
         shape[rare] = _mean_by_time(sample, shape, D)[np.flatnonzero(rare) % D]
     return shape
