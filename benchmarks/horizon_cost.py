@@ -10,6 +10,7 @@ import numpy as np  # noqa: E402 (after the number of threads is set)
 import torch  # noqa: E402
 
 from forecaster.estimators.match import with_meaning  # noqa: E402
+from forecaster.estimators.networks.estimator import best_device  # noqa: E402
 from forecaster.estimators.networks.forecaster import Forecaster  # noqa: E402
 from forecaster.estimators.training_data import hide_test  # noqa: E402
 from forecaster.recipe import Recipe  # noqa: E402
@@ -31,7 +32,7 @@ def main() -> None:
     torch.set_num_threads(2)
     jobs = {f"{horizon} steps ahead": _step(horizon) for horizon in HORIZONS}
     seconds = medians(jobs, 5 if OPTIONS.quick else 25)
-    notes = [f"{LOCATIONS} locations, batch of 64 windows, 2 threads"]
+    notes = [f"{LOCATIONS} locations, batch of 64 windows, {best_device()}, 2 threads"]
     notes += [f"{name}: {1e3 * taken:.1f} ms" for name, taken in seconds.items()]
     shortest, *_, longest = seconds.values()
     ratio = longest / shortest
@@ -51,7 +52,7 @@ def _step(horizon: int) -> Callable[[], object]:
     trainer = Trainer(task, ProcessGroup(task.device), print)
     trainer.begin(None, 0)
     origins = np.resize(task.train, task.config.batch)
-    return lambda: trainer.train_step(origins, 0)
+    return lambda: trainer.train_step(origins, 0).tolist()  # waits for a GPU
 
 
 if __name__ == "__main__":
