@@ -66,6 +66,21 @@ def test_public_holidays_are_closed_if_all_of_them_are_absent() -> None:
     assert find_hours(values, times, more) == ("", "")  # one holiday is open
 
 
+def test_what_is_mostly_absent_has_no_hours() -> None:
+    values = np.full((24 * 80, 2), np.nan, dtype=np.float32)
+    values[:48], values[-1] = 1, 1
+    times = np.datetime64("2019-06-03", "s") + np.arange(len(values)) * np.timedelta64(3600, "s")
+    assert find_hours(values, times, Clock("UTC")) == ("", "")
+
+
+def test_one_absent_holiday_is_a_gap() -> None:
+    values = np.ones((24 * 17, 2), dtype=np.float32)
+    values[24 * 3 : 24 * 4] = np.nan
+    times = np.datetime64("2019-06-03", "s") + np.arange(len(values)) * np.timedelta64(3600, "s")
+    clock = Clock("UTC", holidays=Holidays("XX", 2019, 2019, ("2019-06-06",)))
+    assert find_hours(values, times, clock) == ("", "")
+
+
 def test_a_place_with_hours_of_its_own_is_found_by_its_values() -> None:
     frame = hourly(29)
     frame.loc[frame["time"].dt.hour < 9, "p1"] = np.nan

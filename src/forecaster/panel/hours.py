@@ -1,10 +1,11 @@
 """Opening hours of a panel's places: as given, or found in the panel as regular absence.
 
 A step of the week without any value at any location, in at least two weeks and in all of them, is
-closed, and so is a step of the day without any value on at least seven days and on all of them.
+closed, and so is a step of the day without any value on at least seven days and on all of them;
+but only if at least half of all other steps have values, since what is mostly absent is no habit.
 One location is closed at a step of the week if it has no value there in at least four weeks and in
 all of them (or of the day, as above), while nine in ten of its other steps are observed. Days that
-are absent as a whole are gaps; but if all public holidays are, places are closed on them.
+are absent as a whole are gaps; but if all public holidays, two or more, are, places close on them.
 """
 
 from collections.abc import Sequence
@@ -19,6 +20,8 @@ from forecaster.panel.parts import Locations
 
 MIN_WEEKS, MIN_LOCAL_WEEKS = 2, 4  # in which a step of the week is absent
 MIN_DAYS = 7  # on which a step of the day is
+MIN_PRESENT = 0.5  # of the other steps of all
+MIN_HOLIDAYS = 2
 MIN_OBSERVED = 0.9  # of the other steps of a location with hours of its own
 _DAY_MINUTES = 24 * 60
 _COLUMNS = 128  # locations at a time
@@ -52,7 +55,8 @@ def find_hours(
     week = _Week.of(clock, times)
     present = np.isfinite(values).any(axis=1)
     closed = week.find_closed(present, np.ones(len(present), dtype=bool), MIN_WEEKS)
-    if closed.all():
+    is_open = ~closed.reshape(-1)[week.slots]
+    if present[is_open].sum() < MIN_PRESENT * is_open.sum() or not is_open.any():
         return ("",) * N
     on_holidays = "PH off" if _closes_on_holidays(clock, week, present, closed) else ""
     text = _text(closed, on_holidays, clock.step_minutes)
@@ -122,7 +126,8 @@ def _closes_on_holidays(
         return False
     expected = ~closed.reshape(-1)[week.slots]
     holiday = expected & np.isin(week.days, np.array(clock.holidays.dates, dtype="datetime64[D]"))
-    return bool(holiday.any() and not present[holiday].any())
+    days = np.unique(week.days[holiday])
+    return bool(len(days) >= MIN_HOLIDAYS and not present[holiday].any())
 
 
 def _with_absent_slots(
