@@ -117,10 +117,10 @@ def _without_values(run: Run, panel: Panel) -> Panel:
     is assumed ahead follows from them.
     """
     local_covariates = panel.local_covariates.values.copy()
-    known = [
+    known_ahead = [
         n for n, name in enumerate(panel.local_covariates.names) if name not in panel.past_only
     ]
-    local_covariates[known, : len(panel.values)] = np.nan
+    local_covariates[known_ahead, : len(panel.values)] = np.nan
     empty = panel.with_data(np.full_like(panel.values, np.nan), None, local_covariates)
     usual = carry_forward(run, fill_missing(empty, fill_of(run))).values
     blank = np.where(np.isnan(panel.values), np.float32(np.nan), usual)
