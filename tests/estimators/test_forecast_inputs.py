@@ -313,6 +313,26 @@ def test_covariates_that_nobody_knows_are_refused(run: Run) -> None:
     prepare_inputs(run, holed, np.array([699, 700]), "persist")
 
 
+def test_covariates_missing_while_all_are_closed_are_usual_as_in_training() -> None:
+    weather, local = CITY.covariates.values.copy(), CITY.local_covariates.values.copy()
+    closed = ~CITY.with_hours(["06:00-21:00"] * len(CITY.locations)).clock.is_open(
+        CITY.clock.axis(CITY.start, len(weather))
+    )
+    missing = np.where(closed[:, None], np.float32(np.nan), weather)
+    local[:, closed] = np.nan
+    panel = CITY.with_data(covariates=missing, local_covariates=local)
+    panel = panel.with_hours(["06:00-21:00"] * len(CITY.locations))
+    run = SeasonalNaive(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    origin = 700 + int(np.argmax(closed[700:]) - 1)  # the last open step of a day
+    inputs = prepare_inputs(run, panel, np.array([origin]), "observed")
+    slots = panel.clock.slot_of_season(panel.times[origin + 1 : origin + 3])
+    np.testing.assert_array_equal(inputs.covariates[0], fill_of(run).covariates[slots])
+    usual = fill_of(run).local_covariates[:, slots].swapaxes(0, 1)
+    np.testing.assert_array_equal(inputs.local_covariates[0], usual)
+    refuse_unknown_future(panel, origin, 2)
+
+
 def test_L6_windows_see_bounded_values_and_fill_repeated_ones() -> None:
     splits = Splits.by_share(CITY, validation=0.15, test=0.2)
     run = SeasonalNaive(recipe=RECIPE).fit(CITY, splits).run

@@ -22,7 +22,7 @@ from jaxtyping import Bool, Float32, Int64, Shaped
 
 from forecaster.clock.holidays import Holidays
 from forecaster.clock.hours import OpeningHours
-from forecaster.clock.open_steps import OpenSteps, Span, lag_steps
+from forecaster.clock.open_steps import OpenSteps, StepRange, lag_steps
 from forecaster.clock.zone import Times, check_zone, is_second, to_local, to_utc
 from forecaster.config import MONTH_MINUTES, LagConfig, Season
 from forecaster.errors import ConfigError, count_of
@@ -115,7 +115,7 @@ class Clock:
                 f"opening hours with steps of {self.step_minutes} min: steps of a day or less "
                 "can be closed; leave the hours out"
             )
-        if self.holidays is None and any(one.needs_holidays for one in hours):
+        if self.holidays is None and any(rules.needs_holidays for rules in hours):
             raise ConfigError(
                 "opening hours: PH is for public holidays, and no country is given; give a "
                 "country such as US, or dates"
@@ -267,7 +267,7 @@ class Clock:
         step = self.step_minutes * 60
         if not origins.size:
             origins = np.zeros(1, dtype="datetime64[s]")
-        return _open_steps(self, Span.around(origins, step, past_days, ahead))
+        return _open_steps(self, StepRange.around(origins, step, past_days, ahead))
 
     def _similar_steps(self, season: Season, origins: Times) -> Int64[np.ndarray, "B L"]:
         around = np.arange(-season.before, season.after + 1)  # i
@@ -277,5 +277,5 @@ class Clock:
 
 
 @lru_cache(maxsize=16)
-def _open_steps(clock: Clock, span: Span) -> OpenSteps:
+def _open_steps(clock: Clock, span: StepRange) -> OpenSteps:
     return OpenSteps.over(span, clock.zone, clock.step_minutes * 60, clock.is_open)

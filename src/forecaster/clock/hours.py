@@ -195,9 +195,9 @@ def _day_text(slots: Bool[np.ndarray, " D"], step_minutes: int) -> str:
 
 def _parse_rule(text: str, faults: Faults) -> Rule | None:
     """Return one rule; what is wrong with it is added to the faults."""
-    first, last, rest = _parse_dates(text, text, faults)
-    weekdays, holidays, rest = _parse_weekdays(rest, text, faults)
-    spans = _parse_times(rest, text, faults)
+    first, last, undated = _parse_dates(text, text, faults)
+    weekdays, holidays, times = _parse_weekdays(undated, text, faults)
+    spans = _parse_times(times, text, faults)
     if spans is None:
         return None
     return Rule(spans, weekdays, holidays, first, last)

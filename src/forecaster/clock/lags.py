@@ -5,7 +5,7 @@
 | below a day | an hour, 6 to 30 steps | of 6 days (3 at least, or none) and 4 weeks |
 | a day to a week | 7 | of 4 weeks and 2 years (364 days keep the weekday) |
 | weeks | 8 | of 2 years (364 days) |
-| months | a year, at least 4 | of 3 years |
+| months | a year, at least 4 | of 3 years; none of steps of years |
 
 No lag reaches further back than 35 % of the panel, half of its training steps: a short panel has
 fewer seasons, or none. Where a long horizon makes windows large, fewer seasons are taken. Hours
@@ -72,8 +72,8 @@ def _recent(clock: Clock) -> int:
 
 
 def _wishes(clock: Clock) -> tuple[_Wish, ...]:
-    if clock.step_months:
-        return (_Wish(CALENDAR_YEAR_DAYS, 3),)
+    if clock.step_months:  # of years, the recent steps are all
+        return (_Wish(CALENDAR_YEAR_DAYS, 3),) if clock.step_months < YEAR_MONTHS else ()
     if clock.has_yearly_season:
         return (_Wish(YEAR_DAYS, 2),)
     if clock.step_minutes >= DAY_MINUTES:
@@ -98,8 +98,8 @@ def _shorten(lags: LagConfig, least: dict[int, int]) -> LagConfig:
     """Return the lags with fewer seasons, the shorter ones first, where windows are too long."""
     seasons = list(lags.seasons)
     for number, season in enumerate(seasons):
-        others = lags.recent + sum(_length(s) for n, s in enumerate(seasons) if n != number)
-        fitting = (MAX_LENGTH - others) // (season.before + season.after + 1)
+        other_steps = lags.recent + sum(_length(s) for n, s in enumerate(seasons) if n != number)
+        fitting = (MAX_LENGTH - other_steps) // (season.before + season.after + 1)
         count = min(season.count, max(fitting, min(least[season.days], season.count)))
         seasons[number] = season.model_copy(update={"count": count})
     return LagConfig(recent=lags.recent, seasons=tuple(seasons), horizon=lags.horizon)

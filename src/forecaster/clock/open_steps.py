@@ -22,15 +22,15 @@ _DAY_SECONDS = 24 * 3600
 
 
 @dataclass(frozen=True)
-class Span:
-    """A span of steps, numbered from 1970."""
+class StepRange:
+    """Consecutive steps, numbered from 1970."""
 
     phase: int  # seconds by which steps begin after multiples of their length
     first: int  # step
     end: int
 
     @staticmethod
-    def around(origins: Times, step: int, past_days: int, ahead: int) -> "Span":
+    def around(origins: Times, step: int, past_days: int, ahead: int) -> "StepRange":
         """Return the span of origins and of what lies some days before and some steps after them.
 
         Args:
@@ -44,14 +44,14 @@ class Span:
         first = (int(seconds.min()) - (past_days + SPARE_DAYS) * _DAY_SECONDS) // block * block
         last = -(-(int(seconds.max()) + (ahead + 1) * step + _DAY_SECONDS) // block) * block
         phase = int(seconds.flat[0]) % step
-        return Span(phase, (first - phase) // step, (last - phase) // step)
+        return StepRange(phase, (first - phase) // step, (last - phase) // step)
 
 
 @dataclass(frozen=True, eq=False)
 class OpenSteps:
     """Which steps of a span are open, and the steps at the same local time of each day."""
 
-    span: Span
+    span: StepRange
     step: int  # seconds
     open: Bool[np.ndarray, " T"]
     last: Int64[np.ndarray, " T"]  # the last open step up to each; −1: none
@@ -63,7 +63,7 @@ class OpenSteps:
 
     @staticmethod
     def over(
-        span: Span, zone: str, step: int, is_open: Callable[[Times], np.ndarray]
+        span: StepRange, zone: str, step: int, is_open: Callable[[Times], np.ndarray]
     ) -> "OpenSteps":
         """Return the steps of a span.
 
@@ -175,7 +175,7 @@ def lag_steps(
     similar = [recent[:, :0]]
     for season in lags.seasons:
         around = np.arange(-season.before, season.after + 1)
-        found = steps.similar(numbers, around, season.days, season.count)
-        similar.append(found.reshape(len(numbers), -1 if len(numbers) else 0))
+        chosen = steps.similar(numbers, around, season.days, season.count)
+        similar.append(chosen.reshape(len(numbers), -1 if len(numbers) else 0))
     ordered = np.sort(np.concatenate(similar, axis=1), axis=1)
     return np.asarray(numbers[:, None] - np.concatenate([ordered, recent], axis=1))

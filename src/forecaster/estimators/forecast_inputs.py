@@ -81,8 +81,9 @@ def prepare_inputs(
     """
     recent, origins, doubt = bounded_history(run, panel, origins)
     ahead = look_ahead(recent, origins, run.recipe.lags.horizon)
-    filled = carry_forward(run, fill_missing(recent, fill_of(run)))
-    ahead = hold_past_only(filled, origins, ahead)
+    fill = fill_of(run)
+    filled = carry_forward(run, fill_missing(recent, fill))
+    ahead = hold_past_only(filled, origins, fill_closed_gaps(recent, fill, origins, ahead))
     inputs = ForecastInputs(
         filled,
         origins,
@@ -270,8 +271,6 @@ def look_ahead(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> 
     covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
-    if panel.clock.hours:
-        covariates, local = _without_closed_gaps(panel, ahead, covariates, local)
     if panel.locations.can_close and local.size:
         first = int(ahead.min())
         alive = panel.alive(first, int(ahead.max()) + 1)[ahead - first]
@@ -301,20 +300,30 @@ def missing_ahead(
     covariates, local = look_ahead(panel, origins, horizon)
     missing = np.concatenate([np.isnan(covariates), np.isnan(local).any(axis=3)], axis=2)
     names = (*panel.covariates.names, *panel.local_covariates.names)
-    return np.asarray(missing & ~np.isin(names, panel.past_only))
+    missing &= ~np.isin(names, panel.past_only)
+    if panel.clock.hours:  # where all places are closed, nothing is needed
+        steps = origins[:, None] + np.arange(1, horizon + 1)
+        is_open = panel.clock.is_open(panel.instants(steps.reshape(-1))).reshape(steps.shape)
+        missing &= is_open[..., None]
+    return np.asarray(missing)
 
 
-def _without_closed_gaps(
-    panel: Panel,
-    ahead: Int64[np.ndarray, "B K"],
-    covariates: Float32[np.ndarray, "B K P"],
-    local: Float32[np.ndarray, "B K Q N"],
-) -> tuple[Float32[np.ndarray, "B K P"], Float32[np.ndarray, "B K Q N"]]:
-    """Covariates ahead; where all places are closed, missing ones are 0: they do not matter."""
-    closed = ~panel.clock.is_open(panel.instants(ahead.reshape(-1))).reshape(ahead.shape)
-    zero = np.float32(0)
-    covariates = np.where(closed[..., None] & np.isnan(covariates), zero, covariates)
-    return covariates, np.where(closed[..., None, None] & np.isnan(local), zero, local)
+def fill_closed_gaps(
+    panel: Panel, fill: Fill, origins: Int64[np.ndarray, " B"], ahead: CovariatesAhead
+) -> CovariatesAhead:
+    """The covariates ahead, missing ones usual where all places are closed, as in training."""
+    if not panel.clock.hours:
+        return ahead
+    covariates, local = ahead
+    steps = origins[:, None] + np.arange(1, covariates.shape[1] + 1)
+    times = panel.instants(steps.reshape(-1))
+    closed = ~panel.clock.is_open(times).reshape(steps.shape)
+    slots = panel.clock.slot_of_season(times).reshape(steps.shape)
+    usual_local = np.moveaxis(fill.local_covariates[:, slots], 0, 2)  # [B, K, Q, N]
+    return (
+        np.where(closed[..., None] & np.isnan(covariates), fill.covariates[slots], covariates),
+        np.where(closed[..., None, None] & np.isnan(local), usual_local, local),
+    )
 
 
 def refuse_unknown_future(panel: Panel, origin: int, horizon: int) -> None:

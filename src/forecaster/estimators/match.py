@@ -132,8 +132,8 @@ def check_run(run: Run, shapes: Shapes) -> None:
     try:
         wrong = [name for name in LISTS if not _is_texts(about[name])]
         wrong += [name for name, kind in TYPES.items() if type(about[name]) is not kind]
-        known = {*about["covariates"], *about["local_covariates"]}
-        wrong += [] if known.issuperset(past_only_of(run)) else [PAST_ONLY]
+        covariates = {*about["covariates"], *about["local_covariates"]}
+        wrong += [] if covariates.issuperset(past_only_of(run)) else [PAST_ONLY]
         length = run.recipe.lags.length
         wrong += ["lags"] if length > MAX_HISTORY else []
         N, P, Q = (len(about[name]) for name in LISTS)
@@ -257,8 +257,8 @@ def _check_season(run: Run, panel: Panel, faults: Faults) -> None:
     """Refuse a run of long steps from when their season was a week."""
     slots, needed = len(run.arrays["shared.fill"]), panel.clock.season_slots
     if panel.clock.has_yearly_season and slots != needed:
-        then = f"season: {count_of(slots, 'step')} in the run, which an earlier version saved"
-        faults.add(f"{then}; now it is a year of {count_of(needed, 'step')}: train the run again")
+        saved = f"season: {count_of(slots, 'step')} in the run, which an earlier version saved"
+        faults.add(f"{saved}; now it is a year of {count_of(needed, 'step')}: train the run again")
 
 
 def new_ids(run: Run, panel: Panel) -> list[str]:

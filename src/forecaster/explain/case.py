@@ -16,6 +16,7 @@ from forecaster.estimators.forecast_inputs import (
     ForecastInputs,
     bounded_history,
     carry_forward,
+    fill_closed_gaps,
     fill_of,
     find_origin,
     hold_past_only,
@@ -116,10 +117,10 @@ def _without_values(run: Run, panel: Panel) -> Panel:
     is assumed ahead follows from them.
     """
     local_covariates = panel.local_covariates.values.copy()
-    known = [
+    known_ahead = [
         n for n, name in enumerate(panel.local_covariates.names) if name not in panel.past_only
     ]
-    local_covariates[known, : len(panel.values)] = np.nan
+    local_covariates[known_ahead, : len(panel.values)] = np.nan
     empty = panel.with_data(np.full_like(panel.values, np.nan), None, local_covariates)
     usual = carry_forward(run, fill_missing(empty, fill_of(run))).values
     blank = np.where(np.isnan(panel.values), np.float32(np.nan), usual)
@@ -129,8 +130,9 @@ def _without_values(run: Run, panel: Panel) -> Panel:
 def _forecast_inputs(run: Run, panel: Panel, origin: int) -> ForecastInputs:
     origins = np.array([origin])
     ahead = look_ahead(panel, origins, run.recipe.lags.horizon)
-    filled = carry_forward(run, fill_missing(panel, fill_of(run)))
-    ahead = hold_past_only(filled, origins, ahead)
+    fill = fill_of(run)
+    filled = carry_forward(run, fill_missing(panel, fill))
+    ahead = hold_past_only(filled, origins, fill_closed_gaps(panel, fill, origins, ahead))
     return ForecastInputs(
         filled, origins, *ahead, observed=panel.values, whole_hours=knows_whole_hours(run)
     )

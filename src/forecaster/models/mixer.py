@@ -199,9 +199,9 @@ class Mixer(Network):
         covariates = torch.cat([signal[..., -1:], ahead.signal], dim=3)
         if not self.past_only.local:
             return [covariates.transpose(1, 2).flatten(2)]
-        known = _leave_out(covariates, 1, self.past_only.local)
+        known_ahead = _leave_out(covariates, 1, self.past_only.local)
         recent = _take(signal[..., -self.recent :], 1, self.past_only.local)
-        return [part.transpose(1, 2).flatten(2) for part in (known, recent)]
+        return [part.transpose(1, 2).flatten(2) for part in (known_ahead, recent)]
 
     def _shared_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "a B T"]]:
         """The coming a, and of past-only covariates the recent steps."""

@@ -37,7 +37,7 @@ def given_hours(locations: Locations, shared: str | None) -> tuple[str, ...] | N
     if shared is None and not locations.has_hours:
         return None
     text = normal_hours(shared or "")
-    return tuple(own or text for own in locations.hours)
+    return tuple(hours or text for hours in locations.hours)
 
 
 def shared_hours(hours: Sequence[str]) -> tuple[str, ...]:
@@ -63,12 +63,12 @@ def find_hours(
     texts = [text] * N
     for n in _with_absent_slots(values, week, closed):
         observed = np.isfinite(values[:, n])
-        here = np.flatnonzero(observed)
+        steps = np.flatnonzero(observed)
         inside = np.zeros(len(observed), dtype=bool)
-        inside[here[0] : here[-1] + 1] = True
+        inside[steps[0] : steps[-1] + 1] = True
         closed_here = closed | week.find_closed(observed, inside, MIN_LOCAL_WEEKS)
-        other = inside & ~closed_here.reshape(-1)[week.slots]
-        if observed[other].sum() >= MIN_OBSERVED * other.sum():
+        expected = inside & ~closed_here.reshape(-1)[week.slots]
+        if observed[expected].sum() >= MIN_OBSERVED * expected.sum():
             texts[n] = _text(closed_here, on_holidays, clock.step_minutes)
     return tuple(texts)
 
@@ -141,7 +141,7 @@ def _with_absent_slots(
     columns: list[int] = []
     for start in range(0, values.shape[1], _COLUMNS):
         observed = np.isfinite(values[:, start : start + _COLUMNS])
-        some = observed.any(axis=0) & ~observed.all(axis=0)
+        has_gaps = observed.any(axis=0) & ~observed.all(axis=0)
         by_slot = np.logical_or.reduceat(observed[order], firsts, axis=0)[counted]
-        columns += (start + np.flatnonzero(some & ~by_slot.all(axis=0))).tolist()
+        columns += (start + np.flatnonzero(has_gaps & ~by_slot.all(axis=0))).tolist()
     return columns

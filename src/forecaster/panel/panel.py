@@ -286,12 +286,16 @@ class Panel:
         if set(names) == set(self.past_only):
             return self
         shared, local = self.covariates, self.local_covariates
-        known = (*shared.names, *local.names)
+        covariates = (*shared.names, *local.names)
         faults = Faults("past-only covariates")
         for name in names:
-            if name not in known:
-                has = f"the panel has {name_some(known)}" if known else "the panel has none"
-                faults.add(f"{name!r}: no such covariate{nearest_name(name, known)}; {has}")
+            if name not in covariates:
+                has = (
+                    f"the panel has {name_some(covariates)}"
+                    if covariates
+                    else "the panel has none"
+                )
+                faults.add(f"{name!r}: no such covariate{nearest_name(name, covariates)}; {has}")
         faults.raise_any(DataError)
         return replace(
             self,

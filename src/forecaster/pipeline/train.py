@@ -88,12 +88,12 @@ def _suited(recipe: Recipe, folder: Path, inputs: RunInputs) -> Recipe:
     """Return the recipe with the meaning of the given panel, or the lags of the trained run's."""
     if inputs.panel is not None:
         return with_meaning(recipe, inputs.panel)
-    own, manifest = folder / "panel", folder / MANIFEST
-    if not (own / MANIFEST).exists() or not manifest.exists():
+    built, manifest = folder / "panel", folder / MANIFEST
+    if not (built / MANIFEST).exists() or not manifest.exists():
         return recipe
     if UNFINISHED in read_manifest(folder, kind="run").about:
         return recipe
-    return with_lags(recipe, Panel.open(own, verify=False))
+    return with_lags(recipe, Panel.open(built, verify=False))
 
 
 def _estimator_type(name: str, inputs: RunInputs) -> type[Estimator]:

@@ -45,10 +45,10 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     else:
         city = np.asarray(scale.mean + scale.deviation * shape, dtype=np.float32)
     trust = np.minimum(usual.visits / TRUSTED, 1) * share
-    rest = (1 - trust) * city
+    untrusted = (1 - trust) * city
     if sample.reach:
-        rest = (share - trust) * _day_shape(sample, shape, scale, city) + (1 - share) * city
-    profile = trust * usual.means + rest
+        untrusted = (share - trust) * _day_shape(sample, shape, scale, city) + (1 - share) * city
+    profile = trust * usual.means + untrusted
     if panel.clock.step_minutes > HOUR_MINUTES:  # of a year, few training steps know all slots
         profile = profile[_nearest(np.unique(sample.slots), W)]
     return np.ascontiguousarray(profile.T, dtype=np.float32)
@@ -175,11 +175,11 @@ def _day_shape(
     city_day = _mean_by_time(sample, shape, D)[time]
     if sample.panel.kind == "count":
         ratio = np.where(city_day > 0, shape / np.where(city_day > 0, city_day, 1), 1)
-        own = days.means[time] * ratio
+        adjusted = days.means[time] * ratio
     else:
-        own = days.means[time] + scale.deviation * (shape - city_day)
+        adjusted = days.means[time] + scale.deviation * (shape - city_day)
     trust = np.minimum(days.counts / ENOUGH, 1)[time]
-    return np.asarray(trust * own + (1 - trust) * city)
+    return np.asarray(trust * adjusted + (1 - trust) * city)
 
 
 def _mean_by_time(

@@ -275,9 +275,9 @@ class OnlineCalibration:
         size = next((step.base.nbytes for step in self._steps.values() if step.base), 0)
         if len(self._steps) * size <= FORECAST_BYTES:
             return
-        kept = sorted(number for number, step in self._steps.items() if step.base)
-        followed = [number for number in kept if number < min(current.next, origin)]
-        for number in followed[: max(len(kept) - FORECAST_BYTES // size, 0)]:
+        with_forecast = sorted(number for number, step in self._steps.items() if step.base)
+        followed = [number for number in with_forecast if number < min(current.next, origin)]
+        for number in followed[: max(len(with_forecast) - FORECAST_BYTES // size, 0)]:
             self._steps[number].base = None
 
     def _open_pass(self, origin: int) -> _Pass:

@@ -321,11 +321,13 @@ def _covariates(panel: Panel) -> Finding:
     layers = [*panel.covariates.values.T, *panel.local_covariates.values]
     missing = {n: float(np.isnan(v[:M]).mean()) for n, v in zip(names, layers, strict=True)}
     details = tuple(f"{n}: {100 * share:.2f} % missing" for n, share in missing.items() if share)
-    known = [name for name in names if name not in panel.past_only]
-    text = f"{name_some(known, 12)}; available {count_of(ahead, 'step')} beyond the last value"
+    known_ahead = [name for name in names if name not in panel.past_only]
+    text = (
+        f"{name_some(known_ahead, 12)}; available {count_of(ahead, 'step')} beyond the last value"
+    )
     if panel.past_only:
         seen = f"past-only, unknown ahead: {name_some(panel.past_only, 12)}"
-        text = f"{text}; {seen}" if known else seen
+        text = f"{text}; {seen}" if known_ahead else seen
     level: Severity = (
         "warning" if max(missing.values()) > MANY_MISSING else "note" if details else "good"
     )

@@ -53,10 +53,12 @@ class ServedModel:
         """
         if self.quantile_levels and RESIDUALS not in run.arrays:
             return None
-        if ids not in self._totals:
-            self._totals.clear()  # the locations have changed
-            self._totals[ids] = TotalCalibration.of(run, ids)
-        return self._totals[ids]
+        calibration = self._totals.get(ids)
+        if calibration is None:  # the locations have changed; other threads may ask for theirs
+            calibration = TotalCalibration.of(run, ids)
+            self._totals.clear()
+            self._totals[ids] = calibration
+        return calibration
 
     @cached_property
     def _totals(self) -> dict[tuple[str, ...], TotalCalibration]:
