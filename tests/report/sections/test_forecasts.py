@@ -1,3 +1,4 @@
+from copy import copy
 from dataclasses import replace
 from typing import Any
 
@@ -5,6 +6,7 @@ import numpy as np
 import pytest
 
 from forecaster.artifact import Run
+from forecaster.clock.clock import Clock
 from forecaster.estimators.forecast_inputs import ForecastInputs, prepare_inputs
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.metrics import sum_errors
@@ -21,6 +23,7 @@ from forecaster.report.sections.forecasts import (
     typical_period,
     worst_period,
 )
+from forecaster.report.sections.reliability import check_reliability
 from tests.report.comparisons import bare_panel, compare
 
 
@@ -71,10 +74,57 @@ def test_a_day_of_one_step_is_shown_within_a_week(
     row = data.comparison.rows[0]
     assert worst_period(row.first, data.panel).kind == "week"
     normal, count = typical_period(row.first, data.panel)
-    assert (normal.kind, count) == ("period of 28 days", 4)  # of 119 days
+    assert (normal.kind, normal.kinds, count) == ("period of 28 days", "periods of 28 days", 4)
 
 
-def test_a_span_names_its_days() -> None:
+def test_closed_steps_are_neither_drawn_nor_counted_as_missing(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    hours, open_daily = (
+        "Sun off",
+        bare_panel(np.random.default_rng(0).poisson(30, (601, 3)).astype(float), 1440),
+    )
+    clock = Clock("UTC", 1440, hours=(hours,))
+    closed = ~clock.is_open(clock.axis(open_daily.start, 601))
+    values = np.where(closed[:, None], np.nan, open_daily.values).astype(np.float32)
+    places = replace(open_daily.locations, hours=(hours,) * 3)
+    panel = replace(open_daily, values=values, clock=clock, locations=places)
+    lags = {"recent": 3, "seasons": [], "horizon": 2}
+    place = tmp_path_factory.mktemp("sundays")
+    data = read_report_data(compare(place, panel, ["Ridge"], lags=lags))
+    best = data.comparison.rows[0]
+    span = typical_period(best.first, panel)[0]
+    excerpt = take_excerpt(data.estimator_of(best), panel, best.first, span, [2, 0])
+    sundays = (excerpt.times.astype("datetime64[D]").astype(int) + 3) % 7 == 6
+    assert sundays.sum() == 4
+    assert excerpt.bounds is not None
+    assert excerpt.last_step is not None
+    for lines in (excerpt.forecast, excerpt.last_step, *excerpt.bounds):
+        np.testing.assert_array_equal(np.isnan(lines[2:]), np.stack([sundays[2:]] * 2, axis=1))
+    findings = {finding.topic: finding.text for finding in check_reliability(data, best)}
+    assert findings["Missing values"] == "every target value was observed"
+
+
+def test_periods_of_months_are_whole_months(tmp_path_factory: pytest.TempPathFactory) -> None:
+    plain = bare_panel(100 + np.random.default_rng(0).normal(0, 9, (157, 3)), kind="measurement")
+    start = np.datetime64("2011-01-01T00", "s")
+    panel = replace(plain, clock=Clock("UTC", step_minutes=1, step_months=1), start=start)
+    lags = {"recent": 3, "seasons": [], "horizon": 2}
+    place = tmp_path_factory.mktemp("months")
+    data = read_report_data(compare(place, panel, ["Ridge"], lags=lags))
+    best = data.comparison.rows[0]
+    span = worst_period(best.first, panel)
+    assert (span.kind, span.months) == ("period of 7 months", 7)
+    first, last = (np.datetime64(month, "M") for month in str(span).split(" … "))
+    assert (last - first).astype(int) == 6
+    excerpt = take_excerpt(data.estimator_of(best), panel, best.first, span, [2, 0])
+    assert len(excerpt.times) == 7
+    labels = to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
+    assert str(first.astype(object).year).encode() in labels
+
+
+def test_a_span_names_its_days_or_months() -> None:
+    assert str(Period(first=18_628, days=59, rmse=1.0, months=2)) == "2021-01 … 2021-02"
     assert str(Period(first=18_628, days=7, rmse=1.0)) == "2021-01-01 … 2021-01-07"
     assert str(Period(first=18_628, days=1, rmse=1.0)) == "2021-01-01"
 
@@ -193,3 +243,33 @@ def test_a_long_horizon_is_drawn_from_one_origin_after_the_other(
     np.testing.assert_allclose(excerpt.forecast, expected, rtol=1e-5)
     drawing = to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
     assert b"ahead" not in drawing
+
+
+def test_the_last_tested_origin_stands_for_later_ones(
+    data: ReportData, best: ModelResult, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("forecaster.report.sections.forecasts.ALL_STEPS", 1)
+    panel, estimator, period = (
+        data.panel,
+        data.estimator_of(best),
+        worst_period(best.first, data.panel),
+    )
+    local_days = panel.clock.local(panel.times).astype("datetime64[D]").astype(int)
+    first = int(np.flatnonzero(local_days == period.first)[0])
+    shorter = copy(best.first)  # tested until two steps before the day
+    tested = best.first.origins[panel.step_index(best.first.origins) <= first - 2]
+    object.__setattr__(shorter, "origins", tested)
+    excerpt = take_excerpt(estimator, panel, shorter, period, [3])
+    expected = estimator.predict(panel, np.array([first - 2]))[0, 1, 3]
+    np.testing.assert_allclose(excerpt.forecast[0, 0], expected, rtol=1e-5)
+    assert np.isnan(excerpt.forecast[1:]).all()
+
+
+def test_many_origins_are_not_marked(data: ReportData, best: ModelResult) -> None:
+    span = worst_period(best.first, data.panel)
+    excerpt = take_excerpt(data.estimator_of(best), data.panel, best.first, span, [3])
+    few, many = (replace(excerpt, issued=excerpt.times[:count]) for count in (13, 17))
+    assert few.marks_origins
+    assert not many.marks_origins
+    lines = [len(draw_excerpt(e, ["a"]).axes[0].get_lines()) for e in (few, many)]
+    assert lines[0] - lines[1] == 13

@@ -9,7 +9,7 @@ import numpy as np
 from jaxtyping import Float32, Float64, Int64, Shaped
 
 from forecaster.choices import Weather
-from forecaster.errors import need_extra
+from forecaster.errors import count_of, need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.step_groups import ALL_STEPS
@@ -36,26 +36,37 @@ from forecaster.report.sections.section import Picture, Section
 
 WEEK_STEPS, DAY_STEPS = 28, 7  # least steps in the typical and in the worst period
 MOST_TARGETS = 336  # points of a line: half-hours of a week
+MOST_ORIGINS = 14  # lines that mark where forecasts begin
 MOSTLY = 0.5  # a period counts as complete with this share of its targets
 PANEL_INCHES = 1.75  # height of one location
 
 
 @dataclass(frozen=True)
 class Period:
-    """A number of whole local days and the RMSE of the forecasts for them."""
+    """A number of whole local days or months and the RMSE of the forecasts for them."""
 
     first: int  # local days since 1970
     days: int
     rmse: float
+    months: int = 0  # whole calendar months; 0: the panel's steps are no months
 
     @property
     def kind(self) -> str:
-        """The name of the length: day, week, or a number of days."""
+        """The name of the length: day, week, or a number of days or months."""
+        if self.months:
+            return f"period of {count_of(self.months, 'month')}"
         return {1: "day", 7: "week"}.get(self.days, f"period of {self.days} days")
 
+    @property
+    def kinds(self) -> str:
+        """The name of several of them: weeks, periods of 28 days."""
+        name, *length = self.kind.split(" ", maxsplit=1)
+        return " ".join([f"{name}s", *length])
+
     def __str__(self) -> str:
-        dates = np.array([self.first, self.first + self.days - 1]).astype("datetime64[D]")
-        return " … ".join(dict.fromkeys(map(str, dates)))
+        unit = "M" if self.months else "D"
+        days = np.array([self.first, self.first + self.days - 1]).astype("datetime64[D]")
+        return " … ".join(dict.fromkeys(map(str, days.astype(f"datetime64[{unit}]"))))
 
 
 @dataclass(frozen=True, eq=False)
@@ -83,6 +94,11 @@ class Excerpt:
             return "one step ahead"
         return f"1 to {self.horizon} steps ahead"
 
+    @property
+    def marks_origins(self) -> bool:
+        """Whether the origins are few enough to be drawn."""
+        return self.issued is not None and len(self.issued) <= MOST_ORIGINS
+
 
 def forecast_section(data: ReportData) -> Section:
     """Return forecasts of the recommended model and observed values, in two periods."""
@@ -96,13 +112,13 @@ def typical_period(assessment: BacktestResult, panel: Panel) -> tuple[Period, in
 
     Where a week has few steps the period is longer; where the test is shorter, it is all of it.
     """
-    periods = _periods(assessment, panel, max(7, _days_of(WEEK_STEPS, panel)))
+    periods = _periods(assessment, panel, max(7, _length_of(WEEK_STEPS, panel)))
     return periods[(len(periods) - 1) // 2], len(periods)
 
 
 def worst_period(assessment: BacktestResult, panel: Panel) -> Period:
     """Return the day with the largest error; where a day has few steps, a longer period."""
-    return _periods(assessment, panel, _days_of(DAY_STEPS, panel))[-1]
+    return _periods(assessment, panel, _length_of(DAY_STEPS, panel))[-1]
 
 
 def choose_locations(
@@ -150,12 +166,17 @@ def take_excerpt(
     if len(estimator.quantile_levels) > 1:
         outer = quantiles[:, 0, 0], quantiles[:, -1, 0]
         bounds = np.stack([_look_up(bound, origins, drawn - 1) for bound in outer])
+    closed = ~panel.alive(0, len(panel.values))[drawn][:, list(locations)]
+    first_step = _look_up(forecast[:, 0], origins, drawn - 1)
+    last_step = _look_up(forecast[:, K - 1], origins, drawn - K)
+    for lines in (first_step, last_step, *(() if bounds is None else bounds)):
+        lines[closed] = np.nan
     return Excerpt(
         places=locations,
         times=panel.clock.local(panel.times[drawn]),
         truth=panel.values[drawn][:, list(locations)],
-        forecast=_look_up(forecast[:, 0], origins, drawn - 1),
-        last_step=_look_up(forecast[:, K - 1], origins, drawn - K),
+        forecast=first_step,
+        last_step=last_step,
         horizon=K,
         levels=estimator.quantile_levels,
         bounds=bounds,
@@ -169,24 +190,30 @@ def _take_horizons(
     drawn: Int64[np.ndarray, " T"],
     locations: Sequence[int],
 ) -> Excerpt:
-    """Return the forecasts of all steps from a few tested origins, one after the other."""
-    seconds = assessment.origins - panel.start.astype(np.int64)
-    tested = seconds // (panel.clock.step_minutes * 60)
+    """Return the forecasts of all steps from a few tested origins, one after the other.
+
+    Where an origin was not tested, the last one before it stands for it.
+    """
+    tested = np.sort(panel.step_index(assessment.origins))
     K = assessment.by_location.squares.shape[0]
-    begin = max(int(drawn[0]) - 1, int(tested.min()))
-    origins = begin + (drawn - begin - 1) // K * K
-    distinct = np.intersect1d(origins, tested)
+    begin = max(int(drawn[0]) - 1, int(tested[0]))
+    wanted = begin + (drawn - begin - 1) // K * K
+    origins = tested[np.maximum(np.searchsorted(tested, wanted, side="right") - 1, 0)]
+    ahead = drawn - origins - 1
+    at = np.flatnonzero((ahead >= 0) & (ahead < K))
+    distinct = np.unique(origins[at])
     shape = len(drawn), len(locations)
     forecast = np.full(shape, np.nan, dtype=np.float32)
     bounds = np.full((2, *shape), np.nan, dtype=np.float32)
     has_bounds = len(estimator.quantile_levels) > 1
     means, quantiles = _predict(estimator, panel, distinct, assessment.weather)
-    at = np.flatnonzero(np.isin(origins, distinct))
-    rows, ahead = np.searchsorted(distinct, origins[at]), drawn[at] - origins[at] - 1
-    forecast[at] = means[rows, ahead][:, list(locations)]
+    rows, steps = np.searchsorted(distinct, origins[at]), ahead[at]
+    forecast[at] = means[rows, steps][:, list(locations)]
     if has_bounds:
         for bound, level in zip(bounds, (0, -1), strict=True):
-            bound[at] = quantiles[rows, level, ahead][:, list(locations)]
+            bound[at] = quantiles[rows, level, steps][:, list(locations)]
+    closed = ~panel.alive(0, len(panel.values))[drawn][:, list(locations)]
+    forecast[closed], bounds[:, closed] = np.nan, np.nan
     return Excerpt(
         places=locations,
         times=panel.clock.local(panel.times[drawn]),
@@ -210,7 +237,7 @@ def draw_excerpt(excerpt: Excerpt, titles: Sequence[str]) -> Any:
         if excerpt.bounds is not None:
             axes.fill_between(excerpt.times, *excerpt.bounds[:, :, n], color=BLUE, alpha=0.2,
                               linewidth=0, label=interval_name(excerpt.levels))  # fmt: skip
-        if excerpt.issued is not None:
+        if excerpt.issued is not None and excerpt.marks_origins:
             for origin in excerpt.issued:
                 axes.axvline(origin, color=FAINT, linewidth=1, linestyle="--")
         first = "forecast 1 step ahead" if excerpt.issued is None else "forecast"
@@ -240,22 +267,34 @@ def _label_times(axis: Any, excerpt: Excerpt) -> None:
     elif days <= 10:  # noqa: PLR2004
         locator, form = dates.DayLocator(), "%a %d"
     else:
-        form = "%b %Y" if days > 366 else "%d %b"  # noqa: PLR2004
+        is_monthly = np.diff(excerpt.times).min() >= np.timedelta64(28, "D")
+        form = "%b %Y" if days > 366 or is_monthly else "%d %b"  # noqa: PLR2004
         locator = dates.AutoDateLocator(minticks=3, maxticks=6)
     axis.set_major_locator(locator)
     axis.set_major_formatter(dates.DateFormatter(form))
 
 
-def _days_of(steps: int, panel: Panel) -> int:
+def _length_of(steps: int, panel: Panel) -> int:
+    """Return the length of some steps in months, or else in days, rounded up."""
+    if panel.clock.step_months:
+        return steps * panel.clock.step_months
     return math.ceil(steps * panel.clock.step_minutes / DAY_MINUTES)
 
 
-def _periods(assessment: BacktestResult, panel: Panel, days: int) -> list[Period]:
-    """Return the complete periods of the test by error, smallest first."""
+def _periods(assessment: BacktestResult, panel: Panel, length: int) -> list[Period]:
+    """Return the complete periods of the test by error, smallest first.
+
+    Args:
+        assessment: the errors of a model.
+        panel: its clock says whether a period is of days or of months.
+        length: of a period, in days or months.
+    """
     errors: ErrorSums = assessment.errors[assessment.weather]
+    months = panel.clock.step_months
+    unit = "datetime64[M]" if months else "datetime64[D]"
     local = panel.clock.local(target_times(assessment, panel))
-    day = local.astype("datetime64[D]").astype(np.int64)
-    block = (day - day.min()) // days
+    date = local.astype(unit).astype(np.int64)
+    block = (date - date.min()) // length
     squares, values, targets = (
         np.bincount(block.ravel(), weights=weights)
         for weights in (errors.squares.ravel(), errors.values.ravel(), np.ones(block.size))
@@ -263,8 +302,14 @@ def _periods(assessment: BacktestResult, panel: Panel, days: int) -> list[Period
     complete = (targets >= MOSTLY * targets[values > 0].max()) & (values > 0)
     rmse = np.sqrt(squares / np.maximum(values, 1))
     ranked = sorted(np.flatnonzero(complete).tolist(), key=lambda n: float(rmse[n]))
-    length = min(days, int(np.ptp(day)) + 1)
-    return [Period(int(day.min()) + n * days, length, float(rmse[n])) for n in ranked]
+    length_tested = min(length, int(np.ptp(date)) + max(months, 1))
+    periods = []
+    for n in ranked:
+        ends = int(date.min()) + n * length + np.array([0, length_tested])
+        first, end = ends.astype(unit).astype("datetime64[D]").astype(np.int64).tolist()
+        whole_months = length_tested if months else 0
+        periods.append(Period(first, end - first, float(rmse[n]), whole_months))
+    return periods
 
 
 def _predict(
@@ -298,7 +343,7 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
     assessment, test_rmse = best.first, mean_rmse(best, data.comparison)
     typical, count = typical_period(assessment, panel)
     worst = worst_period(assessment, panel)
-    median = f"the median of {count} {typical.kind}s" if count > 1 else "the whole test"
+    median = f"the median of {count} {typical.kinds}" if count > 1 else "the whole test"
     factor = f"{number(worst.rmse / max(test_rmse, 1e-9))} times the RMSE of the whole test"
     estimator = data.estimator_of(best)
     chosen = choose_locations(assessment, location_errors(best, panel)[1])
@@ -311,7 +356,7 @@ def _pictures(data: ReportData) -> Iterator[Picture]:
         excerpt = take_excerpt(estimator, panel, assessment, period, list(chosen))
         text = f"{period}: RMSE {number(period.rmse)}, {comment}."
         text += _describe_error(excerpt, data.unit) + _describe_coverage(excerpt)
-        if excerpt.issued is not None:
+        if excerpt.marks_origins:
             text += " A dashed line is an origin: everything right of it was forecast there."
         alt = f"Lines over time of observed values and forecasts of {best.name} at "
         picture = draw_excerpt(excerpt, titles)

@@ -49,7 +49,7 @@ def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
         *_trainings(data, best),
         *_bias(best),
         *_intervals(data, best),
-        _missing(best),
+        _missing(data, best),
         _weather(data, best),
         _mape_targets(data, best),
         *_graph(data.graph if best.estimator == "Forecaster" else None),
@@ -198,11 +198,13 @@ def _intervals(data: ReportData, best: ModelResult) -> Iterator[Finding]:
     yield Finding("Intervals", level, text)
 
 
-def _missing(best: ModelResult) -> Finding:
-    errors = best.first.by_location
-    steps, locations = errors.values.shape
-    targets = steps * locations * len(best.first.origins)
-    share = 1 - int(errors.values.sum()) / targets
+def _missing(data: ReportData, best: ModelResult) -> Finding:
+    """Give the share of the targets without a value; closed steps are no targets."""
+    errors, panel = best.first.by_location, data.panel
+    ahead = 1 + np.arange(errors.values.shape[0])
+    open_places = panel.alive(0, len(panel.values)).sum(axis=1)
+    targets = open_places[panel.step_index(best.first.origins)[:, None] + ahead].sum()
+    share = max(1 - int(errors.values.sum()) / max(int(targets), 1), 0.0)
     if not share:
         return Finding("Missing values", "good", "every target value was observed")
     level: Severity = "warning" if share > MANY_MISSING else "good"
