@@ -203,8 +203,11 @@ def test_lags_that_a_recipe_does_not_set_suit_the_panel() -> None:
 
 def test_lags_that_a_recipe_sets_are_kept() -> None:
     panel = panel_of_days()
-    some = with_lags(Recipe.of({"lags": {"recent": 3}}), panel).lags
+    recipe = Recipe.of({"lags": {"recent": 3}})
+    some = with_lags(recipe, panel).lags
     assert some.recent == 3
+    told = f"{some.length} past steps to forecast 3: recent by the recipe; else "
+    assert explain_lags(recipe, panel).startswith(told)
     assert some.seasons == choose_lags(panel.clock, len(panel.values), 3).lags.seasons
     every = Recipe.of({"lags": {"recent": 3, "seasons": []}})
     assert with_lags(every, panel) is every

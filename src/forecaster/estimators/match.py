@@ -77,7 +77,10 @@ def explain_lags(recipe: Recipe, panel: Panel) -> str:
         return f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}: by the recipe"
     reason = choose_lags(panel.clock, len(panel.values), lags.horizon).reason
     fields = sorted(lags.model_fields_set - {"horizon"})
-    return f"{reason}; {name_some(fields)} by the recipe" if fields else reason
+    if not fields:
+        return reason
+    length = count_of(with_lags(recipe, panel).lags.length, "past step")
+    return f"{length} to forecast {lags.horizon}: {name_some(fields)} by the recipe; else {reason}"
 
 
 def _sets_lags(lags: LagConfig) -> bool:
