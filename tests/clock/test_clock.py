@@ -586,3 +586,18 @@ def test_a_month_has_every_second_of_the_columns_of_the_day() -> None:
     calendar = clock.calendar(clock.axis(np.datetime64("2015-01-01T00:00:00"), 24))
     assert not calendar[:, :7].any()
     assert np.array_equal(calendar[:, 7:31], np.eye(24, dtype=np.float32)[[*range(0, 24, 2)] * 2])
+
+
+@pytest.mark.parametrize(
+    ("clock", "words"),
+    [
+        (Clock("UTC", 5), "5 min"),
+        (Clock("UTC"), "60 min"),
+        (Clock("UTC", 24 * 60), "1 day"),
+        (Clock("UTC", 3 * 24 * 60), "3 days"),
+        (Clock("UTC", 14 * 24 * 60), "2 weeks"),
+        (Clock("UTC", step_months=3), "3 months"),
+    ],
+)
+def test_the_length_of_a_step_is_told_in_its_largest_unit(clock: Clock, words: str) -> None:
+    assert clock.step_text == words

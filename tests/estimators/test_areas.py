@@ -15,6 +15,7 @@ from forecaster.estimators.areas import (
     calibrate_area,
     match_areas,
     read_areas,
+    sum_members,
     sum_observed,
 )
 from forecaster.estimators.base import Estimator
@@ -417,3 +418,18 @@ def test_areas_hold_their_level_and_sums_of_quantiles_are_too_wide() -> None:
     assert held == pytest.approx(0.8, abs=0.02)
     assert added > 0.9
     assert np.mean(sums[:, 2] - sums[:, 0]) > 1.4 * np.mean(own[:, 2] - own[:, 0])
+
+
+def test_a_location_adds_nothing_to_its_area_at_hours_at_which_it_is_never_open() -> None:
+    panel = small_city().with_hours(["06:00-22:00", "08:00-16:00", "06:00-22:00", "", ""])
+    run = HistoricalMean(RECIPE).fit(panel, Splits.by_share(panel)).run
+    assert run is not None
+    hours, residuals = run.arrays["intervals.hours"], run.arrays["intervals.residuals"]
+    sums = sum_members(run, np.arange(5) < 2)
+    observed = run.arrays["intervals.observed"]
+    morning, night = (hours == 7) & observed[..., 0], (hours < 6) | (hours > 21)
+    np.testing.assert_array_equal(sums[morning], residuals[morning][:, 0])
+    assert np.isnan(sums[night]).all()
+    both = observed[..., :2].all(axis=-1)
+    expected = residuals[both][:, :2].sum(axis=1, dtype=np.float64)
+    np.testing.assert_allclose(sums[both], expected, rtol=1e-5, atol=1e-4)

@@ -67,10 +67,13 @@ class Clock:
 
     @property
     def step_text(self) -> str:
-        """The length of a step in words: `60 min`, `1 month`."""
+        """The length of a step in words: `60 min`, `1 day`, `2 weeks`, `1 month`."""
         if self.step_months:
             return count_of(self.step_months, "month")
-        return f"{self.step_minutes} min"
+        days, remainder = divmod(self.step_minutes, DAY_MINUTES)
+        if remainder or not days:
+            return f"{self.step_minutes} min"
+        return count_of(days, "day") if days % 7 else count_of(days // 7, "week")
 
     @property
     def has_yearly_season(self) -> bool:
@@ -112,7 +115,7 @@ class Clock:
         hours = [OpeningHours.parse(text) for text in texts]
         if hours and self.step_minutes > DAY_MINUTES:
             raise ConfigError(
-                f"opening hours with steps of {self.step_minutes} min: steps of a day or less "
+                f"opening hours with steps of {self.step_text}: steps of a day or less "
                 "can be closed; leave the hours out"
             )
         if self.holidays is None and any(rules.needs_holidays for rules in hours):

@@ -41,7 +41,7 @@ from forecaster.estimators.intervals.calibration import (
     Outcomes,
     calibrate,
 )
-from forecaster.estimators.intervals.residuals import count_needed
+from forecaster.estimators.intervals.residuals import DAY_HOURS, count_needed
 from forecaster.estimators.match import is_new
 from forecaster.estimators.predictor import ForecastOrigins, Predictor, WindowForecasts
 from forecaster.estimators.table import quantile_name
@@ -182,8 +182,7 @@ def total_areas(
             continue
         sums = residuals
         if residuals is not None:
-            values = sum_observed(residuals.values[..., members])[..., None]
-            sums = replace(residuals, values=values)
+            sums = replace(residuals, values=sum_members(run, members)[..., None])
         totals.append(sum_table(rows, panel, origin, run, sums))
     return pd.concat(totals, ignore_index=True)
 
@@ -233,8 +232,7 @@ def area_predictors(run: Run, predictor: Predictor, areas: Areas) -> Iterator[Pr
 def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Calibration:
     """The calibration of the sum of some locations, from their validation residuals."""
     arrays, levels = run.arrays, tuple(run.arrays[LEVELS].tolist())
-    observed, residuals = (arrays[name][..., members] for name in (OBSERVED, RESIDUALS))
-    sums = sum_observed(np.where(observed, residuals, np.float32(np.nan)))[..., None]  # [V, K, 1]
+    sums = sum_members(run, members)[..., None]  # [V, K, 1]
     least, needed = int(np.isfinite(sums).sum(axis=0).min()), 2 * count_needed(levels)
     if least < needed:
         message = f"area {name!r}: {count_of(least, 'validation window')} with enough values"
@@ -245,6 +243,21 @@ def calibrate_area(run: Run, name: str, members: Bool[np.ndarray, " N"]) -> Cali
     outcomes = Outcomes(sums, no_quantiles, arrays[HOURS], arrays[DAYS], resolution)
     calibrated = calibrate(outcomes, levels, np.ones(1, dtype=np.float32))
     return Calibration.from_arrays(calibrated, run.about["kind"])
+
+
+def sum_members(run: Run, members: Bool[np.ndarray, " N"]) -> Float32[np.ndarray, "V K"]:
+    """The sums of the validation residuals of an area's locations; NaN: too few observed.
+
+    A location with opening hours adds nothing at an hour of the day at which it is never open.
+    """
+    observed, residuals = (run.arrays[name][..., members] for name in (OBSERVED, RESIDUALS))
+    values = np.where(observed, residuals, np.float32(np.nan))
+    if "hours" in run.about:
+        hours = run.arrays[HOURS]
+        seen = np.stack([observed[hours == hour].any(axis=0) for hour in range(DAY_HOURS)])
+        closed = ~seen[hours] & seen.any(axis=0) & observed.any(axis=-1, keepdims=True)
+        values = np.where(closed, np.float32(0), values)
+    return sum_observed(values)
 
 
 def sum_observed(residuals: Float32[np.ndarray, "*B n"]) -> Float32[np.ndarray, "*B"]:

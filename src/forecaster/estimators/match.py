@@ -16,6 +16,7 @@ from forecaster.errors import ArtifactError, ConfigError, Faults, count_of, name
 from forecaster.estimators import closed, value_ranges
 from forecaster.estimators.forecast_inputs import MONTH_HOURS, RANGES
 from forecaster.estimators.intervals.calibration import find_wrong
+from forecaster.panel.hours import shared_hours
 from forecaster.panel.panel import Panel, step_fields
 from forecaster.recipe import Recipe
 from forecaster.splits import SPLITS, Splits, Windows
@@ -76,7 +77,10 @@ def explain_lags(recipe: Recipe, panel: Panel) -> str:
         return f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}: by the recipe"
     reason = choose_lags(panel.clock, len(panel.values), lags.horizon).reason
     fields = sorted(lags.model_fields_set - {"horizon"})
-    return f"{reason}; {name_some(fields)} by the recipe" if fields else reason
+    if not fields:
+        return reason
+    length = count_of(with_lags(recipe, panel).lags.length, "past step")
+    return f"{length} to forecast {lags.horizon}: {name_some(fields)} by the recipe; else {reason}"
 
 
 def _sets_lags(lags: LagConfig) -> bool:
@@ -243,14 +247,18 @@ def _with_hours(run: Run, matched: Panel, panel: Panel) -> Panel:
     if fitted is None:  # the run has learned from all steps
         clock = matched.clock
         return replace(matched, clock=replace(clock, hours=())) if clock.hours else matched
+    new = len(matched.locations) - len(fitted)
     if not panel.locations.has_hours:
-        hours = [*map(str, fitted), *[""] * (len(matched.locations) - len(fitted))]
-        return matched.with_hours(hours)
+        matched = matched.with_hours([*map(str, fitted), *[""] * new])
     absent = [identity not in set(panel.locations.ids) for identity in matched.locations.ids]
-    if not any(absent):
+    if any(absent):
+        texts = zip(absent, [*fitted, *[""] * new], matched.locations.hours, strict=True)
+        hours = tuple(str(of_run) if lacks else text for lacks, of_run, text in texts)
+        matched = replace(matched, locations=replace(matched.locations, hours=hours))
+    if not new:
         return matched
-    hours = [fitted[n] if absent[n] else text for n, text in enumerate(matched.locations.hours)]
-    return replace(matched, locations=replace(matched.locations, hours=tuple(hours)))
+    hours = matched.locations.hours[: len(fitted)]  # whenever new locations are open
+    return replace(matched, clock=replace(matched.clock, hours=shared_hours(hours)))
 
 
 def _check_season(run: Run, panel: Panel, faults: Faults) -> None:

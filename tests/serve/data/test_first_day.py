@@ -59,5 +59,5 @@ def test_a_day_has_as_many_steps_as_fit(minutes: int, day: int) -> None:
         snapshot = after(list(range(900 - count, 900)), panel)
         first_day = measure_first_day(snapshot, 899)
         assert first_day.is_over(snapshot)[3] == is_over
-    assert f"of {day} steps of {minutes} min observed" in first_day.describe(snapshot, 3)
+    assert f"of {day} steps of {panel.clock.step_text} observed" in first_day.describe(snapshot, 3)
     assert np.array_equal(first_day.passed[:3], [min(14 * day, 900)] * 3)
