@@ -32,7 +32,7 @@ def test_a_horizon_in_words_is_converted_to_steps(text: str, clock: Clock, steps
     [
         ("90min", HOURS, "not a whole number of the panel's steps of 60 min"),
         ("24h", MONTHS, "not a whole number of the panel's steps of 1 month"),
-        ("3 months", DAYS, "not a whole number of the panel's steps of 1440 min"),
+        ("3 months", DAYS, "not a whole number of the panel's steps of 1 day"),
         ("0", HOURS, "1 to 336 steps can be forecast"),
         ("15d", HOURS, "360 steps of 60 min; 1 to 336"),
         ("tomorrow", HOURS, "not a length of time; give e.g. 24h"),

@@ -190,7 +190,7 @@ def test_a_table_too_short_for_every_model_is_the_datas_fault(run: Run, tmp_path
     code, _, errors = run("run", tmp_path / "s.csv", "--out", tmp_path / "out", *words)
     assert code == 3
     assert "validation windows, and quantiles" in errors.splitlines()[-1]
-    assert "The panel has 40 steps of 1440 min" in errors.splitlines()[-1]
+    assert "The panel has 40 steps of 1 day" in errors.splitlines()[-1]
     assert "training SeasonalNaive" not in errors  # nothing was tried in vain
     assert "read as UTC, not as Europe/Paris" in errors
 

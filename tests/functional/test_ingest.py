@@ -123,7 +123,7 @@ def test_a_daily_table_becomes_a_panel_that_can_be_examined(tmp_path: Path, run:
     words = ("--timezone", "UTC", "--out", tmp_path / "p")
     code, output, errors = run("ingest", "table", tmp_path / "t.csv", *words)
     assert code == 0
-    assert "no --step-minutes: 1440 min" in errors
+    assert "no --step-minutes: 1 day" in errors
     assert "99 steps × 2 locations" in output
     assert "gaps" not in output
     assert "id = station, value = cases" in errors

@@ -338,7 +338,7 @@ def test_I2_local_steps_that_cannot_follow_the_clock_are_told_of_utc(step_minute
 def test_S5_local_times_that_are_off_the_step_by_themselves_are_named() -> None:
     days = axis("2015-01-01", 400, 1440)
     days[7] += 1800
-    with pytest.raises(DataError, match="off the step of 1440 min"):
+    with pytest.raises(DataError, match="off the step of 1 day"):
         place_on_axis(rows(days, naive=True), config(step_minutes=1440))
 
 

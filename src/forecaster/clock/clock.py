@@ -67,9 +67,12 @@ class Clock:
 
     @property
     def step_text(self) -> str:
-        """The length of a step in words: `60 min`, `1 month`."""
+        """The length of a step in words: `60 min`, `1 day`, `1 month`."""
         if self.step_months:
             return count_of(self.step_months, "month")
+        for unit, minutes in (("week", WEEK_HOURS * 60), ("day", DAY_MINUTES)):
+            if self.step_minutes % minutes == 0:
+                return count_of(self.step_minutes // minutes, unit)
         return f"{self.step_minutes} min"
 
     @property

@@ -12,8 +12,9 @@ from forecaster.explain.past_steps import measure_past_steps, name_step, sum_gro
 from forecaster.panel.panel import Panel, local_texts
 
 BASELINE = (
-    "Usual is each location's training mean of that time of the week. Gradient and ablation "
-    "measure deviations from it, in units of the forecast, as the mean over its steps."
+    "Usual is each location's training mean of that time of the week, or of the year for steps of "
+    "a week or longer. Gradient and ablation measure deviations from it, in units of the "
+    "forecast, as the mean over its steps."
 )
 ATTENTION = (
     "Shares of {steps} are shares of the decoder's attention to the encoded history, by the size "
