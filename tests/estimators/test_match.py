@@ -198,7 +198,7 @@ def test_lags_that_a_recipe_does_not_set_suit_the_panel() -> None:
     assert lags == choose_lags(panel.clock, len(panel.values), 5).lags
     assert lags.horizon == 5
     assert with_meaning(recipe, panel).lags == lags
-    assert "5: 7 recent steps of 1 day" in explain_lags(recipe, panel)
+    assert "5 ahead: 7 recent steps of 1 day" in explain_lags(recipe, panel)
 
 
 def test_lags_that_a_recipe_sets_are_kept() -> None:
