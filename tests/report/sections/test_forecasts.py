@@ -272,6 +272,9 @@ def test_the_last_tested_origin_stands_for_later_ones(
     expected = estimator.predict(panel, np.array([first - 2]))[0, 1, 3]
     np.testing.assert_allclose(excerpt.forecast[0, 0], expected, rtol=1e-5)
     assert np.isnan(excerpt.forecast[1:]).all()
+    assert excerpt.issued is not None
+    assert not len(excerpt.issued)  # before the day that is drawn
+    assert not excerpt.marks_origins
 
 
 def test_many_origins_are_not_marked(data: ReportData, best: ModelResult) -> None:
