@@ -99,7 +99,11 @@ def _notes(case: Case) -> tuple[str, ...]:
 def _steps(case: Case) -> tuple[StepForecast, ...]:
     observed, K = case.panel, len(case.forecast)
     times = observed.clock.axis(observed.times[case.origin], K + 1)[1:]
-    rows = zip(
-        times, local_texts(observed, times), case.forecast, case.baseline_forecast, strict=True
+    alive = observed.alive(case.origin + 1, case.origin + 1 + K)[:, case.window.location]
+    means = zip(case.forecast, case.baseline_forecast, alive, strict=True)
+    return tuple(
+        StepForecast(f"{time}Z", local, float(y), float(usual), bool(is_open))
+        for time, local, (y, usual, is_open) in zip(
+            times, local_texts(observed, times), means, strict=True
+        )
     )
-    return tuple(StepForecast(f"{time}Z", local, float(y), float(u)) for time, local, y, u in rows)

@@ -78,6 +78,14 @@ def test_of_many_steps_the_first_and_the_last_are_written(given: Explanation) ->
     )
 
 
+def test_a_closed_step_has_no_number(given: Explanation) -> None:
+    first, second = given.forecast
+    closed = replace(given, forecast=(replace(first, is_open=False), second))
+    assert explanation_sentences(closed)[0] == (
+        "Forecast: closed → 5.25; with usual past values: closed → 4."
+    )
+
+
 def test_a_large_contribution_has_no_exponent(given: Explanation) -> None:
     large = replace(given, own=replace(given.own, gradient=-1153.4))
     assert "own past contributes −1,153;" in explanation_sentences(large)[2]

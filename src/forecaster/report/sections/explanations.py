@@ -94,17 +94,16 @@ def draw_explanation(explanation: Explanation) -> Any:
 
 def _describe_forecast(explanation: Explanation) -> str:
     """Give the forecast, and the forecast from a usual history."""
-    forecast = _join_steps([step.y_hat for step in explanation.forecast])
-    usual = _join_steps([step.usual for step in explanation.forecast])
+    steps = explanation.forecast
+    forecast = _join_steps([number(s.y_hat) if s.is_open else "closed" for s in steps])
+    usual = _join_steps([number(s.usual) if s.is_open else "closed" for s in steps])
     return f"Forecast: {forecast}; with usual past values: {usual}."
 
 
-def _join_steps(values: Sequence[float]) -> str:
+def _join_steps(texts: Sequence[str]) -> str:
     """Join the values of steps ahead, of many the first and the last: `5 → 7 → 4 → … → 9`."""
-    texts = [number(value) for value in values]
-    if len(texts) > MOST_STEPS:
-        texts = [*texts[:3], "…", texts[-1]]
-    return " → ".join(texts)
+    shown = [*texts[:3], "…", texts[-1]] if len(texts) > MOST_STEPS else texts
+    return " → ".join(shown)
 
 
 def _describe_steps(explanation: Explanation) -> str:
