@@ -311,7 +311,7 @@ def test_a_panel_that_is_too_short_says_what_it_needs() -> None:
     panel = panel_of(np.ones((41, 1)), step_minutes=7 * 1440)
     advice = explain_short(panel, LagConfig(recent=2, seasons=(), horizon=3))
     assert "41 steps of 1 week: forecasts 3 steps ahead need about 74" in advice
-    assert "a yearly season about 149" in advice
+    assert "a yearly season alone needs about 149" in advice
     assert not explain_short(panel_of(np.ones((79, 1))), LagConfig(horizon=3))
 
 

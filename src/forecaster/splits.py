@@ -181,7 +181,7 @@ def explain_short(panel: Panel, lags: LagConfig) -> str:
     advice += f"{validated} validate"
     if clock.has_yearly_season:
         year = round(YEAR_MINUTES / clock.step_minutes / HISTORY_SHARE)
-        advice += f", and a yearly season about {year}"
+        advice += f"; a yearly season alone needs about {year}"
     return f". {has}: {advice}; give a longer table, or smaller steps"
 
 

@@ -49,7 +49,9 @@ def test_the_explanation_of_a_closed_location_says_that_zero_is_served() -> None
     dated = replace(PANEL, locations=replace(PANEL.locations, closes=closes)).within_lives()
     explanation = explain_forecast(fitted(DCRNN), dated, AT, "place 3")
     assert "the location is not open (closed since 2021-03-18T" in explanation.notes[0]
+    assert not any(step.is_open for step in explanation.forecast)
     other = explain_forecast(fitted(DCRNN), dated, AT, "place 2")
+    assert all(step.is_open for step in other.forecast)
     assert not any("not open" in note for note in other.notes)
 
 

@@ -251,3 +251,33 @@ def test_totals_of_locations_and_areas_have_intervals_of_their_own(
     code, _, complaint = forecast("Ridge", "--by", "day", "--what-if", "rain=1")
     assert code == 2
     assert "leave out --what-if" in complaint
+
+
+def test_months_have_no_totals_of_days(run: Run, tmp_path: Path) -> None:
+    months = np.arange("2011-01", "2024-02", dtype="datetime64[M]")
+    values = 100 + np.random.default_rng(0).normal(0, 9, len(months))
+    table = pd.DataFrame({"unique_id": "a", "ds": months.astype(str), "y": values})
+    panel = Panel.from_long(table, timezone="UTC", kind="measurement").save(tmp_path / "panel")
+    Ridge().fit(panel, Splits.by_share(panel)).save(tmp_path / "run")
+    words = ("forecast", tmp_path / "run", "--panel", tmp_path / "panel", "--by", "day")
+    code, _, errors = run(*words)
+    assert code == 2
+    assert "--by day adds up the steps of a day, and the panel has steps of 1 month" in errors
+
+
+def test_it_is_said_when_every_step_ahead_is_closed(run: Run, tmp_path: Path) -> None:
+    hours = np.arange("2021-03-01T00", "2021-04-12T00", dtype="datetime64[h]")
+    hours = hours[hours.astype(int) % 24 >= 5]  # the last one is 23:00
+    values = np.random.default_rng(0).poisson(30, len(hours))
+    table = pd.DataFrame(
+        {"unique_id": "a", "ds": hours.astype("datetime64[m]").astype(str), "y": values}
+    )
+    panel = Panel.from_long(table, timezone="UTC").save(tmp_path / "panel")
+    Ridge().fit(panel, Splits.by_share(panel)).save(tmp_path / "run")
+    words = ("forecast", tmp_path / "run", "--panel", tmp_path / "panel")
+    code, output, errors = run(*words)
+    assert code == 0, errors
+    assert set(read(output)["degraded"]) == {"closed"}
+    assert "every step ahead is closed; a model trained with a longer --horizon" in errors
+    _, _, errors = run(*words, "--at", "2021-04-11T21:00Z")
+    assert "every step ahead is closed" not in errors

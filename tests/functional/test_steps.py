@@ -27,7 +27,9 @@ def test_a_table_of_months_becomes_a_report(tmp_path: Path, run: Run) -> None:
     out = tmp_path / "out"
     code, text, errors = run("run", write(tmp_path / "m.csv", months, 12), "--out", out, *QUICK)
     assert code == 0, errors
-    assert "12 recent steps of 1 month; 1 before to 3 after the same time of 3 years" in errors
+    assert (
+        "12 recent steps of 1 month; 1 before to 3 after the same time 1 to 3 years back" in errors
+    )
     assert "| HistoricalMean |" in text
     assert (out / "report.html").exists()
     panel = Panel.open(out / "panel")
@@ -54,4 +56,4 @@ def test_fourteen_months_are_refused_in_plain_words(tmp_path: Path, run: Run) ->
     code, _, errors = run("run", table, "--out", tmp_path / "out", *QUICK)
     assert code == 3
     assert "The panel has 14 steps of 1 month" in errors
-    assert "a yearly season about 34" in errors
+    assert "a yearly season alone needs about 34" in errors

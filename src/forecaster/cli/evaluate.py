@@ -263,9 +263,7 @@ def _compare(
         raise RunError(f"no model could be tested; {out / 'table.md'} gives the reasons")
     if best.runs:
         run = out / next(iter(best.runs.values()))
-        terminal.say(
-            f"`forecaster forecast {run} --panel {panel} --at …` forecasts with {best.name}"
-        )
+        terminal.say(f"`forecaster forecast {run} --panel {panel}` forecasts with {best.name}")
 
 
 def _check_length(study: "Experiment") -> None:
@@ -299,13 +297,14 @@ def _is_same_file(path: Path | None, target: Path) -> bool:
 
 
 def _guess_recipe(table: Path, timezone: str | None, country: str | None) -> "Recipe":
+    from forecaster.clock.clock import DAY_MINUTES
     from forecaster.ingest.guess import guess_recipe
 
     if not table.is_file():
         raise ConfigError(f"{table}: no such file; give a recipe or a table")
-    if timezone is None:
-        terminal.say("no --timezone: times without UTC offset are read as UTC")
     recipe = guess_recipe(table, timezone, country)
+    if timezone is None and recipe.panel.step_minutes < DAY_MINUTES:
+        terminal.say("no --timezone: times without UTC offset are read as UTC")
     if timezone not in (None, recipe.panel.timezone):
         terminal.say(f"days without a time: read as UTC, not as {timezone}")
     return recipe

@@ -51,6 +51,7 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Forecast the next steps of every location with a saved estimator."""
+    from forecaster.clock.clock import DAY_MINUTES
     from forecaster.estimators.areas import add_areas, read_areas, total_areas
     from forecaster.estimators.registry import load_estimator
     from forecaster.estimators.table import check_form, write_forecast
@@ -61,6 +62,11 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     if by == "day" and what_if is not None:
         raise ConfigError("--by day adds up the forecast itself; leave out --what-if")
     data = open_panel(panel)
+    if by == "day" and data.clock.step_minutes > DAY_MINUTES:
+        raise ConfigError(
+            f"--by day adds up the steps of a day, and the panel has steps of "
+            f"{data.clock.step_text}; leave out --by"
+        )
     if out is not None:
         check_form(data, out)
     areas = read_areas(area, data.locations) if area is not None else None
@@ -69,6 +75,11 @@ def forecast(  # noqa: C901, PLR0913, PLR0917 (one option each)
     table = estimator.forecast(
         data, origin, weather=weather, allow_missing=allow_missing, what_if=what_if
     )
+    if "degraded" in table and table["degraded"].str.startswith("closed").all():
+        terminal.say(
+            "every step ahead is closed; a model trained with a longer --horizon, or an earlier "
+            "--at, reaches open ones"
+        )
     if what_if_map is not None:
         _write_map(table, data, what_if_map)
     if areas is not None:

@@ -70,10 +70,10 @@ class Clock:
         """The length of a step in words: `60 min`, `1 day`, `2 weeks`, `1 month`."""
         if self.step_months:
             return count_of(self.step_months, "month")
-        days, remainder = divmod(self.step_minutes, DAY_MINUTES)
-        if remainder or not days:
-            return f"{self.step_minutes} min"
-        return count_of(days, "day") if days % 7 else count_of(days // 7, "week")
+        for unit, minutes in (("week", WEEK_HOURS * 60), ("day", DAY_MINUTES)):
+            if self.step_minutes % minutes == 0:
+                return count_of(self.step_minutes // minutes, unit)
+        return f"{self.step_minutes} min"
 
     @property
     def has_yearly_season(self) -> bool:

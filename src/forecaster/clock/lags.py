@@ -112,18 +112,18 @@ def _length(season: Season) -> int:
 def _explain(
     clock: Clock, lags: LagConfig, wishes: tuple[_Wish, ...], steps: int, reach: int
 ) -> str:
-    """`6 recent steps of 60 min; i = −1…5 around the same time of the last 6 days, 4 weeks; …`."""
+    """`6 recent steps of 60 min; 1 before to 5 after the same time 1 to 6 days back; …`."""
     parts = [f"{count_of(lags.recent, 'recent step')} of {clock.step_text}"]
     for season in lags.seasons:
         back = count_of(season.count, _UNITS[season.days])
         around = f"{season.before} before to {season.after} after the same time"
-        parts.append(f"{around} of {back} back")
+        parts.append(f"{around} {'1 to ' if season.count > 1 else ''}{back} back")
     absent = [
         wish.days for wish in wishes if wish.days not in {season.days for season in lags.seasons}
     ]
     parts += [
-        f"no {_UNITS[days]}: the panel's {count_of(steps, 'step')} allow lags of {reach}"
+        f"no {_UNITS[days]}: lags reach back {reach:,} of the panel's {count_of(steps, 'step')}"
         for days in absent
     ]
-    inputs = f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}"
+    inputs = f"{count_of(lags.length, 'past step')} to forecast {lags.horizon} ahead"
     return f"{inputs}: {'; '.join(parts)}"

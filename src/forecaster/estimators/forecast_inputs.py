@@ -158,13 +158,14 @@ def fill_of(run: Run) -> Fill:
 
 def find_origin(panel: Panel, at: At) -> int:
     """The number of the step that starts at `at`."""
-    form = "give the last observed step with its offset, as in 2014-06-01T08:00-04:00"
+    last = local_texts(panel, panel.times[-1:])[0]
+    form = f"give the last observed step with its offset, as in {last}"
     try:
         moment = datetime.fromisoformat(_spell(at))
     except (TypeError, ValueError) as error:
         raise ConfigError(f"at = {at!r} is not a time; {form}") from error
     if moment.tzinfo is None:
-        raise ConfigError(f"at = {at!r} has no offset, and clocks change; {form}")
+        raise ConfigError(f"at = {at!r} has no offset from UTC; {form}")
     instant = np.array([np.datetime64(int(moment.timestamp() // 1), "s")])
     step = int(panel.clock.step_index(panel.start, instant)[0])
     if panel.instant(step) != instant[0] or moment.microsecond:

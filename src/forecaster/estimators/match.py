@@ -74,7 +74,9 @@ def explain_lags(recipe: Recipe, panel: Panel) -> str:
     """Why a recipe has its lags on a panel, in words."""
     lags = recipe.lags
     if _sets_lags(lags):
-        return f"{count_of(lags.length, 'past step')} to forecast {lags.horizon}: by the recipe"
+        return (
+            f"{count_of(lags.length, 'past step')} to forecast {lags.horizon} ahead: by the recipe"
+        )
     reason = choose_lags(panel.clock, len(panel.values), lags.horizon).reason
     fields = sorted(lags.model_fields_set - {"horizon"})
     if not fields:

@@ -148,7 +148,9 @@ def hour_range(biases: Sequence[float | None]) -> str:
 
 
 def _caption(content: Content, weather: str) -> str:
-    size = f"{count_of(content['windows'], 'test window')} on {count_of(content['days'], 'day')}"
+    size = count_of(content["windows"], "test window")
+    if content["windows"] > content["days"]:  # otherwise steps are days, or longer
+        size += f" on {count_of(content['days'], 'day')}"
     rules = f"MAPE over targets ≥ {content['mape_cut']:g}; ± is the deviation over seeds"
     covariates = "no covariates but the calendar"
     if content["covariates"]:
@@ -190,20 +192,22 @@ def _bias(rows: Sequence[Content], weather: str) -> list[str]:
     if all(row["weather"][weather]["bias"][0]["mean"] is None for row in rows):
         return []  # nothing but zeros observed, or tested by an earlier version
     count = max(len(row["bias_by_size"]) for row in rows)
+    by_hour = any(row["bias_by_hour"] for row in rows)  # not of steps of days
     lines = []
     for row in rows:
         groups = [format_bias(group["bias"]) for group in row["bias_by_size"]]
         groups += [MISSING] * (count - len(groups))
         overall = row["weather"][weather]["bias"][0]["mean"]
-        lines.append(
-            [row["model"], format_bias(overall), *groups, hour_range(row["bias_by_hour"])]
-        )
+        hours = [hour_range(row["bias_by_hour"])] if by_hour else []
+        lines.append([row["model"], format_bias(overall), *groups, *hours])
     note = (
         "Bias is the sum of forecast minus observed, relative to the sum observed: + is too high. "
-        "The locations are ordered by their mean value in training; the last column gives the "
-        "hours of the day with the lowest and the highest bias."
+        "The locations are ordered by their mean value in training"
     )
-    return [_table(["bias %", "overall", *name_sizes(count), "by hour"], lines), note]
+    if by_hour:
+        note += "; the last column gives the hours of the day with the lowest and the highest bias"
+    heads = ["bias %", "overall", *name_sizes(count), *(["by hour"] if by_hour else [])]
+    return [_table(heads, lines), f"{note}."]
 
 
 def _intervals(content: Content) -> list[str]:
@@ -315,7 +319,7 @@ def _differences(content: Content) -> list[str]:
         [name, *(_difference(difference[metric]) for metric in ("rmse", "mape"))]
         for name, difference in content["differences"].items()
     ]
-    note = "Differences are paired by day (block bootstrap, 95 % interval); + is a larger error."
+    note = "Differences are paired by date (block bootstrap, 95 % interval); + is a larger error."
     return [_table([f"against {content['against']}", "RMSE", "MAPE"], lines), note]
 
 

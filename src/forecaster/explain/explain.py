@@ -12,8 +12,9 @@ from forecaster.explain.past_steps import measure_past_steps, name_step, sum_gro
 from forecaster.panel.panel import Panel, local_texts
 
 BASELINE = (
-    "Usual is each location's training mean of that time of the week. Gradient and ablation "
-    "measure deviations from it, in units of the forecast, as the mean over its steps."
+    "Usual is each location's training mean of that time of the week, or of the year for steps of "
+    "a week or longer. Gradient and ablation measure deviations from it, in units of the "
+    "forecast, as the mean over its steps."
 )
 ATTENTION = (
     "Shares of {steps} are shares of the decoder's attention to the encoded history, by the size "
@@ -98,7 +99,11 @@ def _notes(case: Case) -> tuple[str, ...]:
 def _steps(case: Case) -> tuple[StepForecast, ...]:
     observed, K = case.panel, len(case.forecast)
     times = observed.clock.axis(observed.times[case.origin], K + 1)[1:]
-    rows = zip(
-        times, local_texts(observed, times), case.forecast, case.baseline_forecast, strict=True
+    alive = observed.alive(case.origin + 1, case.origin + 1 + K)[:, case.window.location]
+    means = zip(case.forecast, case.baseline_forecast, alive, strict=True)
+    return tuple(
+        StepForecast(f"{time}Z", local, float(y), float(usual), bool(is_open))
+        for time, local, (y, usual, is_open) in zip(
+            times, local_texts(observed, times), means, strict=True
+        )
     )
-    return tuple(StepForecast(f"{time}Z", local, float(y), float(u)) for time, local, y, u in rows)

@@ -19,6 +19,7 @@ class StepForecast:
     ds_local: str
     y_hat: float
     usual: float  # the baseline forecast
+    is_open: bool = True  # False: the location is closed, and neither number is served
 
 
 @dataclass(frozen=True)

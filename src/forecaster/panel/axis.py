@@ -181,8 +181,9 @@ def _refuse_changing_clock(rows: SeriesTable, config: PanelConfig) -> None:
     instants = resolved.first[~resolved.nonexistent].astype(np.int64)
     shown, passed = (np.unique(s % (config.step_minutes * 60)) for s in (rows.seconds, instants))
     if len(shown) == 1 < len(passed):
-        problem = f"time axis: the clock in {config.timezone} changes, and steps of"
-        problem += f" {config.step_minutes} min without an offset cannot follow it"
+        step = Clock("UTC", config.step_minutes).step_text
+        problem = f"time axis: the clock in {config.timezone} changes, and steps of {step}"
+        problem += " without an offset cannot follow it"
         raise DataError(f"{problem}; give timezone UTC to keep the times unchanged")
 
 

@@ -8,6 +8,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
 from forecaster.report.doctor.coverage import (
     BUSY,
+    CLOSED,
     MISSING,
     ZERO,
     coverage_colours,
@@ -35,16 +36,25 @@ def panel_of(values: np.ndarray) -> Panel:
 
 def test_each_cell_has_the_colour_of_its_state() -> None:
     values = np.array([[1, 0, np.nan], [2, 0, np.nan]], dtype=np.float32)
-    colours = coverage_colours(values)
+    colours = coverage_colours(values, np.ones(values.shape, dtype=bool))
     assert colours.shape == (3, 2, 3)  # locations down, time across
     for row, colour in zip(colours, (BUSY, ZERO, MISSING), strict=True):
         assert np.allclose(row, rgb(colour))
 
 
+def test_a_closed_step_is_not_drawn_as_missing() -> None:
+    values = np.array([[np.nan, np.nan], [5, 7]], dtype=np.float32)
+    alive = np.array([[False, True], [True, True]])
+    colours = coverage_colours(values, alive)
+    assert np.allclose(colours[0, 0], rgb(CLOSED))
+    assert np.allclose(colours[1, 0], rgb(MISSING))
+    assert np.allclose(colours[:, 1], rgb(BUSY))
+
+
 def test_one_missing_step_is_visible_in_a_wide_cell() -> None:
     values = np.ones((90_000, 1), dtype=np.float32)
     values[45_000] = np.nan
-    colours = coverage_colours(values)
+    colours = coverage_colours(values, np.ones(values.shape, dtype=bool))
     distance = np.abs(colours - rgb(BUSY)).max(axis=(0, 2))
     assert (distance > 0.1).sum() == 1
 

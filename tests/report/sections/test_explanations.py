@@ -63,12 +63,42 @@ def given() -> Explanation:
 
 def test_it_is_said_in_words(given: Explanation) -> None:
     assert explanation_sentences(given) == [
-        "Forecast: 123 → 5.25; with usual past values for the time of the week: 99.6 → 4.",
+        "Forecast: 123 → 5.25; with usual past values: 99.6 → 4.",
         "Attention goes to recent steps (80 %) and days before (20 %), most to t−0 (50 %); "
         "by ablation t−4 has the largest effect (60 %).",
         "The location's own past contributes +11; the largest contributions of others are "
         "$at_b (−7) and $at_c (+3).",
     ]
+
+
+def test_of_many_steps_the_first_and_the_last_are_written(given: Explanation) -> None:
+    steps = tuple(StepForecast("", "", float(n), float(-n)) for n in range(1, 169))
+    assert explanation_sentences(replace(given, forecast=steps))[0] == (
+        "Forecast: 1 → 2 → 3 → … → 168; with usual past values: −1 → −2 → −3 → … → −168."
+    )
+
+
+def test_a_closed_step_has_no_number(given: Explanation) -> None:
+    first, second = given.forecast
+    closed = replace(given, forecast=(replace(first, is_open=False), second))
+    assert explanation_sentences(closed)[0] == (
+        "Forecast: closed → 5.25; with usual past values: closed → 4."
+    )
+
+
+def test_a_large_contribution_has_no_exponent(given: Explanation) -> None:
+    large = replace(given, own=replace(given.own, gradient=-1153.4))
+    assert "own past contributes −1,153;" in explanation_sentences(large)[2]
+
+
+def test_weeks_and_years_that_skip_closed_steps_have_one_label_each(given: Explanation) -> None:
+    groups = [("years", 366), ("years", 364), ("weeks", 15), ("weeks", 14), ("weeks", 7)]
+    hours = [
+        replace(hour, group=group, days=days)
+        for hour, (group, days) in zip(given.hours, groups, strict=True)
+    ]
+    labels = draw_explanation(replace(given, hours=tuple(hours))).axes[0].get_xticklabels()
+    assert [text.get_text() for text in labels] == ["1 y", "2 w", "1 w"]
 
 
 def test_what_sees_all_locations_is_said_apart(given: Explanation) -> None:

@@ -23,7 +23,7 @@ from forecaster.report.sections.forecasts import (
     typical_period,
     worst_period,
 )
-from forecaster.report.sections.reliability import check_reliability
+from forecaster.report.sections.reliability import check_reliability, key_figures
 from tests.report.comparisons import bare_panel, compare
 
 
@@ -121,6 +121,15 @@ def test_periods_of_months_are_whole_months(tmp_path_factory: pytest.TempPathFac
     assert len(excerpt.times) == 7
     labels = to_svg(draw_excerpt(excerpt, ["a", "b"]), "x")
     assert str(first.astype(object).year).encode() in labels
+    dates = len(set(best.first.days.tolist()))
+    assert key_figures(data, best)["test months"] == str(dates)
+    findings = {finding.topic: finding for finding in check_reliability(data, best)}
+    assert findings["Test length"].text == f"tested on {dates} months not used for training"
+    assert findings["Test length"].level == "good"
+    text = data.comparison.to_markdown()
+    assert f"{dates} test windows; no covariates" in text
+    assert "| bias % | overall | smallest | 2nd | largest |\n" in text
+    assert "hours of the day" not in text
 
 
 def test_a_span_names_its_days_or_months() -> None:
@@ -263,6 +272,9 @@ def test_the_last_tested_origin_stands_for_later_ones(
     expected = estimator.predict(panel, np.array([first - 2]))[0, 1, 3]
     np.testing.assert_allclose(excerpt.forecast[0, 0], expected, rtol=1e-5)
     assert np.isnan(excerpt.forecast[1:]).all()
+    assert excerpt.issued is not None
+    assert not len(excerpt.issued)  # before the day that is drawn
+    assert not excerpt.marks_origins
 
 
 def test_many_origins_are_not_marked(data: ReportData, best: ModelResult) -> None:

@@ -11,6 +11,7 @@ from forecaster.clock.zone import changes_between
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, count_of, name_some
 from forecaster.estimators.match import with_lags
+from forecaster.explain.past_steps import name_step
 from forecaster.panel.observed import CENSORED, CLOSED, CLOSED_SUM, OUTSIDE, OUTSIDE_SUM
 from forecaster.panel.panel import HOURS_FOUND, Panel, describe_hours
 from forecaster.recipe import Recipe
@@ -259,17 +260,17 @@ def _opening_hours(panel: Panel) -> list[Finding]:
 
 
 def _outliers(panel: Panel, anomalies: Anomalies) -> Finding:
+    length = "year" if panel.clock.has_yearly_season else "week"
+    season = f"{name_step(panel.clock)} of the {length}"
     if not anomalies.outlier_count:
-        return Finding(
-            "outliers", "good", "no value is far from the median of its hour of the week"
-        )
+        return Finding("outliers", "good", f"no value is far from the median of its {season}")
     text = (
         f"{count_of(anomalies.outlier_count, 'value')} over {OUTLIER_SCALES:g} robust deviations"
     )
     share = anomalies.outlier_count / max(np.isfinite(panel.values).sum(), 1)
     level: Severity = "warning" if share > MANY_OUTLIERS else "note"
     details = _largest(anomalies.outliers, anomalies.outlier_count)
-    return Finding("outliers", level, f"{text} from the median of their hour of the week", details)
+    return Finding("outliers", level, f"{text} from the median of their {season}", details)
 
 
 def _doubtful(panel: Panel, recipe: Recipe) -> list[Finding]:

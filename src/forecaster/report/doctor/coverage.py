@@ -3,14 +3,16 @@
 from typing import Any
 
 import numpy as np
-from jaxtyping import Float, Float32, Float64, Int64
+from jaxtyping import Bool, Float, Float32, Float64, Int64
 
+from forecaster.explain.past_steps import name_step
 from forecaster.panel.panel import Panel
 from forecaster.report.draw.canvas import BUSY, FAINT, INK, MISSING, ZERO, new_figure, to_png
 from forecaster.report.draw.maps import map_locations
 
 MAX_COLUMNS, MAX_ROWS = 900, 400  # most cells of the heat map
 MOSTLY = 0.5
+CLOSED = "#dfe4ea"  # of steps outside opening hours, or outside a location's life
 
 
 def draw_coverage(panel: Panel) -> bytes:
@@ -36,16 +38,16 @@ def _draw_map(axes: Any, panel: Panel) -> None:
     """Colour each cell by its shares of missing and zero steps; busy locations on top."""
     from matplotlib.patches import Patch  # noqa: PLC0415 (an extra)
 
+    alive = panel.alive(0, len(panel.values))
     mean = np.nan_to_num(np.nansum(panel.values, axis=0) / len(panel.values))
     order = np.argsort(-mean, kind="stable")
     axes.imshow(
-        coverage_colours(panel.values[:, order]),
+        coverage_colours(panel.values[:, order], alive[:, order]),
         aspect="auto",
         interpolation="nearest",
         extent=(*_days(panel), len(order), 0),
     )
     axes.set_ylabel("locations, busiest first", color=INK, fontsize=9)
-    alive = panel.alive(0, len(panel.values))
     parts = np.isnan(panel.values) & alive, panel.values == 0
     share = [100 * part.sum() / max(alive.sum(), 1) for part in parts]
     axes.set_title(
@@ -53,11 +55,10 @@ def _draw_map(axes: Any, panel: Panel) -> None:
         f"{share[1]:.2f} % zero",
         color=INK, fontsize=11, loc="left",
     )  # fmt: skip
-    patches = [
-        Patch(color=colour, label=label)
-        for colour, label in ((BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing"))
-    ]
-    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.01, 1.085), ncols=3,
+    states = [(BUSY, "observed, not zero"), (ZERO, "zero"), (MISSING, "missing")]
+    states += [] if alive.all() else [(CLOSED, "closed")]
+    patches = [Patch(color=colour, label=label) for colour, label in states]
+    axes.legend(handles=patches, loc="upper right", bbox_to_anchor=(1.01, 1.085), ncols=4,
                 frameon=False, fontsize=8, labelcolor=INK)  # fmt: skip
 
 
@@ -75,19 +76,26 @@ def _draw_total(axes: Any, panel: Panel) -> None:
     middle = first + (last - first) * (bins + _sizes(bins, M) / 2) / M
     axes.plot(middle, level, color=BUSY, linewidth=1)
     axes.set_ylim(bottom=0 if panel.kind == "count" else None)
-    by = "day" if width == day else f"{width} steps" if width > 1 else "step"
+    by = name_step(panel.clock) if width == 1 else "day" if width == day else f"{width} steps"
     axes.set_ylabel(f"sum of all locations,\nmean per {by}", color=INK, fontsize=8)
     axes.xaxis_date()
     axes.grid(axis="y", color=FAINT, alpha=0.25)
 
 
-def coverage_colours(values: Float32[np.ndarray, "M N"]) -> Float[np.ndarray, "rows columns 3"]:
-    """Return one colour per cell of steps × locations: a mix of observed, zero and missing."""
-    missing = _cell_shares(np.isnan(values))
-    zero = _cell_shares(values == 0)
-    parts = np.stack([1 - missing - zero, zero, missing], axis=-1)
+def coverage_colours(
+    values: Float32[np.ndarray, "M N"], alive: Bool[np.ndarray, "M N"]
+) -> Float[np.ndarray, "rows columns 3"]:
+    """Return one colour per cell of steps × locations: a mix of its steps' states.
+
+    Args:
+        values: NaN where missing or closed.
+        alive: whether a location is open at a step.
+    """
+    missing = _cell_shares(np.isnan(values) & alive)
+    zero, closed = _cell_shares(values == 0), _cell_shares(np.isnan(values) & ~alive)
+    parts = np.stack([1 - missing - zero - closed, zero, missing, closed], axis=-1)
     palette = np.array(
-        [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING)]
+        [[int(c[i : i + 2], 16) / 255 for i in (1, 3, 5)] for c in (BUSY, ZERO, MISSING, CLOSED)]
     )
     # A floor keeps a single missing step visible in a wide cell.
     parts[..., 2] = np.where(missing > 0, np.maximum(missing, 0.35), 0)

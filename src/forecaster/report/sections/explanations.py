@@ -23,8 +23,10 @@ from forecaster.report.formatting import join_names, number, percent, with_minus
 from forecaster.report.sections.forecasts import Period, typical_period, worst_period
 from forecaster.report.sections.section import Picture, Section
 
+WEEK_DAYS, YEAR_DAYS = 7, 365
 MOST_NEIGHBOURS = 8  # that are drawn
 CROWDED = 12  # most labels below the past steps that are readable without rotation
+MOST_STEPS = 7  # ahead, whose values are all written
 GAP = 1.5  # width in bars between steps that are days apart
 
 
@@ -41,9 +43,8 @@ class ExplainedForecast:
 def explanation_section(data: ReportData) -> Section:
     """Explain a few forecasts of the first model for which explanations are available."""
     text = (
-        "The past steps and the locations that determined a forecast, relative to the usual "
-        "values for the time of the week: by attention (if the model has it), by gradient and by "
-        "ablation."
+        "The past steps and the locations that determined a forecast, relative to what is usual "
+        "at their times: by attention (if the model has it), by gradient and by ablation."
     )
     row = next((row for row in data.drawn if row.estimator in EXPLAINABLE), None)
     if row is None:
@@ -73,11 +74,11 @@ def city_wide_sentence(explanation: Explanation) -> str:
     part = explanation.city_wide
     if not part.places:
         return "Other locations have no influence through city-wide layers."
-    names = [f"{place.name} ({place.gradient:+.3g})" for place in part.places[:3]]
+    names = [f"{place.name} ({_signed(place.gradient)})" for place in part.places[:3]]
     largest = f", mostly of {join_names(names)}" if names else ""
     return with_minus(
         f"{percent(part.share)} of the influence of other locations passes through layers that "
-        f"see all locations at once{largest}; in total {part.ablation:+.3g}, by ablation."
+        f"see all locations at once{largest}; in total {_signed(part.ablation)}, by ablation."
     )
 
 
@@ -93,9 +94,16 @@ def draw_explanation(explanation: Explanation) -> Any:
 
 def _describe_forecast(explanation: Explanation) -> str:
     """Give the forecast, and the forecast from a usual history."""
-    forecast = " → ".join(number(step.y_hat) for step in explanation.forecast)
-    usual = " → ".join(number(step.usual) for step in explanation.forecast)
-    return f"Forecast: {forecast}; with usual past values for the time of the week: {usual}."
+    steps = explanation.forecast
+    forecast = _join_steps([number(s.y_hat) if s.is_open else "closed" for s in steps])
+    usual = _join_steps([number(s.usual) if s.is_open else "closed" for s in steps])
+    return f"Forecast: {forecast}; with usual past values: {usual}."
+
+
+def _join_steps(texts: Sequence[str]) -> str:
+    """Join the values of steps ahead, of many the first and the last: `5 → 7 → 4 → … → 9`."""
+    shown = [*texts[:3], "…", texts[-1]] if len(texts) > MOST_STEPS else texts
+    return " → ".join(shown)
 
 
 def _describe_steps(explanation: Explanation) -> str:
@@ -119,17 +127,22 @@ def _describe_steps(explanation: Explanation) -> str:
 
 
 def _describe_locations(explanation: Explanation) -> str:
-    effect = f"The location's own past contributes {explanation.own.gradient:+.3g}"
+    effect = f"The location's own past contributes {_signed(explanation.own.gradient)}"
     if not explanation.neighbours:
         return f"{effect}; no other location contributes."
-    names = [f"{place.name} ({place.gradient:+.3g})" for place in explanation.neighbours[:3]]
+    names = [f"{place.name} ({_signed(place.gradient)})" for place in explanation.neighbours[:3]]
     return f"{effect}; the largest contributions of others are {join_names(names)}."
+
+
+def _signed(value: float) -> str:
+    """Format a contribution: `+0.266`, `-1,153`."""
+    return f"{'-' if value < 0 else '+'}{number(abs(value))}"
 
 
 def _draw_steps(axes: Any, explanation: Explanation) -> None:
     """Draw the shares of past steps as bars, and a second method as dots."""
     hours, method = explanation.hours, explanation.shares_by
-    days = np.array([hour.days for hour in hours])
+    days = _season_days(hours)
     at = np.arange(len(hours)) + GAP * np.cumsum(np.diff(days, prepend=days[0]) != 0)
     second_method = "ablation" if method == "attention" else "gradient"
     effects = np.abs([getattr(hour, second_method) for hour in hours])
@@ -137,7 +150,7 @@ def _draw_steps(axes: Any, explanation: Explanation) -> None:
     axes.bar(at, 100 * shares, width=0.9, color=BLUE, label=method)
     axes.plot(at, 100 * effects / max(float(effects.sum()), 1e-12), "o", color=ORANGE,
               markersize=4, markeredgecolor="white", label=second_method)  # fmt: skip
-    ticks = {_days_earlier(hour): at[days == hour.days].mean() for hour in hours}
+    ticks = {_days_earlier(day): at[days == day].mean() for day in dict.fromkeys(days.tolist())}
     if len(ticks) == 1:  # recent steps only: each is labelled
         ticks = {hour.lag: x for hour, x in zip(hours, at, strict=True)}
     axes.set_xticks(list(ticks.values()), list(ticks), rotation=90 if len(ticks) > CROWDED else 0)
@@ -173,12 +186,24 @@ def _write_legend(axes: Any, columns: int) -> None:
                 loc="lower left", bbox_to_anchor=(0, 1.01), columnspacing=1.2)  # fmt: skip
 
 
-def _days_earlier(hour: StepEffect) -> str:
-    """Abbreviate how much earlier a step is: `now`, `2 d`, `3 w`."""
-    if not hour.days:
+def _season_days(steps: Sequence[StepEffect]) -> Int64[np.ndarray, " L"]:
+    """Return by how many days past steps are earlier, whole weeks or years for those groups.
+
+    Where closed steps are skipped, steps of one week lie a few days nearer or further.
+    """
+    units = {"weeks": WEEK_DAYS, "years": YEAR_DAYS}
+    days = [(step.days, units.get(step.group, 1)) for step in steps]
+    return np.array([unit * max(round(day / unit), min(day, 1)) for day, unit in days])
+
+
+def _days_earlier(days: int) -> str:
+    """Abbreviate how much earlier a step is: `now`, `2 d`, `3 w`, `1 y`."""
+    if not days:
         return "now"
-    weeks, weekdays = divmod(hour.days, 7)
-    return f"{hour.days} d" if weekdays else f"{weeks} w"
+    for unit, length in (("y", YEAR_DAYS), ("w", WEEK_DAYS)):
+        if days % length == 0:
+            return f"{days // length} {unit}"
+    return f"{days} d"
 
 
 def _explain_cases(

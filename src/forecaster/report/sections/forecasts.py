@@ -85,7 +85,7 @@ class Excerpt:
     horizon: int
     levels: tuple[float, ...] = ()
     bounds: Float32[np.ndarray, "2 T n"] | None = None  # of the online interval
-    issued: Shaped[np.ndarray, " o"] | None = None  # local times of the origins; None: every step
+    issued: Shaped[np.ndarray, " o"] | None = None  # local origins in the period; None: all steps
 
     @property
     def steps(self) -> str:
@@ -96,8 +96,8 @@ class Excerpt:
 
     @property
     def marks_origins(self) -> bool:
-        """Whether the origins are few enough to be drawn."""
-        return self.issued is not None and len(self.issued) <= MOST_ORIGINS
+        """Whether origins lie in the period, few enough to be drawn."""
+        return self.issued is not None and 0 < len(self.issued) <= MOST_ORIGINS
 
 
 def forecast_section(data: ReportData) -> Section:
@@ -223,7 +223,7 @@ def _take_horizons(
         horizon=K,
         levels=estimator.quantile_levels,
         bounds=bounds if has_bounds else None,
-        issued=panel.clock.local(panel.times[distinct]),
+        issued=panel.clock.local(panel.times[distinct[distinct >= drawn[0] - 1]]),
     )
 
 

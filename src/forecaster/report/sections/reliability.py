@@ -9,6 +9,7 @@ from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.comparison import ModelResult
 from forecaster.evaluation.tables import format_bias, interval_name
 from forecaster.evaluation.verdict import SIMPLE_MODELS
+from forecaster.explain.past_steps import name_step
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.report.data import ReportData, mean_rmse
 from forecaster.report.doctor.checkup import Finding, Severity
@@ -22,7 +23,7 @@ from forecaster.report.formatting import (
     too_high_or_low,
     with_minus,
 )
-from forecaster.report.groups import group_by_hour
+from forecaster.report.groups import DAY_MINUTES, group_by_hour
 from forecaster.report.sections.bias import overall_bias
 from forecaster.report.sections.errors import location_rmse
 from forecaster.report.sections.intervals import TOLERANCE, coverage_by_group
@@ -45,7 +46,7 @@ def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
     findings = [
         *_against_simple(data, best),
         *_against_next(data, best),
-        _test_length(best),
+        _test_length(data, best),
         *_trainings(data, best),
         *_bias(best),
         *_intervals(data, best),
@@ -62,7 +63,7 @@ def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     """Return the main figures of the recommended model, by name."""
     comparison, rival = data.comparison, data.rival
     mape = best.seed_means("mape", comparison.weathers[0])[0].mean
-    days = len(set(best.first.days.tolist()))
+    dates, unit = _tested_dates(data, best)
     figures = {
         f"RMSE, all steps ahead, {data.unit}": number(mean_rmse(best, comparison)),
         f"MAPE of values ≥ {comparison.mape_cut:g}": "n/a" if mape is None else percent(mape),
@@ -78,7 +79,13 @@ def key_figures(data: ReportData, best: ModelResult) -> dict[str, str]:
     if coverage and coverage[0].mean is not None:
         name = f"coverage of the {interval_name(comparison.levels)}"
         figures[name] = tenth_percent(coverage[0].mean)
-    return figures | {"test day" if days == 1 else "test days": f"{days:,}"}
+    return figures | {f"test {unit}" if dates == 1 else f"test {unit}s": f"{dates:,}"}
+
+
+def _tested_dates(data: ReportData, best: ModelResult) -> tuple[int, str]:
+    """Return the number of tested days, weeks or months, and which of them they are."""
+    dates, step = len(set(best.first.days.tolist())), name_step(data.panel.clock)
+    return dates, step if data.panel.clock.step_minutes > DAY_MINUTES else "day"
 
 
 def _against_simple(data: ReportData, best: ModelResult) -> Iterator[Finding]:
@@ -138,10 +145,11 @@ def _by_location(data: ReportData, best: ModelResult, rival: ModelResult) -> Fin
     return Finding("Locations", level, text + (f"; not at {name_some(worse, 3)}" if worse else ""))
 
 
-def _test_length(best: ModelResult) -> Finding:
-    days = len(set(best.first.days.tolist()))
+def _test_length(data: ReportData, best: ModelResult) -> Finding:
+    dates, unit = _tested_dates(data, best)
+    days = dates * max(data.panel.clock.step_minutes // DAY_MINUTES, 1)
     level = SEVERITIES[int(days >= FEW_DAYS) + int(days >= MANY_DAYS)]
-    text = f"tested on {count_of(days, 'day')} not used for training"
+    text = f"tested on {count_of(dates, unit)} not used for training"
     season = "; other seasons may differ" if days < YEAR_DAYS else ""
     return Finding("Test length", level, text + season)
 
