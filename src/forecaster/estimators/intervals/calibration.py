@@ -388,15 +388,15 @@ def refuse_few(windows: int, levels: Sequence[float], advice: str = "") -> None:
     Args:
         windows: the number of validation windows.
         levels: of the quantiles.
-        advice: further words for the message.
+        advice: what the panel lacks, which is said first; empty: it is long enough.
     """
     needed = 2 * count_needed(levels)
     if windows < needed:
         names = ", ".join(f"{level:g}" for level in levels)
+        first = f"{advice.removeprefix('. ')}. Intervals" if advice else "intervals"
         raise DataError(
-            f"intervals: {count_of(windows, 'validation window')}, and quantiles {names} need "
+            f"{first}: {count_of(windows, 'validation window')}, and quantiles {names} need "
             f"≥ {needed:,}; validate on a longer span, or ask for quantiles nearer 0.5"
-            f"{advice}"
         )
 
 
