@@ -63,7 +63,7 @@ def test_weeks_months_and_quarters_look_at_past_years(
 def test_years_have_no_season_and_lack_none() -> None:
     chosen = choose_lags(Clock("UTC", step_months=12), 41, 3)
     assert (chosen.lags.recent, chosen.lags.seasons) == (4, ())
-    assert chosen.reason == "4 past steps to forecast 3: 4 recent steps of 12 months"
+    assert chosen.reason == "4 past steps to forecast 3 ahead: 4 recent steps of 12 months"
 
 
 def test_a_short_panel_says_that_it_has_no_year() -> None:
