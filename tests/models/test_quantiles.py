@@ -12,7 +12,7 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.linear import SparseLinear
 from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.quantiles import QuantileHead
+from forecaster.models.quantiles import QuantileHead, stack_quantiles
 from forecaster.models.transformer import (
     TransformerNetwork,
     build_dense_transformer,
@@ -150,3 +150,34 @@ def test_the_last_parameters_are_the_heads(model: TransformerNetwork) -> None:
     own = [name.startswith("quantiles.") for name, _ in model.named_parameters()]
     assert any(own)
     assert own == sorted(own)
+
+
+def stack_plainly(forecast: Tensor, h: Tensor, middle: int, unit: Tensor | float) -> Tensor:
+    """The quantiles as separate sums, which autograd follows."""
+    by_level = h.unbind(dim=1)
+    quantiles = [forecast + by_level[middle] * unit]
+    for above in by_level[middle + 1 :]:
+        quantiles.append(quantiles[-1] + softplus(above) * unit)
+    for below in reversed(by_level[:middle]):
+        quantiles.insert(0, quantiles[0] - softplus(below) * unit)
+    return torch.stack(quantiles, dim=1)
+
+
+@pytest.mark.parametrize("middle", [0, 2, 4])
+@pytest.mark.parametrize("has_unit", [True, False])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_stacked_quantiles_and_their_gradient_are_plain_sums_to_the_bit(
+    draw: Draw, middle: int, has_unit: bool, dtype: torch.dtype
+) -> None:
+    forecast, weights = draw(7, 5, 3).to(dtype), draw(7, 5, 5, 3).to(dtype)
+    h = (8 * draw(7, 5, 5, 3)).to(dtype).transpose(1, 2).requires_grad_()  # some beyond 20
+    unit = draw(7, 5, 3).exp().to(dtype) if has_unit else 1.0
+    stacked, plain = (f(forecast, h, middle, unit) for f in (stack_quantiles, stack_plainly))
+    assert torch.equal(stacked, plain)
+    gradient, expected = (torch.autograd.grad(q, h, weights)[0] for q in (stacked, plain))
+    assert torch.equal(gradient, expected)
+
+
+def test_the_gradient_of_stacked_quantiles_is_their_slope(draw: Draw) -> None:
+    forecast, h, unit = draw(3, 2, 4), draw(3, 5, 2, 4).requires_grad_(), draw(3, 2, 4).exp()
+    torch.autograd.gradcheck(lambda x: stack_quantiles(forecast, x, 1, unit), (h,))

@@ -232,3 +232,30 @@ def test_pinball_loss_is_lowest_at_the_quantile_and_leaves_out_missing_targets()
     grid = torch.linspace(0.1, 0.9, 81)
     losses = [sum_pinball(q.expand(1, 1, 4001, 1), target, observed, level).item() for q in grid]
     assert grid[int(np.argmin(losses))].item() == pytest.approx(0.3, abs=0.021)
+
+
+def test_pinball_gradient_is_that_of_the_plain_expression_to_the_bit() -> None:
+    generator = torch.Generator().manual_seed(5)
+    levels = torch.tensor([0.1, 0.5, 0.9])
+    target = torch.randint(0, 4, SHAPE, generator=generator).float()
+    observed = torch.rand(SHAPE, generator=generator) < 0.8
+    numbers = torch.rand(5, 3, 7, 3, generator=generator) * 4
+    ties = torch.rand(numbers.shape, generator=generator) < 0.3
+    quantiles = torch.where(ties, target[:, None], numbers).requires_grad_()
+    difference = torch.where(observed[:, None], target[:, None] - quantiles, 0.0)
+    alpha = levels[:, None, None]
+    plain = torch.maximum(alpha * difference, (alpha - 1) * difference).sum(dtype=torch.float64)
+    actual = sum_pinball(quantiles, target, observed, levels)
+    assert actual.item() == pytest.approx(plain.item(), rel=1e-12)
+    expected, gradient = (
+        torch.autograd.grad(total / 321, quantiles)[0] for total in (plain, actual)
+    )
+    assert torch.equal(gradient, expected)
+
+
+def test_pinball_gradient_is_the_slope_of_the_loss() -> None:
+    forecast, target, observed = draw(7)
+    steps = torch.tensor([-1.0, 0.5], dtype=torch.float64)[:, None, None]
+    quantiles = (forecast[:, None] + steps).requires_grad_()
+    levels = torch.tensor([0.25, 0.75], dtype=torch.float64)
+    torch.autograd.gradcheck(lambda q: sum_pinball(q, target, observed, levels), (quantiles,))

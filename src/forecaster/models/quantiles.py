@@ -2,10 +2,12 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 from torch.nn.functional import softplus
 
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
@@ -49,14 +51,54 @@ def stack_quantiles(
     middle: int,
     unit: Float[Tensor, "N B T"] | float = 1.0,
 ) -> Float[Tensor, "N Q B T"]:
-    """Non-crossing quantiles: x̂ + h at the median level, then up and down by log(1 + e^h)."""
-    by_level = h.unbind(dim=1)
-    quantiles = [forecast + by_level[middle] * unit]
-    for above in by_level[middle + 1 :]:
-        quantiles.append(quantiles[-1] + softplus(above) * unit)
-    for below in reversed(by_level[:middle]):
-        quantiles.insert(0, quantiles[0] - softplus(below) * unit)
-    return torch.stack(quantiles, dim=1)
+    """Non-crossing quantiles: x̂ + h at the median level, then up and down by log(1 + e^h).
+
+    No gradient flows back into the forecast and the unit of h.
+    """
+    quantiles: Tensor = _Stack.apply(h, forecast, unit, middle)  # type: ignore[no-untyped-call]
+    return quantiles
+
+
+class _Stack(torch.autograd.Function):
+    """The quantiles level by level, each written once, and the gradient of h.
+
+    A level carries all levels beyond it: its gradient is the sum of theirs, g. That of h is g at
+    the median level, and ± g / (1 + e^−h) beyond, in the unit of h.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        h, forecast, unit, middle = inputs
+        ctx.save_for_backward(h, *(part for part in (unit,) if isinstance(part, Tensor)))
+        ctx.unit, ctx.middle = None if isinstance(unit, Tensor) else unit, middle
+        by_level = h.unbind(dim=1)
+        first = forecast + by_level[middle] * unit
+        stacked: Tensor = first.new_empty(h.shape)
+        quantiles = stacked.unbind(dim=1)
+        quantiles[middle].copy_(first)
+        for n in range(middle + 1, len(by_level)):
+            torch.add(quantiles[n - 1], softplus(by_level[n]) * unit, out=quantiles[n])
+        for n in reversed(range(middle)):
+            torch.sub(quantiles[n + 1], softplus(by_level[n]) * unit, out=quantiles[n])
+        return stacked
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        h, *saved = ctx.saved_tensors
+        unit, middle = saved[0] if saved else ctx.unit, ctx.middle
+        by_level, of_quantiles = h.unbind(dim=1), grads[0].unbind(dim=1)
+        gradient = torch.empty_like(h)  # in the layout of h: a product before it reads it as it is
+        carried = of_quantiles[middle]
+        for outwards, sign in ((range(middle), -1), (range(len(by_level) - 1, middle, -1), 1)):
+            g = None
+            for n in outwards:
+                g = of_quantiles[n] if g is None else of_quantiles[n] + g
+                slope = torch.ops.aten.softplus_backward(sign * g * unit, by_level[n], 1, 20)
+                gradient[:, n] = slope
+            carried = carried if g is None else carried + g
+        gradient[:, middle] = carried * unit
+        return gradient, None, None, None
 
 
 def median_index(levels: Sequence[float]) -> int:

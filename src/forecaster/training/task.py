@@ -88,9 +88,11 @@ class TrainingTask:
         counts above zero; the second of relative errors.
         """
         forecast, target, observed = outputs.forecast, batch.target, batch.observed
-        sums = sum_errors(forecast, outputs.relative, target, observed, self.mape_cut)
+        of_counts = self.network.is_positive  # squares are then reported only: no gradient
+        squared = forecast.detach() if of_counts else forecast
+        sums = sum_errors(squared, outputs.relative, target, observed, self.mape_cut)
         squares, shares = sums.unbind()
-        mean = sum_deviance(forecast, target, observed) if self.network.is_positive else squares
+        mean = sum_deviance(forecast, target, observed) if of_counts else squares
         return torch.stack([mean, shares, squares])
 
     def count_terms(self, batch: Batch) -> Float64[Tensor, "2"]:
