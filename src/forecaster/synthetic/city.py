@@ -59,8 +59,8 @@ FUTURE_HOURS = 72  # of weather after the last value
 _YEARS = range(1987, 2100)  # with the rules of `federal_holidays`
 _LOG = logging.getLogger(__name__)
 
-Means = Iterator[Float32[np.ndarray, "B N"]]  # of the counts, for each step ahead
-MeansOf = Callable[[Int64[np.ndarray, " B"], int], Means]  # of origins and a horizon
+Means = Iterator[Float32[np.ndarray, "_ N"]]  # of the counts, for each step ahead
+MeansOf = Callable[[Int64[np.ndarray, " _"], int], Means]  # of origins and a horizon
 
 
 @dataclass(frozen=True, eq=False)
@@ -156,21 +156,28 @@ class City:
         """Return the RMSE of each step ahead of the means that a function yields for origins."""
         squares = np.zeros(horizon)
         for begin in range(0, len(origins), BLOCK_HOURS):  # in blocks to save memory
-            block = origins[begin : begin + BLOCK_HOURS]
-            for step, mean in enumerate(means_of(block, horizon)):
-                error = self.panel.values[block + step + 1] - mean
-                squares[step] += float(np.square(error, dtype=np.float64).sum())
+            squares += self._squares(origins[begin : begin + BLOCK_HOURS], horizon, means_of)
         return np.asarray(np.sqrt(squares / (len(origins) * len(self.locations))))
 
-    def _means(self, origins: Int64[np.ndarray, " B"], horizon: int) -> Means:
+    def _squares(
+        self, origins: Int64[np.ndarray, " B"], horizon: int, means_of: MeansOf
+    ) -> Float64[np.ndarray, " K"]:
+        """Return the sum of squared errors of each step ahead."""
+        squares = np.empty(horizon)
+        for step, mean in enumerate(means_of(origins, horizon)):
+            error = self.panel.values[origins + step + 1] - mean
+            squares[step] = np.square(error, dtype=np.float64).sum()
+        return squares
+
+    def _means(self, origins: Int64[np.ndarray, " _"], horizon: int) -> Means:
         for ahead in range(1, horizon + 1):
             yield mean_ahead(self.expected[origins + ahead], self.noise[origins], ahead)
 
     def _means_of_travel(
         self,
         travel: Travel,
-        variances: Float64[np.ndarray, "K N"],
-        origins: Int64[np.ndarray, " B"],
+        variances: Float64[np.ndarray, "_ N"],
+        origins: Int64[np.ndarray, " _"],
         horizon: int,
     ) -> Means:
         means = travel.means_ahead(self.noise, self.factors, origins, horizon)
@@ -179,9 +186,9 @@ class City:
 
     def _means_alone(
         self,
-        weights: Float64[np.ndarray, "K P N"],
-        variances: Float64[np.ndarray, "K N"],
-        origins: Int64[np.ndarray, " B"],
+        weights: Float64[np.ndarray, "_ _ N"],
+        variances: Float64[np.ndarray, "_ N"],
+        origins: Int64[np.ndarray, " _"],
         horizon: int,
     ) -> Means:
         means = np.zeros((horizon, len(origins), len(self.locations)), dtype=np.float32)

@@ -61,7 +61,7 @@ def draw_lagged_edges(grid: StreetGrid, generator: np.random.Generator) -> Lagge
     """
     N = len(grid.along)
     outward = np.abs(grid.along) / (LENGTH_KM / 2.0) + generator.normal(0.0, _DETOUR, N)
-    in_degrees = generator.choice(len(IN_DEGREES), N, p=IN_DEGREES)
+    in_degrees = generator.choice(len(IN_DEGREES), N, p=IN_DEGREES).tolist()
     drawn = [
         _draw_sources(grid, outward, target, in_degrees[target], generator) for target in range(N)
     ]

@@ -78,11 +78,11 @@ class Travel:
 
     def means_ahead(
         self,
-        noise: Float32[np.ndarray, "M N"],
-        factors: Float32[np.ndarray, "M F"],
-        origins: Int64[np.ndarray, " B"],
+        noise: Float32[np.ndarray, "_ N"],
+        factors: Float32[np.ndarray, "_ F"],
+        origins: Int64[np.ndarray, " _"],
         horizon: int,
-    ) -> Iterator[Float64[np.ndarray, "B N"]]:
+    ) -> Iterator[Float64[np.ndarray, "_ N"]]:
         """Yield the mean of the noise of every step ahead given all noise and factors so far.
 
         It follows the recursion with ε = η = 0 after the origin.
@@ -159,7 +159,7 @@ class Travel:
             arrivals += loading * np.where(sent < 0, 0.0, factors[np.maximum(sent, 0), f])
         return arrivals
 
-    def _responses(self, hours: int) -> Iterator[Float64[np.ndarray, "hours N S"]]:
+    def _responses(self, hours: int) -> Iterator[Float64[np.ndarray, "_ N _"]]:
         """Yield how the noise responds over time to a unit of some shocks, for all shocks."""
         N, F = self.factors.loadings.shape
         transition = self._transition()
@@ -168,7 +168,7 @@ class Travel:
             response = np.zeros((MAX_DELAY + hours, N, len(shocks)))
             response[MAX_DELAY, :, shocks < N] = self.mix[shocks[shocks < N]]
             for column in np.flatnonzero(shocks >= N):
-                response[MAX_DELAY:, :, column] = self._pulse(shocks[column] - N, hours)
+                response[MAX_DELAY:, :, column] = self._pulse(int(shocks[column]) - N, hours)
             for hour in range(MAX_DELAY, MAX_DELAY + hours):
                 past = response[hour - MAX_DELAY : hour].reshape(-1, len(shocks))
                 response[hour] += transition @ past
