@@ -69,7 +69,7 @@ class City:
 
     panel: Panel
     edges: DependencyEdges
-    precision: Float64[np.ndarray, "N N"]  # of the noise; unit diagonal
+    precision: Float64[np.ndarray, "N N"]  # of the noise that is new at an hour; unit diagonal
     events: tuple[Event, ...]
     expected: Float32[np.ndarray, "M N"]  # mean counts given calendar, weather and events
     noise: Float32[np.ndarray, "M N"]  # hidden, on the log of the rate
