@@ -4,7 +4,7 @@
 OUT; `python -m benchmarks.horizons DATA OUT --set zones --horizon 24` trains the models of
 `--models` on it, one file of scores for each model and seed. `--table` prints what is there: RMSE,
 MAE, MAPE and bias by group of steps, the coverage of the 80 % interval (quantiles corrected by
-outcomes), and the RMSE of the totals of whole local days, forecast at midnight.
+outcomes), and the RMSE and coverage of the totals of whole local days, forecast at midnight.
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,6 +16,7 @@ import numpy as np
 from benchmarks.proofs import Options, print_table, show
 from forecaster.estimators.predictor import Prediction
 from forecaster.evaluation.backtest import targets
+from forecaster.evaluation.day_totals import DayTotals, score_day_totals
 from forecaster.metrics import sum_errors, sum_intervals
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe, change, read_recipe
@@ -66,7 +67,8 @@ def main() -> None:
             model = options.fit(name, seed, recipe, panel, splits)
             origins = cut_windows(panel, splits, model.recipe.lags).test
             prediction = model.predict_all(panel, origins)
-            return score(panel, origins, prediction, recipe.metrics.mape_cut)
+            totals = score_day_totals(model, panel, origins, prediction)
+            return score(panel, origins, prediction, recipe.metrics.mape_cut) | _totals(totals)
 
         options.run(measure)
     _print(options.results(), arguments.horizon)
@@ -107,6 +109,17 @@ def score(
         "spans": spans.tolist(),
         "windows": len(origins),
         "days": daily_totals(panel, origins, truth, forecast),
+    }
+
+
+def _totals(totals: DayTotals | None) -> dict[str, Any]:
+    """The numbers of daily totals inside their own 80 % interval, and of all, by day ahead."""
+    if totals is None:
+        return {}
+    intervals = totals.intervals
+    return {
+        "days_inside": intervals.covered.sum(axis=0).tolist(),
+        "days_spans": intervals.spans.sum(axis=0).tolist(),
     }
 
 
@@ -170,7 +183,18 @@ def _print_days(results: Mapping[str, Sequence[Mapping[str, Any]]]) -> None:
         parts = [zip(s["days"]["squares"], s["days"]["counts"], strict=True) for s in seeds]
         by_day = [[(a / n) ** 0.5 for a, n in part] for part in parts]
         rows.append([name, *(show(list(values), 1) for values in zip(*by_day, strict=True))])
-    print_table(["RMSE of a day's total", *(f"day {day + 1}" for day in range(days))], rows)
+    names = [f"day {day + 1}" for day in range(days)]
+    print_table(["RMSE of a day's total", *names], rows)
+    print()
+    rows = []
+    for name, seeds in results.items():
+        inside = [s["days_inside"] for s in seeds if "days_inside" in s]
+        spans = [s["days_spans"] for s in seeds if "days_inside" in s]
+        by_seed = [
+            [100 * a / n for a, n in zip(*s, strict=True)] for s in zip(inside, spans, strict=True)
+        ]
+        rows.append([name, *(show(list(values), 1) for values in zip(*by_seed, strict=True))])
+    print_table(["coverage of a day's total", *names], rows)
 
 
 def _name_group(group: slice) -> str:

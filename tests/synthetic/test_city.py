@@ -1,3 +1,4 @@
+import hashlib
 import logging
 from dataclasses import replace
 from inspect import signature
@@ -74,11 +75,12 @@ def test_the_realised_dependencies_are_logged(caplog):
 
 def test_what_cannot_be_is_refused_all_at_once():
     with pytest.raises(ConfigError) as caught:
-        make_city(locations=0, start="2009-13-01", hours=5, seed=-1)
+        make_city(locations=0, start="2009-13-01", hours=5, seed=-1, travel=1.5)
     assert str(caught.value).splitlines() == [
-        "city: 3 faults",
+        "city: 4 faults",
         "  0 locations, 5 hours: both must be at least 1",
         "  seed -1: must not be negative",
+        "  travel 1.5: must lie between 0 and 1",
         "  start '2009-13-01': give a local date or whole hour from 1987 to 2099",
     ]
 
@@ -275,3 +277,117 @@ def test_a_floor_outside_the_city_is_refused(city, origins, horizon):
 def test_trips_outside_the_city_are_refused(city, span):
     with pytest.raises(ConfigError, match="the city has 0…9000"):
         city.trips(*span)
+
+
+# ---------------------------------------------------------------------------------- travel
+
+
+@pytest.fixture(scope="module")
+def travelling():
+    """The city of the other tests, with demand that travels."""
+    return make_city(locations=59, start="2013-01-01", hours=9_001, seed=3, travel=1.0)
+
+
+def fingerprint(values):
+    return hashlib.sha256(values.tobytes()).hexdigest()[:16]
+
+
+def test_without_travel_the_city_is_the_one_before_travel_existed():
+    # Golden: hashes of make_city(53, "2013-01-01", 2_003, seed=3) as of commit 32226de, before
+    # `travel` existed, on x86-64 with NumPy 2; with one thread and with two.
+    city = make_city(53, "2013-01-01", 2_003, seed=3, travel=0.0)
+    assert fingerprint(city.panel.values) == "7104c8cbc0f7b5be"
+    assert fingerprint(city.noise) == "3e404385d7ec63b2"
+    assert fingerprint(city.expected) == "2998e36b22a20e69"
+    assert fingerprint(city.precision) == "1feca989ae9d2394"
+    assert fingerprint(city.floor(np.arange(10, 150), 3)) == "d2a33317a4f96e8d"
+
+
+def test_without_travel_nothing_comes_from_others(city):
+    assert len(city.lagged_edges) == 0
+    assert city.lagged_factors.loadings.shape == city.lagged_factors.delays.shape == (59, 0)
+    assert city.factors.shape == (9_001, 0)
+    origins = np.arange(1_000, 3_000)
+    assert (city.floor_alone(origins) == city.floor(origins)).all()
+
+
+@pytest.mark.parametrize("travel", [-0.1, 1.01, float("nan")])
+def test_a_travel_outside_0_to_1_is_refused(travel):
+    with pytest.raises(ConfigError, match="must lie between 0 and 1"):
+        make_city(locations=2, hours=2, travel=travel)
+
+
+def test_travel_is_pinned():
+    # Golden: seed 0 as of the first release with travel.
+    edges = make_city(locations=7, hours=168, travel=1.0).lagged_edges
+    assert edges.pairs[:4].tolist() == [[4, 0], [5, 0], [3, 1], [4, 2]]
+    assert edges.delays.tolist() == [1, 2, 1, 1, 1, 1, 1, 1, 1, 2]
+    assert edges.strengths[:3] == pytest.approx(
+        [0.2132617426784433, 0.26682487460853077, 0.29053692470747616]
+    )
+
+
+@pytest.mark.parametrize("locations", [1, 2, 7])
+@pytest.mark.parametrize("hours", [1, 1_500])
+def test_small_cities_travel_too(locations, hours):
+    city = make_city(locations, hours=hours, seed=5, travel=1.0)
+    assert city.panel.values.shape == (hours, locations)
+    assert city.factors.shape == (hours, 3)
+
+
+@pytest.mark.parametrize("hours", [1, 1_024, 3_000])
+def test_a_longer_city_with_travel_begins_with_the_shorter_one(hours):
+    short, long = (make_city(7, hours=h, seed=4, travel=0.5) for h in (hours, 4_001))
+    assert (long.panel.values[:hours] == short.panel.values).all()
+    assert (long.noise[:hours] == short.noise).all()
+    assert (long.factors[:hours] == short.factors).all()
+    assert (long.lagged_edges.strengths == short.lagged_edges.strengths).all()
+
+
+def test_travel_changes_neither_places_nor_what_is_expected(city, travelling):
+    assert (city.expected == travelling.expected).all()
+    assert (city.precision == travelling.precision).all()
+    assert city.events == travelling.events
+
+
+def test_counts_with_travel_scatter_around_what_is_expected(travelling):
+    share = travelling.panel.values.sum(axis=0) / travelling.expected.sum(axis=0)
+    assert share == pytest.approx(np.ones(59), abs=0.06)
+
+
+def test_the_floor_lies_below_the_floor_alone_and_that_below_simple_forecasts(travelling):
+    origins, values = np.arange(2_000, 8_980), travelling.panel.values
+    floor, alone = travelling.floor(origins, 12), travelling.floor_alone(origins, 12)
+    assert (floor[:3] < 0.97 * alone[:3]).all()
+    assert (floor < alone).all()
+    assert (np.diff(floor[:4]) > 0.0).all()
+    for step in (1, 2, 3):
+        no_noise = values[origins + step] - travelling.expected[origins + step]
+        assert alone[step - 1] < np.sqrt(np.square(no_noise).mean())
+
+
+def test_a_year_of_counts_tells_source_target_and_delay(travelling):
+    """Least squares of log ratios on everybody's last three hours, cut at 5 standard errors."""
+    expected, N = travelling.expected, 59
+    ratio = np.log((travelling.panel.values + 0.5) / (expected + 0.5)).astype(np.float64)
+    ratio -= ratio.mean(axis=0)
+    past = np.concatenate([ratio[3 - lag : len(ratio) - lag] for lag in (1, 2, 3)], axis=1)
+    inverse = np.linalg.inv(past.T @ past)
+    fitted = inverse @ past.T @ ratio[3:]
+    variance = np.square(ratio[3:] - past @ fitted).mean(axis=0)
+    found = np.abs(fitted) > 5.0 * np.sqrt(np.outer(np.diag(inverse), variance))
+    found = found.reshape(3, N, N) & ~np.eye(N, dtype=bool)
+    true, edges = np.zeros((3, N, N), dtype=bool), travelling.lagged_edges
+    true[edges.delays - 1, edges.pairs[:, 0], edges.pairs[:, 1]] = True
+    assert 2.0 * (found & true).sum() / (found.sum() + true.sum()) > 0.85
+
+
+def test_floors_without_enough_past_are_refused(travelling):
+    with pytest.raises(ConfigError, match="give origins from step 2 on"):
+        travelling.floor(np.array([1, 5]))
+    with pytest.raises(ConfigError, match="give origins from step 47 on"):
+        travelling.floor_alone(np.array([46]))
+    with pytest.raises(ConfigError, match="within the steps 0…9000"):
+        travelling.floor_alone(np.array([8_998]))
+    assert (travelling.floor(np.array([2])) > 0.0).all()
+    assert (travelling.floor_alone(np.array([47])) > 0.0).all()

@@ -120,7 +120,7 @@ def expected_demand(
     table = np.ascontiguousarray(by_slot.T, dtype=np.float32)
     factors, effects = sensitivity.astype(np.float32), effect.astype(np.float32)
     expected = np.empty((len(slots), len(by_slot)), dtype=np.float32)
-    for block in _blocks(len(slots)):
+    for block in blocks(len(slots)):
         expected[block] = table[slots[block]] * np.exp(np.outer(effects[block], factors))
     return expected
 
@@ -169,21 +169,30 @@ def add_events(
         expected[event.start : event.start + event.hours] *= boost
 
 
-def draw_noise(
-    precision: Float64[np.ndarray, "N N"], steps: int, generator: np.random.Generator
-) -> Float32[np.ndarray, "T N"]:
-    """Draw stationary Gaussian noise u with the partial correlations of the precision matrix.
+def mix_of(precision: Float64[np.ndarray, "N N"]) -> Float64[np.ndarray, "N N"]:
+    """Return a matrix that turns independent normal numbers z into z·mix with this precision.
 
     Scaling every location to the deviation σ does not change partial correlations.
     """
-    N = len(precision)
     mix = np.linalg.inv(np.linalg.cholesky(precision))  # L⁻¹, where L·Lᵀ = precision
     mix *= NOISE_SD / np.sqrt((mix**2).sum(axis=0))  # z·L⁻¹ then has deviation σ everywhere
-    mix = _on_grid(mix, _MIX_BITS)
-    state = _shocks(1, mix, generator)[0]
-    noise = np.empty((steps, N), dtype=np.float32)
-    for block in _blocks(steps):
-        shocks = _shocks(block.stop - block.start, mix, generator)
+    return round_mix(mix)
+
+
+def round_mix(mix: Float64[np.ndarray, "N N"]) -> Float64[np.ndarray, "N N"]:
+    """Round a mix so that products with it are exact."""
+    return _on_grid(mix, _MIX_BITS)
+
+
+def draw_noise(
+    precision: Float64[np.ndarray, "N N"], steps: int, generator: np.random.Generator
+) -> Float32[np.ndarray, "T N"]:
+    """Draw stationary Gaussian noise u with the partial correlations of the precision matrix."""
+    mix = mix_of(precision)
+    state = draw_shocks(1, mix, generator)[0]
+    noise = np.empty((steps, len(precision)), dtype=np.float32)
+    for block in blocks(steps):
+        shocks = draw_shocks(block.stop - block.start, mix, generator)
         noise[block] = autoregress(shocks, NOISE_AR, state)
         state = noise[block.stop - 1]
     return noise
@@ -196,7 +205,7 @@ def draw_counts(
 ) -> Float32[np.ndarray, "T N"]:
     """Draw Poisson counts."""
     counts = np.empty_like(expected)
-    for block in _blocks(len(expected)):
+    for block in blocks(len(expected)):
         counts[block] = generator.poisson(mean_ahead(expected[block], noise[block], ahead=0))
     return counts
 
@@ -213,7 +222,7 @@ def mean_ahead(
     return np.asarray(expected * np.exp(centred))
 
 
-def _shocks(
+def draw_shocks(
     count: int, mix: Float64[np.ndarray, "N N"], generator: np.random.Generator
 ) -> Float32[np.ndarray, "count N"]:
     """Draw independent rows with covariance mixᵀ·mix."""
@@ -226,6 +235,7 @@ def _on_grid(values: Float64[np.ndarray, "K N"], bits: int) -> Float64[np.ndarra
     return np.asarray(np.rint(values * 2.0**bits) * 2.0**-bits)
 
 
-def _blocks(steps: int) -> list[slice]:
+def blocks(steps: int) -> list[slice]:
+    """Return the steps in blocks of `BLOCK_HOURS`."""
     begins = range(0, steps, BLOCK_HOURS)
     return [slice(begin, min(begin + BLOCK_HOURS, steps)) for begin in begins]

@@ -21,6 +21,7 @@ class Stream(IntEnum):
     NOISE = 5
     COUNTS = 6
     TRIPS = 7
+    TRAVEL = 8
 
 
 def open_stream(seed: int, stream: Stream, *part: int) -> np.random.Generator:
