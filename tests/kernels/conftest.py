@@ -32,6 +32,14 @@ GRAPHS = {
     "none": pattern_of(5),
     "one": pattern_of(1),
     "complete": pattern_of(5, *((i, j) for i in range(5) for j in range(i))),
+    "directed": BlockPattern.from_pairs(
+        19, np.random.default_rng(11).integers(0, 19, (31, 2)), directed=True
+    ),
+    "star": BlockPattern.from_pairs(  # into one location, and out of another
+        13,
+        np.array([(n, 0) for n in range(2, 13)] + [(1, n) for n in range(2, 13)]),
+        directed=True,
+    ),
 }
 
 

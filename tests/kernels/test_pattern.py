@@ -50,6 +50,27 @@ def test_reversed_edges_go_the_other_way_and_are_sorted_by_source(
 
 
 @given(graphs())
+def test_a_directed_pattern_holds_the_given_direction_and_turns_into_the_other(
+    graph: tuple[int, list[tuple[int, int]]],
+) -> None:
+    count, pairs = graph
+    pattern = BlockPattern.from_pairs(count, pairs_of(*pairs), directed=True)
+    edges = list(zip(pattern.target.tolist(), pattern.source.tolist(), strict=True))
+    assert edges == sorted({(i, i) for i in range(count)} | {(j, i) for i, j in pairs})
+    turned = pattern.turned
+    back = list(zip(turned.source.tolist(), turned.target.tolist(), strict=True))
+    assert sorted(back) == edges
+    assert torch.equal(pattern.target[pattern.reverse], turned.source)
+    assert torch.equal(pattern.source[pattern.reverse], turned.target)
+
+
+def test_an_undirected_pattern_is_its_own_turned_one() -> None:
+    pattern = BlockPattern.from_pairs(5, pairs_of((1, 3), (0, 4)))
+    assert pattern.turned is pattern
+    assert BlockPattern.from_pairs(5, pairs_of((1, 3)), directed=True).turned is not pattern
+
+
+@given(graphs())
 def test_starts_bound_the_edges_of_each_target(
     graph: tuple[int, list[tuple[int, int]]],
 ) -> None:
@@ -86,6 +107,9 @@ def test_a_pattern_is_copied_to_a_device_once() -> None:
     for name in ("source", "target", "reverse", "starts"):
         assert getattr(there, name).device == elsewhere
     assert there.n_edges == pattern.n_edges
+    assert there.turned is there
+    one_way = BlockPattern.from_pairs(5, pairs_of((1, 3)), directed=True).to(elsewhere)
+    assert one_way.turned.source.device == elsewhere
 
 
 @given(graphs())

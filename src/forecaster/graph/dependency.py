@@ -16,7 +16,14 @@ from scipy.sparse.csgraph import connected_components
 
 from forecaster.config import Stage
 from forecaster.errors import ArtifactError, DataError, Faults, count_of, name_some
-from forecaster.graph.edges import Pairs, Strengths, as_table, distance_km, read_edges
+from forecaster.graph.edges import (
+    Delays,
+    Pairs,
+    Strengths,
+    as_table,
+    distance_km,
+    read_edges,
+)
 from forecaster.panel.columns import Table
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations, read_only
@@ -75,28 +82,48 @@ class About(Stage):
 
 @dataclass(frozen=True, eq=False)
 class DependencyGraph:
-    """Locations and the undirected edges between them; every location depends on itself too."""
+    """Locations and the edges between them; every location depends on itself too.
+
+    Edges with delays are directed: the past of the first location tells about the future of the
+    second, so many steps later. Edges without delays are undirected.
+    """
 
     locations: Locations  # ids, names and coordinates
-    pairs: Pairs  # edges as numbers of locations: first < second, sorted
-    strengths: Strengths  # of the edges; signed conditional correlations, if learned
+    pairs: Pairs  # numbers of locations, sorted: first < second, or source and target if directed
+    strengths: Strengths  # of the edges, signed: conditional correlations or effects, if learned
     about: About  # how it was learned
     digest: str | None = None  # hash of its manifest, once it is saved
+    delays: Delays | None = None  # steps from source to target; None: the edges are undirected
 
     def __post_init__(self) -> None:
         N, (first, second) = len(self.locations), self.pairs.T
         faults = Faults("graph")
         if len(self.pairs) != len(self.strengths):
             faults.add(f"{len(self.pairs)} edges with {len(self.strengths)} strengths")
-        if len(self.pairs) and (first.min() < 0 or second.max() >= N):
+        if len(self.pairs) and (self.pairs.min() < 0 or self.pairs.max() >= N):
             faults.add(f"edges refer to more than {count_of(N, 'location')}")
-        if (first >= second).any() or (np.diff(first * N + second) <= 0).any():
+        if self.delays is not None:
+            self._check_delays(self.delays, faults)
+        elif (first >= second).any() or (np.diff(first * N + second) <= 0).any():
             faults.add("edges are not sorted, distinct pairs of two locations")
         if not np.isfinite(self.strengths).all():
             faults.add("strengths are not all finite")
         faults.raise_any(DataError)
-        for name in ("pairs", "strengths"):
+        for name in ("pairs", "strengths", *(("delays",) if self.is_directed else ())):
             object.__setattr__(self, name, read_only(getattr(self, name)))
+
+    def _check_delays(self, delays: Delays, faults: Faults) -> None:
+        if len(delays) != len(self.pairs):
+            faults.add(f"{len(self.pairs)} edges with {len(delays)} delays")
+            return
+        if len(delays) and delays.min() < 1:
+            faults.add("delays are not all at least one step")
+        source, target = self.pairs.T
+        order = np.lexsort((delays, target, source))
+        rows = np.column_stack([self.pairs, delays])
+        is_sorted = (order == np.arange(len(order))).all()
+        if not is_sorted or (source == target).any() or len(np.unique(rows, axis=0)) < len(rows):
+            faults.add("edges are not sorted, distinct sources, targets and delays")
 
     def __repr__(self) -> str:
         sizes = f"{count_of(len(self.locations), 'location')}, {count_of(len(self), 'edge')}"
@@ -124,10 +151,21 @@ class DependencyGraph:
 
     # ----------------------------------------------------------------------------- description
 
+    @property
+    def is_directed(self) -> bool:
+        """Whether edges lead from a source to a target, with a delay."""
+        return self.delays is not None
+
+    @cached_property
+    def links(self) -> Pairs:
+        """The pairs joined by an edge, each once whatever its delays; if directed, as directed."""
+        return np.unique(self.pairs, axis=0) if self.is_directed else self.pairs
+
     @cached_property
     def degrees(self) -> Int64[np.ndarray, " N"]:
-        """The number of neighbours of each location."""
-        return np.bincount(self.pairs.reshape(-1), minlength=len(self.locations))
+        """The number of neighbours of each location; if directed, of those that lead to it."""
+        ends = self.links[:, 1] if self.is_directed else self.pairs.reshape(-1)
+        return np.bincount(ends, minlength=len(self.locations))
 
     @property
     def learned_on(self) -> tuple[str, ...]:
@@ -137,7 +175,7 @@ class DependencyGraph:
     @property
     def average_degree(self) -> float:
         """The mean of the degrees; 2.5 in the paper (section 3.3)."""
-        return 2 * len(self.pairs) / len(self.locations)
+        return len(self.links) * (1 if self.is_directed else 2) / len(self.locations)
 
     @cached_property
     def components(self) -> Int64[np.ndarray, " N"]:

@@ -17,6 +17,7 @@ STRENGTH = "strength"
 
 Pairs = Int64[np.ndarray, "E 2"]
 Strengths = Float64[np.ndarray, " E"]
+Delays = Int64[np.ndarray, " E"]
 
 
 class EdgeList(NamedTuple):

@@ -51,7 +51,7 @@ def state_gradient(
     """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of transposed blocks along reversed edges."""
     turned = np.swapaxes(_array(weight)[_array(pattern.reverse)], 1, 2)
     blocks = torch.from_numpy(np.ascontiguousarray(turned))
-    return forward(blocks, grad, pattern, None, False)
+    return forward(blocks, grad, pattern.turned, None, False)
 
 
 def weight_gradient(

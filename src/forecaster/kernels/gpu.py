@@ -117,7 +117,8 @@ def _differentiate(
         each = (state,) * len(weights) if dw is None else dw.unbind()
         places = _or_any(dx, state), each, _or_any(db, state)
         inputs = tuple(grads), _or_any(y, state), tuple(weights), state
-        edges = pattern.source, pattern.reverse, pattern.starts, pattern.walk
+        turned = pattern.turned
+        edges = turned.source, pattern.reverse, turned.starts, pattern.walk
         flags = {"STATE": for_state, "WEIGHT": for_weight, "BIAS": for_bias}
         launch(*places, *inputs, *edges, N, blocks[0], R, **flags, RELU=y is not None)
     dtype = state.dtype

@@ -15,23 +15,31 @@ from forecaster.errors import ConfigError, count_of
 class BlockPattern:
     """Edge e goes from `source[e]` to `target[e]`; edges are sorted by target, then by source.
 
-    The pattern is symmetric and has all self-edges: the edges `reverse` are therefore the same
-    edges sorted by source, and `starts` applies to them too.
+    The pattern has all self-edges. `turned` has the same edges the other way round: its edge k is
+    edge `reverse[k]` of this one. An undirected pattern has every edge in both directions and is
+    equal to the turned one, so that `reverse` is then the edge in the other direction.
     """
 
     source: Int64[Tensor, " E"]
     target: Int64[Tensor, " E"]
-    reverse: Int64[Tensor, " E"]  # the edge in the other direction; a self-edge is its own reverse
+    reverse: Int64[Tensor, " E"]  # the edges sorted by source, then by target
     starts: Int64[Tensor, " bounds"]  # the edges of target i are starts[i] … starts[i + 1] − 1
     _elsewhere: dict[torch.device, "BlockPattern"] = field(
         default_factory=dict, init=False, repr=False
     )
 
     @staticmethod
-    def from_pairs(count: int, pairs: Int64[np.ndarray, "E0 2"]) -> "BlockPattern":
+    def from_pairs(
+        count: int, pairs: Int64[np.ndarray, "E0 2"], *, directed: bool = False
+    ) -> "BlockPattern":
         """Return the pattern of `count` locations with edges in both directions for each pair.
 
         A pair given twice, either way round, counts once.
+
+        Args:
+            count: the number of locations.
+            pairs: the edges but for self-edges, which are added.
+            directed: whether a pair is an edge from the first to the second location only.
         """
         if count < 1:
             raise ConfigError(f"a pattern of {count} locations; give at least one")
@@ -40,11 +48,18 @@ class BlockPattern:
             message = f"the pair {tuple(row.tolist())} is out of range"
             raise ConfigError(f"{message}; {count_of(count, 'location')}: 0 … {count - 1}")
         first, second, itself = pairs[:, 0], pairs[:, 1], np.arange(count)
-        codes = (first * count + second, second * count + first, itself * count + itself)
-        target, source = np.divmod(np.unique(np.concatenate(codes)), count)
-        reverse = np.argsort(source * count + target)
-        starts = np.searchsorted(target, np.arange(count + 1))
-        return BlockPattern(*map(torch.from_numpy, (source, target, reverse, starts)))
+        both_ways = () if directed else (first * count + second,)
+        codes = (*both_ways, second * count + first, itself * count + itself)
+        return _sort_edges(count, *np.divmod(np.unique(np.concatenate(codes)), count))
+
+    @cached_property
+    def turned(self) -> "BlockPattern":
+        """The pattern with all edges the other way round; of an undirected one, itself."""
+        target, source = (end.cpu().numpy() for end in (self.target, self.source))
+        order = self.reverse.cpu().numpy()
+        turned = _sort_edges(self.n_locations, source[order], target[order])
+        same = np.array_equal(turned.source, source) and np.array_equal(turned.target, target)
+        return self if same else turned._move(self.source.device)
 
     @property
     def n_locations(self) -> int:
@@ -76,6 +91,21 @@ class BlockPattern:
         if device == self.source.device:
             return self
         if device not in self._elsewhere:
-            lists = (self.source, self.target, self.reverse, self.starts)
-            self._elsewhere[device] = BlockPattern(*(edges.to(device) for edges in lists))
+            moved = self._move(device)
+            # Not computed there, so that a CUDA graph never has to wait for it.
+            moved.__dict__["turned"] = moved if self.turned is self else self.turned._move(device)
+            self._elsewhere[device] = moved
         return self._elsewhere[device]
+
+    def _move(self, device: torch.device) -> "BlockPattern":
+        lists = (self.source, self.target, self.reverse, self.starts)
+        return BlockPattern(*(edges.to(device) for edges in lists))
+
+
+def _sort_edges(
+    count: int, target: Int64[np.ndarray, " E"], source: Int64[np.ndarray, " E"]
+) -> BlockPattern:
+    """Return the pattern of edges that are sorted by target, then by source."""
+    reverse = np.argsort(source * count + target)
+    starts = np.searchsorted(target, np.arange(count + 1))
+    return BlockPattern(*map(torch.from_numpy, (source, target, reverse, starts)))

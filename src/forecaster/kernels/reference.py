@@ -25,7 +25,7 @@ def state_gradient(
     grad: Float[Tensor, "N O R"], weight: Float[Tensor, "E O C"], pattern: BlockPattern
 ) -> Float[Tensor, "N C R"]:
     """Return ∂x_j = Σ_i W_ijᵀ ∂y_i: the product of transposed blocks along reversed edges."""
-    return _sum_edges(weight[pattern.reverse].mT, grad, pattern)
+    return _sum_edges(weight[pattern.reverse].mT, grad, pattern.turned)
 
 
 def weight_gradient(
