@@ -18,7 +18,6 @@ from dataclasses import replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64, Shaped
-from scipy.special import stdtr
 
 from forecaster.artifact import Run
 from forecaster.errors import DataError
@@ -42,11 +41,11 @@ from forecaster.estimators.intervals.calibration import (
 from forecaster.estimators.intervals.residuals import fit_offsets
 from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, block_days, p_values
 from forecaster.recipe import Recipe
 from forecaster.windows.scaling import fit_scaler
 
 CHANCE = 0.05  # of any wrong fallback, over all locations
-MAX_BLOCKS, MIN_BLOCKS = 20, 7  # of validation days: blocks are as long as 20 of them allow
 UNCHANGED = 0.5  # error, in deviations or counts, that is too large where nothing ever changed
 MIN_TERMS = 30  # values that a factor needs
 BLOCK = 256  # origins forecast at a time, to bound memory
@@ -139,19 +138,6 @@ def _simple_squares(
     return squares
 
 
-def block_days(
-    days: Int64[np.ndarray, " V"], horizon_days: float = 0.0
-) -> Int64[np.ndarray, " V"]:
-    """The block of each window: neighbouring days, in at most `MAX_BLOCKS` blocks.
-
-    A block is as long as the horizon at least: windows closer than that share targets.
-    """
-    distinct, day = np.unique(days, return_inverse=True)
-    shortest = max(int(np.ceil(horizon_days)), 1)
-    count = max(min(len(distinct) // shortest, MAX_BLOCKS), 1)
-    return np.asarray(day * count // len(distinct))
-
-
 def sum_squares(
     truth: Float32[np.ndarray, "V K N"],
     forecast: Float32[np.ndarray, "V K N"],
@@ -220,44 +206,6 @@ def choose_models(
     rms = np.sqrt(own.sum(axis=0) / np.maximum(counts.sum(axis=0), 1))
     worse |= ~varies & (rms > UNCHANGED * unit) & (lower.sum(axis=0) < own.sum(axis=0))
     return np.where(worse, 1 + best, 0)
-
-
-def p_values(
-    differences: Float64[np.ndarray, "D N"], observed: Bool[np.ndarray, "D N"]
-) -> Float64[np.ndarray, " N"]:
-    """The one-sided p-value of each location's mean difference (Student's t over blocks).
-
-    1 where fewer than `MIN_BLOCKS` blocks are observed, or where a difference is not finite. What
-    neighbouring blocks still have in common, over all locations, widens the error of the mean.
-    """
-    count = observed.sum(axis=0)
-    usable = (count >= MIN_BLOCKS) & np.isfinite(differences).all(axis=0)
-    counted = observed & usable
-    n = np.maximum(count, 2)
-    mean = np.where(counted, differences, 0).sum(axis=0) / n
-    centred = np.where(counted, differences - mean, 0)
-    deviation = np.sqrt(np.square(centred).sum(axis=0) / (n - 1))
-    scaled = np.divide(centred, deviation, out=np.zeros_like(centred), where=deviation > 0)
-    error = deviation * np.sqrt((1 + 2 * shared_correlation(scaled, counted)) / n)
-    t = np.divide(mean, error, out=np.where(mean > 0, np.inf, -np.inf), where=error > 0)
-    return np.where(usable & (mean > 0), stdtr(n - 1, -t), 1.0)
-
-
-def shared_correlation(
-    scaled: Float64[np.ndarray, "D N"], observed: Bool[np.ndarray, "D N"]
-) -> float:
-    """The correlation of neighbouring blocks over all locations, not below 0.
-
-    Args:
-        scaled: differences with mean 0 and deviation 1; 0 where not observed.
-        observed: which of them are observed.
-    """
-    pairs = observed[1:] & observed[:-1]
-    if not pairs.any():
-        return 0.0
-    products = float((scaled[1:] * scaled[:-1]).sum() / pairs.sum())
-    unbiased = products + 1 / float(observed.sum(axis=0).max())  # subtracting a mean lowers it
-    return max(unbiased, 0.0)
 
 
 def reject(p: Float64[np.ndarray, " N"]) -> Bool[np.ndarray, " N"]:
