@@ -12,6 +12,7 @@ from forecaster.clock.clock import CALENDAR_COLUMNS, WEEK_HOURS, WEEKDAYS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.hiding import HiddenInputs
+from forecaster.models.lagged_neighbours import LaggedEdges, LaggedNeighbours, arrivals
 from forecaster.models.linear import SparseLinear, draw_dense
 from forecaster.models.network import (
     NO_HEADS,
@@ -44,6 +45,7 @@ class MixerPrerequisites:
 
     profile: SeasonalProfile
     pattern: BlockPattern
+    lagged: LaggedEdges | None = None  # of a directed graph
     past_only: PastOnlyInputs = NONE_PAST_ONLY
     repeats: bool = True  # whether training has seen more than one week, or year of long steps
 
@@ -90,12 +92,15 @@ class Mixer(Network):
         self.masks = fitted.profile.city is not None
         self.hiding = HiddenInputs(R) if self.masks else None
         self.past_only = fitted.past_only
-        widths = input_widths(config, lags, inputs, fitted.past_only, masks=self.masks)
-        per_location, shared = widths
-        self.neighbours = None
-        if config.edges:
+        numbers = neighbour_numbers(config, lags, fitted.lagged)
+        self.neighbours: SparseLinear | LaggedNeighbours | None = None
+        if numbers and fitted.lagged is not None:
+            self.neighbours = LaggedNeighbours(fitted.pattern, fitted.lagged, R, numbers)
+        elif numbers:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
             self.neighbours = SparseLinear(*channels, fitted.pattern, generator, bias=False)
+        per_location, shared = input_widths(config, lags, inputs, fitted.past_only, numbers)
+        per_location += L if self.masks else 0
         self.city = CityFactors(N, config.factors, generator)
         self.from_location = draw_dense(per_location, H, False, generator)
         self.from_all = draw_dense(shared, H, False, generator)
@@ -181,9 +186,7 @@ class Mixer(Network):
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
         if self.neighbours is not None:
-            empty = recent.new_zeros(0, B, self.recent)
-            weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
-            local.append(weighted.transpose(1, 2).flatten(2))
+            local.append(self._from_neighbours(recent))
         factors = self.city(recent)
         sources = (*self._shared_covariates(history, ahead), factors)
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
@@ -192,6 +195,14 @@ class Mixer(Network):
         common = linear(shared, self.from_all) + one_hot @ self.hour
         state = linear(torch.cat(local, dim=2), self.from_location)
         return state + common + self._embedding(parts.known)
+
+    def _from_neighbours(self, recent: Float[Tensor, "N B R"]) -> Float[Tensor, "N B c"]:
+        """What the recent deviations of neighbours add to a location."""
+        if isinstance(self.neighbours, LaggedNeighbours):
+            return self.neighbours(recent)
+        empty = recent.new_zeros(0, recent.shape[1], self.recent)
+        weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
+        return weighted.transpose(1, 2).flatten(2)
 
     def _local_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "N B c"]]:
         """Local covariates of the last and coming steps; of past-only ones the recent steps."""
@@ -273,19 +284,25 @@ def _leave_out(
     return _take(inputs, dim, [n for n in range(inputs.shape[dim]) if n not in numbers])
 
 
+def neighbour_numbers(config: MixerConfig, lags: LagConfig, lagged: LaggedEdges | None) -> int:
+    """How many numbers a location gets from its neighbours."""
+    if lagged is None or not config.edges:
+        return config.edges * lags.recent
+    return arrivals(lags, lagged)
+
+
 def input_widths(
     config: MixerConfig,
     lags: LagConfig,
     inputs: NeuronLayout,
-    past_only: PastOnlyInputs = NONE_PAST_ONLY,
-    *,
-    masks: bool,
+    past_only: PastOnlyInputs,
+    neighbours: int,
 ) -> tuple[int, int]:
-    """The numbers that enter z per location (W_r, W_g), and for all locations (W_c, W_a)."""
+    """The numbers that enter z per location (W_r, W_g), without masks, and for all (W_c, W_a)."""
     L, K, R = lags.length, lags.horizon, lags.recent
     local, shared = len(past_only.local), len(past_only.shared)
     covariates = (inputs.per_location - 1 - local) * (K + 1)  # of the last and the coming steps
-    per_location = L * (1 + masks) + K + 1 + covariates + (config.edges + local) * R
+    per_location = L + K + 1 + covariates + local * R + neighbours
     return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
 
@@ -317,18 +334,13 @@ def time_of_day_only(auxiliary: int, slots: int) -> Float[Tensor, "A 1 1"]:
 
 
 def count_weights(
-    config: MixerConfig,
-    lags: LagConfig,
-    inputs: NeuronLayout,
-    edges: int,
-    rows: int = WEEK_HOURS,
-    past_only: PastOnlyInputs = NONE_PAST_ONLY,
+    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, fitted: MixerPrerequisites
 ) -> int:
-    """The number of weights, but for the output and quantile heads, biases and masks.
-
-    `rows` are those of d (`hour_weights`).
-    """
-    input_width = sum(input_widths(config, lags, inputs, past_only, masks=False))
+    """The number of weights, but for the output and quantile heads, biases and masks."""
+    numbers, edges = neighbour_numbers(config, lags, fitted.lagged), fitted.pattern.n_edges
+    of_edge = config.edges if fitted.lagged is None else numbers * lags.recent
+    input_width = sum(input_widths(config, lags, inputs, fitted.past_only, numbers))
+    rows = hour_weights(fitted.profile.profile.shape[1], repeats=fitted.repeats).shape[1]  # of d
     inner = rows + 2 * config.blocks * config.hidden
-    local = inputs.n_locations * (config.hidden + config.factors) + edges * config.edges
+    local = inputs.n_locations * (config.hidden + config.factors) + edges * of_edge
     return local + config.hidden * (input_width + inner)
