@@ -15,6 +15,7 @@ from forecaster.artifact import Run
 from forecaster.estimators import closed
 from forecaster.estimators.fallback.served import FACTORS, MODEL
 from forecaster.estimators.fallback.served import PREFIX as FALLBACK
+from forecaster.estimators.graph_arrays import PAIRS, edges_of
 from forecaster.estimators.intervals.calibration import (
     OBSERVED,
     OFFSETS,
@@ -27,7 +28,6 @@ from forecaster.estimators.value_ranges import LONGEST, RANGE
 from forecaster.graph.extend import rank_neighbours
 from forecaster.panel.parts import Locations
 
-PAIRS = "graph.pairs"
 WIDE = 1e30  # beyond any value; its multiples are finite
 NEVER = 2.0**20  # steps: no run of equal values is longer
 Rule = Callable[[np.ndarray, int], np.ndarray]  # from an array and the number of new locations
@@ -50,7 +50,7 @@ class ExtendedRun:
 def choose_neighbours(
     arrays: Arrays, locations: Locations, n: int, values: Float32[np.ndarray, "T M"]
 ) -> Int64[np.ndarray, "E 2"]:
-    """The edges of the last n locations, each a known one and a new one; none without a graph.
+    """The edges of the last n locations, each from a known one to a new one; none without a graph.
 
     Args:
         arrays: of the run.
@@ -58,11 +58,11 @@ def choose_neighbours(
         n: the number of new ones.
         values: by which neighbours are found where there are no coordinates.
     """
-    M, pairs = len(locations), arrays.get(PAIRS)
-    if pairs is None:
+    M = len(locations)
+    if PAIRS not in arrays:
         return np.empty((0, 2), dtype=np.int64)
     known = np.arange(M) < M - n
-    degree = int(np.median(np.bincount(pairs.ravel(), minlength=M - n)))
+    degree = int(np.median(edges_of(arrays).degrees(M - n)))
     edges = [
         (int(neighbour), new)
         for new in range(M - n, M)

@@ -26,6 +26,7 @@ from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows
 from forecaster.training import loop
 from forecaster.training.task import TrainingTask
+from tests.estimators import directed
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -121,6 +122,18 @@ def test_without_coordinates_the_correlation_of_training_values_stands_for_nearn
     assert not kernel[:2, 2].any()  # what moves the other way is no neighbour
     assert kernel[3, 4] == 0  # below the threshold
     assert "no coordinates of place 0" in caplog.text
+
+
+def test_a_directed_graph_leads_from_source_to_target(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = directed.directed_graph()
+    monkeypatch.setattr(DCRNN, "_proximity_graph", lambda *_: graph)
+    estimator = DCRNN(RECIPE).fit(directed.PANEL, directed.SPLITS)
+    kernel = run_of(estimator).arrays[KERNEL]
+    expected = np.eye(7)
+    ends = (0, 1, 3, 4), (1, 2, 4, 3)
+    expected[ends] = [0.75, 0.25, 0.375, 0.125]  # of two delays the larger size
+    assert np.array_equal(kernel, expected)
+    assert np.isfinite(estimator.predict(directed.PANEL, np.array([directed.ORIGIN]))).all()
 
 
 def test_the_run_remembers_its_kernel_and_where_that_comes_from() -> None:

@@ -8,16 +8,19 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import load_run
+from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import GraphConfig, ModelConfig, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.training_data import hide_test
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import save_graph
 from forecaster.models.neurons import NeuronLayout
 from forecaster.recipe import Recipe, change
-from forecaster.splits import Splits
+from forecaster.splits import Splits, cut_windows
+from tests.estimators import directed
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
@@ -204,3 +207,73 @@ def test_its_network_has_at_least_the_weights_that_a_run_must_hold() -> None:
         held = sum(tensor.numel() for tensor in network.state_dict().values())
         least = estimator.size(inputs, known)
         assert least <= held < 2 * least
+
+
+# ------------------------------------------------------------------------- directed graphs
+
+PRESETS = pytest.mark.parametrize("recipe", [RECIPE, directed.BEST], ids=["paper", "best"])
+
+
+@PRESETS
+def test_a_run_of_a_directed_graph_forecasts_the_same_bits_when_it_is_loaded(
+    recipe: Recipe, tmp_path: Path
+) -> None:
+    estimator = directed.fitted(recipe)
+    estimator.save(tmp_path / "run")
+    loaded = Forecaster.from_run(load_run(tmp_path / "run"))
+    assert loaded.run is not None
+    assert loaded.run.arrays["graph.delays"].tolist() == [1, 3, 3, 1, 2]
+    origins = np.array([directed.ORIGIN])
+    forecasts = [one.predict(directed.PANEL, origins) for one in (estimator, loaded)]
+    assert np.isfinite(forecasts[0]).all()
+    assert np.array_equal(*forecasts)
+
+
+@PRESETS
+def test_its_network_has_every_link_of_a_directed_graph_once(recipe: Recipe) -> None:
+    run = directed.fitted(recipe).run
+    assert run is not None
+    name = "neighbours.weight" if recipe.preset else "encoder.0.attention.query.weight"
+    assert len(run.arrays[f"model.{name}"]) == 7 + 4  # itself; 0 → 1 has two delays
+
+
+@PRESETS
+def test_nothing_after_the_origin_reaches_the_network_of_a_directed_graph(recipe: Recipe) -> None:
+    estimator, origins = directed.fitted(recipe), np.array([directed.ORIGIN])
+    values = directed.PANEL.values.copy()
+    values[directed.ORIGIN + 1 :] = 1e6
+    changed = directed.PANEL.with_data(values)
+    forecasts = [estimator.predict(panel, origins) for panel in (directed.PANEL, changed)]
+    assert np.array_equal(*forecasts)
+
+
+def test_other_delays_are_another_graph() -> None:
+    graph, panel, splits = directed.directed_graph(), directed.PANEL, directed.SPLITS
+    assert graph.delays is not None
+    data = hide_test(panel, splits, cut_windows(panel, splits, RECIPE.lags))
+    undirected = DependencyGraph.from_edges([("place 0", "place 1")], panel)
+    one_way = replace(undirected, delays=np.array([1]))
+    graphs = graph, replace(graph, delays=graph.delays + 1), undirected, one_way
+    hashes = {Forecaster(one, RECIPE).prerequisites(data).parents["graph"] for one in graphs}
+    assert len(hashes) == 4
+
+
+@PRESETS
+def test_its_size_counts_the_links_of_a_directed_graph(recipe: Recipe) -> None:
+    estimator = directed.fitted(recipe)
+    assert estimator.run is not None
+    arrays = estimator.run.arrays
+    held = sum(array.size for name, array in arrays.items() if name.startswith("model."))
+    least = estimator.size(NeuronLayout(7, 1, 2 + len(CALENDAR_COLUMNS)), arrays)
+    assert least <= held < 2 * least
+
+
+def test_C4_a_run_with_damaged_delays_is_refused() -> None:
+    run = directed.fitted().run
+    assert run is not None
+    arrays = {**run.arrays, "graph.delays": np.zeros(5, np.int64)}
+    with pytest.raises(ArtifactError, match="a delay is 0 steps; an edge has at least one"):
+        Forecaster.from_run(replace(run, arrays=arrays))
+    without = {name: array for name, array in run.arrays.items() if name != "graph.delays"}
+    with pytest.raises(ArtifactError, match="not a forecaster run of a Forecaster"):
+        Forecaster.from_run(replace(run, arrays=without))

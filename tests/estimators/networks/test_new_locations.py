@@ -23,6 +23,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates, Locations
 from forecaster.recipe import change
 from forecaster.splits import Splits
+from tests.estimators import directed
 
 BEST = change(
     RECIPE, {"preset": "best", "training": {"epochs": 2}, "mixer": {"hidden": 8}}, source="test"
@@ -232,3 +233,36 @@ def test_a_graph_of_other_locations_follows_the_panel_when_asked() -> None:
     assert fitted.run is not None
     assert len(panel.locations) - 1 in fitted.run.arrays["graph.pairs"]  # the new one has edges
     assert followed.learned_on == city.locations.ids
+
+
+def test_L2_a_run_of_a_directed_graph_takes_new_locations_and_misses_absent_ones() -> None:
+    estimator, city = directed.fitted(directed.BEST), directed.PANEL
+    origins = np.array([directed.ORIGIN])
+    panel = with_new(city, 1e3 * city.values[:, [1, 4]])
+    before, after = (estimator.predict(one, origins) for one in (city, panel))
+    np.testing.assert_allclose(after[..., :7], before, rtol=1e-5, atol=1e-5)
+    assert np.isfinite(after).all()
+    some = panel.select((*panel.locations.ids[1:6], "new 0"))
+    table = estimator.forecast(some, panel.times[directed.ORIGIN])
+    assert set(table["unique_id"]) == set(some.locations.ids)
+    assert np.isfinite(table["y_hat"]).all()
+
+
+def test_L2_edges_of_a_directed_graph_lead_into_new_locations_only() -> None:
+    city = directed.PANEL
+    panel = with_new(city, city.values[:, [1, 4]])
+    run, _ = directed.fitted(directed.BEST).adapt(panel, len(panel.values))
+    before = directed.fitted(directed.BEST).run
+    assert before is not None
+    pairs, delays = run.arrays["graph.pairs"], run.arrays["graph.delays"]
+    assert np.array_equal(pairs[:5], before.arrays["graph.pairs"])
+    assert (pairs[:5] < 7).all()
+    assert pairs[5:, 1].tolist() == [7, 8]  # one source each, as the median location has
+    assert (pairs[5:, 0] < 7).all()
+    assert delays.dtype == np.int64
+    assert delays.tolist() == [1, 3, 3, 1, 2, 2, 2]  # the median for new ones
+    weights = run.arrays["model.neighbours.weight"]
+    assert len(weights) == 9 + 4 + 2
+    old = before.arrays["model.neighbours.weight"]
+    assert np.array_equal(weights[:11], old)  # sorted by target: those of new ones come last
+    assert weights.any(axis=(1, 2)).all()

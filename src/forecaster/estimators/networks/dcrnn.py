@@ -66,10 +66,9 @@ class DCRNN(NetworkEstimator):
         Differs: without coordinates, the correlation of training values is used instead.
         """
         graph = self._proximity_graph(data)
-        first, second = graph.pairs.T
-        kernel = np.eye(len(data.panel.locations), dtype=np.float32)
-        kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
-        return FitResult({KERNEL: kernel}, {"graph": graph.about.model_dump(mode="json")})
+        return FitResult(
+            {KERNEL: _proximity(graph)}, {"graph": graph.about.model_dump(mode="json")}
+        )
 
     def build(
         self, layout: NeuronLayout, arrays: Arrays, generator: Generator
@@ -115,6 +114,21 @@ class DCRNN(NetworkEstimator):
         except DataError as error:  # some locations lack coordinates
             log.warning("DCRNN: %s; it diffuses by the correlation of training values", error)
             return learn_graph(data.panel, data.splits, by_values)
+
+
+def _proximity(graph: DependencyGraph) -> Float32[np.ndarray, "N N"]:
+    """The proximity of each source, or first location, to each target.
+
+    Of a directed graph it is the largest size of their edges, 1 at most: signs tell what follows,
+    not how near it is.
+    """
+    kernel = np.eye(len(graph.locations), dtype=np.float32)
+    first, second = graph.pairs.T
+    if graph.is_directed:
+        np.maximum.at(kernel, (first, second), np.minimum(np.abs(graph.strengths), 1))
+    else:
+        kernel[first, second] = kernel[second, first] = np.maximum(graph.strengths, 0)
+    return kernel
 
 
 def _kernel(arrays: Arrays) -> Float32[np.ndarray, "N N"]:

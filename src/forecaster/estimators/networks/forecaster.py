@@ -9,6 +9,7 @@ from torch import Generator
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
+from forecaster.estimators.graph_arrays import edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.new_locations import extend_network
@@ -23,7 +24,6 @@ from forecaster.estimators.networks.profile import (
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
-from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
@@ -101,16 +101,15 @@ class Forecaster(NetworkEstimator):
         graph.match(data.panel, data.splits)
         profile = profile_arrays(data) if self._has_profile else {}
         past_only = _past_only_arrays(data.panel) if self.recipe.preset == "best" else {}
-        edges = {"graph.pairs": graph.pairs, "graph.strengths": graph.strengths}
         return FitResult(
-            {**edges, **profile, **past_only},
+            {**graph_arrays(graph), **profile, **past_only},
             {"graph": graph.about.model_dump(mode="json")},
             {"graph": graph.digest or _digest(graph)},
         )
 
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
         """The network with new weights."""
-        pattern = BlockPattern.from_pairs(layout.n_locations, _pairs(arrays))
+        pattern = edges_of(arrays).pattern(layout.n_locations)
         recipe, heads = self.recipe, heads_of(arrays)
         if recipe.preset == "best":
             prerequisites = MixerPrerequisites(
@@ -125,7 +124,7 @@ class Forecaster(NetworkEstimator):
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the layers between two states: E·C² + A² each."""
-        model, edges = self.recipe.model, layout.n_locations + 2 * len(_pairs(arrays))
+        model, edges = self.recipe.model, edges_of(arrays).pattern(layout.n_locations).n_edges
         if self.recipe.preset == "best":
             weights = hour_weights(profile_slots(arrays), repeats=sees_repeats(arrays))
             rows, past_only = weights.shape[1], _past_only(layout, arrays)
@@ -133,14 +132,6 @@ class Forecaster(NetworkEstimator):
             return count_weights(mixer, lags, layout, edges, rows, past_only)
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
-
-
-def _pairs(arrays: Arrays) -> Int64[np.ndarray, "E 2"]:
-    """The edges of a run; an array that cannot hold edges is refused."""
-    pairs = arrays["graph.pairs"]
-    if pairs.dtype != np.int64 or pairs.ndim != 2 or pairs.shape[1] != 2:  # noqa: PLR2004 (ends)
-        raise ArtifactError(f"edges are {pairs.dtype} {pairs.shape}, not pairs of locations")
-    return pairs
 
 
 def _past_only_arrays(panel: Panel) -> dict[str, Int64[np.ndarray, " n"]]:
@@ -170,4 +161,5 @@ def _past_only(layout: NeuronLayout, arrays: Arrays) -> PastOnlyInputs:
 def _digest(graph: DependencyGraph) -> str:
     """The hash of a graph that was not saved, of its locations and edges."""
     edges = np.ascontiguousarray(graph.pairs).tobytes()
+    edges += b"" if graph.delays is None else np.ascontiguousarray(graph.delays).tobytes()
     return hashlib.sha256(graph.location_digest.encode() + edges).hexdigest()

@@ -9,13 +9,13 @@ those whose values move with its own, with the mean strengths that the network h
 import numpy as np
 from jaxtyping import Float32, Int64
 
+from forecaster.estimators.graph_arrays import DELAYS, PAIRS, STRENGTHS, edges_of
 from forecaster.estimators.networks.profile import CITY, COUNTS, DEVIATIONS, KNOWN, PROFILE, RANGES
-from forecaster.estimators.new_locations import PAIRS, append
+from forecaster.estimators.new_locations import append
 from forecaster.estimators.training_data import Arrays
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.windows.scaling import MIN_MEAN
 
-STRENGTHS = "graph.strengths"
 MEAN, DEVIATION = "values.mean", "values.deviation"
 EDGE_WEIGHTS = "model.neighbours.weight"
 RULES = {
@@ -69,15 +69,21 @@ def _extend_edges(
 ) -> dict[str, np.ndarray]:
     """The graph with the edges of new locations, and the weights of all edges.
 
-    New locations have no effect on others: the edges towards those have a weight of 0.
+    New locations have no effect on others: a directed graph has no edges towards those, the edges
+    of an undirected one have a weight of 0.
     """
-    pairs, strengths, N = arrays[PAIRS], arrays[STRENGTHS], len(arrays[MEAN])
-    strength = strengths.mean() if len(strengths) else 0.0
-    edges = np.concatenate([pairs, neighbours])
-    extended = {PAIRS: edges, STRENGTHS: append(0, float(strength))(strengths, len(neighbours))}
+    strengths, N, before = arrays[STRENGTHS], len(arrays[MEAN]), edges_of(arrays)
+    strength = float(strengths.mean()) if len(strengths) else 0.0
+    extended = {
+        PAIRS: np.concatenate([before.pairs, neighbours]),
+        STRENGTHS: append(0, strength)(strengths, len(neighbours)),
+    }
+    if before.delays is not None:
+        delay = float(np.floor(np.median(before.delays))) if len(before.delays) else 1.0
+        extended[DELAYS] = append(0, delay)(before.delays, len(neighbours))
     if EDGE_WEIGHTS in arrays:
-        before, after = BlockPattern.from_pairs(N, pairs), BlockPattern.from_pairs(N + n, edges)
-        extended[EDGE_WEIGHTS] = _extend_weights(arrays[EDGE_WEIGHTS], before, after)
+        patterns = before.pattern(N), edges_of(extended).pattern(N + n)
+        extended[EDGE_WEIGHTS] = _extend_weights(arrays[EDGE_WEIGHTS], *patterns)
     return extended
 
 
