@@ -371,7 +371,8 @@ def test_a_run_must_hold_at_least_the_weights_that_are_counted(
     make: Make, lags: LagConfig, pattern: BlockPattern, config: MixerConfig
 ) -> None:
     count = sum(p.numel() for p in make(config).parameters())
-    least = count_weights(config, lags, INPUTS, pattern.n_edges)
+    fitted = MixerPrerequisites(make().level, pattern)
+    least = count_weights(config, lags, INPUTS, fitted)
     assert least <= count < 2 * least
 
 
@@ -477,7 +478,7 @@ def test_weights_are_counted_with_past_only_covariates(
     fitted = MixerPrerequisites(make().level, pattern, past_only)
     model = Mixer(CONFIG, lags, INPUTS, fitted, generator)
     count = sum(parameter.numel() for parameter in model.parameters())
-    least = count_weights(CONFIG, lags, INPUTS, pattern.n_edges, past_only=past_only)
+    least = count_weights(CONFIG, lags, INPUTS, fitted)
     assert least <= count < 2 * least
 
 

@@ -28,9 +28,7 @@ class LaggedNeighbours(nn.Module):
     origin for k ≤ d. So the weights begin; training may use the other recent steps too.
     """
 
-    def __init__(
-        self, pattern: BlockPattern, edges: LaggedEdges, recent: int, ahead: int
-    ) -> None:
+    def __init__(self, pattern: BlockPattern, edges: LaggedEdges, recent: int, ahead: int) -> None:
         super().__init__()
         self.pattern = pattern
         weight = torch.zeros(pattern.n_edges, ahead, recent)

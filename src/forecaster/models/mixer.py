@@ -45,9 +45,9 @@ class MixerPrerequisites:
 
     profile: SeasonalProfile
     pattern: BlockPattern
-    lagged: LaggedEdges | None = None  # of a directed graph
     past_only: PastOnlyInputs = NONE_PAST_ONLY
     repeats: bool = True  # whether training has seen more than one week, or year of long steps
+    lagged: LaggedEdges | None = None  # of a directed graph
 
 
 class Mixer(Network):
@@ -181,12 +181,10 @@ class Mixer(Network):
     def _embed(self, history: State, ahead: State, parts: Decomposition) -> Float[Tensor, "N B H"]:
         """The hidden state z of each location, before the residual blocks."""
         recent = parts.bounded.contiguous()
-        B = recent.shape[1]
         local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
-        if self.neighbours is not None:
-            local.append(self._from_neighbours(recent))
+        local.append(self._from_neighbours(recent))
         factors = self.city(recent)
         sources = (*self._shared_covariates(history, ahead), factors)
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
@@ -198,11 +196,14 @@ class Mixer(Network):
 
     def _from_neighbours(self, recent: Float[Tensor, "N B R"]) -> Float[Tensor, "N B c"]:
         """What the recent deviations of neighbours add to a location."""
+        if self.neighbours is None:
+            return recent[..., :0]
         if isinstance(self.neighbours, LaggedNeighbours):
-            return self.neighbours(recent)
+            arriving: Tensor = self.neighbours(recent)
+            return arriving
         empty = recent.new_zeros(0, recent.shape[1], self.recent)
-        weighted = self.neighbours(State(recent[:, None], empty)).signal  # [N, edges, B, R]
-        return weighted.transpose(1, 2).flatten(2)
+        weighted: State = self.neighbours(State(recent[:, None], empty))  # [N, edges, B, R]
+        return weighted.signal.transpose(1, 2).flatten(2)
 
     def _local_covariates(self, history: State, ahead: State) -> list[Float[Tensor, "N B c"]]:
         """Local covariates of the last and coming steps; of past-only ones the recent steps."""

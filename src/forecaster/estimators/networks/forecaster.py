@@ -9,7 +9,7 @@ from torch import Generator
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
-from forecaster.estimators.graph_arrays import edges_of, graph_arrays
+from forecaster.estimators.graph_arrays import STRENGTHS, edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.new_locations import extend_network
@@ -18,18 +18,17 @@ from forecaster.estimators.networks.profile import (
     profile_arrays,
     profile_of,
     profile_shapes,
-    profile_slots,
     sees_repeats,
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
+from forecaster.models.lagged_neighbours import LaggedEdges
 from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
     PastOnlyInputs,
     count_weights,
-    hour_weights,
 )
 from forecaster.models.network import Network
 from forecaster.models.neurons import NeuronLayout
@@ -109,29 +108,36 @@ class Forecaster(NetworkEstimator):
 
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
         """The network with new weights."""
-        pattern = edges_of(arrays).pattern(layout.n_locations)
         recipe, heads = self.recipe, heads_of(arrays)
         if recipe.preset == "best":
-            prerequisites = MixerPrerequisites(
-                profile_of(arrays, recipe.lags.recent),
-                pattern,
-                _past_only(layout, arrays),
-                sees_repeats(arrays),
-            )
-            return Mixer(recipe.mixer, recipe.lags, layout, prerequisites, generator, heads)
+            fitted = self._mixer_inputs(layout, arrays)
+            return Mixer(recipe.mixer, recipe.lags, layout, fitted, generator, heads)
+        pattern = edges_of(arrays).pattern(layout.n_locations)
         network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, heads)
         return DeviationNetwork(network, profile_of(arrays)) if recipe.model.level else network
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the layers between two states: E·C² + A² each."""
-        model, edges = self.recipe.model, edges_of(arrays).pattern(layout.n_locations).n_edges
         if self.recipe.preset == "best":
-            weights = hour_weights(profile_slots(arrays), repeats=sees_repeats(arrays))
-            rows, past_only = weights.shape[1], _past_only(layout, arrays)
-            mixer, lags = self.recipe.mixer, self.recipe.lags
-            return count_weights(mixer, lags, layout, edges, rows, past_only)
+            fitted = self._mixer_inputs(layout, arrays)
+            return count_weights(self.recipe.mixer, self.recipe.lags, layout, fitted)
+        model, edges = self.recipe.model, edges_of(arrays).pattern(layout.n_locations).n_edges
         linear = edges * model.per_location**2 + model.auxiliary**2
         return int(linear * LINEARS * model.n_layers)
+
+    def _mixer_inputs(self, layout: NeuronLayout, arrays: Arrays) -> MixerPrerequisites:
+        """What the network of `best` is built on."""
+        edges, recent = edges_of(arrays), self.recipe.lags.recent
+        lagged = None
+        if edges.delays is not None:
+            lagged = LaggedEdges(edges.pairs, edges.delays, arrays[STRENGTHS])
+        return MixerPrerequisites(
+            profile_of(arrays, recent),
+            edges.pattern(layout.n_locations),
+            _past_only(layout, arrays),
+            sees_repeats(arrays),
+            lagged,
+        )
 
 
 def _past_only_arrays(panel: Panel) -> dict[str, Int64[np.ndarray, " n"]]:

@@ -58,9 +58,7 @@ class LaggedSums:
         return LaggedCovariances(lags, turned, self.steps, self.products.shape[1])
 
 
-def sum_products(
-    sample: LaggedSample, segments: Sequence[Segment], max_delay: int
-) -> LaggedSums:
+def sum_products(sample: LaggedSample, segments: Sequence[Segment], max_delay: int) -> LaggedSums:
     """The sums of products of every two locations up to `max_delay` steps apart.
 
     A segment is read once, in single precision; the sums over segments add up in it too, with an
