@@ -10,6 +10,8 @@ import pandas as pd
 import pytest
 
 from forecaster.cli import terminal
+from forecaster.graph import learn
+from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.storage import open_graph
 from forecaster.panel.panel import Panel
 
@@ -83,9 +85,56 @@ def test_a_graph_is_printed_as_data(panel_folder: Path, run: Run) -> None:
     assert code == 0
     assert report["hash"] == open_graph(out).digest
     assert report["edges"] == round(PLACES / 2)
+    assert not {"directed", "pairs", "delays"} & set(report)
     assert report["about"]["degree"] == 1.0
     assert report["about"]["panel"] == Panel.open(panel_folder).digest
     assert not panel_folder.with_name("graph-figures").exists()
+
+
+@pytest.fixture
+def learned_with_delays(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let the command learn three directed edges between two of the locations and a third."""
+    edges = [
+        ("p2", "p3", 0.5, 1),
+        ("p2", "p3", 0.25, 2),
+        ("p3", "p2", -0.5, 1),
+        ("p2", "p6", 1.0, 1),
+    ]
+
+    def learn_graph(panel: Panel, *_: object, **__: object) -> DependencyGraph:
+        return DependencyGraph.from_edges(edges, panel)
+
+    monkeypatch.setattr(learn, "learn_graph", learn_graph)
+
+
+@pytest.mark.usefixtures("learned_with_delays")
+def test_a_directed_graph_is_described_with_its_delays(panel_folder: Path, run: Run) -> None:
+    out = panel_folder.with_name("graph")
+    code, output, errors = run("graph", panel_folder, "--out", out)
+    assert code == 0, errors
+    assert "graph                   7 locations, 4 edges of 3 pairs, 0.43 sources per " in output
+    assert "delays                  1 step 75 %, 2 steps 25 %\n" in output
+    assert "tell about most others  p2 2, p3 1\n" in output
+    assert "components              5, the largest of 3; 4 isolated\n" in output
+    figures = panel_folder.with_name("graph-figures")
+    assert sorted(path.name for path in figures.iterdir()) == [
+        "degrees.png", "delays.png", "distances.png", "map.png", "structure.png",
+    ]  # fmt: skip
+    code, output, _ = run("check", out)
+    assert code == 0
+    assert "graph (format 2, " in output
+
+
+@pytest.mark.usefixtures("learned_with_delays")
+def test_a_directed_graph_is_printed_as_data(panel_folder: Path, run: Run, tmp_path: Path) -> None:
+    words = ("--out", tmp_path / "graph", "--json", "--export", tmp_path / "edges.csv")
+    _, output, _ = run("graph", panel_folder, *words)
+    report = json.loads(output)
+    assert (report["edges"], report["pairs"], report["directed"]) == (4, 3, True)
+    assert report["delays"] == {"1": 3, "2": 1}
+    assert report["hubs"] == [{"name": "p2", "targets": 2}, {"name": "p3", "targets": 1}]
+    again = DependencyGraph.from_edges(tmp_path / "edges.csv", Panel.open(panel_folder))
+    assert again.matrix().tolist() == open_graph(tmp_path / "graph").matrix().tolist()
 
 
 def test_options_stand_above_the_recipe(panel_folder: Path, run: Run, tmp_path: Path) -> None:

@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 from forecaster.graph.edges import (
+    as_table,
     conditional_correlation,
     distance_km,
     edges_above,
+    read_edges,
     threshold_for_degree,
 )
 from forecaster.panel.parts import Locations
@@ -68,3 +70,13 @@ def test_a_degree_of_latitude_is_a_ninetieth_of_a_quarter_circle() -> None:
     places = Locations(("a", "b", "c"), ("a", "b", "c"), np.array([0, 1, 90.0]), np.zeros(3))
     km = distance_km(places, np.array([0, 0]), np.array([1, 2]))
     assert km == pytest.approx([np.pi * 6371.0088 / 180, np.pi * 6371.0088 / 2])
+
+
+def test_edges_have_delays_only_if_the_table_has_them() -> None:
+    places = Locations.of_ids("abc")
+    edges, delays = read_edges(as_table([("c", "a", 0.5)]), places)
+    assert (edges.pairs.tolist(), delays) == ([[0, 2]], None)
+    edges, delays = read_edges(as_table([("c", "a", 0.5, 3)]), places)
+    assert edges.pairs.tolist() == [[2, 0]]
+    assert delays is not None
+    assert delays.tolist() == [3]

@@ -11,8 +11,9 @@ from hypothesis import strategies as st
 
 from forecaster.errors import ConfigError, DataError
 from forecaster.graph.dependency import About, DependencyGraph
-from forecaster.graph.exports import export_graph, to_graphml
+from forecaster.graph.exports import export_graph, to_geojson, to_graphml, to_table
 from forecaster.panel.parts import Locations
+from tests.graph.directed import directed_graphs, same
 
 SPACE = "{http://graphml.graphdrawing.org/xmlns}"
 NAMES = ("<b>&\"'</b>]]>", "=cmd()", "köln", "x\ufffey", "e")
@@ -102,3 +103,56 @@ def test_a_graph_without_edges_can_be_exported(tmp_path: Path) -> None:
 def test_an_unknown_suffix_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"graph\.gexf: a graph is exported as \.graphml, "):
         export_graph(graph_of(), tmp_path / "graph.gexf")
+
+
+# ------------------------------------------------------------------------------- directed graphs
+
+
+def lagged() -> DependencyGraph:
+    """Return a graph with an edge of two delays, and an edge back."""
+    edges = [("a", "007", 0.5, 2), ("a", "007", 0.25, 24), ("007", "a", -1 / 3, 1)]
+    return DependencyGraph.from_edges(edges, graph_of().locations)
+
+
+def test_graphml_of_a_directed_graph_says_so_and_has_delays() -> None:
+    root = ET.fromstring(to_graphml(lagged()))  # noqa: S314 (our own)
+    (body,) = root.iter(f"{SPACE}graph")
+    assert body.get("edgedefault") == "directed"
+    keys = {key.get("id"): key.get("attr.type") for key in root.iter(f"{SPACE}key")}
+    assert keys["edge_delay"] == "int"
+    edges = [
+        (e.get("source"), e.get("target"), {d.get("key"): d.text for d in e}["edge_delay"])
+        for e in root.iter(f"{SPACE}edge")
+    ]
+    assert edges == [("n0", "n1", "2"), ("n0", "n1", "24"), ("n1", "n0", "1")]
+
+
+def test_geojson_lines_lead_from_source_to_target() -> None:
+    features = json.loads(to_geojson(lagged()))["features"]
+    back = features[-1]
+    assert back["geometry"]["coordinates"] == [[-40.8, 40.8], [-40.7, 40.7]]
+    properties = {name: back["properties"][name] for name in ("source", "target", "delay")}
+    assert properties == {"source": "007", "target": "a", "delay": 1}
+
+
+def test_exports_of_an_undirected_graph_have_no_delays(tmp_path: Path) -> None:
+    for suffix in ("graphml", "geojson", "csv", "parquet"):
+        export_graph(graph_of(), tmp_path / f"graph.{suffix}")
+        content = (tmp_path / f"graph.{suffix}").read_bytes()
+        assert b"delay" not in content
+        assert b'"directed"' not in content
+
+
+def test_the_long_table_of_a_directed_graph_has_a_column_of_delays() -> None:
+    table = to_table(lagged())
+    assert table.column_names == ["source", "target", "strength", "delay", "distance_km"]
+    assert table["delay"].to_pylist() == [2, 24, 1]
+
+
+@given(directed_graphs(), st.sampled_from(["csv", "parquet"]))
+def test_any_directed_graph_can_be_read_back_from_its_table(
+    tmp_path_factory: pytest.TempPathFactory, graph: DependencyGraph, suffix: str
+) -> None:
+    path = tmp_path_factory.getbasetemp() / f"directed.{suffix}"
+    export_graph(graph, path)
+    assert same(DependencyGraph.from_edges(path, graph.locations), graph)

@@ -7,7 +7,14 @@ import pytest
 
 from forecaster.errors import DataError
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.extend import WEAKEST, extend_graph, restrict_graph, typical_strengths
+from forecaster.graph.exports import to_table
+from forecaster.graph.extend import (
+    WEAKEST,
+    extend_graph,
+    restrict_graph,
+    typical_delay,
+    typical_strengths,
+)
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.parts import Locations
 
@@ -97,3 +104,64 @@ def test_places_that_the_graph_lacks_are_refused() -> None:
         restrict_graph(ring(), ("a", "x"))
     with pytest.raises(DataError, match="none of its places is among x"):
         extend_graph(ring(), Locations.of_ids(("x", "z")))
+
+
+# ------------------------------------------------------------------------------- directed graphs
+
+LAGGED = [
+    ("a", "b", 0.5, 1), ("a", "b", -0.6, 3), ("b", "a", 0.4, 2), ("c", "b", 0.3, 5),
+    ("d", "c", 0.2, 2), ("e", "c", 0.1, 4), ("c", "d", 0.9, 1),
+]  # fmt: skip
+
+
+def lagged(locations: Locations | None = None) -> DependencyGraph:
+    return DependencyGraph.from_edges(LAGGED, locations or placed(*IDS))
+
+
+def rows_of(graph: DependencyGraph) -> set[tuple[str, str, float, int]]:
+    rows = to_table(graph).to_pylist()
+    return {(row["source"], row["target"], row["strength"], row["delay"]) for row in rows}
+
+
+def test_directed_edges_keep_direction_and_delay_in_any_order() -> None:
+    graph = restrict_graph(lagged(), ("c", "b", "a"))
+    assert graph.locations.ids == ("c", "b", "a")
+    assert rows_of(graph) == {edge for edge in LAGGED if not {"d", "e"} & set(edge[:2])}
+
+
+def test_edges_lead_into_a_new_place_and_none_out_of_it() -> None:
+    graph = extend_graph(lagged(), placed("f", *IDS))
+    assert rows_of(graph) == {
+        *LAGGED,
+        ("e", "f", 0.5, 2),  # the nearest; the median of 0.6, 0.4, 0.2 and 0.9 is 0.5
+    }
+    assert graph.out_degrees[0] == 0
+
+
+def test_typical_edges_of_a_directed_graph_are_those_into_a_place() -> None:
+    busy = [*LAGGED, ("b", "d", 0.7, 1), ("e", "a", 0.2, 1)]  # degrees 2, 2, 2, 2, 0
+    graph = DependencyGraph.from_edges(busy, placed(*IDS))
+    strongest, second = [0.4, 0.6, 0.2, 0.9], [0.2, 0.3, 0.1, 0.7]  # of a, b, c and d
+    expected = [np.median(strongest), np.median(second)]
+    np.testing.assert_allclose(typical_strengths(graph), expected)
+
+
+def test_the_typical_delay_is_the_median_in_whole_steps() -> None:
+    assert typical_delay(lagged()) == 2  # of 1, 1, 2, 2, 3, 4 and 5
+    two = DependencyGraph.from_edges([("a", "b", 0.5, 1), ("b", "a", 0.5, 2)], placed(*IDS))
+    assert typical_delay(two) == 1
+    nothing = restrict_graph(lagged(), ("e",))
+    assert typical_delay(nothing) == 1
+    assert rows_of(extend_graph(nothing, placed("e", "f"))) == {("e", "f", WEAKEST, 1)}
+
+
+def test_a_directed_graph_that_followed_is_saved_and_opened(tmp_path: Path) -> None:
+    graph = extend_graph(lagged(), placed("c", "f", "b"))
+    save_graph(graph, tmp_path / "graph")
+    opened = open_graph(tmp_path / "graph")
+    assert rows_of(opened) == rows_of(graph)
+    assert opened.learned_on == IDS
+
+
+def test_a_directed_graph_without_new_places_keeps_all_its_edges() -> None:
+    assert rows_of(extend_graph(lagged(), placed(*IDS[::-1]))) == set(LAGGED)

@@ -16,12 +16,14 @@ from forecaster.config import GraphConfig
 from forecaster.errors import ArtifactError
 from forecaster.graph.alternatives import complete, random_edges
 from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, PathStep
-from forecaster.graph.storage import FORMAT, open_graph, save_graph
+from forecaster.graph.storage import FORMAT, UNDIRECTED_FORMAT, open_graph, save_graph
 from forecaster.panel import parquet
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import RESERVED, Locations
 from forecaster.publish.manifest import MANIFEST, Stored, file_path, read_manifest
 from forecaster.recipe import Recipe, read_recipe
+from tests.graph import directed
+from tests.graph.directed import directed_graphs
 
 ABOUT = About(
     kind="lasso",
@@ -65,6 +67,47 @@ def test_a_graph_comes_back_as_it_was(graph: DependencyGraph, tmp_path: Path) ->
     assert saved.digest == read_manifest(tmp_path / "graph").digest
     assert same(saved, opened)
     assert replace(opened, digest=None).about == graph.about
+
+
+@given(directed_graphs())
+def test_any_directed_graph_comes_back_as_it_was(
+    tmp_path_factory: pytest.TempPathFactory, graph: DependencyGraph
+) -> None:
+    folder = tmp_path_factory.getbasetemp() / "directed"
+    saved = save_graph(graph, folder)
+    opened = open_graph(folder)
+    assert directed.same(opened, graph)
+    assert opened.digest == saved.digest
+
+
+@pytest.fixture
+def lagged(graph: DependencyGraph) -> DependencyGraph:
+    """Return the same locations with edges both ways, one of them with two delays."""
+    pairs = np.array([[0, 6], [2, 5], [2, 5], [6, 0]])
+    strengths, delays = np.array([-0.25, 0.3, 1.0, 0.5]), np.array([2, 1, 24, 1])
+    return replace(graph, pairs=pairs, strengths=strengths, delays=delays)
+
+
+def test_a_directed_graph_has_a_column_of_delays(lagged: DependencyGraph, tmp_path: Path) -> None:
+    save_graph(lagged, tmp_path / "graph")
+    manifest = read_manifest(tmp_path / "graph", kind="graph")
+    edges = pq.read_table(file_path(tmp_path / "graph", manifest, "edges.parquet"))
+    assert edges.to_pylist()[0] == {"source": "7", "target": "g", "strength": -0.25, "delay": 2}
+    assert edges.schema.field("delay").type == pa.int64()
+    assert manifest.about["edges"] == 4
+
+
+def test_programs_that_know_no_delays_refuse_a_directed_graph_alone(
+    graph: DependencyGraph, lagged: DependencyGraph, tmp_path: Path
+) -> None:
+    save_graph(graph, tmp_path / "graph")
+    save_graph(lagged, tmp_path / "lagged")
+    manifest = read_manifest(tmp_path / "graph", reads=UNDIRECTED_FORMAT)
+    assert manifest.version == UNDIRECTED_FORMAT
+    schema = pq.read_schema(file_path(tmp_path / "graph", manifest, "edges.parquet"))
+    assert schema.names == ["source", "target", "strength"]
+    with pytest.raises(ArtifactError, match=r"format 2; this program reads ≤ 1: upgrade"):
+        read_manifest(tmp_path / "lagged", reads=UNDIRECTED_FORMAT)
 
 
 def test_the_files_are_plain_parquet(graph: DependencyGraph, tmp_path: Path) -> None:
@@ -243,6 +286,51 @@ def test_a_manifest_that_we_did_not_write_is_refused(
     save_graph(graph, tmp_path)
     forge(tmp_path, {}, **about)
     with pytest.raises(ArtifactError, match=r"not a forecaster graph|its manifest says"):
+        open_graph(tmp_path)
+
+
+def delayed(*rows: tuple[str, str, float, int | None]) -> pa.Table:
+    schema = pa.schema([*edges_of(*RIGHT).schema, ("delay", pa.int64())])
+    return pa.table([list(column) for column in zip(*rows, strict=True)], schema=schema)
+
+
+LAGGED = [("7", "g", -0.25, 2), ("c", "f", 0.3, 1), ("c", "f", 1.0, 24), ("g", "7", 0.5, 1)]
+
+
+@pytest.mark.parametrize(
+    "edges",
+    [
+        delayed(*LAGGED[:3], ("g", "7", 0.5, None)),
+        delayed(*LAGGED[:3], ("g", "7", 0.5, 0)),
+        delayed(*LAGGED[:3], ("g", "7", 0.5, -1)),
+        delayed(*LAGGED[:3], ("g", "g", 0.5, 1)),
+        delayed(*LAGGED[:3], ("g", "c", 0.5, 1)),  # not its degrees
+        delayed(LAGGED[0], LAGGED[2], LAGGED[1], LAGGED[3]),
+        delayed(LAGGED[0], LAGGED[1], LAGGED[1], LAGGED[3]),
+        delayed(*LAGGED[::-1]),
+        delayed(*LAGGED).drop_columns("delay"),
+        delayed(*LAGGED).set_column(3, "delay", pa.array([2.0, 1.0, 24.0, 1.0])),
+        delayed(*LAGGED).set_column(3, "delay", pa.array([2, 1, 24, 1], pa.int32())),
+        delayed(*LAGGED).rename_columns(["source", "target", "strength", "lag"]),
+    ],
+    ids=["null", "zero", "negative", "loop", "degrees", "unsorted delays", "doubled", "unsorted",
+         "no delays", "float", "single precision", "renamed"],
+)  # fmt: skip
+def test_delays_that_we_did_not_write_are_refused(
+    edges: pa.Table, lagged: DependencyGraph, tmp_path: Path
+) -> None:
+    save_graph(lagged, tmp_path)
+    forge(tmp_path, {"edges": delayed(*LAGGED)})
+    assert directed.same(open_graph(tmp_path), lagged)
+    forge(tmp_path, {"edges": edges})
+    with pytest.raises(ArtifactError, match="not a forecaster graph"):
+        open_graph(tmp_path)
+
+
+def test_delays_of_an_undirected_graph_are_refused(graph: DependencyGraph, tmp_path: Path) -> None:
+    save_graph(graph, tmp_path)
+    forge(tmp_path, {"edges": delayed(*((*edge, 1) for edge in RIGHT))})
+    with pytest.raises(ArtifactError, match="unexpected columns"):
         open_graph(tmp_path)
 
 

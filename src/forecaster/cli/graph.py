@@ -3,6 +3,7 @@
 import json
 import sys
 import time
+from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -118,16 +119,21 @@ def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
 
 
 def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
-    from forecaster.report.sections.graph import describe_selection
+    from forecaster.report.sections.graph import (
+        describe_delays,
+        describe_edges,
+        describe_selection,
+    )
 
     choice = describe_selection(graph.about)
     choice.pop("notes", None)  # printed below
     sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
-    isolated = int((graph.degrees == 0).sum())
+    isolated = int((graph.degrees + graph.out_degrees == 0).sum())
+    hubs = ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none"
     lines = {
-        "graph": f"{count_of(len(graph.locations), 'location')}, {count_of(len(graph), 'edge')}, "
-        f"average degree {graph.average_degree:.2f}",
-        "hubs": ", ".join(f"{name} {degree}" for name, degree in graph.hubs()) or "none",
+        "graph": f"{count_of(len(graph.locations), 'location')}, {describe_edges(graph)}",
+        **({} if graph.delays is None else {"delays": describe_delays(graph.delays)}),
+        "tell about most others" if graph.is_directed else "hubs": hubs,
         "components": f"{len(sizes)}, the largest of {sizes[0]}; {isolated} isolated",
         **choice,
         "time": f"{seconds:.1f} s",
@@ -140,14 +146,24 @@ def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
 
 
 def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, Any]:
+    directed: dict[str, Any] = {}
+    counted = "targets" if graph.is_directed else "degree"
+    if graph.delays is not None:
+        delays = Counter(graph.delays.tolist())
+        directed = {
+            "directed": True,
+            "pairs": len(graph.links),
+            "delays": dict(sorted(delays.items())),
+        }
     return {
         "graph": str(out),
         "hash": graph.digest,
         "locations": len(graph.locations),
         "edges": len(graph),
+        **directed,
         "average_degree": graph.average_degree,
         "components": int(graph.components.max()) + 1,
-        "hubs": [{"name": name, "degree": degree} for name, degree in graph.hubs()],
+        "hubs": [{"name": name, counted: degree} for name, degree in graph.hubs()],
         "seconds": round(seconds, 3),
         "about": graph.about.model_dump(mode="json"),
     }

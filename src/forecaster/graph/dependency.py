@@ -126,7 +126,8 @@ class DependencyGraph:
             faults.add("edges are not sorted, distinct sources, targets and delays")
 
     def __repr__(self) -> str:
-        sizes = f"{count_of(len(self.locations), 'location')}, {count_of(len(self), 'edge')}"
+        edges = count_of(len(self), "directed edge" if self.is_directed else "edge")
+        sizes = f"{count_of(len(self.locations), 'location')}, {edges}"
         degree = f"average degree {self.average_degree:.3g}"
         return f"DependencyGraph({self.about.kind}, {sizes}, {degree})"
 
@@ -140,14 +141,15 @@ class DependencyGraph:
         """Return the graph of a table of edges.
 
         Args:
-            table: columns `source`, `target` and optionally `strength`: a DataFrame, an Arrow
-                table, the path of a CSV or Parquet file, or a sequence of tuples. An edge may be
-                given one way or both.
+            table: columns `source`, `target` and optionally `strength` and `delay`: a DataFrame,
+                an Arrow table, the path of a CSV or Parquet file, or a sequence of tuples. With
+                delays (whole steps, at least 1) the graph is directed; without them an edge may
+                be given one way or both.
             places: the panel or its locations, which give the order.
         """
         locations = places.locations if isinstance(places, Panel) else places
-        edges = read_edges(as_table(table), locations)
-        return DependencyGraph(bare(locations), *edges, About(kind="given"))
+        edges, delays = read_edges(as_table(table), locations)
+        return DependencyGraph(bare(locations), *edges, About(kind="given"), delays=delays)
 
     # ----------------------------------------------------------------------------- description
 
@@ -162,10 +164,26 @@ class DependencyGraph:
         return np.unique(self.pairs, axis=0) if self.is_directed else self.pairs
 
     @cached_property
+    def link_strengths(self) -> Strengths:
+        """The strength of each link; of several delays the one with the largest size."""
+        if not self.is_directed:
+            return self.strengths
+        order = np.lexsort((-np.abs(self.strengths), *self.pairs.T[::-1]))
+        _, strongest = np.unique(self.pairs[order], axis=0, return_index=True)
+        return self.strengths[order[strongest]]
+
+    @cached_property
     def degrees(self) -> Int64[np.ndarray, " N"]:
         """The number of neighbours of each location; if directed, of those that lead to it."""
         ends = self.links[:, 1] if self.is_directed else self.pairs.reshape(-1)
         return np.bincount(ends, minlength=len(self.locations))
+
+    @cached_property
+    def out_degrees(self) -> Int64[np.ndarray, " N"]:
+        """The number of neighbours of each location; if directed, of those it leads to."""
+        if not self.is_directed:
+            return self.degrees
+        return np.bincount(self.links[:, 0], minlength=len(self.locations))
 
     @property
     def learned_on(self) -> tuple[str, ...]:
@@ -179,7 +197,7 @@ class DependencyGraph:
 
     @cached_property
     def components(self) -> Int64[np.ndarray, " N"]:
-        """The index of each location's connected component; 0 is the largest."""
+        """The index of each location's component, whatever the directions; 0 is the largest."""
         N, (first, second) = len(self.locations), self.pairs.T
         matrix = coo_array((np.ones(len(first)), (first, second)), shape=(N, N))
         count, label = connected_components(matrix, directed=False)
@@ -188,9 +206,13 @@ class DependencyGraph:
         return np.asarray(rank[label])
 
     def hubs(self, count: int = 5) -> list[tuple[str, int]]:
-        """Return the names and degrees of the locations with the most neighbours."""
-        order = np.argsort(-self.degrees, kind="stable")[:count]
-        return [(self.locations.names[n], int(self.degrees[n])) for n in order if self.degrees[n]]
+        """Return the names and degrees of the locations with the most neighbours.
+
+        If directed, of those that tell about the most others, with the number of these.
+        """
+        degrees = self.out_degrees
+        order = np.argsort(-degrees, kind="stable")[:count]
+        return [(self.locations.names[n], int(degrees[n])) for n in order if degrees[n]]
 
     @cached_property
     def lengths_km(self) -> Strengths:
@@ -198,20 +220,33 @@ class DependencyGraph:
         return distance_km(self.locations, *self.pairs.T)
 
     def matrix(self) -> Float64[np.ndarray, "N N"]:
-        """Return the strengths as a symmetric matrix, zero where there is no edge."""
-        N, (first, second) = len(self.locations), self.pairs.T
+        """Return the strengths as a matrix, zero where there is no edge.
+
+        If directed, rows are sources and columns targets, and of several delays the strength with
+        the largest size is taken; else the matrix is symmetric.
+        """
+        N, (first, second) = len(self.locations), self.links.T
         matrix = np.zeros((N, N))
-        matrix[first, second] = matrix[second, first] = self.strengths
+        matrix[first, second] = self.link_strengths
+        if not self.is_directed:
+            matrix[second, first] = self.link_strengths
         return matrix
 
     def overlap(self, other: "DependencyGraph") -> float:
-        """Return the Jaccard index of two edge sets: common edges as a share of all."""
+        """Return the Jaccard index of two edge sets: common edges as a share of all.
+
+        Directed graphs are compared by their links, whatever the delays; a directed with an
+        undirected one by the pairs that they join, whatever the directions.
+        """
         N = len(self.locations)
         if self.location_digest != other.location_digest:
             raise ArtifactError(
                 "graphs of different locations cannot be compared; learn both from one panel"
             )
-        codes = [graph.pairs[:, 0] * N + graph.pairs[:, 1] for graph in (self, other)]
+        sets = [graph.links for graph in (self, other)]
+        if self.is_directed != other.is_directed:
+            sets = [np.sort(links, axis=1) for links in sets]
+        codes = [links[:, 0] * N + links[:, 1] for links in sets]
         union = len(np.union1d(*codes))
         return len(np.intersect1d(*codes)) / union if union else 1.0
 

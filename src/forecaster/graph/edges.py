@@ -5,6 +5,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 from jaxtyping import Float64, Int64
 
 from forecaster.errors import DataError, Faults, count_of, name_some
@@ -13,7 +14,8 @@ from forecaster.panel.parts import Locations
 
 EARTH_KM = 6371.0088  # mean radius
 ENDS = ("source", "target")
-STRENGTH = "strength"
+STRENGTH, DELAY = "strength", "delay"
+LONGEST_DELAY = 2**53  # steps; beyond it floats are no longer exact
 
 Pairs = Int64[np.ndarray, "E 2"]
 Strengths = Float64[np.ndarray, " E"]
@@ -21,9 +23,9 @@ Delays = Int64[np.ndarray, " E"]
 
 
 class EdgeList(NamedTuple):
-    """Undirected edges, each once."""
+    """Edges, each once."""
 
-    pairs: Pairs  # first < second, sorted
+    pairs: Pairs  # sorted: first < second, or source and target if they have delays
     strengths: Strengths  # signed
 
 
@@ -73,39 +75,47 @@ def distance_km(
 
 
 def as_table(source: Table | Sequence[tuple[Any, ...]]) -> Table:
-    """Return a table of a sequence of (source, target) or (source, target, strength)."""
+    """Return a table of a sequence of (source, target), maybe with strength, or with delay too."""
     if isinstance(source, str) or not isinstance(source, Sequence):
         return source
-    names = (*ENDS, STRENGTH)
-    malformed = [row for row in source if len(row) not in (len(ENDS), len(names))]
+    names = (*ENDS, STRENGTH, DELAY)
+    malformed = [row for row in source if not len(ENDS) <= len(row) <= len(names)]
     if malformed or len({len(row) for row in source}) > 1:
         message = "edges: each must be (source, target), or each (source, target, strength)"
+        message += ", or each (source, target, strength, delay)"
         raise DataError(f"{message}; found {name_some(malformed or source)}")
     columns = list(zip(*source, strict=True)) or [(), ()]
     ends = [pa.array(map(str, column), pa.string()) for column in columns[: len(ENDS)]]
-    strengths = [
-        pa.array(column, pa.float64(), from_pandas=False) for column in columns[len(ENDS) :]
-    ]
-    return pa.table([*ends, *strengths], names=names[: len(columns)])
+    values = [pa.array(column, pa.float64(), from_pandas=False) for column in columns[len(ENDS) :]]
+    return pa.table([*ends, *values], names=names[: len(columns)])
 
 
-def read_edges(source: Table, locations: Locations) -> EdgeList:
-    """Return the edges of a table; the error lists all faults."""
+def read_edges(source: Table, locations: Locations) -> tuple[EdgeList, Delays | None]:
+    """Return the edges of a table and, if it has any, their delays; the error lists all faults."""
     table, name = load(source, texts=ENDS)
     need_columns(table, ENDS, name)
     faults = Faults(name)
     place = {identity: n for n, identity in enumerate(locations.ids)}
-    ends = [_positions(table[end], end, place, faults) for end in ENDS]
-    strengths = np.ones(len(table))
+    first, second = (_positions(table[end], end, place, faults) for end in ENDS)
+    strengths, delays = np.ones(len(table)), None
     if STRENGTH in table.column_names:
         strengths = numbers(table[STRENGTH], STRENGTH, faults, digits=np.float64)
         nulls = np.flatnonzero(np.isnan(strengths))
         if len(nulls) and not faults.messages:
             faults.add(f"{count_of(len(nulls), 'edge')} without a strength: {_rows(nulls)}")
+    if DELAY in table.column_names:
+        delays = _read_delays(table[DELAY], faults)
     faults.raise_any(DataError)
-    edges = _merge(ends[0], ends[1], strengths, locations, faults)
+    _refuse_loops(first, second, faults)
+    if delays is None:
+        edges = _merge(first, second, strengths, locations, faults)
+    else:
+        pairs, delays = np.stack([first, second], axis=1), delays.astype(np.int64)
+        _refuse_repeated(pairs, delays, locations, faults)
+        order = np.lexsort((delays, second, first))
+        edges, delays = EdgeList(pairs[order], strengths[order]), delays[order]
     faults.raise_any(DataError)
-    return edges
+    return edges, delays
 
 
 def _positions(
@@ -120,6 +130,45 @@ def _positions(
     return np.asarray(positions[codes])
 
 
+def _read_delays(column: pa.ChunkedArray, faults: Faults) -> Float64[np.ndarray, " rows"]:
+    """Return a column of whole steps, at least one; others are added to the faults."""
+    delays = numbers(column, DELAY, faults, digits=np.float64)
+    nulls = np.flatnonzero(pc.is_null(column).to_numpy())
+    if len(nulls):
+        faults.add(f"{count_of(len(nulls), 'edge')} without a delay: {_rows(nulls)}")
+    whole = (delays >= 1) & (delays <= LONGEST_DELAY) & (delays == np.floor(delays))
+    wrong = np.flatnonzero(np.isfinite(delays) & ~whole)
+    if len(wrong):
+        first = name_some(f"row {i + 1} ({delays[i]:g})" for i in wrong)
+        problem = f"column {DELAY!r}: {count_of(len(wrong), 'value')} not whole steps: {first}"
+        faults.add(f"{problem}; give the number of steps from source to target, at least 1")
+    return np.asarray(delays)
+
+
+def _refuse_loops(
+    source: Int64[np.ndarray, " rows"], target: Int64[np.ndarray, " rows"], faults: Faults
+) -> None:
+    loops = np.flatnonzero(source == target)
+    if len(loops):
+        problem = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
+        faults.add(f"{problem}; remove them (every location depends on itself)")
+
+
+def _refuse_repeated(pairs: Pairs, delays: Delays, locations: Locations, faults: Faults) -> None:
+    """Refuse a source, target and delay that are given twice."""
+    edges, edge_of, counts = np.unique(
+        np.column_stack([pairs, delays]), axis=0, return_inverse=True, return_counts=True
+    )
+    repeated = np.flatnonzero(counts > 1)
+    if len(repeated):
+        named = (
+            f"{locations.ids[source]} → {locations.ids[target]} after {count_of(delay, 'step')} "
+            f"({_rows(np.flatnonzero(edge_of.reshape(-1) == n))})"
+            for n, (source, target, delay) in zip(repeated, edges[repeated].tolist(), strict=True)
+        )
+        faults.add(f"{count_of(len(repeated), 'edge')} given twice: {name_some(named)}")
+
+
 def _merge(
     source: Int64[np.ndarray, " rows"],
     target: Int64[np.ndarray, " rows"],
@@ -129,10 +178,6 @@ def _merge(
 ) -> EdgeList:
     """Return each edge once; given in both directions, it must have one strength."""
     N = len(locations)
-    loops = np.flatnonzero(source == target)
-    if len(loops):
-        problem = f"{count_of(len(loops), 'edge')} from a location to itself: {_rows(loops)}"
-        faults.add(f"{problem}; remove them (every location depends on itself)")
     directed, counts = np.unique(source * N + target, return_counts=True)
     if (counts > 1).any():
         twice = (f"{locations.ids[c // N]} → {locations.ids[c % N]}" for c in directed[counts > 1])

@@ -42,30 +42,37 @@ def check_export(locations: Locations, path: Path) -> None:
 
 
 def to_table(graph: DependencyGraph) -> pa.Table:
-    """Return one row per edge: `source`, `target`, `strength`, `distance_km` (null: unknown)."""
+    """Return one row per edge: `source`, `target`, `strength`, `distance_km` (null: unknown).
+
+    If directed, with a column `delay`.
+    """
     source, target = (pa.array([graph.locations.ids[n] for n in end]) for end in graph.pairs.T)
     lengths = pa.array(graph.lengths_km, from_pandas=True)
     ends = {"source": source.cast(pa.string()), "target": target.cast(pa.string())}
-    return pa.table({**ends, "strength": graph.strengths, "distance_km": lengths})
+    delays = {} if graph.delays is None else {"delay": graph.delays}
+    return pa.table({**ends, "strength": graph.strengths, **delays, "distance_km": lengths})
 
 
 def to_graphml(graph: DependencyGraph) -> bytes:
     """Return the graph as GraphML, with all names escaped."""
     root = ET.Element("graphml", xmlns="http://graphml.graphdrawing.org/xmlns")
-    for domain, keys in (("node", _NODE_KEYS), ("edge", _EDGE_KEYS)):
+    delays = [] if graph.delays is None else [graph.delays]
+    edge_keys = _EDGE_KEYS | ({"delay": "int"} if graph.is_directed else {})
+    for domain, keys in (("node", _NODE_KEYS), ("edge", edge_keys)):
         for name, kind in keys.items():
             about = {"id": f"{domain}_{name}", "for": domain, "attr.name": name}
             ET.SubElement(root, "key", {**about, "attr.type": kind})
-    body = ET.SubElement(root, "graph", edgedefault="undirected")
+    direction = "directed" if graph.is_directed else "undirected"
+    body = ET.SubElement(root, "graph", edgedefault=direction)
     places = graph.locations
     for n, columns in enumerate(
         zip(places.ids, places.names, places.lat, places.lon, graph.degrees, strict=True)
     ):
         node = ET.SubElement(body, "node", id=f"n{n}")
         _add_data(node, "node", dict(zip(_NODE_KEYS, columns, strict=True)))
-    for (a, b), strength, km in zip(graph.pairs, graph.strengths, graph.lengths_km, strict=True):
+    for (a, b), *row in zip(graph.pairs, graph.strengths, graph.lengths_km, *delays, strict=True):
         edge = ET.SubElement(body, "edge", source=f"n{a}", target=f"n{b}")
-        _add_data(edge, "edge", {"strength": strength, "distance_km": km})
+        _add_data(edge, "edge", dict(zip(edge_keys, row, strict=True)))
     ET.indent(root, " ")
     return bytes(ET.tostring(root, encoding="utf-8", xml_declaration=True))
 

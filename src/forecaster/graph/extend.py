@@ -4,6 +4,9 @@ A new place is joined to the places that the graph was learned on: to the neares
 coordinates, else to those whose values change together with its own. It gets as many neighbours as
 places of the graph have (the median degree, at least one), and the strengths that the strongest,
 second strongest … edges of these places usually have.
+
+Of a directed graph a new place gets edges that lead to it, with the median delay, and none that
+lead away: the others are forecast as before it came.
 """
 
 from dataclasses import replace
@@ -13,7 +16,7 @@ from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.errors import DataError, count_of, name_some
 from forecaster.graph.dependency import DependencyGraph, bare
-from forecaster.graph.edges import distance_km
+from forecaster.graph.edges import Delays, Pairs, Strengths, distance_km
 from forecaster.panel.parts import Locations
 
 LEAST_STEPS = 24  # common to two places, from which their values are compared
@@ -28,7 +31,13 @@ def restrict_graph(graph: DependencyGraph, ids: tuple[str, ...]) -> DependencyGr
         problem = f"graph: {count_of(len(unknown), 'unknown id')}: {name_some(unknown)}"
         raise DataError(f"{problem}; it has {name_some(position)}")
     order = [position[identity] for identity in ids]
-    return _with_places(graph, graph.locations.take(order), *_renumber(graph, order))
+    place = np.full(len(graph.locations), -1)
+    place[order] = np.arange(len(order))
+    pairs = place[graph.pairs].reshape(-1, 2)
+    kept = (pairs >= 0).all(axis=1)
+    delays = None if graph.delays is None else graph.delays[kept]
+    locations = graph.locations.take(order)
+    return _with_places(graph, locations, pairs[kept], graph.strengths[kept], delays)
 
 
 def extend_graph(
@@ -58,26 +67,40 @@ def extend_graph(
         )
     ]
     joined = np.array([edge[:2] for edge in added], dtype=np.int64).reshape(-1, 2)
+    delays = None
+    if kept.delays is not None:
+        joined = joined[:, ::-1]  # into the new places
+        delays = np.concatenate([kept.delays, np.full(len(joined), typical_delay(graph))])
     return _with_places(
         graph,
         bare(locations),
         np.concatenate([pairs, joined]),
         np.concatenate([kept.strengths, np.array([s for _, _, s in added], np.float64)]),
+        delays,
     )
 
 
 def typical_strengths(graph: DependencyGraph) -> Float64[np.ndarray, " k"]:
     """The strengths of a usual place's edges, the strongest first: as many as the median degree.
 
-    The j-th is the median of |strength| over the j-th strongest edges of all places that have one.
+    The j-th is the median of |strength| over the j-th strongest edges of all places that have one;
+    if directed, edges into them, of several delays the strongest.
     """
-    ends, sizes = graph.pairs.T.reshape(-1), np.tile(np.abs(graph.strengths), 2)
+    ends, sizes = graph.links[:, 1], np.abs(graph.link_strengths)
+    if not graph.is_directed:
+        ends, sizes = graph.links.T.reshape(-1), np.tile(sizes, 2)
     order = np.lexsort((-sizes, ends))
     ends, sizes = ends[order], sizes[order]
     rank = np.arange(len(ends)) - np.searchsorted(ends, ends)
     usual = max(int(np.median(graph.degrees)), 1)
     by_rank = [sizes[rank == j] for j in range(usual)]
     return np.array([np.median(s) if len(s) else WEAKEST for s in by_rank])
+
+
+def typical_delay(graph: DependencyGraph) -> int:
+    """The median delay of a directed graph's edges, in whole steps; 1 without edges."""
+    delays = np.ones(1) if graph.delays is None or not len(graph) else graph.delays
+    return int(np.median(delays))
 
 
 def rank_neighbours(
@@ -108,26 +131,19 @@ def _similarity(first: Float32[np.ndarray, " T"], second: Float32[np.ndarray, " 
     return float(np.corrcoef(*changes).flat[1])
 
 
-def _renumber(
-    graph: DependencyGraph, order: list[int]
-) -> tuple[Int64[np.ndarray, "E 2"], Float64[np.ndarray, " E"]]:
-    """The edges between some places, as numbers of these, and their strengths."""
-    place = np.full(len(graph.locations), -1)
-    place[order] = np.arange(len(order))
-    pairs = place[graph.pairs].reshape(-1, 2)
-    kept = (pairs >= 0).all(axis=1)
-    return pairs[kept], graph.strengths[kept]
-
-
 def _with_places(
     graph: DependencyGraph,
     locations: Locations,
-    pairs: Int64[np.ndarray, "E 2"],
-    strengths: Float64[np.ndarray, " E"],
+    pairs: Pairs,
+    strengths: Strengths,
+    delays: Delays | None,
 ) -> DependencyGraph:
     """The graph of other places, which says on which it was learned."""
-    pairs = np.sort(pairs, axis=1)
-    order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    if delays is None:
+        pairs = np.sort(pairs, axis=1)
+        order = np.lexsort((pairs[:, 1], pairs[:, 0]))
+    else:
+        order = np.lexsort((delays, pairs[:, 1], pairs[:, 0]))
     learned_on = graph.about.learned_on or graph.locations.ids
     about = graph.about.model_copy(update={"learned_on": learned_on})
     return replace(
@@ -137,4 +153,5 @@ def _with_places(
         strengths=strengths[order],
         about=about,
         digest=None,
+        delays=None if delays is None else delays[order],
     )

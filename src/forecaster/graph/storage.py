@@ -18,8 +18,10 @@ from forecaster.publish.manifest import file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish
 from forecaster.recipe import Recipe, check_stage
 
-FORMAT = 1  # of the graph's files; a newer one is refused
+FORMAT = 2  # of the files of a directed graph; a newer one is refused
+UNDIRECTED_FORMAT = 1  # of all other graphs, which earlier versions read too
 EDGES = pa.schema([("source", pa.string()), ("target", pa.string()), ("strength", pa.float64())])
+DIRECTED_EDGES = EDGES.append(pa.field("delay", pa.int64()))
 PLACES = pa.schema(
     [
         ("id", pa.string()),
@@ -44,8 +46,11 @@ def save_graph(
     locations = graph.locations
     ends = np.array(locations.ids, dtype=object)[graph.pairs].T.reshape(2, -1)
     places = [locations.ids, locations.names, locations.lat, locations.lon, graph.degrees]
+    edges = _table(EDGES, [*ends, graph.strengths])
+    if graph.is_directed:
+        edges = _table(DIRECTED_EDGES, [*ends, graph.strengths, graph.delays])
     tables = {
-        "edges": _table(EDGES, [*ends, graph.strengths]),
+        "edges": edges,
         "locations": _table(PLACES, places),
     }
     files = {f"{name}.parquet": _writer(table) for name, table in tables.items()}
@@ -53,7 +58,7 @@ def save_graph(
         files["recipe.toml"] = bytes_writer(recipe.to_toml().encode())
     draft = Draft(
         kind="graph",
-        version=FORMAT,
+        version=FORMAT if graph.is_directed else UNDIRECTED_FORMAT,
         files=files,
         about={
             "locations": len(locations),
@@ -74,18 +79,20 @@ def open_graph(folder: Path | str) -> DependencyGraph:
     folder = Path(folder)
     manifest = read_manifest(folder, kind="graph", reads=FORMAT)
     verify_files(folder, manifest)
-    about = manifest.about
+    about, is_directed = manifest.about, manifest.version == FORMAT
+    schema = DIRECTED_EDGES if is_directed else EDGES
     try:
         places = _read(
             file_path(folder, manifest, "locations.parquet"), PLACES, about["locations"]
         )
-        edges = _read(file_path(folder, manifest, "edges.parquet"), EDGES, about["edges"])
+        edges = _read(file_path(folder, manifest, "edges.parquet"), schema, about["edges"])
         graph = DependencyGraph(
             locations := _locations(places),
             _pairs(edges, locations),
             edges["strength"].to_numpy(),
             check_stage(About, about["learned"], source="manifest"),
             manifest.digest,
+            edges["delay"].to_numpy() if is_directed else None,
         )
         if not np.array_equal(graph.degrees, places["degree"].to_numpy()):
             raise ValueError("its degrees do not match its edges")

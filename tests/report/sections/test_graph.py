@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -8,8 +10,13 @@ from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
 from forecaster.report.draw.canvas import to_png, to_svg
 from forecaster.report.sections.graph import (
+    describe_delays,
+    describe_edges,
     describe_graph,
     describe_selection,
+    draw_degrees,
+    draw_delays,
+    draw_distances,
     draw_graph,
     draw_map,
     draw_path,
@@ -148,3 +155,121 @@ def test_the_section_gives_the_hash_of_the_graph(data: ReportData) -> None:
     assert data.graph is not None
     facts = location_section(data).facts["Selection of the graph"]
     assert facts["graph hash"] == data.graph.digest
+
+
+# ------------------------------------------------------------------------------- directed graphs
+
+
+def lagged(count: int, edges: int, *, placed: bool = True) -> DependencyGraph:
+    """Return a directed graph with both ways of pairs and several delays."""
+    generator = np.random.default_rng(7)
+    drawn = generator.integers(0, (count, count, 3), (4 * edges, 3))
+    rows = np.unique(drawn[drawn[:, 0] != drawn[:, 1]], axis=0)
+    rows = rows[np.sort(generator.permutation(len(rows))[:edges])]
+    undirected = graph_of(no_edges(), count, placed=placed)
+    return replace(
+        undirected, pairs=rows[:, :2], delays=rows[:, 2] + 1, about=About(kind="lagged"),
+        strengths=generator.uniform(-1, 1, len(rows)),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(("count", "edges"), [(3, 2), (29, 37), (503, 1_009)])
+def test_every_picture_of_a_directed_graph_is_drawn(count: int, edges: int) -> None:
+    graph = lagged(count, edges)
+    pictures = draw_graph(graph)
+    assert set(pictures) == {"structure", "degrees", "delays", "map", "distances"}
+    assert set(describe_graph(graph)) == set(pictures)
+    assert draw_graph(graph) == pictures
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_a_directed_graph_without_edges_is_drawn(count: int) -> None:
+    for placed in (True, False):
+        graph = lagged(count, 0, placed=placed)
+        assert "delays" in draw_graph(graph)
+        assert describe_graph(graph)["delays"].endswith("0 dependencies; no delays")
+
+
+def test_words_say_what_a_directed_graph_is() -> None:
+    graph = lagged(7, 31)
+    links, average = len(graph.links), len(graph.links) / 7
+    assert links < 31
+    words = describe_graph(graph)
+    summary = f"7 locations, 31 dependencies, {average:.2f} sources per location"
+    several = "of several delays the strongest is drawn"
+    assert words["map"] == f"{summary}; arrows lead from source to target; {several}"
+    assert words["structure"] == f"{summary}; {several}; kind: lagged"
+    assert words["degrees"].startswith(f"{summary}; tell about most others: $x_")
+    edges = f"31 edges of {links} pairs, {average:.2f} sources per location"
+    assert describe_edges(graph) == edges
+
+
+def test_delays_are_given_as_shares_of_the_most_common_ones() -> None:
+    assert describe_delays(np.array([2, 1, 3, 1])) == "1 step 50 %, 2 steps 25 %, 3 steps 25 %"
+    many = np.repeat([1, 2, 3, 24, 168], [7, 2, 2, 8, 1])
+    assert describe_delays(many) == "1 step 35 %, 2 steps 10 %, 24 steps 40 %, others 15 %"
+    assert describe_delays(many[:0]) == "no delays"
+
+
+def test_arrows_lead_from_source_to_target() -> None:
+    graph = lagged(7, 31)
+    axes = draw_map(graph).axes[0]
+    arrows = {
+        (*map(float, source), *map(float, target))
+        for source, target in (patch._posA_posB for patch in axes.patches)
+    }
+    at = np.column_stack([graph.locations.lon, graph.locations.lat])
+    located = graph.links[graph.locations.placed[graph.links].all(axis=1)]
+    assert arrows == {(*at[source].tolist(), *at[target].tolist()) for source, target in located}
+
+
+def test_places_at_one_point_get_arrows() -> None:
+    nowhere_else = Locations(("a", "b", "c"), ("a", "b", "c"), np.zeros(3), np.zeros(3))
+    graph = DependencyGraph.from_edges([("a", "b", 0.5, 1), ("b", "a", 0.5, 2)], nowhere_else)
+    assert to_png(draw_map(graph)).startswith(b"\x89PNG")
+
+
+def test_the_matrix_of_a_directed_graph_has_columns_for_targets() -> None:
+    axes = draw_structure(lagged(7, 31)).axes[0]
+    assert (axes.get_xlabel(), axes.get_ylabel()) == ("target", "source")
+    dots = axes.collections[1].get_offsets().astype(int).tolist()
+    assert sorted(dots) == sorted(lagged(7, 31).links[:, ::-1].tolist())
+
+
+def test_a_location_may_have_another_number_of_sources_than_of_targets() -> None:
+    graph = lagged(7, 31)
+    axes = draw_degrees(graph).axes[0]
+    heights = np.array([bar.get_height() for bar in axes.patches]).reshape(2, -1)
+    most = heights.shape[1]
+    assert heights[0].tolist() == np.bincount(graph.degrees, minlength=most).tolist()
+    assert heights[1].tolist() == np.bincount(graph.out_degrees, minlength=most).tolist()
+
+
+def test_the_histogram_of_delays_counts_edges() -> None:
+    axes = draw_delays(np.array([1, 3, 1, 24])).axes[0]
+    bars = {round(bar.get_x() + bar.get_width() / 2): bar.get_height() for bar in axes.patches}
+    assert bars == {1: 2, 3: 1, 24: 1}
+
+
+def test_distances_are_of_edges_that_have_an_effect() -> None:
+    graph = lagged(29, 37)
+    axes = draw_distances(graph).axes[0]
+    assert axes.get_ylabel() == "effect"
+    assert len(axes.collections[0].get_offsets()) == int(np.isfinite(graph.lengths_km).sum())
+
+
+def test_the_report_shows_the_delays_of_a_directed_graph(data: ReportData) -> None:
+    graph = lagged(11, 31)
+    pictures = {picture.name: picture for picture in graph_pictures(graph)}
+    names = ["10-dependency-map", "09-dependency-matrix", "11-degrees", "11-delays"]
+    assert list(pictures) == names
+    assert "arrows lead from source to target" in pictures["10-dependency-map"].text
+    assert pictures["11-delays"].text.startswith("From the past of a source to its target: 1 step")
+    assert data.graph is not None
+    assert "help to forecast each other" in location_section(data).text
+    directed = replace(data)  # the graph of its run, with delays
+    delays = np.ones(len(data.graph), dtype=np.int64)
+    directed.__dict__["graph"] = replace(data.graph, delays=delays)
+    section = location_section(directed)
+    assert "(sources) helps to forecast which others" in section.text
+    assert " pairs, " in section.facts["Selection of the graph"]["result"]

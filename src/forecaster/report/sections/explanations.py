@@ -231,8 +231,9 @@ def _choose_cases(
     yield _largest_error(panel, estimator, assessment)
     if graph is not None and len(graph):
         hub = panel.locations.ids.index(graph.locations.ids[int(np.argmax(graph.degrees))])
+        role = "most sources of the graph" if graph.is_directed else "hub of the graph"
         if hub != busiest:
-            yield _busiest_hour(panel, assessment, period, ("33-why-hub", "hub of the graph", hub))
+            yield _busiest_hour(panel, assessment, period, ("33-why-hub", role, hub))
 
 
 def _busiest_hour(

@@ -8,13 +8,14 @@ from jaxtyping import Float64, Int64, Shaped
 
 from forecaster.errors import count_of
 from forecaster.graph.dependency import About, DependencyGraph
-from forecaster.graph.edges import distance_km
+from forecaster.graph.edges import Delays, distance_km
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
 from forecaster.report.draw.canvas import (
     BLUE,
     FAINT,
+    GREEN,
     INK,
     ORANGE,
     PAPER_DPI,
@@ -23,12 +24,14 @@ from forecaster.report.draw.canvas import (
     new_figure,
 )
 from forecaster.report.draw.maps import location_means, map_locations, new_map, write_names
-from forecaster.report.formatting import join_names, number
+from forecaster.report.formatting import join_names, number, percent
 from forecaster.report.sections.section import Picture, Section
 
 POSITIVE, NEGATIVE = BLUE, ORANGE
+SOURCES, TARGETS = BLUE, GREEN
 TOP = 400  # dependencies on the map, as in the paper's figure
 NAMED_HUBS = 5
+NAMED_DELAYS = 3
 SAMPLED_PAIRS = 200_000  # drawn for the median distance of all pairs
 MANY_DOTS = 4_000  # above this they are rasterised
 _INCH_POINTS = 72
@@ -37,6 +40,8 @@ _INCH_POINTS = 72
 def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
     """Draw all figures of a graph as PNG, by name; map and distances need coordinates."""
     drawn = {"structure": draw_structure(graph), "degrees": draw_degrees(graph)}
+    if graph.delays is not None:
+        drawn["delays"] = draw_delays(graph.delays)
     if graph.locations.placed.sum() > 1:
         drawn |= {"map": draw_map(graph), "distances": draw_distances(graph)}
     words = describe_graph(graph)
@@ -50,47 +55,78 @@ def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
 
 def describe_graph(graph: DependencyGraph) -> dict[str, str]:
     """Return a caption for each figure of a graph, by name."""
-    size = f"{count_of(len(graph.locations), 'location')}, {_dependencies(graph)}"
-    summary = f"{size}, average degree {graph.average_degree:.2f}"
+    dependencies = "1 dependency" if len(graph) == 1 else f"{len(graph):,} dependencies"
+    size = f"{count_of(len(graph.locations), 'location')}, {dependencies}"
+    summary = f"{size}, {_average(graph)}"
     hubs = "; ".join(f"{name} ({degree})" for name, degree in graph.hubs(2))
+    most = "tell about most others" if graph.is_directed else "most"
+    arrows = "; arrows lead from source to target" if graph.is_directed else ""
+    several = len(graph.links) < len(graph)
+    strongest = "; of several delays the strongest is drawn" if several else ""
     top = f"; the {TOP} strongest are drawn" if _placed(graph) > TOP else ""
     words = {
-        "structure": f"{summary}; {_rule(graph)}",
-        "degrees": summary + (f"; most: {hubs}" if hubs else ""),
-        "map": summary + top,
+        "structure": f"{summary}{strongest}; {_rule(graph)}",
+        "degrees": summary + (f"; {most}: {hubs}" if hubs else ""),
+        "map": summary + arrows + strongest + top,
     }
+    if graph.delays is not None:
+        words["delays"] = f"{size}; {describe_delays(graph.delays)}"
     if graph.locations.placed.sum() > 1:
         words["distances"] = distance_sentence(graph)
     return words
 
 
+def describe_edges(graph: DependencyGraph) -> str:
+    """Return how many edges a graph has, if directed of how many pairs, and the average degree."""
+    of_pairs = f" of {count_of(len(graph.links), 'pair')}" if graph.is_directed else ""
+    return f"{count_of(len(graph), 'edge')}{of_pairs}, {_average(graph)}"
+
+
+def describe_delays(delays: Delays) -> str:
+    """Return the shares of the most common delays: `1 step 80 %, 3 steps 15 %, others 5.0 %`."""
+    if not len(delays):
+        return "no delays"
+    steps, counts = np.unique(delays, return_counts=True)
+    shares = counts / len(delays)
+    common = np.sort(np.argsort(-counts, kind="stable")[:NAMED_DELAYS])
+    named = [f"{count_of(int(steps[n]), 'step')} {percent(shares[n])}" for n in common]
+    if len(steps) > NAMED_DELAYS:
+        named.append(f"others {percent(1 - shares[common].sum())}")
+    return ", ".join(named)
+
+
 def draw_structure(graph: DependencyGraph) -> Any:
-    """Draw the structure of the conditional-correlation matrix: a dot for each edge."""
+    """Draw the structure of the matrix of strengths: a dot for each edge, or for both its ways."""
     N, side = len(graph.locations), 0.8 * WIDTH  # inches of the matrix
     figure = new_figure(WIDTH, WIDTH)
     axes = figure.subplots()
     size = float(np.clip(side * _INCH_POINTS / N, 1.2, 14.0)) ** 2
-    both_ways = np.concatenate([graph.pairs, graph.pairs[:, ::-1]])
-    colours = np.tile(_colours(graph.strengths), 2)
+    dots, colours = graph.links[:, ::-1], _colours(graph.link_strengths)  # columns are targets
+    if not graph.is_directed:
+        dots, colours = np.concatenate([graph.links, dots]), np.tile(colours, 2)
     marker: dict[str, Any] = {"s": size, "marker": "s", "linewidths": 0}
-    marker["rasterized"] = len(both_ways) > MANY_DOTS
+    marker["rasterized"] = len(dots) > MANY_DOTS
     axes.scatter(*np.indices((2, N))[1], c=FAINT, alpha=0.6, **marker)
-    axes.scatter(*both_ways.T, c=colours, **marker)
+    axes.scatter(*dots.T, c=colours, **marker)
     axes.set(xlim=(-0.5, N - 0.5), ylim=(N - 0.5, -0.5), aspect="equal")
-    _finish(axes, ("location", "location"), integers=True)
+    ends = ("target", "source") if graph.is_directed else ("location", "location")
+    _finish(axes, ends, integers=True)
     axes.grid(visible=False)
     for edge in axes.spines.values():
         edge.set_visible(True)
-    _legend(figure, graph.strengths)
+    _legend(figure, graph.link_strengths)
     return figure
 
 
 def draw_degrees(graph: DependencyGraph) -> Any:
-    """Draw the histogram of the degrees."""
+    """Draw the histogram of the degrees; if directed, of sources and targets side by side."""
     figure = new_figure(WIDTH, 3.0)
     axes = figure.subplots()
     counts = np.bincount(graph.degrees)
-    axes.bar(np.arange(len(counts)), counts, width=0.8, color=POSITIVE)
+    if graph.is_directed:
+        counts = _draw_sources_and_targets(axes, graph)
+    else:
+        axes.bar(np.arange(len(counts)), counts, width=0.8, color=POSITIVE)
     axes.axvline(graph.average_degree, color=INK, linewidth=1, linestyle="--")
     axes.annotate(
         f"average {graph.average_degree:.2f}", (graph.average_degree, 1), (4, -4), color=INK,
@@ -100,27 +136,42 @@ def draw_degrees(graph: DependencyGraph) -> Any:
     axes.set(
         xlim=(-0.6, len(counts) - 0.4), ylim=(0, 1.15 * counts.max())
     )  # and room for the label
-    _finish(axes, ("dependencies of a location", "locations"), integers=True)
+    counted = "sources or targets" if graph.is_directed else "dependencies"
+    _finish(axes, (f"{counted} of a location", "locations"), integers=True)
+    return figure
+
+
+def draw_delays(delays: Delays) -> Any:
+    """Draw the histogram of the delays of directed edges."""
+    figure = new_figure(WIDTH, 3.0)
+    axes = figure.subplots()
+    steps, counts = np.unique(delays, return_counts=True)
+    axes.bar(steps, counts, width=0.8, color=POSITIVE)
+    axes.set(xlim=(0.4, steps.max(initial=1) + 0.6), ylim=(0, 1.1 * counts.max(initial=1)))
+    _finish(axes, ("steps from source to target", "dependencies"), integers=True)
     return figure
 
 
 def draw_map(graph: DependencyGraph) -> Any:
-    """Draw the strongest dependencies on a map; line width is strength."""
+    """Draw the strongest dependencies on a map, as arrows if directed; line width is strength."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 (an extra)
 
     locations, placed = graph.locations, graph.locations.placed
     figure, axes = new_map(locations)
+    room = min(1.0, 10 / placed.sum() ** 0.5)  # many need it
     top, at = _strongest(graph), np.column_stack([locations.lon, locations.lat])
-    strengths = graph.strengths[top]
+    strengths = graph.link_strengths[top]
     widths = 0.3 + 1.7 * np.abs(strengths) / np.abs(strengths).max(initial=1e-9)
-    lines = at[graph.pairs[top]]
-    axes.add_collection(
-        LineCollection(lines, colors=_colours(strengths), linewidths=widths, alpha=0.8)
-    )
-    size = (3 + 3 * graph.degrees[placed]) * min(1.0, 10 / placed.sum() ** 0.5)  # many need room
+    lines, colours = at[graph.links[top]], _colours(strengths)
+    if graph.is_directed:
+        _draw_arrows(axes, lines, colours, widths, room)
+    else:
+        axes.add_collection(LineCollection(lines, colors=colours, linewidths=widths, alpha=0.8))
+    degrees = graph.out_degrees
+    size = (3 + 3 * degrees[placed]) * room
     axes.scatter(*at[placed].T, s=size, c=INK, linewidths=0, zorder=1)  # below the lines
-    hubs = np.argsort(-graph.degrees, kind="stable")[: np.count_nonzero(graph.degrees)].tolist()
-    names = {n: f"{locations.names[n]} ({graph.degrees[n]})" for n in hubs}
+    hubs = np.argsort(-degrees, kind="stable")[: np.count_nonzero(degrees)].tolist()
+    names = {n: f"{locations.names[n]} ({degrees[n]})" for n in hubs}
     write_names(axes, locations, names, NAMED_HUBS)
     _legend(figure, strengths)
     return figure
@@ -196,14 +247,51 @@ def describe_selection(about: About) -> dict[str, str]:
     return lines | ({"notes": "; ".join(about.notes)} if about.notes else {})
 
 
+def _average(graph: DependencyGraph) -> str:
+    if graph.is_directed:
+        return f"{graph.average_degree:.2f} sources per location"
+    return f"average degree {graph.average_degree:.2f}"
+
+
+def _draw_sources_and_targets(axes: Any, graph: DependencyGraph) -> Int64[np.ndarray, " K"]:
+    """Draw how many locations have how many sources and targets; return the larger numbers."""
+    kinds = ((graph.degrees, SOURCES, "sources"), (graph.out_degrees, TARGETS, "targets"))
+    most = max(int(degrees.max()) for degrees, *_ in kinds)
+    bars = [np.bincount(degrees, minlength=most + 1) for degrees, *_ in kinds]
+    for side, counts, (_, colour, name) in zip((-0.2, 0.2), bars, kinds, strict=True):
+        axes.bar(np.arange(most + 1) + side, counts, width=0.4, color=colour, label=name)
+    axes.legend(frameon=False, fontsize=TEXT - 1, labelcolor=INK, loc="center right")
+    return np.maximum(*bars)
+
+
+def _draw_arrows(
+    axes: Any,
+    lines: Float64[np.ndarray, "K 2 2"],
+    colours: Shaped[np.ndarray, " K"],
+    widths: Float64[np.ndarray, " K"],
+    scale: float,
+) -> None:
+    """Draw arrows, bent so that those of both directions lie side by side."""
+    from matplotlib.patches import FancyArrowPatch  # noqa: PLC0415 (an extra)
+
+    for (source, target), colour, width in zip(lines, colours, widths, strict=True):
+        head = scale * (1.5 + width)  # points
+        axes.add_patch(FancyArrowPatch(
+            source, target, color=colour, linewidth=0.6 * width, alpha=0.8, mutation_scale=1,
+            arrowstyle=f"-|>,head_length={head},head_width={0.5 * head}",
+            connectionstyle="arc3,rad=0.15", shrinkA=0, shrinkB=scale + 0.5,
+            capstyle="butt", joinstyle="miter",
+        ))  # fmt: skip
+
+
 def _colours(strengths: Float64[np.ndarray, " K"]) -> Shaped[np.ndarray, " K"]:
     return np.where(strengths < 0, NEGATIVE, POSITIVE)
 
 
 def _strongest(graph: DependencyGraph) -> Int64[np.ndarray, " K"]:
     """Return the strongest edges with coordinates, weakest first so that it is drawn below."""
-    located = np.flatnonzero(np.isfinite(graph.lengths_km))
-    order = np.argsort(-np.abs(graph.strengths[located]), kind="stable")[:TOP]
+    located = np.flatnonzero(graph.locations.placed[graph.links].all(axis=1))
+    order = np.argsort(-np.abs(graph.link_strengths[located]), kind="stable")[:TOP]
     return np.asarray(located[order[::-1]])
 
 
@@ -215,18 +303,15 @@ def _median_distance_km(graph: DependencyGraph) -> float:
     return float(np.median(distance_km(graph.locations, *apart)))
 
 
-def _dependencies(graph: DependencyGraph) -> str:
-    return "1 dependency" if len(graph) == 1 else f"{len(graph):,} dependencies"
-
-
 def _placed(graph: DependencyGraph) -> int:
-    """Return the number of edges that can be drawn on a map."""
-    return int(np.isfinite(graph.lengths_km).sum())
+    """Return the number of links that can be drawn on a map."""
+    return int(graph.locations.placed[graph.links].all(axis=1).sum())
 
 
 def distance_sentence(graph: DependencyGraph) -> str:
     """Compare the median distance of dependent locations with that of all pairs."""
-    lengths = graph.lengths_km[np.isfinite(graph.lengths_km)]
+    lengths = distance_km(graph.locations, *graph.links.T)
+    lengths = lengths[np.isfinite(lengths)]
     all_pairs = f"the median distance of all pairs is {_median_distance_km(graph):.2g} km"
     if not len(lengths):
         return all_pairs
@@ -239,6 +324,7 @@ def _measure(graph: DependencyGraph) -> str:
         "distance": "distance kernel",
         "lasso": "conditional correlation",
         "inverse": "conditional correlation",
+        "lagged": "effect",
     }
     return measures.get(graph.about.kind, "strength")
 
@@ -286,11 +372,14 @@ def location_pictures(panel: Panel) -> Iterator[Picture]:
 def graph_pictures(graph: DependencyGraph) -> Iterator[Picture]:
     """Yield map, matrix, degrees and penalties of a graph, as far as available."""
     if graph.locations.placed.sum() > 1:
-        count = f"The {TOP} strongest of {len(graph):,}" if len(graph) > TOP else "All"
+        links = len(graph.links)
+        count = f"The {TOP} strongest of {links:,}" if links > TOP else "All"
+        arrows = "; arrows lead from source to target" if graph.is_directed else ""
+        line = "an arrow" if graph.is_directed else "a line"
         yield Picture(
             "10-dependency-map", "Map of the dependencies",
-            f"{count} dependencies; line width is strength; {distance_sentence(graph)}.",
-            "Map of the locations with a line for each dependency", draw_map(graph),
+            f"{count} dependencies{arrows}; line width is strength; {distance_sentence(graph)}.",
+            f"Map of the locations with {line} for each dependency", draw_map(graph),
         )  # fmt: skip
     yield Picture(
         "09-dependency-matrix", "Structure of the dependency matrix",
@@ -299,12 +388,7 @@ def graph_pictures(graph: DependencyGraph) -> Iterator[Picture]:
         draw_structure(graph),
     )  # fmt: skip
     if len(graph):
-        hubs = [f"{name} ({degree})" for name, degree in graph.hubs(3)]
-        average = f"Average degree {graph.average_degree:.2f}"
-        yield Picture(
-            "11-degrees", "Degrees", f"{average}; highest at {join_names(hubs)}.",
-            "Histogram of the number of dependencies of a location", draw_degrees(graph),
-        )  # fmt: skip
+        yield from _degree_pictures(graph)
     about = graph.about
     if len(about.path) > 1 and about.penalty is not None:
         text = (
@@ -315,18 +399,40 @@ def graph_pictures(graph: DependencyGraph) -> Iterator[Picture]:
         yield Picture("12-penalty", "Selection of the penalty", text, alt, draw_path(about))
 
 
+def _degree_pictures(graph: DependencyGraph) -> Iterator[Picture]:
+    """Yield the degrees and, if directed, the delays of a graph with edges."""
+    hubs = join_names([f"{name} ({degree})" for name, degree in graph.hubs(3)])
+    if graph.delays is None:
+        yield Picture(
+            "11-degrees", "Degrees",
+            f"Average degree {graph.average_degree:.2f}; highest at {hubs}.",
+            "Histogram of the number of dependencies of a location", draw_degrees(graph),
+        )  # fmt: skip
+        return
+    yield Picture(
+        "11-degrees", "Sources and targets",
+        f"The past of {graph.average_degree:.2f} others tells about a location, on average. "
+        f"Most others are told about by {hubs}.",
+        "Histogram of the numbers of sources and of targets of a location", draw_degrees(graph),
+    )  # fmt: skip
+    yield Picture(
+        "11-delays", "Delays",
+        f"From the past of a source to its target: {describe_delays(graph.delays)}.",
+        "Histogram of the delays from source to target", draw_delays(graph.delays),
+    )  # fmt: skip
+
+
 def location_section(data: ReportData) -> Section:
     """Return the map of the locations and, if there is one, the dependency graph."""
     graph, pictures = data.graph, list(location_pictures(data.panel))
     if graph is None:
         return Section("locations", "Locations", "The locations that are forecast.", pictures)
-    text = (
-        "The locations that are forecast, and the dependency graph: which locations help to "
-        "forecast each other."
-    )
-    size = f"{count_of(len(graph), 'edge')}, average degree {graph.average_degree:.2f}"
+    helps = "which locations help to forecast each other"
+    if graph.is_directed:
+        helps = "the past of which locations (sources) helps to forecast which others (targets)"
+    text = f"The locations that are forecast, and the dependency graph: {helps}."
     selection = describe_selection(graph.about)
-    selection |= {"result": size, "graph hash": str(graph.digest)}
+    selection |= {"result": describe_edges(graph), "graph hash": str(graph.digest)}
     pictures += graph_pictures(graph)
     title = "Locations and dependency graph"
     return Section("locations", title, text, pictures, {"Selection of the graph": selection})
