@@ -1,10 +1,16 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
+from forecaster.estimators.checks.sample import RECIPE
 from forecaster.explain import attribution
-from forecaster.explain.attribution import ablate, hops_from, integrated_gradients
+from forecaster.explain.attribution import ablate, hops_to, integrated_gradients
+from forecaster.explain.case import open_case
 from forecaster.models.neurons import State
+from forecaster.recipe import Recipe
+from tests.estimators import directed
 from tests.explain.windows import K, L, make_window, path
 
 LOCATIONS = 43
@@ -88,5 +94,33 @@ def test_units_are_those_of_the_location() -> None:
 
 def test_hops_are_counted_along_edges_both_ways() -> None:
     pairs = np.array([(0, 1), (1, 2), (2, 5), (3, 4)])
-    assert hops_from(2, pairs, 6).tolist() == [2, 1, 0, np.inf, np.inf, 1]
-    assert hops_from(0, pairs[:0], 3).tolist() == [0, np.inf, np.inf]
+    assert hops_to(2, pairs, 6).tolist() == [2, 1, 0, np.inf, np.inf, 1]
+    assert hops_to(0, pairs[:0], 3).tolist() == [0, np.inf, np.inf]
+
+
+def test_hops_of_a_directed_graph_are_counted_from_sources_to_targets() -> None:
+    pairs = np.array([(0, 1), (0, 1), (1, 2), (3, 4), (4, 3), (5, 3)])  # one has two delays
+    assert hops_to(2, pairs, 6, directed=True).tolist() == [2, 1, 0, np.inf, np.inf, np.inf]
+    assert hops_to(3, pairs, 6, directed=True).tolist() == [np.inf] * 3 + [0, 1, 1]
+    assert hops_to(0, pairs, 6, directed=True).tolist() == [0] + [np.inf] * 5
+
+
+@pytest.mark.parametrize(
+    ("recipe", "reached"), [(RECIPE, {0, 1, 2}), (directed.BEST, {0, 1})], ids=["paper", "best"]
+)
+def test_along_the_value_path_values_travel_from_source_to_target_only(
+    recipe: Recipe, reached: set[int]
+) -> None:
+    at = f"{directed.PANEL.times[directed.ORIGIN]}Z"
+    window = open_case(directed.fitted(recipe), directed.PANEL, at, "place 0").window
+    roll_out, history = window.frozen.roll_out, window.history
+    before = roll_out(history, window.ahead)
+
+    def moved_by(location: int) -> set[int]:
+        signal = history.signal.clone()
+        signal[location] += 0.5
+        after = roll_out(replace(history, signal=signal), window.ahead)
+        return set(np.flatnonzero((after != before).flatten(1).any(dim=1)).tolist())
+
+    expected = {0: reached, 1: {1, 2}, 2: {2}, 3: {3, 4}, 4: {3, 4}, 5: {5}, 6: {6}}
+    assert {location: moved_by(location) for location in expected} == expected

@@ -22,6 +22,7 @@ from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.synthetic.city import City, make_city
+from tests.estimators import directed
 from tests.explain.fitted import AT, PANEL, fitted
 
 
@@ -91,6 +92,22 @@ def test_an_explanation_is_json(kind: type[NetworkEstimator]) -> None:
     assert {"id", "name", "gradient", "ablation", "share"} <= set(content["neighbours"][0])
     assert content["sentence"].startswith("Hours: attention and ablation ")
     assert " Neighbours: gradient and ablation " in content["sentence"]
+
+
+def test_delays_are_in_the_json_of_a_directed_graph_only() -> None:
+    at = f"{directed.PANEL.times[directed.ORIGIN]}Z"
+    explanation = explain_forecast(directed.fitted(), directed.PANEL, at, "place 1")
+    content = json.loads(json.dumps(explanation.to_dict(), allow_nan=False))
+    assert [(place["id"], place["delays"]) for place in content["neighbours"]] == [
+        ("place 0", [1, 3])
+    ]
+    assert content["own"]["delays"] == []
+    assert content["notes"][-1].endswith("how many hours earlier a source tells about its target.")
+    for kind in (Forecaster, Transformer):
+        undirected = explain_forecast(fitted(kind), PANEL, AT, "place 3")
+        places = undirected.to_dict()["own"], *undirected.to_dict()["neighbours"]
+        assert not any("delays" in place for place in places)
+        assert not any("delay" in note for note in undirected.notes)
 
 
 def test_the_network_is_explained_where_a_simple_model_is_served_and_it_is_said() -> None:

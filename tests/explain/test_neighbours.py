@@ -6,6 +6,7 @@ from forecaster.estimators.networks.transformer import Transformer
 from forecaster.explain import neighbours
 from forecaster.explain.case import Case, open_case
 from forecaster.explain.neighbours import find_reach, measure_locations
+from tests.estimators import directed
 from tests.explain.fitted import AT, PANEL, fitted
 
 
@@ -28,6 +29,23 @@ def test_only_what_the_graph_joins_is_a_neighbour(case: Case) -> None:
     assert sum(effect.share for effect in effects) == pytest.approx(1)
     assert abs(effects[0].gradient) >= abs(effects[1].gradient)
     assert find_reach(case) == (16, 3)  # one layer, two steps ahead; itself and two others
+
+
+def test_of_a_directed_graph_only_sources_are_neighbours_with_their_delays() -> None:
+    at = f"{directed.PANEL.times[directed.ORIGIN]}Z"
+
+    def sources(location: int) -> dict[str, tuple[object, ...]]:
+        case = open_case(directed.fitted(), directed.PANEL, at, f"place {location}")
+        effects = measure_locations(case).neighbours()
+        return {effect.id: (effect.hops, effect.strength, effect.delays) for effect in effects}
+
+    assert sources(0) == {}
+    assert sources(1) == {"place 0": (1, -0.75, (1, 3))}  # the strength of the larger size
+    assert sources(2) == {"place 0": (2, None, ()), "place 1": (1, 0.25, (3,))}
+    assert sources(3) == {"place 4": (1, -0.125, (2,))}
+    assert sources(4) == {"place 3": (1, 0.375, (1,))}
+    case = open_case(directed.fitted(), directed.PANEL, at, "place 2")
+    assert find_reach(case) == (16, 3)  # itself and those upstream
 
 
 def test_the_dense_network_has_no_graph_and_all_are_neighbours(dense: Case) -> None:

@@ -27,6 +27,13 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     Forecaster(graph, RECIPE).fit(panel, splits).save(place / "run")
     SeasonalNaive(RECIPE).fit(panel, splits).save(place / "naive")
     DCRNN(RECIPE).fit(panel, splits).save(place / "dcrnn")
+    directed = replace(
+        graph,
+        pairs=np.array([[0, 3], [0, 3], [3, 1]]),
+        strengths=np.ones(3),
+        delays=np.array([1, 2, 1]),
+    )
+    Forecaster(directed, RECIPE).fit(panel, splits).save(place / "directed")
     return place
 
 
@@ -44,6 +51,18 @@ def test_a_page_says_why(run: Run, folder: Path) -> None:
         assert part in words
     assert "place 0 (place 0)" in words
     assert "place 4 (place 4)" not in words.split("City-wide:")[0]  # no edge leads there
+
+
+def test_a_page_names_the_sources_of_a_directed_graph_with_their_delays(
+    run: Run, folder: Path
+) -> None:
+    code, text, errors = ask(run, folder, "--at", AT, "--location", "place 3", model="directed")
+    assert code == 0, errors
+    words = " ".join(text.split())
+    assert "others are place 0, 1 and 2 hours earlier (" in words
+    assert "location edges delay share %" in words
+    assert " 1 1, 2 100.0 " in words  # edges, delays, share
+    assert "place 1 (" not in words.split("City-wide:")[0]  # it is a target
 
 
 def test_without_a_time_the_panels_last_step_is_explained(

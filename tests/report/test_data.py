@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from forecaster.artifact import Run, load_run
 from forecaster.config import TableConfig, TripsConfig
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.checks.sample import small_city
@@ -66,6 +67,22 @@ def test_the_graph_is_the_one_that_was_learned(folder: Path, data: ReportData) -
     assert np.array_equal(graph.pairs, same.pairs)
     assert graph.about == same.about
     assert graph.locations.names == data.panel.locations.names
+
+
+def test_a_directed_graph_has_its_delays(
+    data: ReportData, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def load_directed(folder: Path) -> Run:
+        run = load_run(folder)
+        pairs, strengths = np.array([[0, 3], [0, 3], [3, 0]]), np.array([0.5, 0.25, -0.5])
+        edges = {"graph.pairs": pairs, "graph.strengths": strengths}
+        return replace(run, arrays={**run.arrays, **edges, "graph.delays": np.array([1, 2, 1])})
+
+    monkeypatch.setattr("forecaster.report.data.load_run", load_directed)
+    graph = replace(data).graph
+    assert graph is not None
+    assert graph.delays is not None
+    assert graph.delays.tolist() == [1, 2, 1]
 
 
 def test_at_most_four_models_are_drawn_the_one_to_use_first(data: ReportData) -> None:

@@ -114,7 +114,8 @@ def _places_table(explanation: "Explanation") -> Any:
     table = _table(f"Locations: itself, and the largest of {explanation.reached - 1}{within}")
     table.add_column("location")
     apart = ("free", "city-wide") if explanation.city_wide.places else ()
-    columns = ("edges", "share %", "gradient", "ablation", *apart)
+    delay = ("delay",) if explanation.has_delays else ()
+    columns = ("edges", *delay, "share %", "gradient", "ablation", *apart)
     for column in columns:
         table.add_column(column, justify="right")
     for place in (explanation.own, *explanation.neighbours[:ROWS]):
@@ -125,9 +126,11 @@ def _places_table(explanation: "Explanation") -> Any:
 
 def _place_cells(place: "LocationEffect", *, itself: bool) -> list[str]:
     sizes = (place.gradient, place.ablation, place.ablation_free, place.city_wide)
+    delays = () if place.delays is None else (", ".join(map(str, place.delays)) or "–",)
     return [
         f"{place.name} ({place.id})",
         "–" if place.hops is None else str(place.hops),
+        *delays,
         "itself" if itself else f"{100 * place.share:.1f}",
         *(_signed(size) for size in sizes),
     ]

@@ -89,13 +89,20 @@ def ablate(
     return _to_numpy(window.scale * torch.cat(effects))
 
 
-def hops_from(
-    location: int, pairs: Int64[np.ndarray, "E 2"], count: int
+def hops_to(
+    location: int, pairs: Int64[np.ndarray, "E 2"], count: int, *, directed: bool = False
 ) -> Float64[np.ndarray, " N"]:
-    """Return the number of edges from a location to each other one; infinite: no path."""
+    """Return the number of edges from each location to one; infinite: no path.
+
+    Args:
+        location: where the paths end.
+        pairs: the edges.
+        count: the number of locations.
+        directed: whether paths follow edges from the first to the second location only.
+    """
     first, second = pairs.T
-    edges = coo_array((np.ones(len(pairs)), (first, second)), shape=(count, count))
-    return np.asarray(dijkstra(edges.tocsr(), directed=False, indices=location, unweighted=True))
+    against = coo_array((np.ones(len(pairs)), (second, first)), shape=(count, count)).tocsr()
+    return np.asarray(dijkstra(against, directed=directed, indices=location, unweighted=True))
 
 
 def _repeat(state: State, count: int) -> State:

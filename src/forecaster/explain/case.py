@@ -5,7 +5,7 @@ from difflib import get_close_matches
 from functools import cached_property
 
 import numpy as np
-from jaxtyping import Float64, Int64
+from jaxtyping import Float64
 
 from forecaster.artifact import Run
 from forecaster.config import LagConfig
@@ -26,6 +26,7 @@ from forecaster.estimators.forecast_inputs import (
     look_back,
     refuse_unknown_future,
 )
+from forecaster.estimators.graph_arrays import PAIRS, RunEdges, edges_of
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
@@ -60,12 +61,9 @@ class Case:
         return integrated_gradients(self.window, self.window.free.roll_out)
 
     @property
-    def graph(self) -> tuple[Int64[np.ndarray, "E 2"], Float64[np.ndarray, " E"]] | None:
-        """The edges of the run's graph and their strengths; None: it has no graph."""
-        arrays = self.run.arrays
-        if "graph.pairs" not in arrays:
-            return None
-        return arrays["graph.pairs"], np.asarray(arrays["graph.strengths"], dtype=np.float64)
+    def edges(self) -> RunEdges | None:
+        """The edges of the run's graph; None: it has no graph."""
+        return edges_of(self.run.arrays) if PAIRS in self.run.arrays else None
 
 
 def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:

@@ -32,6 +32,10 @@ FROZEN = (
     "city-wide factors) are held constant. Effects through these parts are called city-wide; they "
     "do not follow the graph."
 )
+DIRECTED = (
+    "Edges lead from sources to targets and are counted in this direction only. A delay says how "
+    "many {steps} earlier a source tells about its target."
+)
 CLOSED = (
     "The network's own forecast is explained. It is not served: the location is not open "
     "({reason})."
@@ -92,7 +96,9 @@ def _notes(case: Case) -> tuple[str, ...]:
     """Return notes on how to read the explanation of this network."""
     frozen, steps = case.window.frozen, f"{name_step(case.panel.clock)}s"
     shares = ATTENTION if frozen.attends else NO_ATTENTION
-    notes = (BASELINE, shares, ABLATION, FROZEN if frozen.parts else NOTHING_FROZEN)
+    notes = [BASELINE, shares, ABLATION, FROZEN if frozen.parts else NOTHING_FROZEN]
+    if case.edges is not None and case.edges.is_directed:
+        notes.append(DIRECTED)
     return tuple(note.format(steps=steps) for note in notes)
 
 

@@ -45,14 +45,15 @@ class LocationEffect:
 
     id: str
     name: str
-    hops: int | None  # edges from the location; None: no path, or no graph at all
-    strength: float | None  # of the edge, if there is one
+    hops: int | None  # edges to the explained one; None: no path, or no graph at all
+    strength: float | None  # of the edge, if there is one; of several delays the largest
     gradient: float  # along the value path
     gradients: tuple[float, ...]  # for each forecast step
     share: float  # of the effects of all other locations along the value path
     ablation: float  # of the location's history, along the value path
     ablation_free: float  # of the location's history, in the whole network
     city_wide: float  # by gradient, outside the value path
+    delays: tuple[int, ...] | None = None  # steps of its edges; None: the graph has no delays
 
 
 @dataclass(frozen=True)
@@ -108,8 +109,17 @@ class Explanation:
     fallback: str | None = None  # the simple model that is served here; None: the network
 
     def to_dict(self) -> dict[str, Any]:
-        """Return the explanation as JSON-compatible data."""
-        return {**asdict(self), "sentence": self.sentence}
+        """Return the explanation as JSON-compatible data; delays only of a directed graph."""
+        content = {**asdict(self), "sentence": self.sentence}
+        for place in (content["own"], *content["neighbours"]):
+            if place["delays"] is None:
+                del place["delays"]
+        return content
+
+    @property
+    def has_delays(self) -> bool:
+        """Whether the graph is directed, so that edges have delays."""
+        return self.own.delays is not None
 
     @property
     def ablation_shares(self) -> tuple[float, ...]:

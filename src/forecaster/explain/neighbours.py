@@ -5,7 +5,8 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Bool, Float64, Int64
 
-from forecaster.explain.attribution import ablate, hops_from
+from forecaster.estimators.graph_arrays import STRENGTHS
+from forecaster.explain.attribution import ablate, hops_to
 from forecaster.explain.case import Case
 from forecaster.explain.explanation import (
     Agreement,
@@ -75,17 +76,19 @@ class LocationEffects:
         locations, gradients = self.case.panel.locations, self.path_gradients.mean(axis=0)
         all_others = np.abs(gradients[_is_other(self.case)]).sum()
         is_own = n == self.case.window.location
+        strength, delays = _edge(self.case, n)
         return LocationEffect(
             id=locations.ids[n],
             name=locations.names[n],
             hops=int(self.hops[n]) if np.isfinite(self.hops[n]) else None,
-            strength=_strength(self.case, n),
+            strength=strength,
             gradient=float(gradients[n]),
             gradients=tuple(self.path_gradients[:, n].tolist()),
             share=float(abs(gradients[n]) / all_others) if all_others and not is_own else 0.0,
             ablation=float(self.path_ablation[row]),
             ablation_free=float(self.total_ablation[row]),
             city_wide=float((self.total_gradients - self.path_gradients)[:, n].mean()),
+            delays=delays,
         )
 
 
@@ -119,22 +122,20 @@ def measure_locations(case: Case) -> LocationEffects:
 def find_reach(case: Case) -> tuple[int | None, int]:
     """Return the number of edges over which values can travel, and of locations within reach."""
     edges = case.window.network.reach(len(case.forecast))
-    if case.graph is None or edges is None:
+    if case.edges is None or edges is None:
         return None, len(case.panel.locations)
     return edges, int((_hops(case) <= edges).sum())
 
 
 def _hops(case: Case) -> Float64[np.ndarray, " N"]:
-    N = len(case.panel.locations)
-    return (
-        np.full(N, np.inf)
-        if case.graph is None
-        else hops_from(case.window.location, case.graph[0], N)
-    )
+    edges, N = case.edges, len(case.panel.locations)
+    if edges is None:
+        return np.full(N, np.inf)
+    return hops_to(case.window.location, edges.pairs, N, directed=edges.is_directed)
 
 
 def _is_adjacent(case: Case) -> Bool[np.ndarray, " N"]:
-    """Whether an edge joins each location to the explained one."""
+    """Whether an edge leads from each location to the explained one."""
     return np.asarray(_hops(case) == 1)
 
 
@@ -142,10 +143,16 @@ def _is_other(case: Case) -> Bool[np.ndarray, " N"]:
     return np.asarray(np.arange(len(case.panel.locations)) != case.window.location)
 
 
-def _strength(case: Case, n: int) -> float | None:
-    """Return the strength of the edge between a location and the explained one."""
-    if case.graph is None:
-        return None
-    pairs, strengths = case.graph
-    between = (np.sort(pairs, axis=1) == sorted((n, case.window.location))).all(axis=1)
-    return float(strengths[between][0]) if between.any() else None
+def _edge(case: Case, n: int) -> tuple[float | None, tuple[int, ...] | None]:
+    """Return strength and delays of the edges from a location to the explained one."""
+    edges, here = case.edges, case.window.location
+    if edges is None:
+        return None, None
+    leads_here = (edges.pairs == [n, here]).all(axis=1)
+    if not edges.is_directed:
+        leads_here |= (edges.pairs == [here, n]).all(axis=1)
+    strengths = case.run.arrays[STRENGTHS][leads_here].tolist()
+    strength = float(max(strengths, key=abs)) if strengths else None
+    if edges.delays is None:
+        return strength, None
+    return strength, tuple(sorted(edges.delays[leads_here].tolist()))

@@ -11,6 +11,7 @@ from forecaster.artifact import FOREIGN, load_run
 from forecaster.artifact import FORMAT as RUN_FORMAT
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.graph_arrays import DELAYS, PAIRS, STRENGTHS
 from forecaster.estimators.match import with_lags
 from forecaster.estimators.registry import load_estimator
 from forecaster.evaluation.backtest import BacktestResult
@@ -79,9 +80,10 @@ class ReportData:
         run = load_run(self.folder / _first_run(rows[0]))
         try:
             about = check_stage(About, run.about["graph"], source="its graph")
-            edges = run.arrays["graph.pairs"], run.arrays["graph.strengths"]
-            locations = self.panel.select(tuple(run.about["ids"])).locations
-            return DependencyGraph(bare(locations), *edges, about, run.parents["graph"])
+            edges = run.arrays[PAIRS], run.arrays[STRENGTHS]
+            locations = bare(self.panel.select(tuple(run.about["ids"])).locations)
+            delays = run.arrays.get(DELAYS)
+            return DependencyGraph(locations, *edges, about, run.parents["graph"], delays)
         except (*FOREIGN, DataError) as error:
             raise ArtifactError(
                 f"{self.folder}: the run of Forecaster has no graph ({error})"

@@ -71,6 +71,21 @@ def test_it_is_said_in_words(given: Explanation) -> None:
     ]
 
 
+def test_sources_of_a_directed_graph_have_their_delays(given: Explanation) -> None:
+    one, two, none = ((2,), (1, 3), ())
+    b, c = given.neighbours
+    sources = replace(b, delays=one), replace(c, delays=two), replace(place("e", 1.0), delays=none)
+    delayed = replace(given, own=replace(given.own, delays=none), neighbours=sources)
+    assert explanation_sentences(delayed)[2] == (
+        "The location's own past contributes +11; the largest contributions of others are "
+        "$at_b, 2 hours earlier (−7), $at_c, 1 and 3 hours earlier (+3) and $at_e (+1)."
+    )
+    names = [text.get_text() for text in draw_explanation(delayed).axes[1].get_yticklabels()]
+    assert names == [
+        "$at_a (itself)", "$at_b, 2 hours earlier", "$at_c, 1 and 3 hours earlier", "$at_e",
+    ]  # fmt: skip
+
+
 def test_of_many_steps_the_first_and_the_last_are_written(given: Explanation) -> None:
     steps = tuple(StepForecast("", "", float(n), float(-n)) for n in range(1, 169))
     assert explanation_sentences(replace(given, forecast=steps))[0] == (

@@ -11,7 +11,7 @@ from forecaster.serve.data.live import Freshness
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.forecast import Forecast, ServedModel
 from forecaster.serve.forecasting.predictor import SnapshotPredictor
-from forecaster.serve.http import content
+from forecaster.serve.http import content, schemas
 from tests.serve.conftest import HOURS
 
 
@@ -83,6 +83,29 @@ def test_a_graph_is_told_by_the_ids_of_its_edges(
     assert content.dependency_graph(model) == {
         "edges": [{"a": "a", "b": "c", "strength": 0.123457}]
     }
+
+
+def test_edges_of_a_directed_graph_lead_from_a_to_b_with_a_delay(
+    model: ServedModel, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = SimpleNamespace(
+        arrays={
+            "graph.pairs": np.array([[0, 2], [0, 2], [2, 0]]),
+            "graph.strengths": np.array([0.5, -0.25, 0.125]),
+            "graph.delays": np.array([1, 3, 2]),
+        },
+        about={"ids": ["a", "b", "c"]},
+    )
+    monkeypatch.setattr(model.estimator, "run", run)
+    told = content.dependency_graph(model)
+    assert told == {
+        "edges": [
+            {"a": "a", "b": "c", "strength": 0.5, "delay": 1},
+            {"a": "a", "b": "c", "strength": -0.25, "delay": 3},
+            {"a": "c", "b": "a", "strength": 0.125, "delay": 2},
+        ]
+    }
+    schemas.DependencyGraphResponse.model_validate(told)
 
 
 def test_history_begins_with_the_panel_at_the_earliest(panel: Panel) -> None:

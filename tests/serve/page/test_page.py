@@ -91,6 +91,23 @@ def test_W1_markup_in_names_stays_text(tab: Callable[..., Any], town: Town) -> N
     assert page.evaluate("document.documentElement.scrollWidth") == 400
 
 
+def test_neighbours_in_a_directed_graph_come_earlier_or_later(
+    tab: Callable[..., Any], town: Town
+) -> None:
+    here, source, target = (town.ids[n] for n in (3, 5, 7))
+    town.edges = [
+        {"a": source, "b": here, "strength": 0.5, "delay": 3},
+        {"a": source, "b": here, "strength": -0.75, "delay": 1},
+        {"a": here, "b": target, "strength": 0.25, "delay": 1},
+    ]
+    page = tab(path=f"#{here}")
+    page.wait_for_selector("#neighbours .name")
+    assert page.locator("#neighbours .name").all_text_contents() == [
+        f"{town.names[5]}, 1 and 3 hours earlier",
+        f"{town.names[7]}, 1 hour later",
+    ]
+
+
 def test_W1_markup_in_explanations_and_problems_stays_text(
     tab: Callable[..., Any], stub: Stub
 ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Bool, Int64
 
-from forecaster.errors import DataError
+from forecaster.errors import DataError, count_of
 from forecaster.estimators.base import Estimator
 from forecaster.evaluation.backtest import BacktestResult, targets
 from forecaster.evaluation.tables import MISSING
@@ -84,11 +84,14 @@ def city_wide_sentence(explanation: Explanation) -> str:
 
 def draw_explanation(explanation: Explanation) -> Any:
     """Draw the shares of the past steps, and below them the effects of the neighbours."""
-    rows = [explanation.own, *explanation.neighbours[:MOST_NEIGHBOURS]]
+    others = explanation.neighbours[:MOST_NEIGHBOURS]
+    rows = [explanation.own, *others]
+    names = [f"{shorten(explanation.own.name)} (itself)"]
+    names += [_source_name(shorten(place.name), place, explanation.step) for place in others]
     figure = canvas.new_figure(WIDTH, 2.6 + 0.9 + 0.24 * len(rows))
     above, below = figure.subfigures(2, 1, height_ratios=[2.2, 0.7 + 0.24 * len(rows)])
     _draw_steps(above.subplots(), explanation)  # full width, however long the names below are
-    _draw_locations(below.subplots(), rows, city_wide=bool(explanation.city_wide.places))
+    _draw_locations(below.subplots(), rows, names, city_wide=bool(explanation.city_wide.places))
     return figure
 
 
@@ -130,8 +133,19 @@ def _describe_locations(explanation: Explanation) -> str:
     effect = f"The location's own past contributes {_signed(explanation.own.gradient)}"
     if not explanation.neighbours:
         return f"{effect}; no other location contributes."
-    names = [f"{place.name} ({_signed(place.gradient)})" for place in explanation.neighbours[:3]]
+    names = [
+        f"{_source_name(place.name, place, explanation.step)} ({_signed(place.gradient)})"
+        for place in explanation.neighbours[:3]
+    ]
     return f"{effect}; the largest contributions of others are {join_names(names)}."
+
+
+def _source_name(name: str, place: LocationEffect, step: str) -> str:
+    """Return a name with the delays of its edges: `Zone A, 1 and 3 hours earlier`."""
+    if not place.delays:
+        return name
+    *others, last = place.delays
+    return f"{name}, {join_names([*map(str, others), count_of(last, step)])} earlier"
 
 
 def _signed(value: float) -> str:
@@ -158,7 +172,9 @@ def _draw_steps(axes: Any, explanation: Explanation) -> None:
     _write_legend(axes, 2)
 
 
-def _draw_locations(axes: Any, rows: Sequence[LocationEffect], *, city_wide: bool) -> None:
+def _draw_locations(
+    axes: Any, rows: Sequence[LocationEffect], names: Sequence[str], *, city_wide: bool
+) -> None:
     """Draw the effect of each location by gradient and by ablation.
 
     With a city-wide part, also by ablation without holding that part fixed.
@@ -171,8 +187,6 @@ def _draw_locations(axes: Any, rows: Sequence[LocationEffect], *, city_wide: boo
         axes.plot([row.ablation_free for row in rows], at, "D", color=GREEN, markersize=5,
                   markeredgecolor="white", label="incl. city-wide")  # fmt: skip
     axes.axvline(0, color=FAINT, linewidth=0.8)
-    names = [shorten(row.name) for row in rows]
-    names[0] += " (itself)"
     canvas.style_rows(axes, at, names, "contribution to the forecast")
     _write_legend(axes, 3)
 

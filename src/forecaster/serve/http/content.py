@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Shaped
 
+from forecaster.estimators.graph_arrays import PAIRS, STRENGTHS, edges_of
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.serve.data.live import Freshness
@@ -115,11 +116,15 @@ def _means(base: Panel) -> list[float | None]:
 def dependency_graph(model: ServedModel) -> dict[str, Any]:
     """Return the dependencies that the run has learned; none without a graph."""
     run = model.estimator.run
-    if run is None or "graph.pairs" not in run.arrays:
+    if run is None or PAIRS not in run.arrays:
         return {"edges": []}
-    ids, pairs = run.about["ids"], run.arrays["graph.pairs"].tolist()
-    rows = zip(pairs, to_numbers(run.arrays["graph.strengths"]), strict=True)
-    return {"edges": [{"a": ids[a], "b": ids[b], "strength": s} for (a, b), s in rows]}
+    ids, edges = run.about["ids"], edges_of(run.arrays)
+    rows = zip(edges.pairs.tolist(), to_numbers(run.arrays[STRENGTHS]), strict=True)
+    listed = [{"a": ids[a], "b": ids[b], "strength": s} for (a, b), s in rows]
+    if edges.delays is None:
+        return {"edges": listed}
+    delayed = zip(listed, edges.delays.tolist(), strict=True)
+    return {"edges": [{**edge, "delay": delay} for edge, delay in delayed]}
 
 
 def history(snapshot: Snapshot, column: int, first: int, end: int) -> dict[str, Any]:

@@ -133,11 +133,15 @@ class LocationList(BaseModel):
 
 
 class DependencyEdge(BaseModel):
-    """Two locations that depend on each other, and how strongly."""
+    """Two locations that depend on each other, and how strongly.
+
+    With a delay, b depends on the past of a: a is the source, b the target.
+    """
 
     a: str  # id of a location
     b: str  # id of the other
-    strength: float  # conditional correlation
+    strength: float  # conditional correlation, or effect on b
+    delay: int | None = None  # steps from a to b; absent: the graph is undirected
 
 
 class DependencyGraphResponse(BaseModel):

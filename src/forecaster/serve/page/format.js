@@ -73,10 +73,22 @@ export function durationText(steps, minutes) {
   return total % 60 === 0 ? `${total / 60} h` : `${total} min`;
 }
 
+const STEP_NAMES = { 60: "hour", 1440: "day" };
+
 // 60 → per hour
 export function perStepText(minutes) {
-  const names = { 60: "hour", 1440: "day" };
-  return `per ${names[minutes] ?? `${minutes} minutes`}`;
+  return `per ${STEP_NAMES[minutes] ?? `${minutes} minutes`}`;
+}
+
+export function stepName(minutes) {
+  return STEP_NAMES[minutes] ?? "step";
+}
+
+// [3, 1], hour → 1 and 3 hours
+export function delaysText(delays, unit) {
+  const sorted = [...delays].sort((a, b) => a - b);
+  const last = countText(sorted.pop(), unit);
+  return sorted.length ? `${sorted.join(", ")} and ${last}` : last;
 }
 
 const WHOLE = new Intl.NumberFormat("en-GB", { maximumFractionDigits: 0 });

@@ -103,20 +103,24 @@ function optional(values, length) {
   return isSeries(values, length) ? values : null;
 }
 
-// Location id → its neighbours, the strongest first
+// Location id → its neighbours, the strongest first. Of a directed graph each is a `source` or a `target`,
+// with the delays of its edges and the largest strength of these.
 function readGraph(body) {
   check(Array.isArray(body?.edges), "edges");
   const neighbours = new Map();
-  const add = (from, to, strength) => {
+  const add = (from, id, edge) => {
     if (!neighbours.has(from)) neighbours.set(from, []);
-    neighbours.get(from).push({ id: to, strength });
+    const edges = neighbours.get(from);
+    const same = edge.role && edges.find((other) => other.id === id && other.role === edge.role);
+    if (same) same.delays.push(...edge.delays);
+    else edges.push({ id, ...edge });
   };
-  for (const { a, b, strength } of body.edges.filter((edge) => Number.isFinite(edge?.strength))) {
-    add(a, b, strength);
-    add(b, a, strength);
-  }
-  for (const edges of neighbours.values()) {
-    edges.sort((a, b) => Math.abs(b.strength) - Math.abs(a.strength));
+  const edges = body.edges.filter((edge) => Number.isFinite(edge?.strength));
+  edges.sort((a, b) => Math.abs(b.strength) - Math.abs(a.strength));
+  for (const { a, b, strength, delay } of edges) {
+    const directed = Number.isFinite(delay);
+    add(a, b, directed ? { strength, role: "target", delays: [delay] } : { strength });
+    add(b, a, directed ? { strength, role: "source", delays: [delay] } : { strength });
   }
   return neighbours;
 }

@@ -3,7 +3,7 @@
 // has attention. An influence common to the whole city belongs to no single location and stands apart.
 
 import { barRow, changeKind, element } from "../dom.js";
-import { clockText, dayText, numberText, percentText, signedText } from "../format.js";
+import { clockText, dayText, delaysText, numberText, percentText, signedText } from "../format.js";
 
 const ROWS = 5;
 
@@ -17,7 +17,7 @@ export function showExplanation(node, explanation, step) {
     element("h4", "", pastStepsTitle(explanation)),
     barList(pastSteps, pastStepText, percentText),
     element("h4", "", "Locations with the largest influence, by gradient"),
-    barList(locations, (location) => locationText(location, own), signedText, changeKind),
+    barList(locations, (location) => locationText(location, own, explanation.step), signedText, changeKind),
     element("p", "apart", cityWideText(explanation.city_wide)),
     element("p", "quiet", explanation.sentence),
   );
@@ -64,8 +64,10 @@ function pastStepText({ ds_local: time, value }) {
   return `${dayText(time)} ${clockText(time)} · ${value === null ? "no data" : numberText(value)}`;
 }
 
-function locationText(location, own) {
-  return location === own ? "this location" : location.name || location.id;
+function locationText(location, own, unit) {
+  if (location === own) return "this location";
+  const name = location.name || location.id;
+  return location.delays?.length ? `${name}, ${delaysText(location.delays, unit)} earlier` : name;
 }
 
 function cityWideText({ share, gradient, places }) {

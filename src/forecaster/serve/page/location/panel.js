@@ -3,7 +3,9 @@
 import { latestOnly, requestJson } from "../data/requests.js";
 import { readExplanation, readHistory } from "../data/responses.js";
 import { barRow, byId, element, figure } from "../dom.js";
-import { clockText, intervalName, intervalText, numberText, offsetText, signedText } from "../format.js";
+import {
+  clockText, delaysText, intervalName, intervalText, numberText, offsetText, signedText, stepName,
+} from "../format.js";
 import { changeOf, newText } from "../list.js";
 import { drawChart, drawDays, drawWeeks, seriesTable, WEEKS } from "./charts.js";
 import { showExplanation } from "./explanation.js";
@@ -142,10 +144,12 @@ export class LocationPanel {
     const { dataset, forecast, step } = this.state;
     const neighbours = (dataset.neighbours.get(this.location.id) ?? []).slice(0, NEIGHBOURS);
     const strongest = Math.abs(neighbours[0]?.strength) || 1;
-    const rows = neighbours.map(({ location, strength }) => {
+    const rows = neighbours.map((neighbour) => {
+      const { location, strength } = neighbour;
       const note = `forecast ${numberText(forecast.rows.get(location.id)?.forecast[step])}`;
       const share = Math.abs(strength) / strongest;
-      const bar = barRow({ name: location.name, note, size: strength.toFixed(2), share });
+      const name = neighbourText(neighbour, dataset.minutes);
+      const bar = barRow({ name, note, size: strength.toFixed(2), share });
       const button = element("button", "", ...bar);
       button.type = "button";
       button.addEventListener("click", () => this.onSelect(location));
@@ -154,4 +158,10 @@ export class LocationPanel {
     const none = element("li", "quiet", "No edges to other locations.");
     byId("neighbours").replaceChildren(...(rows.length ? rows : [none]));
   }
+}
+
+// Of a directed graph: a source comes earlier than this location, a target later.
+function neighbourText({ location, role, delays }, minutes) {
+  if (!role) return location.name;
+  return `${location.name}, ${delaysText(delays, stepName(minutes))} ${role === "source" ? "earlier" : "later"}`;
 }

@@ -135,10 +135,13 @@ export class LocationMap {
   }
 
   #edges() {
-    const from = this.hovered ?? this.selected;
-    const neighbours = this.neighbours.get(from?.id) ?? [];
+    const here = this.hovered ?? this.selected;
+    const neighbours = this.neighbours.get(here?.id) ?? [];
     const strongest = Math.abs(neighbours[0]?.strength) || 1;
-    return neighbours.map(({ location, strength }) => ({ from, to: location, share: Math.abs(strength) / strongest }));
+    return neighbours.map(({ location, strength, role }) => {
+      const [from, to] = role === "source" ? [location, here] : [here, location];
+      return { from, to, neighbour: location, directed: Boolean(role), share: Math.abs(strength) / strongest };
+    });
   }
 
   #paint() {
@@ -164,7 +167,9 @@ export class LocationMap {
     context.clearRect(0, 0, view.width, view.height);
     paintEdges(context, view, edges, edge);
     paintDots(context, view, this.locations, this.order, { ...this.#interpolated(), colours, glows, rim });
-    for (const { to } of edges) paintRing(context, view, to, sizes[to.index], { width: 1.4, colour: edge });
+    for (const { neighbour } of edges) {
+      paintRing(context, view, neighbour, sizes[neighbour.index], { width: 1.4, colour: edge });
+    }
     for (const location of [this.selected, this.hovered].filter(Boolean)) {
       paintRing(context, view, location, sizes[location.index], { width: 2.6, colour: ink });
     }

@@ -7,6 +7,8 @@ const [SMALLEST, LARGEST] = [1.8, 24]; // pixels of a dot's radius
 const GLOW_REACH = 2.8; // times the radius
 const PLAIN_RADIUS = 2.4; // pixels; smaller dots have neither glow nor rim, so that thousands are fast
 const MARK_RADIUS = 7; // pixels
+const BEND = 0.12; // of an edge, times its length
+const ARROW = 4; // pixels from the middle of an arrow to its tip, at least
 const FULL_CIRCLE = 2 * Math.PI;
 
 export function radiusOf(share, view) {
@@ -37,21 +39,36 @@ export function paintDots(context, view, locations, order, { sizes, shades, colo
   }
 }
 
-// edges: [{ from, to, share }] with the strength relative to the strongest
+// edges: [{ from, to, share, directed }] with the strength relative to the strongest
 export function paintEdges(context, view, edges, colour) {
-  context.strokeStyle = colour;
+  context.strokeStyle = context.fillStyle = colour;
   context.lineCap = "round";
-  for (const { from, to, share } of edges) {
+  for (const { from, to, share, directed } of edges) {
     const [x, y] = view.toScreen(from);
     const [ex, ey] = view.toScreen(to);
     context.globalAlpha = 0.35 + 0.6 * share;
     context.lineWidth = 1 + 3 * share;
     context.beginPath();
     context.moveTo(x, y);
-    context.quadraticCurveTo((x + ex) / 2 - (ey - y) * 0.12, (y + ey) / 2 + (ex - x) * 0.12, ex, ey);
+    context.quadraticCurveTo((x + ex) / 2 - (ey - y) * BEND, (y + ey) / 2 + (ex - x) * BEND, ex, ey);
     context.stroke();
+    if (directed) paintArrow(context, [x, y], [ex, ey], ARROW + 3 * share);
   }
   context.globalAlpha = 1;
+}
+
+// An arrow head in the middle of an edge, where no dot hides it; the curve there is parallel to its chord.
+function paintArrow(context, [x, y], [ex, ey], size) {
+  const [dx, dy] = [ex - x, ey - y];
+  context.save();
+  context.translate((x + ex) / 2 - (dy * BEND) / 2, (y + ey) / 2 + (dx * BEND) / 2);
+  context.rotate(Math.atan2(dy, dx));
+  context.beginPath();
+  context.moveTo(size, 0);
+  context.lineTo(-size, -size);
+  context.lineTo(-size, size);
+  context.fill();
+  context.restore();
 }
 
 export function paintRing(context, view, location, share, { width, colour }) {
