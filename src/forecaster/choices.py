@@ -9,7 +9,9 @@ Kind = Literal["count", "measurement"]
 Ambiguous = Literal["null", "split"]
 Nonexistent = Literal["refuse", "null", "next"]
 Gaps = Literal["refuse", "null"]
-GraphKind = Literal["lasso", "inverse", "pearson", "distance", "random", "complete", "own"]
+GraphKind = Literal[
+    "lasso", "lagged", "inverse", "pearson", "distance", "random", "complete", "own"
+]
 Subtract = Literal["hour_of_week", "nothing"]
 Choose = Literal["likelihood", "ebic"]
 PositionKind = Literal["location", "literal"]

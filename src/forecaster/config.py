@@ -276,7 +276,8 @@ class GraphConfig(Stage):
 
     kind: GraphKind = Field(
         default="lasso",
-        description="`lasso` is the paper's graph; the other kinds are for comparison",
+        description="`lasso` is the paper's graph: who moves together; `lagged`: whose past tells "
+        "about whose future; the other kinds are for comparison",
     )
     subtract: Subtract = Field(
         default="hour_of_week",
@@ -285,7 +286,8 @@ class GraphConfig(Stage):
     penalty: float | None = Field(
         default=None,
         gt=0.0,
-        description="λ of Eq. 4 for correlations; without it, the best of a path is chosen",
+        description="λ of Eq. 4 for correlations, or of others' past (`lagged`); without it, the "
+        "best of a path is chosen",
     )
     choose: Choose = Field(
         default="likelihood",
@@ -295,12 +297,19 @@ class GraphConfig(Stage):
         default=0.1,
         ge=0.0,
         lt=1.0,
-        description="smallest absolute conditional correlation of an edge (Eq. 3; section 3.3)",
+        description="smallest absolute conditional correlation of an edge (Eq. 3; section 3.3); "
+        "`lagged` leaves out what chance could explain instead",
     )
     degree: float | None = Field(
         default=None,
         ge=0.0,
         description="wanted average degree; the threshold is derived from it",
+    )
+    max_delay: int | None = Field(
+        default=None,
+        ge=1,
+        le=1_000,
+        description="largest delay of a lagged edge in steps; without it, as many as recent steps",
     )
     penalise_diagonal: bool = Field(
         default=True, description="whether λ applies to the diagonal too, as Eq. 4 is printed"

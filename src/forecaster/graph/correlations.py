@@ -55,16 +55,19 @@ def describe_steps(
 ) -> dict[str, Any]:
     """Return the record of the training steps for a graph's metadata."""
     sample = evidence.sample
-    times = sample.panel.times
-    edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
-    hours = tuple((f"{times[a]}Z", f"{times[b - 1]}Z") for a, b in edges.reshape(-1, 2))
     return {
         "subtracted": sample.subtracted,
         "steps": len(sample.steps),
         "dropped_steps": sample.dropped,
         "filled_values": sample.filled,
-        "hours": hours,
+        "hours": training_ranges(sample.panel, train),
     }
+
+
+def training_ranges(panel: Panel, train: Bool[np.ndarray, " M"]) -> tuple[tuple[str, str], ...]:
+    """Return the first and the last step of each training range, in UTC."""
+    edges = np.flatnonzero(np.diff(np.concatenate([[False], train, [False]])))
+    return tuple((f"{panel.times[a]}Z", f"{panel.times[b - 1]}Z") for a, b in edges.reshape(-1, 2))
 
 
 def _degeneracies(

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from pydantic import field_validator
+from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -48,6 +48,28 @@ class InverseComparison(Stage):
     note: str = ""
 
 
+class Worth(Stage):
+    """Root mean squared errors some steps ahead on held-out weeks, in deviations."""
+
+    step: int
+    own: float  # of a linear forecast from a location's own past
+    factors: float  # and from factors of the city
+    edges: float  # and from others' past along the edges
+
+
+class LaggedRecord(Stage):
+    """How lagged edges were learned, and what they are worth."""
+
+    max_delay: int  # largest delay that was looked at, in steps
+    factors: int  # of the city, whose effects are no edges
+    penalty: float | None  # of others' past; None: no edge helps
+    gap: float | None  # largest duality gap of a regression, as a share of a variance
+    p_value: float  # of edges being of use on held-out weeks
+    days: int  # blocks of held-out days
+    path: tuple[PathStep, ...] = ()
+    worth: tuple[Worth, ...] = ()
+
+
 class About(Stage):
     """The record of how a graph was learned; JSON in its manifest."""
 
@@ -71,6 +93,15 @@ class About(Stage):
     beside: InverseComparison | None = None
     notes: tuple[str, ...] = ()
     learned_on: tuple[str, ...] = ()  # ids, where places have come or gone since; empty: all
+    lagged: LaggedRecord | None = None  # of lagged edges; left out for other kinds
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """The records of other kinds, and so their hashes, stay as they were."""
+        content: dict[str, Any] = write(self)
+        if self.lagged is None:
+            del content["lagged"]
+        return content
 
     @field_validator("hours")
     @classmethod

@@ -5,7 +5,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from jaxtyping import Float64
 
-from forecaster.config import GraphConfig
+from forecaster.clock.lags import choose_lags
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import DataError, RunError, count_of
 from forecaster.graph.alternatives import (
     complete,
@@ -18,6 +19,7 @@ from forecaster.graph.correlations import (
     TrainingCorrelations,
     correlate_training_steps,
     describe_steps,
+    training_ranges,
 )
 from forecaster.graph.covariance import BLOCK_STEPS
 from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, bare
@@ -27,6 +29,8 @@ from forecaster.graph.edges import (
     edges_above,
     threshold_for_degree,
 )
+from forecaster.graph.lagged.deviations import take_deviations
+from forecaster.graph.lagged.learn import learn_lagged
 from forecaster.graph.lasso import LassoResult, graphical_lasso
 from forecaster.graph.selection import (
     MessageCallback,
@@ -93,6 +97,8 @@ def learn_graph(
         case "random":
             edges = _random(panel, splits, config, allow_unconverged, tell)
             return _graph(panel, config, edges, degree=config.degree)
+        case "lagged":
+            return _lagged(panel, splits, config, tell)
         case "distance":
             return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
@@ -109,6 +115,30 @@ def learn_graph(
     return _threshold(
         panel, config, PairStrengths(pairs.strengths, facts, training.notes + pairs.notes)
     )
+
+
+def _lagged(
+    panel: Panel, splits: Splits, config: GraphConfig, tell: MessageCallback
+) -> DependencyGraph:
+    """Return the directed graph of whose past tells about whose future."""
+    train = assign_splits(panel, splits) == SPLITS.index("train")
+    lags = choose_lags(panel.clock, len(panel.values), LagConfig().horizon).lags
+    max_delay = config.max_delay or lags.recent
+    tell("deviations from what is usual")
+    sample = take_deviations(panel, train)
+    pairs, delays, strengths, record, notes = learn_lagged(
+        sample, config, max_delay, lags.horizon, tell
+    )
+    about = About(
+        kind=config.kind,
+        panel=panel.digest,
+        steps=sample.steps,
+        hours=training_ranges(panel, train),
+        degree=config.degree,
+        lagged=record,
+        notes=notes,
+    )
+    return DependencyGraph(bare(panel.locations), pairs, strengths, about, None, delays)
 
 
 def _random(

@@ -43,12 +43,17 @@ def hold_out(
     Single hours would not be independent of the neighbouring fitted ones. Less than four weeks are
     cut into four blocks.
     """
-    blocks = max(HELD_OUT, round(len(steps) / steps_per_week))
-    held = np.arange(len(steps)) * blocks // len(steps) % HELD_OUT == HELD_OUT - 1
+    held = quarters(len(steps), steps_per_week) == HELD_OUT - 1
     if held.sum() <= 1:
         message = f"{len(steps)} steps are too few to choose a penalty by holding some out"
         raise DataError(f"{message}; give a penalty")
     return steps[~held], steps[held]
+
+
+def quarters(steps: int, steps_per_week: int) -> Int64[np.ndarray, " M"]:
+    """Return which quarter each step is in: weeks belong to them in turn."""
+    blocks = max(HELD_OUT, round(steps / steps_per_week))
+    return np.asarray(np.arange(steps) * blocks // steps % HELD_OUT)
 
 
 def choose_by_likelihood(

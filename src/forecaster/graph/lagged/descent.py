@@ -10,13 +10,16 @@ Only terms in use are updated: a regression of k terms costs k² a pass, and k·
 import math
 
 import numpy as np
-from jaxtyping import Float32, Float64, Int64
+from jaxtyping import Bool, Float32, Float64, Int64
 
 from forecaster.compiled import compiled
 
 Lags = Float32[np.ndarray, "D1 P P"]
+Covariances = tuple[Lags, Lags, int]  # Γ_d, Γ_dᵀ, and N: series from there on are factors
 Codes = Int64[np.ndarray, " most"]
 Vector = Float64[np.ndarray, " most"]
+Terms = tuple[Codes, Vector, int]  # codes and coefficients, and how many of them count
+Matrix = Float64[np.ndarray, "k k"]
 
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
 _PASSES = 1_000  # over the terms of a regression
@@ -27,40 +30,35 @@ FULL = -1  # a regression with more terms than there is room for
 
 
 @compiled(_FAST)
-def descend(
-    lags: Lags,
-    turned: Lags,
-    target: int,
-    N: int,
-    penalty: float,
-    codes: Codes,
-    beta: Vector,
-    count: int,
-) -> int:
+def count_free(covariances: Covariances) -> int:
+    """The number of free terms, the first ones: the lags of the location and of each factor."""
+    lags, _, N = covariances
+    return int((len(lags) - 1) * (lags.shape[1] - N + 1))
+
+
+@compiled(_FAST)
+def descend(covariances: Covariances, target: int, penalty: float, terms: Terms) -> int:
     """Solve one regression from its present terms on; return how many terms it has then, or FULL.
 
     Args:
-        lags: Γ_d.
-        turned: Γ_dᵀ.
+        covariances: of all series.
         target: the location.
-        N: the number of locations; the other series are factors.
-        penalty: λ of the others.
-        codes: the terms.
-        beta: their coefficients; changed in place.
-        count: the number of terms.
+        penalty: λ.
+        terms: changed in place.
     """
-    D, P, free = len(lags) - 1, lags.shape[1], count_free(lags, N)
-    taken = np.zeros(D * P, np.bool_)
+    (lags, _, N), (codes, beta, count) = covariances, terms
+    P, free = lags.shape[1], count_free(covariances)
+    slope = np.empty((len(lags) - 1) * P)
+    taken = np.zeros(len(slope), np.bool_)
+    taken[codes[:count]] = True
     K, c = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
-    slope, filled = np.empty(D * P), 0
-    for a in range(count):
-        taken[codes[a]] = True
+    filled = 0
     while True:
-        _fill(lags, target, codes, filled, count, K, c)
+        _fill(lags, target, (codes, beta, count), filled, K, c)
+        _pass_over(K, c, free, penalty, beta[:count])
+        _find_slope(covariances, target, (codes, beta, count), slope)
         filled = count
-        _pass_over(K, c, free, penalty, beta, count)
-        _find_slope(lags, turned, target, codes, beta, count, slope)
-        for term in range(D * P):
+        for term in range(len(slope)):
             if taken[term] or term % P >= N or abs(slope[term]) <= penalty:
                 continue
             if count == len(codes):
@@ -73,106 +71,73 @@ def descend(
 
 
 @compiled(_FAST)
-def count_free(lags: Lags, N: int) -> int:
-    """The number of free terms, the first ones: the lags of the location and of each factor."""
-    return (len(lags) - 1) * (lags.shape[1] - N + 1)
-
-
-@compiled(_FAST)
-def refit(
-    lags: Lags, target: int, N: int, least: float, codes: Codes, beta: Vector, count: int
-) -> int:
+def refit(covariances: Covariances, target: int, least: float, terms: Terms) -> int:
     """Fit the terms in use without a penalty, and leave out those that chance could explain.
 
+    The weaker half of those goes at a time, since the rest is fitted better without them.
+
     Args:
-        lags: Γ_d.
+        covariances: of all series.
         target: the location.
-        N: the number of locations; the other series are factors.
-        least: the smallest |t| / √M of a term that stays; the weaker half of the others goes at a
-            time, since the rest is fitted better without them.
-        codes: the terms; changed in place.
-        beta: their coefficients; changed in place.
-        count: the number of terms.
+        least: the smallest |t| / √M of a term that stays.
+        terms: changed in place.
 
     Returns:
         How many terms stay.
     """
-    free, ratios = count_free(lags, N), np.empty(len(codes))
+    (lags, _, _), (codes, beta, count) = covariances, terms
+    free, ratios = count_free(covariances), np.empty(len(codes))
     K, c = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
     while True:
-        _fill(lags, target, codes, 0, count, K, c)
+        _fill(lags, target, (codes, beta, count), 0, K, c)
         inverse = _invert(K[:count, :count])
-        explained = 0.0
-        for a in range(count):
-            beta[a] = 0.0
-            for b in range(count):
-                beta[a] += inverse[a, b] * c[b]
-            explained += beta[a] * c[a]
-        left = max(lags[0, target, target] - explained, _SMALLEST)
-        weak = 0
+        beta[:count] = _multiply(inverse, c[:count])
+        left = max(lags[0, target, target] - _dot(beta[:count], c[:count]), _SMALLEST)
         for a in range(free, count):
-            ratio = abs(beta[a]) / math.sqrt(left * inverse[a, a])
-            if ratio < least:
-                ratios[weak] = ratio
-                weak += 1
-        if weak == 0:
+            ratios[a] = abs(beta[a]) / math.sqrt(left * inverse[a, a])
+        others = ratios[free:count]
+        weak = others[others < least]
+        if len(weak) == 0:
             return count
-        cut, kept = np.median(ratios[:weak]), free
+        cut, kept = np.median(weak), free
         for a in range(free, count):
-            if abs(beta[a]) / math.sqrt(left * inverse[a, a]) > cut:
+            if ratios[a] > cut:
                 codes[kept] = codes[a]
                 kept += 1
         count = kept
 
 
 @compiled(_FAST)
-def certify(
-    lags: Lags,
-    turned: Lags,
-    target: int,
-    N: int,
-    penalty: float,
-    codes: Codes,
-    beta: Vector,
-    count: int,
-) -> float:
+def certify(covariances: Covariances, target: int, penalty: float, terms: Terms) -> float:
     """The duality gap of a regression, as a share of the target's variance.
 
     The free terms are made exact first, so that the residual times s = min(1, λ / max |slope|) is
     feasible in the dual: max ½ (‖y‖² − ‖y − θ‖²) over |X_aᵀ θ| ≤ λ_a.
     """
-    free = count_free(lags, N)
+    (lags, _, _), (codes, beta, count) = covariances, terms
+    free, b = count_free(covariances), beta[:count].copy()
     K, c = np.zeros((count, count)), np.zeros(count)
-    _fill(lags, target, codes, 0, count, K, c)
-    b = beta[:count].copy()
+    _fill(lags, target, terms, 0, K, c)
     inverse = _invert(K[:free, :free])
     for _ in range(2):  # the second time for the ridge
-        g = c[:free] - K[:free] @ b
-        b[:free] += inverse @ g
-    steepest = max(steepest_slope(lags, turned, target, N, codes, b, count), penalty)
-    variance, size = float(lags[0, target, target]), 0.0
-    for a in range(free, count):
-        size += abs(b[a])
-    explained, curvature = 0.0, 0.0
-    for a in range(count):
-        explained += b[a] * c[a]
-        for other in range(count):
-            curvature += b[a] * K[a, other] * b[other]
-    left = variance - 2.0 * explained + curvature  # of the residual
-    s = penalty / steepest
-    primal = 0.5 * left + penalty * size
+        rest = c - _multiply(K, b)
+        b[:free] += _multiply(inverse, rest[:free])
+    s = penalty / max(steepest_slope(covariances, target, (codes, b, count)), penalty)
+    variance = max(lags[0, target, target], _SMALLEST)
+    explained = _dot(b, c)
+    left = variance - 2.0 * explained + _dot(b, _multiply(K, b))  # of the residual
+    primal = 0.5 * left + penalty * np.abs(b[free:]).sum()
     dual = s * (variance - explained) - 0.5 * s * s * left
-    return (primal - dual) / max(variance, _SMALLEST)
+    return float((primal - dual) / variance)
 
 
 @compiled(_FAST)
-def steepest_slope(
-    lags: Lags, turned: Lags, target: int, N: int, codes: Codes, beta: Vector, count: int
-) -> float:
+def steepest_slope(covariances: Covariances, target: int, terms: Terms) -> float:
     """The largest |slope| of others' past: the penalty from which on no further term is used."""
+    lags, _, N = covariances
     P, steepest = lags.shape[1], 0.0
     slope = np.empty((len(lags) - 1) * P)
-    _find_slope(lags, turned, target, codes, beta, count, slope)
+    _find_slope(covariances, target, terms, slope)
     for term in range(len(slope)):
         if term % P < N and term % P != target:
             steepest = max(steepest, abs(slope[term]))
@@ -180,34 +145,30 @@ def steepest_slope(
 
 
 @compiled(_FAST)
-def sum_errors(
+def sum_errors(  # noqa: PLR0913, PLR0917 (numba takes no objects)
     series: Float32[np.ndarray, "P T"],
-    observed: np.ndarray,
+    observed: Bool[np.ndarray, " T"],
+    blocks: Int64[np.ndarray, " T"],
     target: int,
-    codes: Codes,
-    beta: Vector,
-    count: int,
-    segments: Int64[np.ndarray, "S 3"],
+    terms: Terms,
+    runs: Int64[np.ndarray, "S 2"],
     squares: Float64[np.ndarray, " blocks"],
 ) -> None:
     """Add the squared errors of a regression at observed steps to those of the steps' blocks.
 
     Args:
         series: the deviations of all locations, and the factors.
-        observed: of the target.
+        observed: whether the target is.
+        blocks: to which each step belongs.
         target: the location.
-        codes: the terms.
-        beta: their coefficients.
-        count: the number of terms.
-        segments: start, stop and block; the first D steps have no past of their own.
+        terms: of its regression.
+        runs: of neighbouring steps; the first of each, without a past in it, are left out.
         squares: the sums, by block.
     """
-    P, D = len(series), 0
-    for a in range(count):
-        D = max(D, codes[a] // P + 1)
-    for s in range(len(segments)):
-        start, stop, block = segments[s]
-        first = start + D
+    codes, beta, count = terms
+    P, D = len(series), codes[:count].max() // len(series) + 1
+    for s in range(len(runs)):
+        first, stop = runs[s, 0] + D, runs[s, 1]
         if first >= stop:
             continue
         error = series[target, first:stop].copy()
@@ -216,25 +177,15 @@ def sum_errors(
             past = series[codes[a] % P, first - lag : stop - lag]
             for t in range(len(error)):
                 error[t] -= weight * past[t]
-        total = 0.0
         for t in range(len(error)):
             if observed[first + t]:
-                total += error[t] * error[t]
-        squares[block] += total
+                squares[blocks[first + t]] += error[t] * error[t]
 
 
 @compiled(_FAST)
-def _fill(
-    lags: Lags,
-    target: int,
-    codes: Codes,
-    begin: int,
-    count: int,
-    K: Float64[np.ndarray, "k k"],
-    c: Vector,
-) -> None:
+def _fill(lags: Lags, target: int, terms: Terms, begin: int, K: Matrix, c: Vector) -> None:
     """Write the covariances of the terms from `begin` on, with all and with the target."""
-    P = lags.shape[1]
+    (codes, _, count), P = terms, lags.shape[1]
     for a in range(begin, count):
         lag, j = codes[a] // P + 1, codes[a] % P
         c[a] = lags[lag, target, j]
@@ -248,29 +199,21 @@ def _fill(
 
 
 @compiled(_FAST)
-def _pass_over(
-    K: Float64[np.ndarray, "k k"], c: Vector, free: int, penalty: float, beta: Vector, count: int
-) -> None:
+def _pass_over(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) -> None:
     """Minimise over one term after the other until none changes."""
-    slope = np.empty(count)
-    for a in range(count):
-        slope[a] = c[a]
-        for b in range(count):
-            slope[a] -= K[a, b] * beta[b]
+    count = len(beta)
+    slope = c[:count] - _multiply(K[:count, :count], beta)
     for _ in range(_PASSES):
         largest = 0.0
         for a in range(count):
             curvature = K[a, a]
-            if curvature <= 0.0:
+            if curvature <= 0.0:  # a location that never deviates
                 continue
+            limit = 0.0 if a < free else penalty
             pull = slope[a] + curvature * beta[a]
-            if a < free:
-                value = pull / (curvature * (1.0 + _RIDGE))
-            else:
-                value = math.copysign(max(abs(pull) - penalty, 0.0), pull) / curvature
-            step = value - beta[a]
+            step = math.copysign(max(abs(pull) - limit, 0.0), pull) / curvature - beta[a]
             if step != 0.0:
-                beta[a] = value
+                beta[a] += step
                 for b in range(count):
                     slope[b] -= step * K[a, b]
                 largest = max(largest, step * step * curvature)
@@ -280,19 +223,13 @@ def _pass_over(
 
 @compiled(_FAST)
 def _find_slope(
-    lags: Lags,
-    turned: Lags,
-    target: int,
-    codes: Codes,
-    beta: Vector,
-    count: int,
-    slope: Float64[np.ndarray, " terms"],
+    covariances: Covariances, target: int, terms: Terms, slope: Float64[np.ndarray, " all"]
 ) -> None:
     """Write c_a − K_a β of every possible term."""
-    D, P = len(lags) - 1, lags.shape[1]
-    for l in range(1, D + 1):
-        part = slope[(l - 1) * P : l * P]
-        own = lags[l, target]
+    (lags, turned, _), (codes, beta, count) = covariances, terms
+    P = lags.shape[1]
+    for back in range(1, len(lags)):
+        part, own = slope[(back - 1) * P : back * P], lags[back, target]
         for j in range(P):
             part[j] = own[j]
         for a in range(count):
@@ -300,37 +237,42 @@ def _find_slope(
             if weight == 0.0:
                 continue
             lag, i = codes[a] // P + 1, codes[a] % P
-            row = turned[lag - l, i] if lag >= l else lags[l - lag, i]
+            row = turned[lag - back, i] if lag >= back else lags[back - lag, i]
             for j in range(P):
                 part[j] -= weight * row[j]
 
 
 @compiled(_FAST)
-def _invert(A: Float64[np.ndarray, "k k"]) -> Float64[np.ndarray, "k k"]:
+def _invert(A: Matrix) -> Matrix:
     """The inverse of a covariance with a small ridge, by its Cholesky factor."""
     k = len(A)
-    L, inverse = np.zeros((k, k)), np.zeros((k, k))
+    L, inverse, z = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
     for i in range(k):
-        for j in range(i + 1):
-            remainder = A[i, j]
-            if i == j:
-                remainder += _RIDGE * max(A[i, i], _SMALLEST)
-            for m in range(j):
-                remainder -= L[i, m] * L[j, m]
-            if i == j:
-                L[i, i] = math.sqrt(max(remainder, _SMALLEST))
-            else:
-                L[i, j] = remainder / L[j, j]
+        for j in range(i):
+            L[i, j] = (A[i, j] - _dot(L[i, :j], L[j, :j])) / L[j, j]
+        pivot = A[i, i] * (1.0 + _RIDGE) - _dot(L[i, :i], L[i, :i])
+        L[i, i] = math.sqrt(max(pivot, _SMALLEST))
     for column in range(k):  # L z = e, Lᵀ x = z
-        z = np.zeros(k)
         for i in range(column, k):
-            total = 1.0 if i == column else 0.0
-            for m in range(column, i):
-                total -= L[i, m] * z[m]
-            z[i] = total / L[i, i]
-        for i in range(k - 1, -1, -1):
-            total = z[i]
-            for m in range(i + 1, k):
-                total -= L[m, i] * inverse[m, column]
-            inverse[i, column] = total / L[i, i]
+            unit = 1.0 if i == column else 0.0
+            z[i] = (unit - _dot(L[i, column:i], z[column:i])) / L[i, i]
+        for i in range(k - 1, column - 1, -1):
+            rest = z[i] - _dot(L[i + 1 :, i], inverse[i + 1 :, column])
+            inverse[i, column] = inverse[column, i] = rest / L[i, i]
     return inverse
+
+
+@compiled(_FAST)
+def _multiply(A: Matrix, x: Vector) -> Vector:
+    y = np.empty(len(A))
+    for i in range(len(A)):
+        y[i] = _dot(A[i], x)
+    return y
+
+
+@compiled(_FAST)
+def _dot(a: Vector, b: Vector) -> float:
+    total = 0.0
+    for i in range(len(a)):
+        total += a[i] * b[i]
+    return total

@@ -1,0 +1,304 @@
+"""Choice of factors, penalty and edges by held-out weeks, and what they are worth there.
+
+1. The factors of the city: as many as forecast held-out weeks best.
+2. The penalty of others' past: smaller ones are tried until forecasts of held-out weeks get worse;
+   the largest is taken that is not worse than the best by more than chance.
+3. If no penalty forecasts them better than none by more than chance, no edge is left.
+4. All training steps are fitted with these.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float32, Float64
+
+from forecaster.config import GraphConfig
+from forecaster.errors import count_of, name_some
+from forecaster.graph.dependency import LaggedRecord, PathStep, Worth
+from forecaster.graph.edges import Delays, Pairs, Strengths
+from forecaster.graph.lagged.covariances import (
+    LaggedSums,
+    find_factors,
+    sum_products,
+    to_covariances,
+)
+from forecaster.graph.lagged.deviations import Bounds, LaggedSample
+from forecaster.graph.lagged.regressions import (
+    Regressions,
+    begin,
+    duality_gap,
+    largest_penalty,
+    refit,
+    solve,
+    squared_errors,
+)
+from forecaster.graph.lagged.worth import sum_ahead
+from forecaster.graph.selection import FALLS, HELD_OUT, PER_DECADE, MessageCallback
+from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
+
+FACTORS = (0, 1, 2, 4, 8)  # that are tried
+MAX_PENALTIES = 40  # five decades
+CHANCE = 0.05  # of edges where there are none
+Blocks = Float64[np.ndarray, " blocks"]
+
+
+class LaggedGraph(NamedTuple):
+    """Directed edges, and the record of how they were learned."""
+
+    pairs: Pairs
+    delays: Delays
+    strengths: Strengths  # deviations of the target per deviation of the source
+    record: LaggedRecord
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, eq=False)
+class Turn:
+    """Some weeks that are fitted, and others that are held out."""
+
+    fitted: LaggedSums
+    held_out: Bounds
+    sample: LaggedSample
+    factors: Float32[np.ndarray, "F N"]  # of the fitted weeks, the most telling first
+
+    def start(self, factors: int) -> "Fit":
+        """The regressions on own past and some factors."""
+        inputs = to_covariances(self.fitted, self.factors[:factors])
+        return Fit(self, begin(inputs), inputs.series(self.sample))
+
+
+@dataclass(frozen=True, eq=False)
+class Fit:
+    """The regressions of a turn."""
+
+    turn: Turn
+    regressions: Regressions
+    series: Float32[np.ndarray, "P T"]
+
+    def errors(self, regressions: Regressions) -> Blocks:
+        """The squared errors of the held-out steps, by block of days."""
+        held_out, sample = self.turn.held_out, self.turn.sample
+        return np.asarray(squared_errors(regressions, sample, self.series, held_out).sum(axis=1))
+
+
+@dataclass(frozen=True, eq=False)
+class Trial:
+    """One penalty: the regressions of every turn, and their errors on held-out days."""
+
+    penalty: float
+    solved: tuple[Regressions, ...]
+    fitted: tuple[Regressions, ...]  # without penalty
+    errors: Blocks
+
+
+def learn_lagged(
+    sample: LaggedSample, config: GraphConfig, max_delay: int, horizon: int, tell: MessageCallback
+) -> LaggedGraph:
+    """Learn lagged edges from the training steps.
+
+    Args:
+        sample: the training steps.
+        config: a penalty or an average degree, if wanted.
+        max_delay: D, the largest delay of an edge.
+        horizon: the steps ahead for which the worth of edges is measured.
+        tell: called with a message before each stage.
+    """
+    parts = []
+    for number, runs in enumerate(sample.runs, start=1):
+        tell(f"covariances of {max_delay} delays, part {number} of {len(sample.runs)}")
+        parts.append(sum_products(sample, runs, max_delay))
+    turns, N = _take_turns(sample, parts), len(sample.deviations)
+    tried = [_try_factors(turns, count, tell) for count in FACTORS if count < max(N, 2)]
+    fits, without = tried[int(np.argmin([errors.sum() for _, errors in tried]))]
+    factors = len(fits[0].regressions.inputs.factors)
+    path = _walk(fits, config, without, tell)
+    trial = _choose(path, config, N)
+    p = 1.0 if trial is None else _p_value(without, trial.errors, len(path))
+    if trial is not None and config.penalty is None and config.degree is None and p > CHANCE:
+        trial = None
+    tell("fit of all training steps")
+    total = sum(parts[1:], parts[0])
+    inputs = to_covariances(total, find_factors(total, factors))
+    final, gap = begin(inputs), None
+    if trial is not None:
+        larger = [other for other in path if other.penalty >= trial.penalty]
+        trial, final = _solve_all(final, larger)
+        gap = duality_gap(final, trial.penalty)
+    kept = refit(final)
+    pairs, delays, strengths = _edges(kept, config.degree)
+    alone = [fit.regressions for fit in tried[0][0]]
+    together = [fit.regressions for fit in fits]
+    edges = together if trial is None else list(trial.fitted)
+    record = LaggedRecord(
+        max_delay=max_delay,
+        factors=factors,
+        penalty=None if trial is None else trial.penalty,
+        gap=gap,
+        p_value=p,
+        days=int(np.count_nonzero(without)),
+        path=tuple(_describe(trial_, without) for trial_ in path),
+        worth=_measure_worth(turns, (alone, together, edges), horizon),
+    )
+    return LaggedGraph(pairs, delays, strengths, record, _notes(sample, record, len(pairs)))
+
+
+def _take_turns(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Turn]:
+    """Hold out every fourth week; where these are few days, each quarter of the weeks in turn."""
+    last = HELD_OUT - 1
+    held = np.zeros(len(sample.blocks), np.bool_)
+    for start, stop in sample.runs[last].tolist():
+        held[start:stop] = True
+    is_long = len(np.unique(sample.blocks[held])) >= MAX_BLOCKS
+    turns = []
+    for number in [last] if is_long else range(HELD_OUT):
+        others = [part for n, part in enumerate(parts) if n != number]
+        fitted = sum(others[1:], others[0])
+        turns.append(Turn(fitted, sample.runs[number], sample, find_factors(fitted, max(FACTORS))))
+    return turns
+
+
+def _try_factors(
+    turns: Sequence[Turn], count: int, tell: MessageCallback
+) -> tuple[list[Fit], Blocks]:
+    """The regressions on own past and some factors, and their errors on held-out days."""
+    fits = [turn.start(count) for turn in turns]
+    errors = np.sum([fit.errors(fit.regressions) for fit in fits], axis=0)
+    tell(f"{count_of(count, 'factor')} of the city: squared error {errors.sum():.6g}")
+    return fits, errors
+
+
+def _walk(
+    fits: Sequence[Fit], config: GraphConfig, without: Blocks, tell: MessageCallback
+) -> list[Trial]:
+    """The penalties that are tried, the largest first, until forecasts get worse repeatedly."""
+    largest = max(largest_penalty(fit.regressions) for fit in fits)
+    if config.penalty is not None:
+        penalties = [config.penalty]
+    else:
+        steps = np.arange(1, MAX_PENALTIES + 1)
+        penalties = (largest * 10 ** (-steps / PER_DECADE)).tolist()
+    solved, path, best, at = [fit.regressions for fit in fits], list[Trial](), without.sum(), -1
+    for penalty in penalties:
+        solutions = [solve(regressions, penalty) for regressions in solved]
+        solved = [solution for solution in solutions if solution is not None]
+        if len(solved) < len(fits):  # a location depends on more than there is room for
+            break
+        fitted = tuple(map(refit, solved))
+        errors = [fit.errors(part) for fit, part in zip(fits, fitted, strict=True)]
+        path.append(Trial(penalty, tuple(solved), fitted, np.sum(errors, axis=0)))
+        edges = count_of(int(fitted[0].edges.sum()), "edge")
+        change = _change(path[-1].errors, without)
+        tell(f"penalty {penalty:.3g}: {edges}, {change:+.2%} error on held-out weeks")
+        wanted = config.degree is not None and len(path) > 1 and _degree(fitted[0]) < config.degree
+        if path[-1].errors.sum() < best or wanted:
+            best, at = min(best, path[-1].errors.sum()), len(path) - 1
+        elif len(path) - 1 - at >= FALLS:
+            break
+    return path
+
+
+def _choose(path: Sequence[Trial], config: GraphConfig, N: int) -> Trial | None:
+    """The trial of the wanted penalty or degree; else the largest penalty as good as the best."""
+    if not path or N < 2:  # noqa: PLR2004 (one location has no others)
+        return None
+    if config.degree is not None:
+        enough = [trial for trial in path if _degree(trial.fitted[0]) >= config.degree]
+        return enough[0] if enough else path[-1]
+    best = min(path, key=lambda trial: float(trial.errors.sum()))
+    for trial in path:
+        worse = trial.errors - best.errors
+        observed = best.errors > 0
+        chance = worse[observed].std() * np.sqrt(observed.sum())  # of the sum
+        if worse.sum() <= chance:
+            return trial
+    return best
+
+
+def _solve_all(start: Regressions, path: Sequence[Trial]) -> tuple[Trial, Regressions]:
+    """Solve all training steps at the last penalty of a path, or the last with room for its terms.
+
+    With more steps a location may use more terms than it did with some held out.
+    """
+    for trial in reversed(path):
+        solved = solve(start, trial.penalty)
+        if solved is not None:
+            return trial, solved
+    return path[0], start
+
+
+def _p_value(without: Blocks, errors: Blocks, trials: int) -> float:
+    """The p-value of edges being of use, for the best of so many trials."""
+    p = p_values((without - errors)[:, None], (without > 0)[:, None])
+    return min(float(p[0]) * max(trials, 1), 1.0)
+
+
+def _degree(regressions: Regressions) -> float:
+    return float(len(_edges(regressions, None)[0]) / len(regressions.counts))
+
+
+def _edges(regressions: Regressions, degree: float | None) -> tuple[Pairs, Delays, Strengths]:
+    """The edges by source, target and delay; only the strongest, if a degree is wanted."""
+    target, place = np.nonzero(regressions.edges)
+    back, source = np.divmod(regressions.codes[target, place], regressions.inputs.lags.shape[1])
+    strengths = regressions.beta[target, place]
+    order = np.lexsort((back, target, source))
+    if degree is not None:
+        wanted = round(degree * len(regressions.counts))
+        strongest = np.argsort(-np.abs(strengths), kind="stable")[:wanted]
+        order = order[np.isin(order, strongest)]
+    pairs = np.column_stack([source, target])[order]
+    return pairs, back[order] + 1, strengths[order]
+
+
+def _describe(trial: Trial, without: Blocks) -> PathStep:
+    return PathStep(
+        penalty=trial.penalty,
+        score=-_change(trial.errors, without),
+        edges=int(trial.fitted[0].edges.sum()),
+        converged=True,
+    )
+
+
+def _change(errors: Blocks, without: Blocks) -> float:
+    """The relative change of the root mean squared error."""
+    return float(np.sqrt(errors.sum() / max(without.sum(), 1e-12)) - 1)
+
+
+def _measure_worth(
+    turns: Sequence[Turn], models: Sequence[Sequence[Regressions]], horizon: int
+) -> tuple[Worth, ...]:
+    """The errors of own past, with factors and with edges, on held-out weeks some steps ahead."""
+    root = []
+    for regressions in models:
+        measure = partial(sum_ahead, horizon=horizon)
+        sums = [
+            measure(part, turn.sample, turn.held_out)
+            for part, turn in zip(regressions, turns, strict=True)
+        ]
+        squares, counts = (np.sum(column, axis=0) for column in zip(*sums, strict=True))
+        root.append(np.sqrt(squares / np.maximum(counts, 1)))
+    steps = sorted({1, horizon})
+    return tuple(
+        Worth(step=k, own=root[0][k - 1], factors=root[1][k - 1], edges=root[2][k - 1])
+        for k in steps
+        if root[0][k - 1] > 0
+    )
+
+
+def _notes(sample: LaggedSample, record: LaggedRecord, edges: int) -> tuple[str, ...]:
+    notes = []
+    if not edges:
+        days = count_of(record.days, "block") + " of held-out days"
+        if record.days < MIN_BLOCKS:
+            reason = f"{days} are too few to tell whether edges help; {MIN_BLOCKS} are needed"
+        else:
+            reason = "on held-out weeks no edge helps by more than chance"
+        notes.append(f"no edges: {reason}")
+    if sample.constant.any():
+        places = count_of(int(sample.constant.sum()), "location")
+        numbers = name_some(str(n) for n in np.flatnonzero(sample.constant))
+        notes.append(f"{places} never deviate in the training steps, and have no edges: {numbers}")
+    return tuple(notes)
