@@ -23,7 +23,7 @@ Matrix = Float64[np.ndarray, "k k"]
 
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
 _PASSES = 1_000  # over the terms of a regression
-_TOLERANCE = 1e-9  # of a coefficient's effect on the variance
+_SLACK = 1e-3  # of the penalty: a step of a coefficient that is none
 _SMALLEST = 1e-12  # variance that is more than rounding
 _RIDGE = 1e-6  # of a variance: free terms may be collinear
 FULL = -1  # a regression with more terms than there is room for
@@ -216,8 +216,8 @@ def _pass_over(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) ->
                 beta[a] += step
                 for b in range(count):
                     slope[b] -= step * K[a, b]
-                largest = max(largest, step * step * curvature)
-        if largest < _TOLERANCE:
+                largest = max(largest, abs(step) * curvature)
+        if largest <= _SLACK * penalty:
             return
 
 

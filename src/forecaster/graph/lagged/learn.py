@@ -2,14 +2,14 @@
 
 1. The factors of the city: as many as forecast held-out weeks best.
 2. The penalty of others' past: smaller ones are tried until forecasts of held-out weeks get worse;
-   the largest is taken that is not worse than the best by more than chance.
+   the largest is taken that has 95 % of the best one's gain.
 3. If no penalty forecasts them better than none by more than chance, no edge is left.
 4. All training steps are fitted with these.
 """
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cached_property, partial
 from typing import NamedTuple
 
 import numpy as np
@@ -41,6 +41,7 @@ from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
 
 FACTORS = (0, 1, 2, 4, 8)  # that are tried
 MAX_PENALTIES = 40  # five decades
+SPARED = 0.05  # of the best gain, for a sparser graph
 CHANCE = 0.05  # of edges where there are none
 Blocks = Float64[np.ndarray, " blocks"]
 
@@ -64,10 +65,14 @@ class Turn:
     sample: LaggedSample
     factors: Float32[np.ndarray, "F N"]  # of the fitted weeks, the most telling first
 
+    @cached_property
+    def series(self) -> Float32[np.ndarray, "P T"]:
+        """All locations and factors, scaled."""
+        return to_covariances(self.fitted, self.factors).series(self.sample)
+
     def start(self, factors: int) -> "Fit":
         """The regressions on own past and some factors."""
-        inputs = to_covariances(self.fitted, self.factors[:factors])
-        return Fit(self, begin(inputs), inputs.series(self.sample))
+        return Fit(self, begin(to_covariances(self.fitted, self.factors[:factors])))
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,12 +81,12 @@ class Fit:
 
     turn: Turn
     regressions: Regressions
-    series: Float32[np.ndarray, "P T"]
 
     def errors(self, regressions: Regressions) -> Blocks:
         """The squared errors of the held-out steps, by block of days."""
         held_out, sample = self.turn.held_out, self.turn.sample
-        return np.asarray(squared_errors(regressions, sample, self.series, held_out).sum(axis=1))
+        series = self.turn.series[: regressions.inputs.lags.shape[1]]
+        return np.asarray(squared_errors(regressions, sample, series, held_out).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,7 +120,7 @@ def learn_lagged(
     fits, without = tried[int(np.argmin([errors.sum() for _, errors in tried]))]
     factors = len(fits[0].regressions.inputs.factors)
     path = _walk(fits, config, without, tell)
-    trial = _choose(path, config, N)
+    trial = _choose(path, config, without, N)
     p = 1.0 if trial is None else _p_value(without, trial.errors, len(path))
     if trial is not None and config.penalty is None and config.degree is None and p > CHANCE:
         trial = None
@@ -200,21 +205,16 @@ def _walk(
     return path
 
 
-def _choose(path: Sequence[Trial], config: GraphConfig, N: int) -> Trial | None:
-    """The trial of the wanted penalty or degree; else the largest penalty as good as the best."""
+def _choose(path: Sequence[Trial], config: GraphConfig, without: Blocks, N: int) -> Trial | None:
+    """The trial of the wanted penalty or degree; else the sparsest nearly as good as the best."""
     if not path or N < 2:  # noqa: PLR2004 (one location has no others)
         return None
     if config.degree is not None:
         enough = [trial for trial in path if _degree(trial.fitted[0]) >= config.degree]
         return enough[0] if enough else path[-1]
-    best = min(path, key=lambda trial: float(trial.errors.sum()))
-    for trial in path:
-        worse = trial.errors - best.errors
-        observed = best.errors > 0
-        chance = worse[observed].std() * np.sqrt(observed.sum())  # of the sum
-        if worse.sum() <= chance:
-            return trial
-    return best
+    lowest = min(float(trial.errors.sum()) for trial in path)
+    enough = (1 - SPARED) * lowest + SPARED * without.sum()
+    return next(trial for trial in path if trial.errors.sum() <= max(enough, lowest))
 
 
 def _solve_all(start: Regressions, path: Sequence[Trial]) -> tuple[Trial, Regressions]:
