@@ -61,8 +61,10 @@ def choose_neighbours(
     M = len(locations)
     if PAIRS not in arrays:
         return np.empty((0, 2), dtype=np.int64)
-    known = np.arange(M) < M - n
-    degree = int(np.median(edges_of(arrays).degrees(M - n)))
+    known, learned = np.arange(M) < M - n, edges_of(arrays)
+    if learned.is_directed and not len(learned.pairs):  # none tells about another
+        return np.empty((0, 2), dtype=np.int64)
+    degree = int(np.median(learned.degrees(M - n)))
     edges = [
         (int(neighbour), new)
         for new in range(M - n, M)
