@@ -22,7 +22,9 @@ Terms = tuple[Codes, Vector, int]  # codes and coefficients, and how many of the
 Matrix = Float64[np.ndarray, "k k"]
 
 _FAST = frozenset({"contract", "reassoc", "nsz", "arcp"})
-_PASSES = 1_000  # over the terms of a regression
+_PASSES = 50  # over the terms of a regression, before a jump
+_JUMPS = 50  # of a regression, at most
+_ROUNDS = 100  # of adding terms to a regression, at most
 _SLACK = 1e-3  # of the penalty: a step of a coefficient that is none
 _SMALLEST = 1e-12  # variance that is more than rounding
 _RIDGE = 1e-6  # of a variance: free terms may be collinear
@@ -49,25 +51,26 @@ def descend(covariances: Covariances, target: int, penalty: float, terms: Terms)
     (lags, _, N), (codes, beta, count) = covariances, terms
     P, free = lags.shape[1], count_free(covariances)
     slope = np.empty((len(lags) - 1) * P)
-    taken = np.zeros(len(slope), np.bool_)
-    taken[codes[:count]] = True
     K, c = np.zeros((len(codes), len(codes))), np.zeros(len(codes))
-    filled = 0
-    while True:
+    filled, count = 0, _drop_unused(terms, free)
+    for _ in range(_ROUNDS):
         _fill(lags, target, (codes, beta, count), filled, K, c)
-        _pass_over(K, c, free, penalty, beta[:count])
+        _minimise(K, c, free, penalty, beta[:count])
         _find_slope(covariances, target, (codes, beta, count), slope)
-        filled = count
+        slope[codes[:count]] = 0.0
         for term in range(len(slope)):
-            if taken[term] or term % P >= N or abs(slope[term]) <= penalty:
-                continue
-            if count == len(codes):
-                return FULL
-            taken[term] = True
-            codes[count], beta[count] = term, 0.0
-            count += 1
-        if count == filled:
+            if term % P >= N or abs(slope[term]) <= penalty:
+                slope[term] = 0.0
+        wanted = np.count_nonzero(slope)
+        if wanted == 0:
             return count
+        filled = count
+        if count + wanted > len(codes):
+            filled, count = 0, _drop_unused((codes, beta, count), free)
+        if count == len(codes):
+            return FULL
+        count = _add_steepest(slope, wanted, (codes, beta, count))
+    return FULL
 
 
 @compiled(_FAST)
@@ -199,8 +202,47 @@ def _fill(lags: Lags, target: int, terms: Terms, begin: int, K: Matrix, c: Vecto
 
 
 @compiled(_FAST)
-def _pass_over(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) -> None:
-    """Minimise over one term after the other until none changes."""
+def _drop_unused(terms: Terms, free: int) -> int:
+    """Leave out others' terms of coefficient 0; return how many terms stay."""
+    codes, beta, count = terms
+    kept = free
+    for a in range(free, count):
+        if beta[a] != 0.0:
+            codes[kept], beta[kept] = codes[a], beta[a]
+            kept += 1
+    beta[kept:count] = 0.0
+    return kept
+
+
+@compiled(_FAST)
+def _add_steepest(slope: Float64[np.ndarray, " all"], wanted: int, terms: Terms) -> int:
+    """Add the wanted terms, those of slope ≠ 0; of too many, as fill half of the room.
+
+    Most of many will not be needed beside the steepest.
+    """
+    codes, beta, count = terms
+    room, least = len(codes) - count, 0.0
+    if wanted > room:
+        least = np.sort(np.abs(slope))[len(slope) - (room + 1) // 2]
+    for term in range(len(slope)):
+        if slope[term] != 0.0 and abs(slope[term]) >= least and count < len(codes):
+            codes[count], beta[count] = term, 0.0
+            count += 1
+    return count
+
+
+@compiled(_FAST)
+def _minimise(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) -> None:
+    """Minimise over the given terms, β in place."""
+    for _ in range(_JUMPS):
+        if _pass_over(K, c, free, penalty, beta):
+            return
+        _jump(K, c, free, penalty, beta)
+
+
+@compiled(_FAST)
+def _pass_over(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) -> bool:
+    """Minimise over one term after the other; return whether none changes any more."""
     count = len(beta)
     slope = c[:count] - _multiply(K[:count, :count], beta)
     for _ in range(_PASSES):
@@ -218,7 +260,35 @@ def _pass_over(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) ->
                     slope[b] -= step * K[a, b]
                 largest = max(largest, abs(step) * curvature)
         if largest <= _SLACK * penalty:
-            return
+            return True
+    return False
+
+
+@compiled(_FAST)
+def _jump(K: Matrix, c: Vector, free: int, penalty: float, beta: Vector) -> None:
+    """Go to the minimum over all β ≠ 0 with fixed signs, or to the first change of sign.
+
+    Nearly collinear terms converge slowly one by one; this step is exact but for the ridge.
+    """
+    live = np.flatnonzero(beta)
+    curvature, step = np.empty((len(live), len(live))), np.empty(len(live))
+    for a in range(len(live)):
+        row = K[live[a]]
+        step[a] = c[live[a]] - _dot(row[: len(beta)], beta)
+        if live[a] >= free:
+            step[a] -= math.copysign(penalty, beta[live[a]])
+        for b in range(len(live)):
+            curvature[a, b] = row[live[b]]
+    _substitute(_factorise(curvature), 0, step)
+    share, first = 1.0, -1
+    for a in range(len(live)):
+        current = beta[live[a]]
+        if live[a] >= free and (current + step[a]) * current < 0.0 and -current / step[a] < share:
+            share, first = -current / step[a], live[a]
+    for a in range(len(live)):
+        beta[live[a]] += share * step[a]
+    if first >= 0:
+        beta[first] = 0.0
 
 
 @compiled(_FAST)
@@ -244,22 +314,39 @@ def _find_slope(
 
 @compiled(_FAST)
 def _invert(A: Matrix) -> Matrix:
-    """The inverse of a covariance with a small ridge, by its Cholesky factor."""
-    k = len(A)
-    L, inverse, z = np.zeros((k, k)), np.zeros((k, k)), np.zeros(k)
-    for i in range(k):
+    """The inverse of a covariance with a small ridge."""
+    k, L = len(A), _factorise(A)
+    inverse, x = np.zeros((k, k)), np.zeros(k)
+    for column in range(k):
+        x[column:] = 0.0
+        x[column] = 1.0
+        _substitute(L, column, x)
+        for i in range(column, k):
+            inverse[i, column] = inverse[column, i] = x[i]
+    return inverse
+
+
+@compiled(_FAST)
+def _factorise(A: Matrix) -> Matrix:
+    """The Cholesky factor L of a covariance with a small ridge."""
+    L = np.zeros((len(A), len(A)))
+    for i in range(len(A)):
         for j in range(i):
             L[i, j] = (A[i, j] - _dot(L[i, :j], L[j, :j])) / L[j, j]
         pivot = A[i, i] * (1.0 + _RIDGE) - _dot(L[i, :i], L[i, :i])
         L[i, i] = math.sqrt(max(pivot, _SMALLEST))
-    for column in range(k):  # L z = e, Lᵀ x = z
-        for i in range(column, k):
-            unit = 1.0 if i == column else 0.0
-            z[i] = (unit - _dot(L[i, column:i], z[column:i])) / L[i, i]
-        for i in range(k - 1, column - 1, -1):
-            rest = z[i] - _dot(L[i + 1 :, i], inverse[i + 1 :, column])
-            inverse[i, column] = inverse[column, i] = rest / L[i, i]
-    return inverse
+    return L
+
+
+@compiled(_FAST)
+def _substitute(L: Matrix, first: int, x: Vector) -> None:
+    """Solve L Lᵀ z = x in place, for z from `first` on; x is 0 before it."""
+    for i in range(first, len(x)):
+        x[i] = (x[i] - _dot(L[i, first:i], x[first:i])) / L[i, i]
+    for i in range(len(x) - 1, first - 1, -1):
+        x[i] /= L[i, i]
+        for j in range(first, i):
+            x[j] -= L[i, j] * x[i]
 
 
 @compiled(_FAST)
