@@ -24,6 +24,7 @@ class BlockPattern:
     target: Int64[Tensor, " E"]
     reverse: Int64[Tensor, " E"]  # the edges sorted by source, then by target
     starts: Int64[Tensor, " bounds"]  # the edges of target i are starts[i] … starts[i + 1] − 1
+    is_directed: bool = False  # whether an edge need not have one in the other direction
     _elsewhere: dict[torch.device, "BlockPattern"] = field(
         default_factory=dict, init=False, repr=False
     )
@@ -50,16 +51,17 @@ class BlockPattern:
         first, second, itself = pairs[:, 0], pairs[:, 1], np.arange(count)
         both_ways = () if directed else (first * count + second,)
         codes = (*both_ways, second * count + first, itself * count + itself)
-        return _sort_edges(count, *np.divmod(np.unique(np.concatenate(codes)), count))
+        ends = np.divmod(np.unique(np.concatenate(codes)), count)
+        return _sort_edges(count, *ends, directed=directed)
 
     @cached_property
     def turned(self) -> "BlockPattern":
         """The pattern with all edges the other way round; of an undirected one, itself."""
-        target, source = (end.cpu().numpy() for end in (self.target, self.source))
-        order = self.reverse.cpu().numpy()
-        turned = _sort_edges(self.n_locations, source[order], target[order])
-        same = np.array_equal(turned.source, source) and np.array_equal(turned.target, target)
-        return self if same else turned._move(self.source.device)
+        if not self.is_directed:
+            return self
+        source, target = (end[self.reverse].cpu().numpy() for end in (self.source, self.target))
+        turned = _sort_edges(self.n_locations, source, target, directed=True)
+        return turned._move(self.source.device)
 
     @property
     def n_locations(self) -> int:
@@ -99,13 +101,15 @@ class BlockPattern:
 
     def _move(self, device: torch.device) -> "BlockPattern":
         lists = (self.source, self.target, self.reverse, self.starts)
-        return BlockPattern(*(edges.to(device) for edges in lists))
+        source, target, reverse, starts = (edges.to(device) for edges in lists)
+        return BlockPattern(source, target, reverse, starts, self.is_directed)
 
 
 def _sort_edges(
-    count: int, target: Int64[np.ndarray, " E"], source: Int64[np.ndarray, " E"]
+    count: int, target: Int64[np.ndarray, " E"], source: Int64[np.ndarray, " E"], *, directed: bool
 ) -> BlockPattern:
     """Return the pattern of edges that are sorted by target, then by source."""
     reverse = np.argsort(source * count + target)
     starts = np.searchsorted(target, np.arange(count + 1))
-    return BlockPattern(*map(torch.from_numpy, (source, target, reverse, starts)))
+    tensors = [torch.from_numpy(edges) for edges in (source, target, reverse, starts)]
+    return BlockPattern(tensors[0], tensors[1], tensors[2], tensors[3], directed)

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
-from torch.nn.functional import gelu, linear
+from torch.nn.functional import gelu, linear, pad
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEK_HOURS, WEEKDAYS
 from forecaster.config import LagConfig, MixerConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.hiding import HiddenInputs
-from forecaster.models.lagged_neighbours import LaggedEdges, LaggedNeighbours, arrivals
 from forecaster.models.linear import SparseLinear, draw_dense
+from forecaster.models.linear_forecast import LinearForecast, steps_ahead
 from forecaster.models.network import (
     NO_HEADS,
     CrossLocationModule,
@@ -47,7 +47,6 @@ class MixerPrerequisites:
     pattern: BlockPattern
     past_only: PastOnlyInputs = NONE_PAST_ONLY
     repeats: bool = True  # whether training has seen more than one week, or year of long steps
-    lagged: LaggedEdges | None = None  # of a directed graph
 
 
 class Mixer(Network):
@@ -56,7 +55,8 @@ class Mixer(Network):
     z_i = W_r r_i + W_g Σ_{j ∈ N(i) ∪ {i}} w_ij r_j + W_c F r + W_a a_{t+1…t+K} + e_i + d_w
     z_i ← z_i + V gelu(U z_i), some times; r̂_i = O z_i, x̂_i = u_i + spread_i · r̂_i
 
-    The mean and the lowest relative error have an output O each.
+    The mean and the lowest relative error have an output O each. Over a directed graph, a linear
+    forecast from recent deviations is added to r̂ and enters z in place of W_g (`LinearForecast`).
 
     All locations share one set of weights. A location's own are its embedding e_i and a few
     strengths w_ij for each of its edges. F r are a few factors of the whole city, d_w belongs to
@@ -92,14 +92,13 @@ class Mixer(Network):
         self.masks = fitted.profile.city is not None
         self.hiding = HiddenInputs(R) if self.masks else None
         self.past_only = fitted.past_only
-        numbers = neighbour_numbers(config, lags, fitted.lagged)
-        self.neighbours: SparseLinear | LaggedNeighbours | None = None
-        if numbers and fitted.lagged is not None:
-            self.neighbours = LaggedNeighbours(fitted.pattern, fitted.lagged, R, numbers)
-        elif numbers:
+        self.neighbours = self.linear = None
+        if config.edges and fitted.pattern.is_directed:
+            self.linear = LinearForecast(fitted.pattern, lags, config.factors)
+        elif config.edges:
             channels = NeuronLayout(N, 1, 0), NeuronLayout(N, config.edges, 0)
             self.neighbours = SparseLinear(*channels, fitted.pattern, generator, bias=False)
-        per_location, shared = input_widths(config, lags, inputs, fitted.past_only, numbers)
+        per_location, shared = input_widths(config, lags, inputs, fitted)
         per_location += L if self.masks else 0
         self.city = CityFactors(N, config.factors, generator)
         self.from_location = draw_dense(per_location, H, False, generator)
@@ -142,15 +141,21 @@ class Mixer(Network):
             ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         parts: Decomposition = self.level(history, ahead, hidden)
-        z = self._embed(history, ahead, parts)
+        recent = parts.bounded.contiguous()
+        factors = self.city(recent)
+        first: Tensor = recent[..., :0]  # the linear forecast of the first steps
+        if self.linear is not None:
+            first = self.linear(recent, factors, parts.known)
+        z = self._embed(history, ahead, parts, (recent, factors, first))
         for block in self.blocks:
             z = self.dropout(block(z))
-        deviation = linear(z, self.output)
+        first = pad(first, (0, self.K - first.shape[2]))
+        deviation = linear(z, self.output) + first
         if self.context is not None:
             deviation = deviation + self.context(z, ahead.auxiliary)
         forecast = relative = self._restore(deviation, parts)
         if self.relative is not None:
-            deviation = linear(z, self.relative)
+            deviation = linear(z, self.relative) + first
             if self.relative_context is not None:
                 deviation = deviation + self.relative_context(z, ahead.auxiliary)
             relative = self._restore(deviation, parts)
@@ -176,16 +181,29 @@ class Mixer(Network):
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: one, if any."""
         del step
-        return 0 if self.neighbours is None else 1
+        return 0 if self.neighbours is None and self.linear is None else 1
 
-    def _embed(self, history: State, ahead: State, parts: Decomposition) -> Float[Tensor, "N B H"]:
-        """The hidden state z of each location, before the residual blocks."""
-        recent = parts.bounded.contiguous()
+    def _embed(
+        self,
+        history: State,
+        ahead: State,
+        parts: Decomposition,
+        recents: tuple[Float[Tensor, "N B R"], Float[Tensor, "F B R"], Float[Tensor, "N B k"]],
+    ) -> Float[Tensor, "N B H"]:
+        """The hidden state z of each location, before the residual blocks.
+
+        Args:
+            history: the past steps.
+            ahead: the coming steps.
+            parts: the deviations of the past.
+            recents: the last of them, as others see them, the city's factors, and the linear
+                forecast from both.
+        """
+        recent, factors, first = recents
         local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
-        local.append(self._from_neighbours(recent))
-        factors = self.city(recent)
+        local += [self._from_neighbours(recent), first]
         sources = (*self._shared_covariates(history, ahead), factors)
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
@@ -195,12 +213,9 @@ class Mixer(Network):
         return state + common + self._embedding(parts.known)
 
     def _from_neighbours(self, recent: Float[Tensor, "N B R"]) -> Float[Tensor, "N B c"]:
-        """What the recent deviations of neighbours add to a location."""
+        """The recent deviations of neighbours, with a strength per edge."""
         if self.neighbours is None:
             return recent[..., :0]
-        if isinstance(self.neighbours, LaggedNeighbours):
-            arriving: Tensor = self.neighbours(recent)
-            return arriving
         empty = recent.new_zeros(0, recent.shape[1], self.recent)
         weighted: State = self.neighbours(State(recent[:, None], empty))  # [N, edges, B, R]
         return weighted.signal.transpose(1, 2).flatten(2)
@@ -285,24 +300,16 @@ def _leave_out(
     return _take(inputs, dim, [n for n in range(inputs.shape[dim]) if n not in numbers])
 
 
-def neighbour_numbers(config: MixerConfig, lags: LagConfig, lagged: LaggedEdges | None) -> int:
-    """How many numbers a location gets from its neighbours."""
-    if lagged is None or not config.edges:
-        return config.edges * lags.recent
-    return arrivals(lags, lagged)
-
-
 def input_widths(
-    config: MixerConfig,
-    lags: LagConfig,
-    inputs: NeuronLayout,
-    past_only: PastOnlyInputs,
-    neighbours: int,
+    config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, fitted: MixerPrerequisites
 ) -> tuple[int, int]:
     """The numbers that enter z per location (W_r, W_g), without masks, and for all (W_c, W_a)."""
     L, K, R = lags.length, lags.horizon, lags.recent
-    local, shared = len(past_only.local), len(past_only.shared)
+    local, shared = len(fitted.past_only.local), len(fitted.past_only.shared)
     covariates = (inputs.per_location - 1 - local) * (K + 1)  # of the last and the coming steps
+    neighbours = config.edges * R
+    if config.edges and fitted.pattern.is_directed:
+        neighbours = steps_ahead(lags)
     per_location = L + K + 1 + covariates + local * R + neighbours
     return per_location, (inputs.auxiliary - shared) * K + (config.factors + shared) * R
 
@@ -338,10 +345,12 @@ def count_weights(
     config: MixerConfig, lags: LagConfig, inputs: NeuronLayout, fitted: MixerPrerequisites
 ) -> int:
     """The number of weights, but for the output and quantile heads, biases and masks."""
-    numbers, edges = neighbour_numbers(config, lags, fitted.lagged), fitted.pattern.n_edges
-    of_edge = config.edges if fitted.lagged is None else numbers * lags.recent
-    input_width = sum(input_widths(config, lags, inputs, fitted.past_only, numbers))
+    N, of_edge, of_location = inputs.n_locations, config.edges, config.hidden + config.factors
+    if config.edges and fitted.pattern.is_directed:
+        of_edge = steps_ahead(lags) * lags.recent
+        of_location += of_edge * config.factors
     rows = hour_weights(fitted.profile.profile.shape[1], repeats=fitted.repeats).shape[1]  # of d
-    inner = rows + 2 * config.blocks * config.hidden
-    local = inputs.n_locations * (config.hidden + config.factors) + edges * of_edge
-    return local + config.hidden * (input_width + inner)
+    inner = (
+        rows + 2 * config.blocks * config.hidden + sum(input_widths(config, lags, inputs, fitted))
+    )
+    return N * of_location + fitted.pattern.n_edges * of_edge + config.hidden * inner

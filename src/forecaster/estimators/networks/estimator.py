@@ -112,6 +112,10 @@ class NetworkEstimator(Estimator):
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """A lower bound of the number of weights, without building the network."""
 
+    def prepare(self, network: Network, data: TrainingData) -> None:
+        """Change weights of a new network before it is trained; by default none."""
+        del network, data
+
     @property
     def bounds_values(self) -> bool:
         """Whether values beyond those of training are bounded, since they reach all locations.
@@ -174,6 +178,7 @@ class NetworkEstimator(Estimator):
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         network, windows = self.build(_layout(scaler), arrays, generator), data.windows
+        self.prepare(network, data)
         self._announce_cost(network, data.on_progress)
         partly = windows.partial if network.masks else windows.partial[:0]
         task = TrainingTask(

@@ -9,9 +9,10 @@ from torch import Generator
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
-from forecaster.estimators.graph_arrays import STRENGTHS, edges_of, graph_arrays
+from forecaster.estimators.graph_arrays import edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
+from forecaster.estimators.networks.linear_start import start_linear
 from forecaster.estimators.networks.new_locations import extend_network
 from forecaster.estimators.networks.profile import (
     CITY,
@@ -23,7 +24,6 @@ from forecaster.estimators.networks.profile import (
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
-from forecaster.models.lagged_neighbours import LaggedEdges
 from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
@@ -116,6 +116,11 @@ class Forecaster(NetworkEstimator):
         network = build_forecaster(recipe.model, recipe.lags, layout, pattern, generator, heads)
         return DeviationNetwork(network, profile_of(arrays)) if recipe.model.level else network
 
+    def prepare(self, network: Network, data: TrainingData) -> None:
+        """Let the linear part of `best` begin as what is fitted to the training steps."""
+        if isinstance(network, Mixer) and network.linear is not None:
+            start_linear(network, data)
+
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the layers between two states: E·C² + A² each."""
         if self.recipe.preset == "best":
@@ -127,16 +132,11 @@ class Forecaster(NetworkEstimator):
 
     def _mixer_inputs(self, layout: NeuronLayout, arrays: Arrays) -> MixerPrerequisites:
         """What the network of `best` is built on."""
-        edges, recent = edges_of(arrays), self.recipe.lags.recent
-        lagged = None
-        if edges.delays is not None:
-            lagged = LaggedEdges(edges.pairs, edges.delays, arrays[STRENGTHS])
         return MixerPrerequisites(
-            profile_of(arrays, recent),
-            edges.pattern(layout.n_locations),
+            profile_of(arrays, self.recipe.lags.recent),
+            edges_of(arrays).pattern(layout.n_locations),
             _past_only(layout, arrays),
             sees_repeats(arrays),
-            lagged,
         )
 
 

@@ -17,12 +17,13 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.windows.scaling import MIN_MEAN
 
 MEAN, DEVIATION = "values.mean", "values.deviation"
-EDGE_WEIGHTS = "model.neighbours.weight"
+EDGE_WEIGHTS = ("model.neighbours.weight", "model.linear.edges")  # a network has one or none
 RULES = {
     DEVIATIONS: append(1, 0.0),
     KNOWN: append(0, 0.0),
     "model.place": append(0, 0.0),  # the embedding
     "model.city.weight": append(1, 0.0),  # of the city's factors
+    "model.linear.loadings": append(0, 0.0),  # of these; of networks over directed graphs
 }
 
 
@@ -36,7 +37,7 @@ def extend_network(
         n: the number of new locations.
         neighbours: their edges, as in `new_locations`.
     """
-    extended = {name: add(arrays[name], n) for name, add in RULES.items()}
+    extended = {name: add(arrays[name], n) for name, add in RULES.items() if name in arrays}
     extended |= _extend_scales(arrays, n)
     extended |= _extend_profiles(arrays, extended, n)
     return extended | _extend_edges(arrays, n, neighbours)
@@ -81,9 +82,10 @@ def _extend_edges(
     if before.delays is not None:
         delay = float(np.floor(np.median(before.delays))) if len(before.delays) else 1.0
         extended[DELAYS] = append(0, delay)(before.delays, len(neighbours))
-    if EDGE_WEIGHTS in arrays:
-        patterns = before.pattern(N), edges_of(extended).pattern(N + n)
-        extended[EDGE_WEIGHTS] = _extend_weights(arrays[EDGE_WEIGHTS], *patterns)
+    patterns = before.pattern(N), edges_of(extended).pattern(N + n)
+    for name in EDGE_WEIGHTS:
+        if name in arrays:
+            extended[name] = _extend_weights(arrays[name], *patterns)
     return extended
 
 

@@ -25,9 +25,14 @@ class LaggedSample:
 
     deviations: Float32[np.ndarray, "N T"]  # of variance 1; 0 where nothing is observed
     observed: Bool[np.ndarray, "N T"]
-    constant: Bool[np.ndarray, " N"]  # locations that never deviate
+    scale: Float64[np.ndarray, " N"]  # of a deviation of 1; 0 at locations that never deviate
     runs: tuple[Bounds, ...]  # the neighbouring training steps of each quarter
     blocks: Int64[np.ndarray, " T"]  # of whole days; 0 outside of training
+
+    @property
+    def constant(self) -> Bool[np.ndarray, " N"]:
+        """The locations that never deviate."""
+        return self.scale <= 0
 
     @property
     def steps(self) -> int:
@@ -65,7 +70,7 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     blocks = np.zeros(T, np.int64)
     blocks[used] = block_days(days)
     runs = _cut(used, quarters(len(used), panel.clock.season_slots))
-    return LaggedSample(deviations, observed, scale <= 0, runs, blocks)
+    return LaggedSample(deviations, observed, scale, runs, blocks)
 
 
 def _scale(

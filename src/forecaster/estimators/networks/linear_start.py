@@ -1,0 +1,40 @@
+"""The linear part of `best` as it begins: fitted to the training steps by least squares."""
+
+from functools import reduce
+from operator import add
+
+import numpy as np
+import torch
+
+from forecaster.estimators.training_data import TrainingData
+from forecaster.graph.lagged.covariances import find_factors, sum_products
+from forecaster.graph.lagged.deviations import take_deviations
+from forecaster.graph.lagged.linear import fit_linear
+from forecaster.models.mixer import Mixer
+from forecaster.windows.scaling import fit_scaler
+
+
+def start_linear(network: Mixer, data: TrainingData) -> None:
+    """Set the weights of the linear part, and those of the factors that it uses."""
+    part = network.linear
+    if part is None:
+        return
+    sample = take_deviations(data.panel, data.train)
+    delays = part.recent + part.ahead - 1
+    sums = reduce(add, (sum_products(sample, runs, delays) for runs in sample.runs))
+    ends = part.pattern.source.numpy(), part.pattern.target.numpy()
+    factors = find_factors(sums, len(network.city.weight))
+    fitted = fit_linear(sums, factors, ends, part.recent)
+    # From deviations of variance 1 to those of the network.
+    unit = sample.scale / fit_scaler(data.panel, data.train).values.deviation
+    inverse = np.divide(1, unit, out=np.zeros_like(unit), where=unit > 0)
+    edges = fitted.edges * (unit[ends[1]] * inverse[ends[0]])[:, None, None]
+    loadings = fitted.loadings * unit[:, None, None, None]
+    weights = {  # the network has the newest step last
+        part.edges: edges[..., ::-1],
+        part.loadings: loadings[..., ::-1].reshape(part.loadings.shape),
+        network.city.weight: fitted.factors * inverse,
+    }
+    with torch.no_grad():
+        for parameter, values in weights.items():
+            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)))
