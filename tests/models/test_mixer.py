@@ -134,10 +134,10 @@ def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_count
 ) -> None:
     model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
     usual = model.level(*network_inputs)
-    before = model._embed(*network_inputs, usual)
+    before = model._embed(*network_inputs, usual, usual.bounded[..., :0])
     with torch.no_grad():
         model.place.add_(3.0)
-    moved = model._embed(*network_inputs, usual) - before
+    moved = model._embed(*network_inputs, usual, usual.bounded[..., :0]) - before
     expected = 3 * torch.tensor(KNOWN, dtype=torch.float64)[:, None, None].expand_as(moved)
     torch.testing.assert_close(moved, expected)
 
@@ -301,7 +301,7 @@ def test_others_move_no_further_than_the_bounds_allow(
     before = model(*usual)
     parts = model.level(*usual)
     seen = parts.bounded.clone().requires_grad_()
-    hidden = model._embed(*usual, replace(parts, bounded=seen))
+    hidden = model._embed(*usual, replace(parts, bounded=seen), parts.bounded[..., :0])
     room = torch.zeros(N, B, 3, dtype=torch.float64)
     for n in range(N):
         for k in range(3):

@@ -141,12 +141,8 @@ class Mixer(Network):
             ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         parts: Decomposition = self.level(history, ahead, hidden)
-        recent = parts.bounded.contiguous()
-        factors = self.city(recent)
-        first: Tensor = recent[..., :0]  # the linear forecast of the first steps
-        if self.linear is not None:
-            first = self.linear(recent, factors, parts.known)
-        z = self._embed(history, ahead, parts, (recent, factors, first))
+        first = self._forecast_linearly(parts)
+        z = self._embed(history, ahead, parts, first)
         for block in self.blocks:
             z = self.dropout(block(z))
         first = pad(first, (0, self.K - first.shape[2]))
@@ -183,28 +179,24 @@ class Mixer(Network):
         del step
         return 0 if self.neighbours is None and self.linear is None else 1
 
-    def _embed(
-        self,
-        history: State,
-        ahead: State,
-        parts: Decomposition,
-        recents: tuple[Float[Tensor, "N B R"], Float[Tensor, "F B R"], Float[Tensor, "N B k"]],
-    ) -> Float[Tensor, "N B H"]:
-        """The hidden state z of each location, before the residual blocks.
+    def _forecast_linearly(self, parts: Decomposition) -> Float[Tensor, "N B k"]:
+        """r̂ of the first coming steps from recent deviations alone; none without such a part."""
+        if self.linear is None:
+            return parts.bounded[..., :0]
+        recent = parts.bounded.contiguous()
+        forecast: Tensor = self.linear(recent, self.city(recent), parts.known)
+        return forecast
 
-        Args:
-            history: the past steps.
-            ahead: the coming steps.
-            parts: the deviations of the past.
-            recents: the last of them, as others see them, the city's factors, and the linear
-                forecast from both.
-        """
-        recent, factors, first = recents
+    def _embed(
+        self, history: State, ahead: State, parts: Decomposition, first: Float[Tensor, "N B k"]
+    ) -> Float[Tensor, "N B H"]:
+        """The hidden state z of each location, before the residual blocks."""
+        recent = parts.bounded.contiguous()
         local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
         local += [self._from_neighbours(recent), first]
-        sources = (*self._shared_covariates(history, ahead), factors)
+        sources = (*self._shared_covariates(history, ahead), self.city(recent))
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = self.hour_weights.index_select(0, slots_of(history)[:, -1]).to(self.hour.dtype)

@@ -7,6 +7,8 @@ from jaxtyping import Float32
 
 from forecaster.graph.lagged.deviations import Bounds, LaggedSample
 
+BROAD, FEWEST = 0.25, 3  # share and number of locations that a factor tells about, at least
+
 
 @dataclass(frozen=True, eq=False)
 class LaggedSums:
@@ -79,18 +81,32 @@ def find_factors(sums: LaggedSums, count: int) -> Float32[np.ndarray, "F N"]:
 
     They are the leading eigenvectors of Σ_d Γ°_dᵀ Γ°_d, where Γ°_d is Γ_d for d ≥ 1 without the
     effects of locations on themselves. Lam & Yao (2012) take Γ_d Γ_dᵀ, to find which locations
-    follow factors; here it counts which ones lead.
+    follow factors; here it counts which ones lead. Those that tell about few locations are left
+    out, since these effects are edges, and so are more factors than a quarter of the locations.
+
+    Args:
+        sums: of some steps.
+        count: how many factors are wanted, at most.
     """
     N, unit = sums.products.shape[1], np.float32(sums.steps) * np.outer(sums.scale, sums.scale)
-    told = np.zeros((N, N))
+    told, effects = np.zeros((N, N)), np.zeros((N, N))
     for product in sums.products[1:]:
-        others = product / unit
-        np.fill_diagonal(others, 0)
+        others = _without_own(product / unit)
         told += others.T @ others
-    _, vectors = np.linalg.eigh(told)
-    leading = vectors[:, ::-1][:, :count].T
+    vectors = np.linalg.eigh(told).eigenvectors[:, ::-1].astype(np.float32)
+    for product in sums.products[1:]:
+        effects += np.square(_without_own(product / unit) @ vectors)  # of each factor, by target
+    targets = effects.sum(axis=0) ** 2 / np.maximum(np.square(effects).sum(axis=0), 1e-30)
+    leading = vectors[:, targets >= max(BROAD * N, FEWEST)]
+    leading = leading[:, : min(count, int(BROAD * N))].T
     signs = np.sign(leading[np.arange(len(leading)), np.abs(leading).argmax(axis=1)])
     return np.asarray(leading * signs[:, None], dtype=np.float32)  # the largest is positive
+
+
+def _without_own(gamma: Float32[np.ndarray, "N N"]) -> Float32[np.ndarray, "N N"]:
+    """Γ_d with 0 for the effects of locations on themselves, in place."""
+    np.fill_diagonal(gamma, 0)
+    return gamma
 
 
 def to_covariances(sums: LaggedSums, factors: Float32[np.ndarray, "F N"]) -> LaggedCovariances:

@@ -1,6 +1,6 @@
 """The training steps as deviations from what is usual, in four quarters of weeks."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 import numpy as np
@@ -13,7 +13,8 @@ from forecaster.panel.panel import Panel
 from forecaster.windows.profile import SPREAD_FLOOR, fit_profile
 from forecaster.windows.scaling import fit_scaler
 
-LARGEST = 8.0  # standard deviations: a wrong value must not decide an edge
+LARGEST = 8.0  # standard deviations
+WRONG = 0.25  # of a location's variance: one value with more is wrong, and decides no edge
 _COLUMNS = 64  # locations at a time, to save memory
 
 Bounds = Int64[np.ndarray, "S 2"]  # the first of neighbouring steps, and the one after the last
@@ -25,7 +26,7 @@ class LaggedSample:
 
     deviations: Float32[np.ndarray, "N T"]  # of variance 1; 0 where nothing is observed
     observed: Bool[np.ndarray, "N T"]
-    scale: Float64[np.ndarray, " N"]  # of a deviation of 1; 0 at locations that never deviate
+    scale: Float64[np.ndarray, " N"]  # of a deviation of 1; 0 at locations of one value
     runs: tuple[Bounds, ...]  # the neighbouring training steps of each quarter
     blocks: Int64[np.ndarray, " T"]  # of whole days; 0 outside of training
 
@@ -45,6 +46,7 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
 
     Those of counts are in units of a spread that grows with the root of what is usual. Closed
     steps are left out, so that the first step of a morning follows the last one of the evening.
+    Wrong values count as missing, also for what is usual.
     """
     steps = np.flatnonzero(panel.clock.is_open(panel.times))
     used = np.flatnonzero(train[steps])
@@ -53,24 +55,34 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
         raise DataError(f"{message}; at least {HELD_OUT} are needed to hold some out")
     N, T = len(panel.locations), len(steps)
     deviations, observed = np.empty((N, T), np.float32), np.empty((N, T), np.bool_)
+    constant = np.empty(N, np.bool_)
     profile, mean = fit_profile(panel, train), fit_scaler(panel, train).values.mean
     slots = panel.clock.slot_of_season(panel.times[steps])
     for first in range(0, N, _COLUMNS):
         block = slice(first, first + _COLUMNS)
         usual = profile[block][:, slots]
-        values = panel.values[steps, block].T - usual
+        values = panel.values[steps, block].T
+        seen = values[:, used]
+        constant[block] = ~(np.fmax.reduce(seen, axis=1) > np.fmin.reduce(seen, axis=1))
+        values = values - usual
         if panel.kind == "count":
             values /= np.sqrt(usual / mean[block, None] + SPREAD_FLOOR)
         observed[block] = np.isfinite(values)
         deviations[block] = np.where(observed[block], values, 0)
     scale = _scale(deviations, observed, used)
-    deviations /= np.where(scale > 0, scale, np.inf)[:, None]
+    constant |= scale <= 0
+    deviations /= np.where(constant, np.inf, scale)[:, None]
+    place, step = _find_wrong(deviations, observed, used)
+    if len(step):
+        values = panel.values.copy()
+        values[steps[step], place] = np.nan
+        return take_deviations(replace(panel, values=values), train)
     np.clip(deviations, -LARGEST, LARGEST, out=deviations)
     days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
     blocks = np.zeros(T, np.int64)
     blocks[used] = block_days(days)
     runs = _cut(used, quarters(len(used), panel.clock.season_slots))
-    return LaggedSample(deviations, observed, scale, runs, blocks)
+    return LaggedSample(deviations, observed, np.where(constant, 0, scale), runs, blocks)
 
 
 def _scale(
@@ -83,6 +95,20 @@ def _scale(
     for n, row in enumerate(values):
         squares[n] = np.square(row[used], dtype=np.float64).sum()
     return np.asarray(np.sqrt(squares / np.maximum(counts, 1)))
+
+
+def _find_wrong(
+    deviations: Float32[np.ndarray, "N T"],
+    observed: Bool[np.ndarray, "N T"],
+    used: Int64[np.ndarray, " t"],
+) -> tuple[Int64[np.ndarray, " wrong"], Int64[np.ndarray, " wrong"]]:
+    """The location and the step of each wrong value in the training steps."""
+    wrong = []
+    for n, row in enumerate(deviations):
+        limit = max(WRONG * np.count_nonzero(observed[n, used]), LARGEST**2)
+        wrong += [(n, step) for step in used[np.square(row[used]) > limit].tolist()]
+    places, steps = np.array(wrong, np.int64).reshape(-1, 2).T
+    return places, steps
 
 
 def _cut(

@@ -116,7 +116,8 @@ def learn_lagged(
         tell(f"covariances of {max_delay} delays, part {number} of {len(sample.runs)}")
         parts.append(sum_products(sample, runs, max_delay))
     turns, N = _take_turns(sample, parts), len(sample.deviations)
-    tried = [_try_factors(turns, count, tell) for count in FACTORS if count < max(N, 2)]
+    most = min(len(turn.factors) for turn in turns)
+    tried = [_try_factors(turns, count, tell) for count in FACTORS if count <= most]
     fits, without = tried[int(np.argmin([errors.sum() for _, errors in tried]))]
     factors = len(fits[0].regressions.inputs.factors)
     path = _walk(fits, config, without, tell)
@@ -139,7 +140,7 @@ def learn_lagged(
     edges = together if trial is None else list(trial.fitted)
     record = LaggedRecord(
         max_delay=max_delay,
-        factors=factors,
+        factors=len(inputs.factors),
         penalty=None if trial is None else trial.penalty,
         gap=gap,
         p_value=p,
@@ -300,5 +301,5 @@ def _notes(sample: LaggedSample, record: LaggedRecord, edges: int) -> tuple[str,
     if sample.constant.any():
         places = count_of(int(sample.constant.sum()), "location")
         numbers = name_some(str(n) for n in np.flatnonzero(sample.constant))
-        notes.append(f"{places} never deviate in the training steps, and have no edges: {numbers}")
+        notes.append(f"no deviations in training, and so no edges: {places}, {numbers}")
     return tuple(notes)
