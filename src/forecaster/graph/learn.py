@@ -45,10 +45,13 @@ _SIGMAS = 3  # standard errors, 1/√M each, of a correlation of 0
 _MATRICES = 21  # N × N doubles in memory at the peak of the path
 _PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
 _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
+_LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
+_SECONDS_PER_TERM = 4e-6  # of lagged regressions, by D·N²: both measured on two cores
+_LAGGED_MATRICES = 6  # copies of the (D + 1)·N² covariances at the peak
 
 
 class Estimate(NamedTuple):
-    """The peak memory of learning besides the panel, and its time on one core."""
+    """The peak memory of learning besides the panel, and its time on one core or two."""
 
     memory_bytes: int
     seconds: float
@@ -70,11 +73,20 @@ def estimate(locations: int, steps: int) -> Estimate:
     return Estimate(max(8 * doubles, steps * N), seconds)  # one byte per value for the mask
 
 
+def estimate_lagged(locations: int, steps: int, max_delay: int) -> Estimate:
+    """Estimate the memory and time of learning lagged edges from the sizes."""
+    N, terms = locations, max_delay * locations**2
+    floats = 2 * N * steps + _LAGGED_MATRICES * (terms + N**2)  # deviations, also scaled
+    seconds = steps * (terms + N**2) / _LAGGED_PRODUCTS_PER_SECOND + _SECONDS_PER_TERM * terms
+    return Estimate(4 * floats + steps * N, seconds)  # one byte per value for the mask
+
+
 def learn_graph(
     panel: Panel,
     splits: Splits,
     config: GraphConfig = GraphConfig(),  # noqa: B008 (frozen)
     *,
+    lags: LagConfig | None = None,
     allow_unconverged: bool = False,
     progress: MessageCallback | None = None,
 ) -> DependencyGraph:
@@ -84,6 +96,8 @@ def learn_graph(
         panel: values of all locations.
         splits: the training, validation and test ranges.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
+        lags: of the network that takes lagged edges: they go no further back than its recent
+            steps, and are measured up to its horizon; None: chosen for the panel.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.
     """
@@ -98,7 +112,7 @@ def learn_graph(
             edges = _random(panel, splits, config, allow_unconverged, tell)
             return _graph(panel, config, edges, degree=config.degree)
         case "lagged":
-            return _lagged(panel, splits, config, tell)
+            return _lagged(panel, splits, config, lags, tell)
         case "distance":
             return _threshold(panel, config, PairStrengths(distance_kernel(panel.locations), {}))
     train = assign_splits(panel, splits) == SPLITS.index("train")
@@ -117,21 +131,33 @@ def learn_graph(
     )
 
 
+def largest_delay(panel: Panel, config: GraphConfig, lags: LagConfig | None = None) -> int:
+    """Return the largest delay of a lagged edge: the recipe's, or what a network can use."""
+    if config.max_delay is not None:
+        return config.max_delay
+    recent = choose_lags(panel.clock, len(panel.values), LagConfig().horizon).lags.recent
+    return recent if lags is None else min(recent, lags.recent)
+
+
 def _lagged(
-    panel: Panel, splits: Splits, config: GraphConfig, tell: MessageCallback
+    panel: Panel,
+    splits: Splits,
+    config: GraphConfig,
+    lags: LagConfig | None,
+    tell: MessageCallback,
 ) -> DependencyGraph:
     """Return the directed graph of whose past tells about whose future."""
     train = assign_splits(panel, splits) == SPLITS.index("train")
-    lags = choose_lags(panel.clock, len(panel.values), LagConfig().horizon).lags
-    max_delay = config.max_delay or lags.recent
     tell("deviations from what is usual")
     sample = take_deviations(panel, train)
+    horizon = (lags or LagConfig()).horizon
     pairs, delays, strengths, record, notes = learn_lagged(
-        sample, config, max_delay, lags.horizon, tell
+        sample, config, largest_delay(panel, config, lags), horizon, tell
     )
     about = About(
         kind=config.kind,
         panel=panel.digest,
+        chosen_by="given" if config.penalty is not None else "held-out weeks",
         steps=sample.steps,
         hours=training_ranges(panel, train),
         degree=config.degree,

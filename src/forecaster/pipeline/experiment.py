@@ -85,11 +85,15 @@ class Experiment:
 
     def graph(self, recipe: Recipe, say: MessageCallback) -> DependencyGraph:
         """Return the graph of a recipe, learned on first use."""
-        folder = self.folder / GRAPHS / self.key(recipe.graph.model_dump(mode="json"))
+        content = [recipe.graph.model_dump(mode="json")]
+        if recipe.graph.kind == "lagged":  # whose delays and worth are those that a network uses
+            content.append(recipe.lags.model_dump(mode="json"))
+        folder = self.folder / GRAPHS / self.key(*content)
         if (folder / MANIFEST).exists():
             return open_graph(folder)
         say(f"learning the graph ({recipe.graph.kind})")
-        return save_graph(learn_graph(self.panel, self.splits, recipe.graph), folder, recipe)
+        graph = learn_graph(self.panel, self.splits, recipe.graph, lags=recipe.lags)
+        return save_graph(graph, folder, recipe)
 
 
 def make_panel(folder: Path, recipe: Recipe, data: Path | None, say: MessageCallback) -> Path:

@@ -123,7 +123,8 @@ def _graph(
 ) -> DependencyGraph:
     """Return the graph of a panel's training steps, learned on first use."""
     if not (folder / MANIFEST).exists() and is_first_process():
-        return save_graph(learn_graph(panel, splits, recipe.graph, progress=say), folder, recipe)
+        graph = learn_graph(panel, splits, recipe.graph, lags=recipe.lags, progress=say)
+        return save_graph(graph, folder, recipe)
     _wait(folder)
     return open_graph(folder)
 

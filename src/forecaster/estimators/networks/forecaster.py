@@ -96,7 +96,8 @@ class Forecaster(NetworkEstimator):
         """The graph, given or learned from the training steps, and the seasonal profile."""
         graph = self.graph
         if graph is None:
-            graph = learn_graph(data.panel, data.splits, self.recipe.graph)
+            recipe = self.recipe
+            graph = learn_graph(data.panel, data.splits, recipe.graph, lags=recipe.lags)
         graph.match(data.panel, data.splits)
         profile = profile_arrays(data) if self._has_profile else {}
         past_only = _past_only_arrays(data.panel) if self.recipe.preset == "best" else {}
