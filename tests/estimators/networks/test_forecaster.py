@@ -233,7 +233,7 @@ def test_a_run_of_a_directed_graph_forecasts_the_same_bits_when_it_is_loaded(
 def test_its_network_has_every_link_of_a_directed_graph_once(recipe: Recipe) -> None:
     run = directed.fitted(recipe).run
     assert run is not None
-    name = "neighbours.weight" if recipe.preset else "encoder.0.attention.query.weight"
+    name = "linear.edges" if recipe.preset else "encoder.0.attention.query.weight"
     assert len(run.arrays[f"model.{name}"]) == 7 + 4  # itself; 0 → 1 has two delays
 
 

@@ -261,8 +261,8 @@ def test_L2_edges_of_a_directed_graph_lead_into_new_locations_only() -> None:
     assert (pairs[5:, 0] < 7).all()
     assert delays.dtype == np.int64
     assert delays.tolist() == [1, 3, 3, 1, 2, 2, 2]  # the median for new ones
-    weights = run.arrays["model.neighbours.weight"]
+    weights = run.arrays["model.linear.edges"]
     assert len(weights) == 9 + 4 + 2
-    old = before.arrays["model.neighbours.weight"]
+    old = before.arrays["model.linear.edges"]
     assert np.array_equal(weights[:11], old)  # sorted by target: those of new ones come last
     assert weights.any(axis=(1, 2)).all()

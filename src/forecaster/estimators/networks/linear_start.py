@@ -5,6 +5,8 @@ from operator import add
 
 import numpy as np
 import torch
+from jaxtyping import Float, Float32
+from torch import Tensor
 
 from forecaster.estimators.training_data import TrainingData
 from forecaster.graph.lagged.covariances import find_factors, sum_products
@@ -29,12 +31,15 @@ def start_linear(network: Mixer, data: TrainingData) -> None:
     unit = sample.scale / fit_scaler(data.panel, data.train).values.deviation
     inverse = np.divide(1, unit, out=np.zeros_like(unit), where=unit > 0)
     edges = fitted.edges * (unit[ends[1]] * inverse[ends[0]])[:, None, None]
-    loadings = fitted.loadings * unit[:, None, None, None]
-    weights = {  # the network has the newest step last
-        part.edges: edges[..., ::-1],
-        part.loadings: loadings[..., ::-1].reshape(part.loadings.shape),
-        network.city.weight: fitted.factors * inverse,
-    }
-    with torch.no_grad():
-        for parameter, values in weights.items():
-            parameter.copy_(torch.from_numpy(np.ascontiguousarray(values, dtype=np.float32)))
+    loadings = np.zeros((len(unit), part.ahead, len(network.city.weight), part.recent))
+    loadings[:, :, : len(factors)] = fitted.loadings * unit[:, None, None, None]
+    weights = network.city.weight.detach().numpy().copy()  # further factors begin as drawn
+    weights[: len(factors)] = fitted.factors * inverse
+    with torch.no_grad():  # the network has the newest step last
+        part.edges.copy_(_tensor(edges[..., ::-1]))
+        part.loadings.copy_(_tensor(loadings[..., ::-1]).view_as(part.loadings))
+        network.city.weight.copy_(_tensor(weights))
+
+
+def _tensor(array: Float[np.ndarray, "*shape"]) -> Float32[Tensor, "*shape"]:
+    return torch.from_numpy(np.ascontiguousarray(array, dtype=np.float32))
