@@ -12,6 +12,7 @@ training days; StationLinear a linear regression of each station and step on its
 """
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -97,6 +98,18 @@ def times_of(table: pd.DataFrame) -> pd.DatetimeIndex:
 def make_panel(table: pd.DataFrame) -> Panel:
     """The panel of a direction; its opening hours are found in the rows that are there."""
     return Panel.from_wide(table.reset_index(), timezone="Asia/Shanghai", step_minutes=15)
+
+
+def read_both(data: Path) -> Panel:
+    """The panel of entries and exits together, which may tell about each other."""
+    folder = data / "hangzhou_metro_2019"
+    parts = [
+        pd.read_parquet(folder / f"{direction}.parquet")
+        .set_index("time")
+        .add_prefix(f"{direction} ")
+        for direction in DIRECTIONS
+    ]
+    return make_panel(pd.concat(parts, axis=1))
 
 
 def test_origins(table: pd.DataFrame) -> np.ndarray:

@@ -38,7 +38,7 @@ def main() -> None:
     panel = Panel.from_wide(
         table, timezone="America/Los_Angeles", kind="measurement", step_minutes=5
     )
-    splits, recipe = _splits(panel), Recipe(lags=LagConfig(horizon=max(HORIZONS)))
+    splits, recipe = split(panel), Recipe(lags=LagConfig(horizon=max(HORIZONS)))
 
     def measure(name: str, seed: int) -> dict[str, Any]:
         if name in (POOLED, POOLED_USUAL):
@@ -73,7 +73,7 @@ def _train_rows(panel: Panel) -> int:
     return int(len(panel.values) * TRAIN_SHARE)
 
 
-def _splits(panel: Panel) -> Splits:
+def split(panel: Panel) -> Splits:
     """The authors' training rows, of which the last are for validation, and their test rows."""
     end = _train_rows(panel)
     first = round(end * (1 - VALIDATION_SHARE))
