@@ -1,6 +1,6 @@
 """Who tells about whom: networks with different graphs on cities and on real panels.
 
-`python -m benchmarks.graphs DATA OUT --set zones` trains every row of `--rows` as often as
+`python -m benchmarks.graphs DATA OUT --set zones` trains every row of `--models` as often as
 `--seeds` says, one file of scores for each, and prints RMSE and MAPE by step ahead, and each row's
 RMSE against a location alone, paired by seed. `--set city` is the generated city (`--travel`,
 `--locations`, a year); panels of recipes are read from OUT/panels, where `--prepare` builds them.

@@ -145,13 +145,12 @@ class Mixer(Network):
         z = self._embed(history, ahead, parts, first)
         for block in self.blocks:
             z = self.dropout(block(z))
-        first = pad(first, (0, self.K - first.shape[2]))
-        deviation = linear(z, self.output) + first
+        deviation = _add(linear(z, self.output), first)
         if self.context is not None:
             deviation = deviation + self.context(z, ahead.auxiliary)
         forecast = relative = self._restore(deviation, parts)
         if self.relative is not None:
-            deviation = linear(z, self.relative) + first
+            deviation = _add(linear(z, self.relative), first)
             if self.relative_context is not None:
                 deviation = deviation + self.relative_context(z, ahead.auxiliary)
             relative = self._restore(deviation, parts)
@@ -276,6 +275,14 @@ class MixerQuantileHead(nn.Module):
         inner = gelu(linear(z.detach(), self.inner, self.bias))
         h = linear(inner, self.outer).view(*z.shape[:2], len(self.levels), self.horizon)
         return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, parts.spread)
+
+
+def _add(
+    deviation: Float[Tensor, "N B K"], first: Float[Tensor, "N B k"]
+) -> Float[Tensor, "N B K"]:
+    """The deviations with the linear forecast of the first steps added, if there is one."""
+    k = first.shape[2]
+    return deviation + pad(first, (0, deviation.shape[2] - k)) if k else deviation
 
 
 def _take(
