@@ -48,7 +48,29 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     if len(used) < HELD_OUT:
         message = f"graph: {count_of(len(used), 'training step')}"
         raise DataError(f"{message}; at least {HELD_OUT} are needed to hold some out")
+    while True:
+        deviations, observed, constant = _deviate(panel, train, steps)
+        places, wrong = _find_wrong(deviations, observed, used)
+        if not len(wrong):
+            break
+        del deviations, observed  # before others take their memory
+        values = panel.values.copy()
+        values[steps[wrong], places] = np.nan
+        panel = replace(panel, values=values)
+    np.clip(deviations, -LARGEST, LARGEST, out=deviations)
+    days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
+    blocks = np.zeros(len(steps), np.int64)
+    blocks[used] = block_days(days)
+    runs = _cut(used, quarters(len(used), panel.clock.season_slots))
+    return LaggedSample(deviations, observed, constant, runs, blocks)
+
+
+def _deviate(
+    panel: Panel, train: Bool[np.ndarray, " M"], steps: Int64[np.ndarray, " T"]
+) -> tuple[Float32[np.ndarray, "N T"], Bool[np.ndarray, "N T"], Bool[np.ndarray, " N"]]:
+    """The deviations at some steps, where there are values, and which locations have one value."""
     N, T = len(panel.locations), len(steps)
+    used = np.flatnonzero(train[steps])
     deviations, observed = np.empty((N, T), np.float32), np.empty((N, T), np.bool_)
     constant = np.empty(N, np.bool_)
     profile, mean = fit_profile(panel, train), fit_scaler(panel, train).values.mean
@@ -67,17 +89,7 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     scale = _scale(deviations, observed, used)
     constant |= scale <= 0
     deviations /= np.where(constant, np.inf, scale)[:, None]
-    place, step = _find_wrong(deviations, observed, used)
-    if len(step):
-        values = panel.values.copy()
-        values[steps[step], place] = np.nan
-        return take_deviations(replace(panel, values=values), train)
-    np.clip(deviations, -LARGEST, LARGEST, out=deviations)
-    days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
-    blocks = np.zeros(T, np.int64)
-    blocks[used] = block_days(days)
-    runs = _cut(used, quarters(len(used), panel.clock.season_slots))
-    return LaggedSample(deviations, observed, constant, runs, blocks)
+    return deviations, observed, constant
 
 
 def _scale(
