@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from forecaster.config import GraphConfig
+from forecaster.errors import DataError
 from forecaster.graph.dependency import About, DependencyGraph, LaggedRecord
+from forecaster.graph.lagged import regressions
 from forecaster.graph.learn import learn_graph
 from forecaster.graph.storage import open_graph, save_graph
 from forecaster.panel.panel import Panel
@@ -216,8 +218,10 @@ def test_units_do_not_matter(
     assert other.strengths == pytest.approx(graph.strengths, rel=1e-3)
 
 
-@pytest.mark.parametrize("step", [50, 3 * 168 + 50])  # of weeks that are fitted and held out
-@pytest.mark.parametrize("place", [0, 4, 7])
+@pytest.mark.parametrize(
+    ("step", "place"),
+    [(50, 0), (3 * 168 + 50, 4), (50, 7)],  # weeks: fitted, held out
+)
 def test_one_wrong_value_makes_no_edge(
     panel_of: MakePanel, panel: Panel, splits: Splits, step: int, place: int
 ) -> None:
@@ -301,6 +305,29 @@ def test_the_strongest_edges_make_a_wanted_degree(
     assert len(other) == edges
     strongest = np.argsort(-np.abs(graph.strengths))[:edges]
     assert {edges_of(graph)[n] for n in strongest} <= set(edges_of(other))
+
+
+def test_all_delays_of_the_strongest_pairs_make_a_wanted_degree(
+    panel_of: MakePanel, last_held_out: MakeSplits
+) -> None:
+    values = np.random.default_rng(7).standard_normal((STEPS, 11))
+    for t in range(3, STEPS):
+        values[t, 5] += 0.5 * values[t - 1, 7] - 0.45 * values[t - 3, 7]
+        values[t, 2] += 0.35 * values[t - 2, 9]
+        values[t, 1] += 0.2 * values[t - 2, 4]
+    panel = panel_of(values)
+    graph = learn_graph(panel, last_held_out(panel), GraphConfig(kind="lagged", degree=2 / 11))
+    assert edges_of(graph) == [(7, 5, 1), (7, 5, 3), (9, 2, 2)]
+    assert graph.average_degree == 2 / 11
+
+
+def test_a_penalty_that_leaves_too_much_is_refused(
+    panel: Panel, splits: Splits, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(regressions, "_ROOM", 7)
+    words = r"at penalty 0\.0001 a location depends on too many others; give a larger penalty"
+    with pytest.raises(DataError, match=words):
+        learn_graph(panel, splits, GraphConfig(kind="lagged", penalty=1e-4))
 
 
 def test_no_edge_is_longer_than_the_largest_delay(panel: Panel, splits: Splits) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from forecaster.config import GraphConfig
-from forecaster.errors import count_of, name_some
+from forecaster.errors import DataError, count_of, name_some
 from forecaster.graph.dependency import LaggedRecord, PathStep, Worth
 from forecaster.graph.edges import Delays, Pairs, Strengths
 from forecaster.graph.lagged.covariances import (
@@ -203,6 +203,9 @@ def _walk(
             best, at = min(best, path[-1].errors.sum()), len(path) - 1
         elif len(path) - 1 - at >= FALLS:
             break
+    if config.penalty is not None and not path:
+        problem = f"at penalty {config.penalty:g} a location depends on too many others"
+        raise DataError(f"graph: {problem}; give a larger penalty")
     return path
 
 
@@ -237,19 +240,24 @@ def _p_value(without: Blocks, errors: Blocks, trials: int) -> float:
 
 
 def _degree(regressions: Regressions) -> float:
-    return float(len(_edges(regressions, None)[0]) / len(regressions.counts))
+    """The average number of neighbours that tell about a location, whatever the delays."""
+    pairs, _, _ = _edges(regressions, None)
+    return len(np.unique(pairs, axis=0)) / len(regressions.counts)
 
 
 def _edges(regressions: Regressions, degree: float | None) -> tuple[Pairs, Delays, Strengths]:
-    """The edges by source, target and delay; only the strongest, if a degree is wanted."""
+    """The edges by source, target and delay; if a degree is wanted, of the strongest pairs."""
     target, place = np.nonzero(regressions.edges)
     back, source = np.divmod(regressions.codes[target, place], regressions.inputs.lags.shape[1])
     strengths = regressions.beta[target, place]
     order = np.lexsort((back, target, source))
     if degree is not None:
         wanted = round(degree * len(regressions.counts))
-        strongest = np.argsort(-np.abs(strengths), kind="stable")[:wanted]
-        order = order[np.isin(order, strongest)]
+        pair = source * len(regressions.counts) + target
+        falling = pair[np.argsort(-np.abs(strengths), kind="stable")]
+        _, first = np.unique(falling, return_index=True)  # the strongest delay of each pair
+        strongest = falling[np.sort(first)[:wanted]]
+        order = order[np.isin(pair[order], strongest)]
     pairs = np.column_stack([source, target])[order]
     return pairs, back[order] + 1, strengths[order]
 
