@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from forecaster.errors import DataError
+from forecaster.graph.lagged import deviations
 from forecaster.graph.lagged.deviations import LARGEST, LaggedSample, take_deviations
 from forecaster.panel.panel import Panel
 from forecaster.windows.profile import SPREAD_FLOOR, fit_profile
@@ -153,6 +154,27 @@ def test_wrong_values_count_as_missing(panel: Panel, train: np.ndarray, size: fl
     expected = take_deviations(replace(panel, values=missing), train)
     assert np.array_equal(sample.deviations, expected.deviations)
     assert np.array_equal(sample.observed, expected.observed)
+
+
+def test_wrong_values_of_all_sizes_count_as_missing(panel: Panel, train: np.ndarray) -> None:
+    """The largest hides the next: they are found one after the other."""
+    wrong, missing = panel.values.copy(), panel.values.copy()
+    for power in range(4, 37):
+        wrong[7 * power, 3], missing[7 * power, 3] = 10.0**power, np.nan
+    sample = take_deviations(replace(panel, values=wrong), train)
+    expected = take_deviations(replace(panel, values=missing), train)
+    assert np.array_equal(sample.deviations, expected.deviations)
+    assert np.array_equal(sample.observed, expected.observed)
+
+
+def test_places_are_read_a_few_at_a_time(
+    sample: LaggedSample, panel: Panel, train: np.ndarray, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(deviations, "_COLUMNS", 3)
+    other = take_deviations(panel, train)
+    assert np.array_equal(sample.deviations, other.deviations)
+    assert np.array_equal(sample.observed, other.observed)
+    assert np.array_equal(sample.constant, other.constant)
 
 
 def test_closed_steps_are_left_out(panel_of: MakePanel) -> None:

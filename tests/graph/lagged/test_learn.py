@@ -115,6 +115,17 @@ def test_independent_noise_has_no_edges(panel_of: MakePanel, last_held_out: Make
     assert record_of(graph).gap is None
 
 
+@pytest.mark.parametrize("seed", range(5))
+def test_places_that_are_persistent_alone_have_no_edges(
+    panel_of: MakePanel, last_held_out: MakeSplits, seed: int
+) -> None:
+    values = np.random.default_rng(seed).standard_normal((1009, 13))
+    for t in range(1, len(values)):
+        values[t] += 0.8 * values[t - 1]
+    panel = panel_of(20 + values)
+    assert len(learn_graph(panel, last_held_out(panel), LAGGED)) == 0
+
+
 def test_a_few_days_cannot_tell_whether_edges_help(
     panel_of: MakePanel, last_held_out: MakeSplits
 ) -> None:
