@@ -25,7 +25,7 @@ def sample_of(deviations: np.ndarray) -> LaggedSample:
     return LaggedSample(
         deviations=deviations.astype(np.float32),
         observed=np.ones((N, T), dtype=bool),
-        constant=~deviations.any(axis=1),
+        scale=deviations.any(axis=1).astype(np.float64),
         runs=tuple(np.array([[start, stop]]) for start, stop in pairwise(at)),
         blocks=np.arange(T) * 20 // T,
     )

@@ -316,7 +316,7 @@ def test_squared_errors_are_those_of_observed_steps_by_block(
     whole = sample_of(values)
     observed = np.random.default_rng(0).random(whole.observed.shape) < 0.8
     sample = LaggedSample(
-        whole.deviations, observed, whole.constant, whole.runs, np.arange(STEPS) // 67
+        whole.deviations, observed, whole.scale, whole.runs, np.arange(STEPS) // 67
     )
     series = fitted.inputs.series(sample)
     runs = np.array([[11, 113], [130, 132], [200, STEPS]])  # the second is shorter than the past

@@ -20,7 +20,7 @@ def sample() -> LaggedSample:
     values[11] = 0
     whole = sample_of(values)
     observed = np.random.default_rng(0).random(whole.observed.shape) < 0.8
-    return LaggedSample(whole.deviations, observed, whole.constant, whole.runs, whole.blocks)
+    return LaggedSample(whole.deviations, observed, whole.scale, whole.runs, whole.blocks)
 
 
 @pytest.fixture(scope="module")
@@ -73,7 +73,7 @@ def test_steps_beyond_the_runs_do_not_count(fitted: Regressions, sample: LaggedS
     for first, stop in RUNS[[0, 2]]:
         inside[first:stop] = True
     deviations[:, ~inside] = 1e6
-    other = LaggedSample(deviations, sample.observed, sample.constant, sample.runs, sample.blocks)
+    other = LaggedSample(deviations, sample.observed, sample.scale, sample.runs, sample.blocks)
     expected, found = (sum_ahead(fitted, s, RUNS, HORIZON) for s in (sample, other))
     assert np.array_equal(expected[0], found[0])
 

@@ -26,9 +26,14 @@ class LaggedSample:
 
     deviations: Float32[np.ndarray, "N T"]  # of variance 1; 0 where nothing is observed
     observed: Bool[np.ndarray, "N T"]
-    constant: Bool[np.ndarray, " N"]  # locations of one value, which have no deviations
+    scale: Float64[np.ndarray, " N"]  # of a deviation of 1; 0 at locations of one value
     runs: tuple[Bounds, ...]  # the neighbouring training steps of each quarter
     blocks: Int64[np.ndarray, " T"]  # of whole days; 0 outside of training
+
+    @property
+    def constant(self) -> Bool[np.ndarray, " N"]:
+        """The locations that never deviate."""
+        return self.scale <= 0
 
     @property
     def steps(self) -> int:
@@ -49,7 +54,7 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
         message = f"graph: {count_of(len(used), 'training step')}"
         raise DataError(f"{message}; at least {HELD_OUT} are needed to hold some out")
     while True:
-        deviations, observed, constant = _deviate(panel, train, steps)
+        deviations, observed, scale = _deviate(panel, train, steps)
         places, wrong = _find_wrong(deviations, observed, used)
         if not len(wrong):
             break
@@ -62,13 +67,13 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     blocks = np.zeros(len(steps), np.int64)
     blocks[used] = block_days(days)
     runs = _cut(used, quarters(len(used), panel.clock.season_slots))
-    return LaggedSample(deviations, observed, constant, runs, blocks)
+    return LaggedSample(deviations, observed, scale, runs, blocks)
 
 
 def _deviate(
     panel: Panel, train: Bool[np.ndarray, " M"], steps: Int64[np.ndarray, " T"]
-) -> tuple[Float32[np.ndarray, "N T"], Bool[np.ndarray, "N T"], Bool[np.ndarray, " N"]]:
-    """The deviations at some steps, where there are values, and which locations have one value."""
+) -> tuple[Float32[np.ndarray, "N T"], Bool[np.ndarray, "N T"], Float64[np.ndarray, " N"]]:
+    """The deviations at some steps, where there are values, and the scale of each location."""
     N, T = len(panel.locations), len(steps)
     used = np.flatnonzero(train[steps])
     deviations, observed = np.empty((N, T), np.float32), np.empty((N, T), np.bool_)
@@ -86,10 +91,9 @@ def _deviate(
             values /= np.sqrt(usual / mean[block, None] + SPREAD_FLOOR)
         observed[block] = np.isfinite(values)
         deviations[block] = np.where(observed[block], values, 0)
-    scale = _scale(deviations, observed, used)
-    constant |= scale <= 0
-    deviations /= np.where(constant, np.inf, scale)[:, None]
-    return deviations, observed, constant
+    scale = np.where(constant, 0, _scale(deviations, observed, used))
+    deviations /= np.where(scale > 0, scale, np.inf)[:, None]
+    return deviations, observed, scale
 
 
 def _scale(
