@@ -133,8 +133,8 @@ def test_a_few_days_cannot_tell_whether_edges_help(
     graph = learn_graph(panel, last_held_out(panel), LAGGED)
     assert len(graph) == 0
     days = record_of(graph).days
-    reason = f"no edges: {days} blocks of held-out days are too few to tell whether edges help"
-    assert graph.about.notes == (f"{reason}; 7 are needed",)
+    reason = f"{days} blocks of held-out days, and 7 are needed to tell whether edges help"
+    assert graph.about.notes == (f"no edges: {reason}",)
     assert 0 < days < 7
 
 
@@ -304,6 +304,8 @@ def test_a_penalty_that_leaves_nothing_leaves_no_edges(panel: Panel, splits: Spl
     graph = learn_graph(panel, splits, GraphConfig(kind="lagged", penalty=3.0))
     assert len(graph) == 0
     assert record_of(graph).p_value == 1
+    reason = "penalty 3 leaves none, or chance could explain them"
+    assert graph.about.notes == (f"no edges: {reason}",)
 
 
 @pytest.mark.parametrize("edges", [1, 2, 3])
@@ -316,6 +318,16 @@ def test_the_strongest_edges_make_a_wanted_degree(
     assert len(other) == edges
     strongest = np.argsort(-np.abs(graph.strengths))[:edges]
     assert {edges_of(graph)[n] for n in strongest} <= set(edges_of(other))
+
+
+def test_no_degree_is_reached_by_chance(panel_of: MakePanel, last_held_out: MakeSplits) -> None:
+    panel = panel_of(20 + follow(1009, 7))
+    config = GraphConfig(kind="lagged", degree=5.0)
+    graph = learn_graph(panel, last_held_out(panel), config)
+    assert set(without_effects(EDGES)) <= set(edges_of(graph))
+    assert len(graph) < 7
+    degree = f"the largest is {graph.average_degree:.3g}"
+    assert graph.about.notes == (f"average degree 5 is not possible without chance; {degree}",)
 
 
 def test_all_delays_of_the_strongest_pairs_make_a_wanted_degree(

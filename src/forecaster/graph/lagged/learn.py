@@ -148,7 +148,8 @@ def learn_lagged(
         path=tuple(_describe(trial_, without) for trial_ in path),
         worth=_measure_worth(turns, (alone, together, edges), horizon),
     )
-    return LaggedGraph(pairs, delays, strengths, record, _notes(sample, record, len(pairs)))
+    notes = _notes(sample, record, config, pairs)
+    return LaggedGraph(pairs, delays, strengths, record, notes)
 
 
 def _take_turns(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Turn]:
@@ -297,17 +298,28 @@ def _measure_worth(
     )
 
 
-def _notes(sample: LaggedSample, record: LaggedRecord, edges: int) -> tuple[str, ...]:
-    notes = []
-    if not edges:
-        days = count_of(record.days, "block") + " of held-out days"
-        if record.days < MIN_BLOCKS:
-            reason = f"{days} are too few to tell whether edges help; {MIN_BLOCKS} are needed"
-        else:
-            reason = "on held-out weeks no edge helps by more than chance"
-        notes.append(f"no edges: {reason}")
+def _notes(
+    sample: LaggedSample, record: LaggedRecord, config: GraphConfig, pairs: Pairs
+) -> tuple[str, ...]:
+    notes, N = [], len(sample.deviations)
+    most = len(np.unique(pairs, axis=0)) / N
+    if config.degree is not None:
+        if most * N < round(min(config.degree, N - 1) * N):
+            wanted = f"average degree {config.degree:g}"
+            notes.append(f"{wanted} is not possible without chance; the largest is {most:.3g}")
+    elif not len(pairs):
+        notes.append(f"no edges: {_why_none(record)}")
     if sample.constant.any():
         places = count_of(int(sample.constant.sum()), "location")
         numbers = name_some(str(n) for n in np.flatnonzero(sample.constant))
         notes.append(f"no deviations in training, and so no edges: {places}, {numbers}")
     return tuple(notes)
+
+
+def _why_none(record: LaggedRecord) -> str:
+    if record.penalty is not None:
+        return f"penalty {record.penalty:g} leaves none, or chance could explain them"
+    if record.days < MIN_BLOCKS:
+        days = count_of(record.days, "block") + " of held-out days"
+        return f"{days}, and {MIN_BLOCKS} are needed to tell whether edges help"
+    return "on held-out weeks no edge helps by more than chance"
