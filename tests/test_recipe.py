@@ -360,6 +360,18 @@ def test_the_hash_is_of_the_values_in_sorted_json() -> None:
     assert Recipe().digest() == hashlib.sha256(canonical.encode()).hexdigest()
 
 
+def test_a_recipe_without_a_largest_delay_keeps_its_hash() -> None:
+    """Golden: `digest` at commit e150482, before graphs had delays."""
+    plain = {"kind": "pearson", "degree": 3.0}
+    kept = Recipe.of({"graph": plain})
+    assert Recipe().digest() == "f0a3bacc8b96dcd42086224bdbe7e3178ae7db713b79a83d19bcae484023d1dc"
+    assert kept.digest() == "4c58bc7282710429db945db88aa4cf22cea2bb722ea84ed2428f330969e7c4f5"
+    delayed = Recipe.of({"graph": {**plain, "max_delay": 7}})
+    assert delayed.digest() != kept.digest()
+    assert recipe_of(delayed.to_toml()) == delayed
+    assert "max_delay" not in kept.to_toml()
+
+
 def test_the_hash_is_of_the_run_not_of_what_it_is_compared_with() -> None:
     other = Recipe(evaluation=EvaluationConfig(models=("VAR",), seeds=2))
     assert other.digest() == Recipe().digest()

@@ -137,6 +137,51 @@ def test_a_directed_graph_is_printed_as_data(panel_folder: Path, run: Run, tmp_p
     assert again.matrix().tolist() == open_graph(tmp_path / "graph").matrix().tolist()
 
 
+@pytest.fixture
+def travel_folder(tmp_path: Path) -> Path:
+    """Return seven locations in a row: p0 leads to p3 after one step, p4 to p1 after two."""
+    times = pd.date_range("2015-01-01", periods=24 * 83, freq="h", tz="UTC")
+    values = np.random.default_rng(0).normal(50, 1, (len(times), PLACES))
+    values[1:, 3] += 0.5 * (values[:-1, 0] - 50)
+    values[2:, 1] -= 0.5 * (values[:-2, 4] - 50)
+    frame = pd.DataFrame(values, columns=[f"p{n}" for n in range(PLACES)])
+    frame.insert(0, "time", times)
+    Panel.from_wide(frame, timezone="UTC").save(tmp_path / "travel")
+    return tmp_path / "travel"
+
+
+def test_a_lagged_graph_is_learned_exported_and_printed(travel_folder: Path, run: Run) -> None:
+    out, table = travel_folder.with_name("lagged"), travel_folder.with_name("edges.csv")
+    words = ("--kind", "lagged", "--out", out, "--json", "--export", table)
+    code, output, errors = run("graph", travel_folder, *words)
+    assert code == 0, errors
+    assert "held-out weeks" in errors  # what was done, while it was done
+    report, graph = json.loads(output), open_graph(out)
+    assert (report["edges"], report["directed"], report["delays"]) == (2, True, {"1": 1, "2": 1})
+    assert report["hash"] == graph.digest
+    assert report["about"]["kind"] == "lagged"
+    assert report["about"]["lagged"]["p_value"] < 0.01
+    edges = pd.read_csv(table)
+    columns = edges[["source", "target", "delay"]].to_numpy().tolist()
+    assert columns == [["p0", "p3", 1], ["p4", "p1", 2]]
+    assert np.sign(edges["strength"]).tolist() == [1, -1]
+    again = DependencyGraph.from_edges(table, Panel.open(travel_folder))
+    assert again.pairs.tolist() == graph.pairs.tolist()
+    assert again.strengths == pytest.approx(graph.strengths)
+    code, output, _ = run("check", out)
+    assert code == 0
+    assert "graph (format 2, " in output
+
+
+def test_a_lagged_graph_follows_the_recipe(travel_folder: Path, run: Run, tmp_path: Path) -> None:
+    recipe, out = tmp_path / "recipe.toml", tmp_path / "lagged"
+    recipe.write_text("[graph]\nkind = 'lagged'\nmax_delay = 1\n", encoding="utf-8")
+    code, output, errors = run("graph", travel_folder, "--out", out, "--recipe", recipe, "--json")
+    assert code == 0, errors
+    assert json.loads(output)["about"]["lagged"]["max_delay"] == 1
+    assert open_graph(out).pairs.tolist() == [[0, 3]]
+
+
 def test_options_stand_above_the_recipe(panel_folder: Path, run: Run, tmp_path: Path) -> None:
     recipe = tmp_path / "recipe.toml"
     recipe.write_text(f"[graph]\ndegree = 0.5\nsubtract = 'nothing'\n{SPLITS}", encoding="utf-8")

@@ -16,6 +16,7 @@ from forecaster.graph.selection import (
     hold_out,
     log_likelihood,
     penalty_path,
+    quarters,
 )
 
 PLACES = 7
@@ -50,6 +51,18 @@ def test_less_than_four_weeks_are_cut_into_four_blocks() -> None:
     fit, held_out = hold_out(np.arange(43), 168)  # blocks of 11
     assert held_out.tolist() == list(range(33, 43))
     assert len(fit) == 33
+
+
+def test_weeks_belong_to_the_quarters_in_turn() -> None:
+    quarter = quarters(9 * 168, 168)
+    assert quarter[::168].tolist() == [0, 1, 2, 3, 0, 1, 2, 3, 0]
+    assert (quarter.reshape(9, 168) == quarter[::168, None]).all()
+
+
+def test_less_than_four_weeks_are_cut_into_four_quarters() -> None:
+    assert np.bincount(quarters(43, 168)).tolist() == [11, 11, 11, 10]
+    assert quarters(4, 168).tolist() == [0, 1, 2, 3]
+    assert (np.diff(quarters(3 * 168, 168)) >= 0).all()
 
 
 @pytest.mark.parametrize("count", [2, 3, 4, 5, 6, 7])

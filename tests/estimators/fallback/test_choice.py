@@ -8,15 +8,13 @@ from hypothesis import strategies as st
 from forecaster.estimators.baselines.ridge import Ridge
 from forecaster.estimators.fallback import choice
 from forecaster.estimators.fallback.choice import (
-    MAX_BLOCKS,
-    block_days,
     choose_models,
     fit_factor,
-    p_values,
     reject,
     sum_squares,
 )
 from forecaster.estimators.training_data import FitResult
+from forecaster.paired import MAX_BLOCKS, block_days
 from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits
@@ -77,27 +75,6 @@ def test_fewer_than_seven_days_say_nothing() -> None:
     assert choose(np.repeat(days, 2, axis=1)).all()
 
 
-def test_a_location_observed_on_few_days_is_not_judged() -> None:
-    difference = np.ones((MAX_BLOCKS, 2))
-    observed = np.ones((MAX_BLOCKS, 2), dtype=bool)
-    observed[6:, 1] = False
-    assert p_values(difference, observed).tolist() == [0.0, 1.0]
-
-
-def test_p_values_are_those_of_a_t_test() -> None:
-    """Golden: scipy.stats.ttest_1samp(d, 0, alternative="greater") of these seven numbers."""
-    d = np.array([0.3, -0.1, 0.8, -0.5, 0.9, 0.2, 0.7])[:, None]  # neighbours do not correlate
-    p = p_values(np.vstack([d, np.zeros((13, 1))]), (np.arange(20) < 7)[:, None])
-    assert p[0] == pytest.approx(0.07029871682923766, rel=1e-6)
-
-
-def test_days_that_resemble_their_neighbours_count_for_less() -> None:
-    observed = np.ones((MAX_BLOCKS, 1), dtype=bool)
-    alternating = 0.5 + np.where(np.arange(MAX_BLOCKS) % 2, 1.0, -1.0)[:, None]
-    grouped = np.sort(alternating, axis=0)
-    assert p_values(grouped, observed) > 4 * p_values(alternating, observed)
-
-
 def test_holms_rule_stops_at_the_first_that_may_be_chance() -> None:
     p = np.array([0.04, 0.012, 0.3, 0.02])  # 0.012 · 4 ≤ 5 % < 0.02 · 3
     assert reject(p).tolist() == [False, True, False, False]
@@ -110,22 +87,6 @@ def test_an_unchanged_location_keeps_a_model_that_is_nearly_right() -> None:
     unit = np.array([1.0, 1.0, 4.0], dtype=np.float32)
     chosen = choose(days, varies=np.zeros(3, dtype=bool), unit=unit)
     assert chosen.tolist() == [0, 1, 0]
-
-
-@given(
-    st.lists(st.integers(0, 400), min_size=1, max_size=90, unique=True),
-    st.floats(0, 20, allow_nan=False),
-)
-def test_blocks_are_ascending_runs_of_days_no_shorter_than_the_horizon(
-    days: list[int], horizon: float
-) -> None:
-    ordered = np.repeat(np.sort(np.array(days)), 3)
-    blocks = block_days(ordered, horizon)
-    assert blocks[0] == 0
-    assert set(np.diff(blocks)) <= {0, 1}
-    assert blocks.max() < MAX_BLOCKS
-    lengths = np.bincount(blocks) // 3
-    assert lengths.min() >= min(np.ceil(horizon), len(days))
 
 
 @given(st.permutations(range(5)), st.integers(0, 99))

@@ -53,7 +53,29 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     if len(used) < HELD_OUT:
         message = f"graph: {count_of(len(used), 'training step')}"
         raise DataError(f"{message}; at least {HELD_OUT} are needed to hold some out")
+    while True:
+        deviations, observed, scale = _deviate(panel, train, steps)
+        places, wrong = _find_wrong(deviations, observed, used)
+        if not len(wrong):
+            break
+        del deviations, observed  # before others take their memory
+        values = panel.values.copy()
+        values[steps[wrong], places] = np.nan
+        panel = replace(panel, values=values)
+    np.clip(deviations, -LARGEST, LARGEST, out=deviations)
+    days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
+    blocks = np.zeros(len(steps), np.int64)
+    blocks[used] = block_days(days)
+    runs = _cut(used, quarters(len(used), panel.clock.season_slots))
+    return LaggedSample(deviations, observed, scale, runs, blocks)
+
+
+def _deviate(
+    panel: Panel, train: Bool[np.ndarray, " M"], steps: Int64[np.ndarray, " T"]
+) -> tuple[Float32[np.ndarray, "N T"], Bool[np.ndarray, "N T"], Float64[np.ndarray, " N"]]:
+    """The deviations at some steps, where there are values, and the scale of each location."""
     N, T = len(panel.locations), len(steps)
+    used = np.flatnonzero(train[steps])
     deviations, observed = np.empty((N, T), np.float32), np.empty((N, T), np.bool_)
     constant = np.empty(N, np.bool_)
     profile, mean = fit_profile(panel, train), fit_scaler(panel, train).values.mean
@@ -69,20 +91,9 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
             values /= np.sqrt(usual / mean[block, None] + SPREAD_FLOOR)
         observed[block] = np.isfinite(values)
         deviations[block] = np.where(observed[block], values, 0)
-    scale = _scale(deviations, observed, used)
-    constant |= scale <= 0
-    deviations /= np.where(constant, np.inf, scale)[:, None]
-    place, step = _find_wrong(deviations, observed, used)
-    if len(step):
-        values = panel.values.copy()
-        values[steps[step], place] = np.nan
-        return take_deviations(replace(panel, values=values), train)
-    np.clip(deviations, -LARGEST, LARGEST, out=deviations)
-    days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
-    blocks = np.zeros(T, np.int64)
-    blocks[used] = block_days(days)
-    runs = _cut(used, quarters(len(used), panel.clock.season_slots))
-    return LaggedSample(deviations, observed, np.where(constant, 0, scale), runs, blocks)
+    scale = np.where(constant, 0, _scale(deviations, observed, used))
+    deviations /= np.where(scale > 0, scale, np.inf)[:, None]
+    return deviations, observed, scale
 
 
 def _scale(

@@ -16,7 +16,7 @@ import numpy as np
 from jaxtyping import Float32, Float64
 
 from forecaster.config import GraphConfig
-from forecaster.errors import count_of, name_some
+from forecaster.errors import DataError, count_of, name_some
 from forecaster.graph.dependency import LaggedRecord, PathStep, Worth
 from forecaster.graph.edges import Delays, Pairs, Strengths
 from forecaster.graph.lagged.covariances import (
@@ -148,7 +148,8 @@ def learn_lagged(
         path=tuple(_describe(trial_, without) for trial_ in path),
         worth=_measure_worth(turns, (alone, together, edges), horizon),
     )
-    return LaggedGraph(pairs, delays, strengths, record, _notes(sample, record, len(pairs)))
+    notes = _notes(sample, record, config, pairs)
+    return LaggedGraph(pairs, delays, strengths, record, notes)
 
 
 def _take_turns(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Turn]:
@@ -203,6 +204,9 @@ def _walk(
             best, at = min(best, path[-1].errors.sum()), len(path) - 1
         elif len(path) - 1 - at >= FALLS:
             break
+    if config.penalty is not None and not path:
+        problem = f"at penalty {config.penalty:g} a location depends on too many others"
+        raise DataError(f"graph: {problem}; give a larger penalty")
     return path
 
 
@@ -237,19 +241,24 @@ def _p_value(without: Blocks, errors: Blocks, trials: int) -> float:
 
 
 def _degree(regressions: Regressions) -> float:
-    return float(len(_edges(regressions, None)[0]) / len(regressions.counts))
+    """The average number of neighbours that tell about a location, whatever the delays."""
+    pairs, _, _ = _edges(regressions, None)
+    return len(np.unique(pairs, axis=0)) / len(regressions.counts)
 
 
 def _edges(regressions: Regressions, degree: float | None) -> tuple[Pairs, Delays, Strengths]:
-    """The edges by source, target and delay; only the strongest, if a degree is wanted."""
+    """The edges by source, target and delay; if a degree is wanted, of the strongest pairs."""
     target, place = np.nonzero(regressions.edges)
     back, source = np.divmod(regressions.codes[target, place], regressions.inputs.lags.shape[1])
     strengths = regressions.beta[target, place]
     order = np.lexsort((back, target, source))
     if degree is not None:
         wanted = round(degree * len(regressions.counts))
-        strongest = np.argsort(-np.abs(strengths), kind="stable")[:wanted]
-        order = order[np.isin(order, strongest)]
+        pair = source * len(regressions.counts) + target
+        falling = pair[np.argsort(-np.abs(strengths), kind="stable")]
+        _, first = np.unique(falling, return_index=True)  # the strongest delay of each pair
+        strongest = falling[np.sort(first)[:wanted]]
+        order = order[np.isin(pair[order], strongest)]
     pairs = np.column_stack([source, target])[order]
     return pairs, back[order] + 1, strengths[order]
 
@@ -289,17 +298,28 @@ def _measure_worth(
     )
 
 
-def _notes(sample: LaggedSample, record: LaggedRecord, edges: int) -> tuple[str, ...]:
-    notes = []
-    if not edges:
-        days = count_of(record.days, "block") + " of held-out days"
-        if record.days < MIN_BLOCKS:
-            reason = f"{days} are too few to tell whether edges help; {MIN_BLOCKS} are needed"
-        else:
-            reason = "on held-out weeks no edge helps by more than chance"
-        notes.append(f"no edges: {reason}")
+def _notes(
+    sample: LaggedSample, record: LaggedRecord, config: GraphConfig, pairs: Pairs
+) -> tuple[str, ...]:
+    notes, N = [], len(sample.deviations)
+    most = len(np.unique(pairs, axis=0)) / N
+    if config.degree is not None:
+        if most * N < round(min(config.degree, N - 1) * N):
+            wanted = f"average degree {config.degree:g}"
+            notes.append(f"{wanted} is not possible without chance; the largest is {most:.3g}")
+    elif not len(pairs):
+        notes.append(f"no edges: {_why_none(record)}")
     if sample.constant.any():
         places = count_of(int(sample.constant.sum()), "location")
         numbers = name_some(str(n) for n in np.flatnonzero(sample.constant))
         notes.append(f"no deviations in training, and so no edges: {places}, {numbers}")
     return tuple(notes)
+
+
+def _why_none(record: LaggedRecord) -> str:
+    if record.penalty is not None:
+        return f"penalty {record.penalty:g} leaves none, or chance could explain them"
+    if record.days < MIN_BLOCKS:
+        days = count_of(record.days, "block") + " of held-out days"
+        return f"{days}, and {MIN_BLOCKS} are needed to tell whether edges help"
+    return "on held-out weeks no edge helps by more than chance"
