@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import chain
@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64
-from pydantic import SerializerFunctionWrapHandler, field_validator, model_serializer
+from pydantic import field_validator, model_serializer
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
@@ -96,9 +96,9 @@ class About(Stage):
     lagged: LaggedRecord | None = None  # of lagged edges; left out for other kinds
 
     @model_serializer(mode="wrap")
-    def _leave_out(self, write: SerializerFunctionWrapHandler) -> dict[str, Any]:
+    def _leave_out(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
         """The records of other kinds, and so their hashes, stay as they were."""
-        content: dict[str, Any] = write(self)
+        content = write(self)
         if self.lagged is None:
             del content["lagged"]
         return content

@@ -99,8 +99,7 @@ def describe_graph(graph: DependencyGraph) -> dict[str, str]:
     if graph.delays is not None:
         words["delays"] = f"{size}; {describe_delays(graph.delays)}"
     if _worth_of(graph) is not None:
-        helps = "; no edge helps by more than chance" if not len(graph) else ""
-        words["worth"] = f"{size}{helps}; on held-out weeks of the training steps"
+        words["worth"] = f"{size}; on held-out weeks of the training steps"
     if graph.locations.placed.sum() > 1:
         words["distances"] = distance_sentence(graph)
     return words
@@ -210,7 +209,7 @@ def draw_worth(worth: Sequence[Worth], clock: Clock | None = None) -> Any:
     canvas.style_rows(axes, rows, names, "change of RMSE, %")
     reach = max(float(right.max() - left.min()), 1.0)
     axes.set(
-        xlim=(left.min() - 0.2 * reach, right.max() + 0.05 * reach),
+        xlim=(left.min() - 0.25 * reach, right.max() + 0.05 * reach),
         ylim=(len(worth) - 0.4, -0.6),
     )
     axes.xaxis.set_major_formatter(lambda value, _: with_minus(f"{value:g}"))
@@ -340,7 +339,7 @@ def describe_worth(worth: Sequence[Worth], clock: Clock | None = None) -> str:
 def explain_no_edges(record: LaggedRecord) -> str:
     """Return what it means for forecasts that a lagged graph has no edges."""
     if record.penalty is not None:
-        return "the recipe's degree leaves none; raise it"
+        return "give a smaller penalty or a larger degree, or let held-out weeks choose"
     remedy = 'the preset best then needs no graph: set kind = "own" in [graph]'
     if record.days < MIN_BLOCKS:
         return f"{remedy}, or learn it again from more weeks"
