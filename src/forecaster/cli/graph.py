@@ -15,8 +15,11 @@ from forecaster.cli.options import Json, open_panel
 from forecaster.errors import ConfigError, count_of
 
 if TYPE_CHECKING:
+    from forecaster.clock.clock import Clock
     from forecaster.graph.dependency import DependencyGraph
     from forecaster.recipe import Recipe
+
+UNUSED = {"lagged": ("threshold", "choose", "subtract")}  # options, by kind
 
 
 def graph(  # noqa: PLR0913, PLR0917 (one option each)
@@ -27,7 +30,11 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
         typer.Option("--recipe", help="Recipe with splits and graph. Default: the panel's."),
     ] = None,
     kind: Annotated[
-        GraphKind | None, typer.Option(help="Graphical lasso, or an alternative for comparison.")
+        GraphKind | None,
+        typer.Option(
+            help="lasso: who moves together; lagged: whose past tells about whose future; "
+            "or an alternative for comparison."
+        ),
     ] = None,
     penalty: Annotated[
         float | None, typer.Option(help="Penalty λ on the correlation scale. Default: chosen.")
@@ -41,6 +48,14 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     ] = None,
     degree: Annotated[
         float | None, typer.Option(help="Target average degree, which sets the threshold.")
+    ] = None,
+    max_delay: Annotated[
+        int | None,
+        typer.Option(
+            min=1,
+            help="Largest delay of a lagged edge in steps: --kind lagged --max-delay 12. "
+            "Default: the recent steps of a forecast.",
+        ),
     ] = None,
     subtract: Annotated[
         Subtract | None, typer.Option(help="Mean to subtract from the values first.")
@@ -61,8 +76,9 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     as_json: Json = False,
 ) -> None:
     """Learn which locations depend on each other from the training steps of a panel."""
+    from forecaster.estimators.match import with_lags
     from forecaster.graph.exports import check_export, export_graph
-    from forecaster.graph.learn import estimate, learn_graph
+    from forecaster.graph.learn import estimate, estimate_lagged, largest_delay, learn_graph
     from forecaster.graph.storage import save_graph
     from forecaster.panel.panel import saved_recipe
     from forecaster.publish.writing import refuse_foreign
@@ -73,15 +89,20 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     recipe = read_recipe(recipe_file) if recipe_file else saved_recipe(panel) or Recipe()
     options = {
         "kind": kind, "penalty": penalty, "choose": choose, "threshold": threshold,
-        "degree": degree, "subtract": subtract,
+        "degree": degree, "max_delay": max_delay, "subtract": subtract,
     }  # fmt: skip
     options = {name: value for name, value in options.items() if value is not None}
     recipe = _with_options(recipe, options)
+    _refuse_unused(recipe.graph.kind, options)
     data = open_panel(panel)
+    lags = with_lags(recipe, data).lags
     for path in export or ():
         check_export(data.locations, path)
-    if recipe.graph.kind == "lasso":
+    if recipe.graph.kind in ("lasso", "lagged"):
         cost = estimate(len(data.locations), len(data.values))
+        if recipe.graph.kind == "lagged":
+            delay = largest_delay(data, recipe.graph, lags)
+            cost = estimate_lagged(len(data.locations), len(data.values), delay)
         terminal.announce(cost.seconds, cost.memory_bytes, "the graph")
     begin = time.perf_counter()
     with terminal.stages() as (say, _):
@@ -89,6 +110,7 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
             data,
             Splits.from_config(data, recipe.splits, recipe.lags.horizon),
             recipe.graph,
+            lags=lags,
             allow_unconverged=allow_unconverged,
             progress=say,
         )
@@ -97,12 +119,12 @@ def graph(  # noqa: PLR0913, PLR0917 (one option each)
     if as_json:
         print(json.dumps(_to_json(learned, out, seconds), ensure_ascii=False))
     else:
-        _print_graph(learned, out, seconds)
+        _print_graph(learned, data.clock, out, seconds)
     for path in export or ():
         export_graph(learned, path)
     if figures or not as_json:
         folder = out.resolve()
-        _write_figures(learned, figures or folder.with_name(f"{folder.name}-figures"))
+        _write_figures(learned, data.clock, figures or folder.with_name(f"{folder.name}-figures"))
 
 
 def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
@@ -118,14 +140,28 @@ def _with_options(recipe: "Recipe", options: dict[str, Any]) -> "Recipe":
     return recipe.model_copy(update={"graph": graph})
 
 
-def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
+def _refuse_unused(kind: GraphKind, options: dict[str, Any]) -> None:
+    """Refuse options that the kind of graph has no use for."""
+    unused = [name for name in UNUSED.get(kind, ("max_delay",)) if name in options]
+    if not unused:
+        return
+    names = " and ".join(f"--{name.replace('_', '-')}" for name in unused)
+    if kind == "lagged":
+        remedy = "held-out weeks choose its edges; for fewer or more of them give --degree"
+    else:
+        remedy = "only edges of --kind lagged have a delay; leave it out"
+    raise ConfigError(f"{names}: not used by kind {kind}; {remedy}")
+
+
+def _print_graph(graph: "DependencyGraph", clock: "Clock", out: Path, seconds: float) -> None:
     from forecaster.report.sections.graph import (
         describe_delays,
         describe_edges,
         describe_selection,
+        explain_no_edges,
     )
 
-    choice = describe_selection(graph.about)
+    choice = describe_selection(graph.about, clock)
     choice.pop("notes", None)  # printed below
     sizes = [int((graph.components == n).sum()) for n in range(int(graph.components.max()) + 1)]
     isolated = int((graph.degrees + graph.out_degrees == 0).sum())
@@ -142,6 +178,8 @@ def _print_graph(graph: "DependencyGraph", out: Path, seconds: float) -> None:
         print(f"{name:23} {text}")
     for note in graph.about.notes:
         print(f"note: {note}")
+    if graph.about.lagged is not None and not len(graph):
+        print(f"note: {explain_no_edges(graph.about.lagged)}")
     print(f"{out}: graph {(graph.digest or '')[:12]}; `forecaster check {out}` verifies it")
 
 
@@ -155,6 +193,15 @@ def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, A
             "pairs": len(graph.links),
             "delays": dict(sorted(delays.items())),
         }
+    if graph.about.lagged is not None:
+        directed["out_of_sample"] = [
+            {
+                "step": worth.step,
+                "factors": worth.factors / worth.own - 1,
+                "edges": worth.edges / worth.factors - 1,
+            }
+            for worth in graph.about.lagged.worth
+        ]
     return {
         "graph": str(out),
         "hash": graph.digest,
@@ -169,13 +216,13 @@ def _to_json(graph: "DependencyGraph", out: Path, seconds: float) -> dict[str, A
     }
 
 
-def _write_figures(graph: "DependencyGraph", folder: Path) -> None:
+def _write_figures(graph: "DependencyGraph", clock: "Clock", folder: Path) -> None:
     """Write the figures; without the extra `report` only print a message."""
     from forecaster.publish.writing import bytes_writer, replace_file
     from forecaster.report.sections.graph import draw_graph
 
     try:
-        pictures = draw_graph(graph)
+        pictures = draw_graph(graph, clock)
     except ConfigError as missing_extra:
         print(f"no figures: {missing_extra}", file=sys.stderr)
         return

@@ -14,7 +14,7 @@ from forecaster.recipe import Recipe, change
 LagSubset = Literal["recent", "daily", "weekly"]
 RecipeValues = Mapping[str, Any]  # by section of the recipe
 
-GRAPHS_WITHOUT_THRESHOLD = ("own", "complete", "random")
+GRAPHS_WITHOUT_THRESHOLD = ("own", "complete", "random", "lagged")
 WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune

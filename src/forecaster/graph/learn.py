@@ -46,7 +46,7 @@ _MATRICES = 21  # N × N doubles in memory at the peak of the path
 _PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
 _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 _LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
-_SECONDS_PER_TERM = 4e-6  # of lagged regressions, by D·N²: both measured on two cores
+_SECONDS_PER_TERM = 1e-5  # of lagged regressions, by D·N²: both measured on two cores
 _LAGGED_MATRICES = 6  # copies of the (D + 1)·N² covariances at the peak
 
 

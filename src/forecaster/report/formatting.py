@@ -41,6 +41,13 @@ def less_or_more(difference: RelativeDifference) -> str:
     return with_minus(f"{size} {direction} (95 % interval {low:.1f} … {high:.1f} %)")
 
 
+def change(ratio: float) -> str:
+    """Format a ratio as a change: `−4.3 %`, `+12 %`, `±0.0 %`."""
+    text = percent(abs(ratio - 1))
+    sign = "±" if text == percent(0) else "−" if ratio < 1 else "+"
+    return f"{sign}{text}"
+
+
 def too_high_or_low(bias: float) -> str:
     """Format a bias in words: `1.2 % too high`."""
     if f"{100 * bias:.1f}" in ("0.0", "-0.0"):

@@ -1,14 +1,17 @@
 """The section on locations and the dependency graph: maps, matrix, degrees and selection."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from jaxtyping import Float64, Int64, Shaped
 
+from forecaster.clock.clock import Clock
 from forecaster.errors import count_of
-from forecaster.graph.dependency import About, DependencyGraph
+from forecaster.graph.dependency import About, DependencyGraph, LaggedRecord, Worth
 from forecaster.graph.edges import Delays, distance_km
+from forecaster.graph.lagged.learn import CHANCE
+from forecaster.paired import MIN_BLOCKS
 from forecaster.panel.panel import Panel
 from forecaster.report.data import ReportData
 from forecaster.report.draw import canvas
@@ -24,26 +27,50 @@ from forecaster.report.draw.canvas import (
     new_figure,
 )
 from forecaster.report.draw.maps import location_means, map_locations, new_map, write_names
-from forecaster.report.formatting import join_names, number, percent
+from forecaster.report.formatting import (
+    change,
+    duration,
+    join_names,
+    number,
+    percent,
+    with_minus,
+)
 from forecaster.report.sections.section import Picture, Section
 
 POSITIVE, NEGATIVE = BLUE, ORANGE
 SOURCES, TARGETS = BLUE, GREEN
+FACTORS, EDGES = ORANGE, BLUE
 TOP = 400  # dependencies on the map, as in the paper's figure
+ARROWS, ARROWS_PER_LOCATION = 60, 2  # of directed ones, fewer: an arrow takes more room
 NAMED_HUBS = 5
 NAMED_DELAYS = 3
 SAMPLED_PAIRS = 200_000  # drawn for the median distance of all pairs
 MANY_DOTS = 4_000  # above this they are rasterised
+SMALLEST_P = 0.001  # that is told
 _INCH_POINTS = 72
 
 
-def draw_graph(graph: DependencyGraph) -> dict[str, bytes]:
-    """Draw all figures of a graph as PNG, by name; map and distances need coordinates."""
-    drawn = {"structure": draw_structure(graph), "degrees": draw_degrees(graph)}
-    if graph.delays is not None:
+def draw_graph(graph: DependencyGraph, clock: Clock | None = None) -> dict[str, bytes]:
+    """Draw all figures of a graph as PNG, by name; map and distances need coordinates.
+
+    Of a directed graph without edges only those are drawn that say something about it.
+
+    Args:
+        graph: to draw.
+        clock: of the panel, for what a step is; None: steps are counted.
+    """
+    drawn, is_placed = {"structure": draw_structure(graph)}, graph.locations.placed.sum() > 1
+    has_edges = len(graph) > 0 or not graph.is_directed
+    if has_edges:
+        drawn["degrees"] = draw_degrees(graph)
+    if has_edges and graph.delays is not None:
         drawn["delays"] = draw_delays(graph.delays)
-    if graph.locations.placed.sum() > 1:
-        drawn |= {"map": draw_map(graph), "distances": draw_distances(graph)}
+    if (worth := _worth_of(graph)) is not None:
+        drawn["worth"] = draw_worth(worth, clock)
+    if is_placed:
+        drawn["map"] = draw_map(graph)
+    if is_placed and has_edges:
+        drawn["distances"] = draw_distances(graph)
     words = describe_graph(graph)
     for name, figure in drawn.items():
         figure.axes[0].set_title(
@@ -63,7 +90,7 @@ def describe_graph(graph: DependencyGraph) -> dict[str, str]:
     arrows = "; arrows lead from source to target" if graph.is_directed else ""
     several = len(graph.links) < len(graph)
     strongest = "; of several delays the strongest is drawn" if several else ""
-    top = f"; the {TOP} strongest are drawn" if _placed(graph) > TOP else ""
+    top = f"; the {_top(graph)} strongest are drawn" if _placed(graph) > _top(graph) else ""
     words = {
         "structure": f"{summary}{strongest}; {_rule(graph)}",
         "degrees": summary + (f"; {most}: {hubs}" if hubs else ""),
@@ -71,6 +98,8 @@ def describe_graph(graph: DependencyGraph) -> dict[str, str]:
     }
     if graph.delays is not None:
         words["delays"] = f"{size}; {describe_delays(graph.delays)}"
+    if _worth_of(graph) is not None:
+        words["worth"] = f"{size}; on held-out weeks of the training steps"
     if graph.locations.placed.sum() > 1:
         words["distances"] = distance_sentence(graph)
     return words
@@ -152,6 +181,42 @@ def draw_delays(delays: Delays) -> Any:
     return figure
 
 
+def draw_worth(worth: Sequence[Worth], clock: Clock | None = None) -> Any:
+    """Draw by how much factors and edges change the error of own past alone, by step ahead."""
+    figure = new_figure(WIDTH, 1.5 + 0.45 * len(worth))
+    axes = figure.subplots()
+    rows = np.arange(len(worth), dtype=np.float64)
+    factors, edges = (
+        np.array([100 * (getattr(step, name) / step.own - 1) for step in worth])
+        for name in ("factors", "edges")
+    )
+    stages = [(np.zeros(len(worth)), "o", INK, "own past alone")]
+    stages += [(factors, "s", FACTORS, "with factors of the city")] * bool(factors.any())
+    stages += [(edges, "D", EDGES, "with edges too")] * bool((edges != factors).any())
+    ends = np.column_stack([at for at, *_ in stages])
+    left, right = ends.min(axis=1), ends.max(axis=1)
+    axes.axvline(0, color=INK, linewidth=1)
+    axes.hlines(rows, left, right, color=FAINT, linewidth=1.5)
+    marks = [
+        axes.plot(at, rows, mark, color=colour, markersize=7, label=name)[0]
+        for at, mark, colour, name in stages
+    ]
+    for row, step, end in zip(rows, worth, left, strict=True):
+        axes.annotate(change(step.edges / step.own), (end, row), (-10, 0), ha="right",
+                      textcoords="offset points", va="center", color=INK,
+                      fontsize=TEXT - 1)  # fmt: skip
+    names = [f"{_length(step.step, clock)} ahead" for step in worth]
+    canvas.style_rows(axes, rows, names, "change of RMSE, %")
+    reach = max(float(right.max() - left.min()), 1.0)
+    axes.set(
+        xlim=(left.min() - 0.25 * reach, right.max() + 0.05 * reach),
+        ylim=(len(worth) - 0.4, -0.6),
+    )
+    axes.xaxis.set_major_formatter(lambda value, _: with_minus(f"{value:g}"))
+    canvas.write_legend(figure, marks, columns=3, where="lower center")
+    return figure
+
+
 def draw_map(graph: DependencyGraph) -> Any:
     """Draw the strongest dependencies on a map, as arrows if directed; line width is strength."""
     from matplotlib.collections import LineCollection  # noqa: PLC0415 (an extra)
@@ -218,9 +283,17 @@ def draw_path(about: About) -> Any:
     return figure
 
 
-def describe_selection(about: About) -> dict[str, str]:
-    """Return how a graph was selected, by topic."""
+def describe_selection(about: About, clock: Clock | None = None) -> dict[str, str]:
+    """Return how a graph was selected, by topic.
+
+    Args:
+        about: the record of the graph.
+        clock: of the panel, for what a step is; None: steps are counted.
+    """
     lines = {"kind": about.kind}
+    if about.lagged is not None:
+        lines |= _describe_lagged(about, about.lagged, clock)
+        return lines | ({"notes": "; ".join(about.notes)} if about.notes else {})
     if about.steps is not None:
         values = (
             "hour-of-week mean subtracted" if about.subtracted == "hour_of_week" else "raw values"
@@ -245,6 +318,64 @@ def describe_selection(about: About) -> dict[str, str]:
             "in common"
         )
     return lines | ({"notes": "; ".join(about.notes)} if about.notes else {})
+
+
+def describe_worth(worth: Sequence[Worth], clock: Clock | None = None) -> str:
+    """Return what factors and edges are worth: `+1 hour: factors −4.3 %, edges a further −2.2 %`.
+
+    Args:
+        worth: errors at some steps ahead.
+        clock: of the panel, for what a step is; None: steps are counted.
+    """
+    texts = []
+    for step in worth:
+        factors, edges = change(step.factors / step.own), change(step.edges / step.factors)
+        text = f"factors {factors}" if step.factors != step.own else "no factors"
+        text += f", edges a further {edges}" if step.edges != step.factors else ", no edges"
+        texts.append(f"+{_length(step.step, clock)}: {text}")
+    return "; ".join(texts)
+
+
+def explain_no_edges(record: LaggedRecord) -> str:
+    """Return what it means for forecasts that a lagged graph has no edges."""
+    if record.penalty is not None:
+        return "give a smaller penalty or a larger degree, or let held-out weeks choose"
+    remedy = 'the preset best then needs no graph: set kind = "own" in [graph]'
+    if record.days < MIN_BLOCKS:
+        return f"{remedy}, or learn it again from more weeks"
+    return (
+        "no location gains from single others beyond its own past and the factors of the city; "
+        f"{remedy}"
+    )
+
+
+def _describe_lagged(about: About, record: LaggedRecord, clock: Clock | None) -> dict[str, str]:
+    lines = {}
+    if about.steps is not None:
+        steps = count_of(about.steps, "training step")
+        lines["learned from"] = f"{steps}, deviations from what is usual"
+    reach = f"of up to {_length(record.max_delay, clock)}"
+    lines["factors of the city"] = f"{record.factors}, at lags {reach}"
+    if record.penalty is None:
+        lines["penalty λ"] = f"none of {len(record.path)} tried helps"
+    else:
+        tried = f"of {len(record.path)} tried" if about.chosen_by != "given" else "given"
+        degree = f", for an average degree of {about.degree:g}" if about.degree is not None else ""
+        lines["penalty λ"] = f"{record.penalty:.3g}, {tried}{degree}"
+    p = f"p = {record.p_value:.2g}" if record.p_value >= SMALLEST_P else f"p < {SMALLEST_P:g}"
+    verdict = "edges help" if record.p_value <= CHANCE else "edges help no more than chance"
+    blocks = count_of(record.days, "block") + " of days"
+    lines["held-out weeks"] = f"{verdict} ({p}, {blocks})"
+    if record.gap is not None:
+        lines["certificate"] = f"duality gap at most {record.gap:.1g} of a variance"
+    if record.worth:
+        lines["out of sample"] = describe_worth(record.worth, clock)
+    return lines
+
+
+def _length(steps: int, clock: Clock | None) -> str:
+    """The length of some steps: `1 hour`, `45 min`, `3 months`; without a clock `3 steps`."""
+    return count_of(steps, "step") if clock is None else duration(steps * clock.step_minutes)
 
 
 def _average(graph: DependencyGraph) -> str:
@@ -291,8 +422,19 @@ def _colours(strengths: Float64[np.ndarray, " K"]) -> Shaped[np.ndarray, " K"]:
 def _strongest(graph: DependencyGraph) -> Int64[np.ndarray, " K"]:
     """Return the strongest edges with coordinates, weakest first so that it is drawn below."""
     located = np.flatnonzero(graph.locations.placed[graph.links].all(axis=1))
-    order = np.argsort(-np.abs(graph.link_strengths[located]), kind="stable")[:TOP]
+    order = np.argsort(-np.abs(graph.link_strengths[located]), kind="stable")[: _top(graph)]
     return np.asarray(located[order[::-1]])
+
+
+def _top(graph: DependencyGraph) -> int:
+    """Return how many dependencies a map shows."""
+    arrows = max(ARROWS, ARROWS_PER_LOCATION * len(graph.locations))
+    return min(TOP, arrows) if graph.is_directed else TOP
+
+
+def _worth_of(graph: DependencyGraph) -> tuple[Worth, ...] | None:
+    """Return what edges are worth, if that was measured."""
+    return (graph.about.lagged.worth or None) if graph.about.lagged is not None else None
 
 
 def _median_distance_km(graph: DependencyGraph) -> float:
@@ -369,11 +511,17 @@ def location_pictures(panel: Panel) -> Iterator[Picture]:
     yield Picture("01-places", "Map of the locations", text, alt, figure)
 
 
-def graph_pictures(graph: DependencyGraph) -> Iterator[Picture]:
-    """Yield map, matrix, degrees and penalties of a graph, as far as available."""
+def graph_pictures(graph: DependencyGraph, clock: Clock | None = None) -> Iterator[Picture]:
+    """Yield map, matrix, degrees, worth and penalties of a graph, as far as available.
+
+    Args:
+        graph: to draw.
+        clock: of the panel, for what a step is; None: steps are counted.
+    """
     if graph.locations.placed.sum() > 1:
-        links = len(graph.links)
-        count = f"The {TOP} strongest of {links:,}" if links > TOP else "All"
+        links, top = len(graph.links), _top(graph)
+        count = f"The {top} strongest of {links:,}" if links > top else "All"
+        count = count if links else "No"
         arrows = "; arrows lead from source to target" if graph.is_directed else ""
         line = "an arrow" if graph.is_directed else "a line"
         yield Picture(
@@ -390,6 +538,14 @@ def graph_pictures(graph: DependencyGraph) -> Iterator[Picture]:
     if len(graph):
         yield from _degree_pictures(graph)
     about = graph.about
+    if (worth := _worth_of(graph)) is not None:
+        yield Picture(
+            "11-worth", "Worth of the past of others",
+            f"On held-out weeks of the training steps, before anything was trained: "
+            f"{describe_worth(worth, clock)} (RMSE of a linear forecast).",
+            "Dots of the change of the error by step ahead: with factors, with edges",
+            draw_worth(worth, clock),
+        )  # fmt: skip
     if len(about.path) > 1 and about.penalty is not None:
         text = (
             f"Of {len(about.path)} penalties λ = {about.penalty:.3g} is best by "
@@ -431,8 +587,9 @@ def location_section(data: ReportData) -> Section:
     if graph.is_directed:
         helps = "the past of which locations (sources) helps to forecast which others (targets)"
     text = f"The locations that are forecast, and the dependency graph: {helps}."
-    selection = describe_selection(graph.about)
+    clock = data.panel.clock
+    selection = describe_selection(graph.about, clock)
     selection |= {"result": describe_edges(graph), "graph hash": str(graph.digest)}
-    pictures += graph_pictures(graph)
+    pictures += graph_pictures(graph, clock)
     title = "Locations and dependency graph"
     return Section("locations", title, text, pictures, {"Selection of the graph": selection})
