@@ -443,7 +443,7 @@ def test_the_estimate_of_memory_of_lagged_edges_is_within_a_factor_of_two(
     panel_of: MakePanel, last_held_out: MakeSplits
 ) -> None:
     panel = panel_of(chain(907, 251))
-    splits, config = last_held_out(panel), GraphConfig(kind="lagged", penalty=0.5)
+    splits, config = last_held_out(panel), GraphConfig(kind="lagged")
     learn_graph(panel, splits, config)  # what is compiled or loaded once is not counted
     tracemalloc.start()
     learn_graph(panel, splits, config)
