@@ -353,9 +353,9 @@ def test_of_no_edges_it_is_told_that_none_helps_and_what_follows() -> None:
     )
     assert "certificate" not in lines
     assert "no location gains from single others" in explain_no_edges(NONE_HELPS)
-    assert 'the preset best then needs no graph: set kind = "own"' in explain_no_edges(NONE_HELPS)
+    assert "; the preset best needs no edges: " in explain_no_edges(NONE_HELPS)
     few = NONE_HELPS.model_copy(update={"days": 3})
-    assert explain_no_edges(few).endswith("or learn it again from more weeks")
+    assert explain_no_edges(few).endswith("; learn the graph again when there are more weeks")
     assert explain_no_edges(RECORD).startswith("give a smaller penalty")
 
 
