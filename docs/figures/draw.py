@@ -340,8 +340,9 @@ def layers() -> None:
         (("training",), "the training loop, checkpoints", "accent"),
         (("artifact",), "saved runs", "accent"),
         (("models",), "networks as torch modules", "accent"),
-        (("kernels", "graph", "windows"), "sparse products, dependency graph, batches", "plain"),
-        (("ingest", "synthetic", "metrics"), "raw data, generated city, scores", "plain"),
+        (("kernels", "graph"), "sparse products, dependency graph", "plain"),
+        (("ingest", "synthetic"), "raw data, generated city", "plain"),
+        (("windows", "metrics", "paired"), "batches, scores, better by more than chance", "plain"),
         (("splits",), "training, validation, test", "plain"),
         (("panel",), "the central type: values, covariates, locations", "plain"),
         (("clock", "recipe"), "time zones and lags; one run's settings", "plain"),
@@ -356,7 +357,7 @@ def layers() -> None:
             figure.box((14 + column * (width + 10), y), (width, 32), (name,), kind)
         figure.text((574, y + 21), text, small=True, anchor="start")
     figure.line([(5, 10), (5, 2 + 40 * len(rows))], width=2, arrow=True)
-    note = "imports run downwards only; the six packages kernels … metrics are one layer"
+    note = "imports run downwards only; the four packages kernels … synthetic are one layer"
     figure.text((14, 24 + 40 * len(rows)), note, small=True, anchor="start")
     figure.write()
 

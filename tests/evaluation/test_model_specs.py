@@ -134,9 +134,18 @@ def test_a_graph_of_another_kind_has_no_threshold_to_choose() -> None:
         Recipe(),
         ["Forecaster"],
         tuning=TuningOptions(thresholds=[0.1, 0.2]),
-        ablations=Ablations(["own", "pearson"], neurons=[8]),
+        ablations=Ablations(["own", "pearson", "lagged"], neurons=[8]),
     )
-    assert [len(spec.hyperparameters) for spec in specs] == [1, 0, 1, 1]
+    assert [len(spec.hyperparameters) for spec in specs] == [1, 0, 1, 0, 1]
+
+
+def test_a_lagged_graph_is_an_ablation_of_both_presets() -> None:
+    for preset in ("paper", "best"):
+        own, lagged = list_models(
+            Recipe(preset=preset), ["Forecaster"], ablations=Ablations(["own", "lasso", "lagged"])
+        )[1:]
+        assert (own.name, lagged.name) == ("Forecaster, graph own", "Forecaster, graph lagged")
+        assert (lagged.recipe.preset, lagged.recipe.graph.kind) == (preset, "lagged")
 
 
 @pytest.mark.parametrize(

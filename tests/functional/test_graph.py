@@ -244,6 +244,94 @@ def test_G4_an_unconverged_graph_needs_a_flag(
     assert open_graph(tmp_path / "graph").about.converged is False
 
 
+@pytest.fixture
+def led_folder(tmp_path: Path) -> Path:
+    """Return seven locations, of which p0 leads p3 by one step and p4 leads p1 by two."""
+    times = pd.date_range("2015-01-01", periods=24 * 7 * 13, freq="h", tz="UTC")
+    values = np.random.default_rng(1).normal(50, 1, (len(times), PLACES))
+    values[1:, 3] += 0.5 * (values[:-1, 0] - 50)
+    values[2:, 1] -= 0.5 * (values[:-2, 4] - 50)
+    frame = pd.DataFrame(values, columns=[f"p{n}" for n in range(PLACES)])
+    frame.insert(0, "time", times)
+    Panel.from_wide(frame, timezone="UTC").save(tmp_path / "led")
+    return tmp_path / "led"
+
+
+def test_what_lagged_edges_are_worth_is_told_before_anybody_trains(
+    led_folder: Path, run: Run
+) -> None:
+    out = led_folder.with_name("graph")
+    code, output, errors = run("graph", led_folder, "--out", out, "--kind", "lagged")
+    assert code == 0, errors
+    assert "held-out weeks          edges help (p < 0.001, 20 blocks of days)\n" in output
+    assert "certificate             duality gap at most " in output
+    assert "out of sample           +1 hour: " in output
+    assert "edges a further −" in output
+    assert "; +3 hours: " in output
+    assert led_folder.with_name("graph-figures") / "worth.png" in [
+        *led_folder.with_name("graph-figures").iterdir()
+    ]
+    stages = [line for line in errors.splitlines() if line.endswith(" …")]
+    assert len(stages) > 9
+    assert max(map(len, stages)) < 70  # one line each, with a bar
+    _, output, _ = run("graph", led_folder, "--out", out, "--kind", "lagged", "--json")
+    first, last = json.loads(output)["out_of_sample"]
+    assert (first["step"], last["step"]) == (1, 3)
+    assert -0.1 < first["edges"] < -0.01
+    assert abs(last["edges"]) < 0.01  # both lead by less
+
+
+def test_of_a_panel_without_lagged_edges_it_is_told_what_follows(
+    panel_folder: Path, run: Run
+) -> None:
+    out = panel_folder.with_name("graph")
+    code, output, errors = run("graph", panel_folder, "--out", out, "--kind", "lagged")
+    assert code == 0, errors
+    assert "7 locations, 0 edges of 0 pairs" in output
+    assert "edges help no more than chance (p = " in output
+    assert "note: no edges: on held-out weeks no edge helps by more than chance\n" in output
+    assert "note: no location gains from single others beyond" in output
+    assert "; the preset best needs no edges: " in output
+    figures = panel_folder.with_name("graph-figures")
+    assert sorted(path.name for path in figures.iterdir()) == [
+        "map.png", "structure.png", "worth.png",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("--kind", "lagged", "--threshold", "0.2"), "--threshold: not used by kind lagged; held"),
+        (
+            ("--kind", "lagged", "--choose", "ebic", "--subtract", "nothing"),
+            "--choose and --subtract: not used by kind lagged",
+        ),
+        (
+            ("--max-delay", "12"),
+            "--max-delay: not used by kind lasso; only edges of --kind lagged",
+        ),
+    ],
+)
+def test_options_that_a_kind_has_no_use_for_are_refused(
+    panel_folder: Path, run: Run, words: tuple[str, ...], message: str
+) -> None:
+    out = panel_folder.with_name("graph")
+    code, _, errors = run("graph", panel_folder, "--out", out, *words)
+    assert code == 2
+    assert message in errors
+    assert not out.exists()
+
+
+def test_the_largest_delay_of_a_lagged_edge_is_an_option(led_folder: Path, run: Run) -> None:
+    words = ("--kind", "lagged", "--max-delay", "1", "--json")
+    _, output, _ = run("graph", led_folder, "--out", led_folder.with_name("graph"), *words)
+    report = json.loads(output)
+    assert report["about"]["lagged"]["max_delay"] == 1
+    assert report["delays"] == {"1": 1}
+    _, output, _ = run("graph", "--help")
+    assert "--max-delay" in output
+
+
 def test_without_the_extra_one_line_says_what_is_lacking(
     panel_folder: Path, run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -268,4 +356,6 @@ def test_G11_a_large_graph_is_announced_before_it_is_learned(
 ) -> None:
     monkeypatch.setattr(terminal, "LONG_SECONDS", 0.0)
     _, _, errors = run("graph", panel_folder, "--out", tmp_path / "graph", "--penalty", "0.1")
+    assert "the graph: about 0 min and 0.0 GiB of memory" in errors
+    _, _, errors = run("graph", panel_folder, "--out", tmp_path / "lagged", "--kind", "lagged")
     assert "the graph: about 0 min and 0.0 GiB of memory" in errors

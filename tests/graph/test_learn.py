@@ -9,10 +9,10 @@ import pytest
 from threadpoolctl import threadpool_limits
 
 from forecaster.choices import GraphKind
-from forecaster.config import GraphConfig
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import DataError, ForecasterError, RunError
 from forecaster.graph.dependency import DependencyGraph
-from forecaster.graph.learn import estimate, learn_graph
+from forecaster.graph.learn import estimate, estimate_lagged, largest_delay, learn_graph
 from forecaster.graph.storage import save_graph
 from forecaster.ingest.build import build_panel, find_sources
 from forecaster.panel.panel import Panel
@@ -54,6 +54,26 @@ def check_graph(graph: DependencyGraph, places: int) -> None:
 @pytest.fixture(scope="module")
 def city() -> City:
     return make_city(locations=31, start="2014-02-03", hours=24 * 7 * 30)
+
+
+# ------------------------------------------------------------------------------ lagged edges
+
+
+def test_lagged_edges_go_no_further_back_than_the_network_that_takes_them(
+    panel_of: MakePanel, last_held_out: MakeSplits
+) -> None:
+    panel, lagged = panel_of(chain(WEEKS, 5)), GraphConfig(kind="lagged")
+    assert largest_delay(panel, lagged) == 6  # the paper's recent steps
+    assert largest_delay(panel, lagged, LagConfig(recent=2)) == 2
+    assert largest_delay(panel, lagged, LagConfig(recent=41)) == 6
+    wanted = GraphConfig(kind="lagged", max_delay=13)
+    assert largest_delay(panel, wanted, LagConfig(recent=2)) == 13
+    lags = LagConfig(recent=2, horizon=7)
+    about = learn_graph(panel, last_held_out(panel), lagged, lags=lags).about
+    assert about.chosen_by == "held-out weeks"
+    assert about.lagged is not None
+    assert about.lagged.max_delay == 2
+    assert [worth.step for worth in about.lagged.worth] == [1, 7]
 
 
 # ------------------------------------------------------------------------------- what is learned
@@ -417,6 +437,20 @@ def test_G11_the_estimate_of_memory_is_within_a_factor_of_two(
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert 0.5 < estimate(251, 907).memory_bytes / peak < 2.0
+
+
+def test_the_estimate_of_memory_of_lagged_edges_is_within_a_factor_of_two(
+    panel_of: MakePanel, last_held_out: MakeSplits
+) -> None:
+    panel = panel_of(chain(907, 251))
+    splits, config = last_held_out(panel), GraphConfig(kind="lagged")
+    learn_graph(panel, splits, config)  # what is compiled or loaded once is not counted
+    tracemalloc.start()
+    learn_graph(panel, splits, config)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert 0.5 < estimate_lagged(251, 907, 6).memory_bytes / peak < 2.0
+    assert estimate_lagged(996, 52_560, 6).seconds > 10 * estimate_lagged(251, 907, 6).seconds
 
 
 def test_G11_an_interruption_leaves_nothing_behind(

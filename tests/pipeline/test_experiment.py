@@ -58,6 +58,20 @@ def test_a_graph_is_learned_once(experiment: Experiment, recipe: Recipe) -> None
     assert len(messages) == 2
 
 
+def test_a_lagged_graph_is_learned_for_the_lags_of_its_network(
+    experiment: Experiment, recipe: Recipe
+) -> None:
+    messages: list[str] = []
+    for recent in (2, 3, 2):
+        lagged = change(
+            recipe, {"graph": {"kind": "lagged"}, "lags": {"recent": recent}}, source=""
+        )
+        record = experiment.graph(lagged, messages.append).about.lagged
+        assert record is not None
+        assert record.max_delay == recent
+    assert messages == ["learning the graph (lagged)"] * 2
+
+
 @pytest.fixture
 def table(tmp_path: Path) -> tuple[Recipe, Path]:
     times = pd.date_range("2021-03-01", periods=24 * 31, freq="h", tz="UTC")

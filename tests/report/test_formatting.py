@@ -2,6 +2,7 @@ import pytest
 
 from forecaster.evaluation.bootstrap import RelativeDifference
 from forecaster.report.formatting import (
+    change,
     duration,
     join_names,
     less_or_more,
@@ -49,6 +50,13 @@ def test_a_difference_is_told_on_its_own_side() -> None:
 def test_only_negative_numbers_get_a_minus() -> None:
     given = "2020-01-06 at -3.5, (-2 … 1), A-1, --2"
     assert with_minus(given) == "2020-01-06 at −3.5, (−2 … 1), A-1, --2"
+
+
+def test_a_ratio_is_told_as_a_change() -> None:
+    ratios = (0.957, 1.0, 0.9999, 1.0001, 1.12, 0.5)
+    assert [change(ratio) for ratio in ratios] == [
+        "−4.3 %", "±0.0 %", "±0.0 %", "±0.0 %", "+12 %", "−50 %",
+    ]  # fmt: skip
 
 
 def test_durations_have_their_largest_unit() -> None:

@@ -30,7 +30,7 @@ from forecaster.graph.edges import (
     threshold_for_degree,
 )
 from forecaster.graph.lagged.deviations import take_deviations
-from forecaster.graph.lagged.learn import learn_lagged
+from forecaster.graph.lagged.learn import FACTORS, learn_lagged
 from forecaster.graph.lasso import LassoResult, graphical_lasso
 from forecaster.graph.selection import (
     MessageCallback,
@@ -47,7 +47,9 @@ _PRODUCTS_PER_SECOND = 2e10  # of the covariance, and
 _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 _LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
 _SECONDS_PER_TERM = 1e-5  # of lagged regressions, by D·N²: both measured on two cores
-_LAGGED_MATRICES = 6  # copies of the (D + 1)·N² covariances at the peak
+_LAGGED_ROOM = 256  # others' terms of a regression
+_LAGGED_MATRICES = 56  # copies of the (D + 1)·N² covariances at the peak, of N·T deviations,
+_LAGGED_SERIES, _LAGGED_REGRESSIONS = 7, 60  # and of regressions: four turns, with 0 to 8 factors
 
 
 class Estimate(NamedTuple):
@@ -75,10 +77,12 @@ def estimate(locations: int, steps: int) -> Estimate:
 
 def estimate_lagged(locations: int, steps: int, max_delay: int) -> Estimate:
     """Estimate the memory and time of learning lagged edges from the sizes."""
-    N, terms = locations, max_delay * locations**2
-    floats = 2 * N * steps + _LAGGED_MATRICES * (terms + N**2)  # deviations, also scaled
-    seconds = steps * (terms + N**2) / _LAGGED_PRODUCTS_PER_SECOND + _SECONDS_PER_TERM * terms
-    return Estimate(4 * floats + steps * N, seconds)  # one byte per value for the mask
+    N, D, covariances = locations, max_delay, (max_delay + 1) * locations**2
+    terms = N * (max(FACTORS) + 1) * D + N * min(_LAGGED_ROOM, D * N)
+    floats = _LAGGED_MATRICES * covariances + _LAGGED_SERIES * N * steps
+    doubles = _LAGGED_REGRESSIONS * 2 * terms  # numbers and coefficients
+    seconds = steps * covariances / _LAGGED_PRODUCTS_PER_SECOND + _SECONDS_PER_TERM * D * N**2
+    return Estimate(4 * floats + 8 * doubles, seconds)
 
 
 def learn_graph(

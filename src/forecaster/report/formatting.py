@@ -44,7 +44,7 @@ def less_or_more(difference: RelativeDifference) -> str:
 def change(ratio: float) -> str:
     """Format a ratio as a change: `−4.3 %`, `+12 %`, `±0.0 %`."""
     text = percent(abs(ratio - 1))
-    sign = "±" if text == percent(0) else "−" if ratio < 1 else "+"
+    sign = "±" if text == percent(0.0) else "−" if ratio < 1 else "+"
     return f"{sign}{text}"
 
 

@@ -3,8 +3,16 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from forecaster.clock.clock import Clock
 from forecaster.graph.alternatives import complete, no_edges, random_edges
-from forecaster.graph.dependency import About, DependencyGraph, InverseComparison, PathStep
+from forecaster.graph.dependency import (
+    About,
+    DependencyGraph,
+    InverseComparison,
+    LaggedRecord,
+    PathStep,
+    Worth,
+)
 from forecaster.graph.edges import EdgeList
 from forecaster.panel.parts import Locations
 from forecaster.report.data import ReportData
@@ -14,6 +22,7 @@ from forecaster.report.sections.graph import (
     describe_edges,
     describe_graph,
     describe_selection,
+    describe_worth,
     draw_degrees,
     draw_delays,
     draw_distances,
@@ -21,6 +30,8 @@ from forecaster.report.sections.graph import (
     draw_map,
     draw_path,
     draw_structure,
+    draw_worth,
+    explain_no_edges,
     graph_pictures,
     location_pictures,
     location_section,
@@ -186,8 +197,8 @@ def test_every_picture_of_a_directed_graph_is_drawn(count: int, edges: int) -> N
 def test_a_directed_graph_without_edges_is_drawn(count: int) -> None:
     for placed in (True, False):
         graph = lagged(count, 0, placed=placed)
-        assert "delays" in draw_graph(graph)
-        assert describe_graph(graph)["delays"].endswith("0 dependencies; no delays")
+        assert set(draw_graph(graph)) == {"structure", *(["map"] if placed and count > 2 else [])}
+        assert set(describe_graph(graph)) >= set(draw_graph(graph))
 
 
 def test_words_say_what_a_directed_graph_is() -> None:
@@ -273,3 +284,118 @@ def test_the_report_shows_the_delays_of_a_directed_graph(data: ReportData) -> No
     section = location_section(directed)
     assert "(sources) helps to forecast which others" in section.text
     assert " pairs, " in section.facts["Selection of the graph"]["result"]
+
+
+def test_of_many_arrows_the_strongest_are_on_the_map() -> None:
+    graph = lagged(29, 211)
+    assert len(graph.links) > 60
+    axes = draw_map(graph).axes[0]
+    assert len(axes.patches) == 60
+    assert describe_graph(graph)["map"].endswith("; the 60 strongest are drawn")
+    first, *_ = graph_pictures(graph)
+    assert first.text.startswith(f"The 60 strongest of {len(graph.links)} dependencies; arrows")
+
+
+# ---------------------------------------------------------- what the past of others is worth
+
+HOURS, WORTH = Clock("UTC"), (
+    Worth(step=1, own=1.0, factors=0.96, edges=0.93),
+    Worth(step=3, own=1.0, factors=0.97, edges=0.95),
+)  # fmt: skip
+RECORD = LaggedRecord(
+    max_delay=6, factors=4, penalty=0.0181, gap=2.6e-6, p_value=4e-7, days=20,
+    path=tuple(PathStep(penalty=p, score=0.1, edges=7, converged=True) for p in (0.1, 0.0181)),
+    worth=WORTH,
+)  # fmt: skip
+NONE_HELPS = RECORD.model_copy(
+    update={
+        "penalty": None, "gap": None, "p_value": 0.31,
+        "worth": tuple(step.model_copy(update={"edges": step.factors}) for step in WORTH),
+    }
+)  # fmt: skip
+
+
+def about_lagged(record: LaggedRecord) -> About:
+    return About(kind="lagged", steps=7_127, chosen_by="held-out weeks", lagged=record)
+
+
+def test_what_factors_and_edges_are_worth_is_told_in_the_panels_steps() -> None:
+    text = "+1 hour: factors −4.0 %, edges a further −3.1 %; +3 hours: factors −3.0 %, edges a"
+    assert describe_worth(WORTH, HOURS) == f"{text} further −2.1 %"
+    assert describe_worth(WORTH[1:]).startswith("+3 steps: factors")
+    assert describe_worth(WORTH[1:], Clock("UTC", 15)).startswith("+45 min: factors")
+    assert describe_worth(NONE_HELPS.worth[:1], HOURS) == "+1 hour: factors −4.0 %, no edges"
+    nothing = Worth(step=1, own=0.9, factors=0.9, edges=0.9)
+    assert describe_worth([nothing], HOURS) == "+1 hour: no factors, no edges"
+    worse = Worth(step=1, own=1.0, factors=1.0, edges=1.02)
+    assert describe_worth([worse], HOURS) == "+1 hour: no factors, edges a further +2.0 %"
+
+
+def test_how_lagged_edges_were_chosen_is_told_by_topic() -> None:
+    assert describe_selection(about_lagged(RECORD), HOURS) == {
+        "kind": "lagged",
+        "learned from": "7,127 training steps, deviations from what is usual",
+        "factors of the city": "4, at lags of up to 6 hours",
+        "penalty λ": "0.0181, of 2 tried",
+        "held-out weeks": "edges help (p < 0.001, 20 blocks of days)",
+        "certificate": "duality gap at most 3e-06 of a variance",
+        "out of sample": describe_worth(WORTH, HOURS),
+    }
+    given = about_lagged(RECORD).model_copy(update={"chosen_by": "given", "degree": 2.5})
+    assert describe_selection(given)["penalty λ"] == "0.0181, given, for an average degree of 2.5"
+
+
+def test_of_no_edges_it_is_told_that_none_helps_and_what_follows() -> None:
+    lines = describe_selection(about_lagged(NONE_HELPS), HOURS)
+    assert lines["penalty λ"] == "none of 2 tried helps"
+    assert lines["held-out weeks"] == (
+        "edges help no more than chance (p = 0.31, 20 blocks of days)"
+    )
+    assert "certificate" not in lines
+    assert "no location gains from single others" in explain_no_edges(NONE_HELPS)
+    assert "; the preset best needs no edges: " in explain_no_edges(NONE_HELPS)
+    few = NONE_HELPS.model_copy(update={"days": 3})
+    assert explain_no_edges(few).endswith("; learn the graph again when there are more weeks")
+    assert explain_no_edges(RECORD).startswith("give a smaller penalty")
+
+
+def test_worth_is_drawn_from_own_past_to_edges() -> None:
+    axes = draw_worth(WORTH, HOURS).axes[0]
+    marks = {line.get_label(): line.get_xdata() for line in axes.get_lines()[1:]}
+    assert marks["own past alone"].tolist() == [0, 0]
+    assert marks["with factors of the city"] == pytest.approx([-4, -3])
+    assert marks["with edges too"] == pytest.approx([-7, -5])
+    assert [text.get_text() for text in axes.texts] == ["−7.0 %", "−5.0 %"]
+    assert [text.get_text() for text in axes.get_yticklabels()] == [
+        "1 hour ahead",
+        "3 hours ahead",
+    ]
+
+
+def test_factors_and_edges_that_there_are_not_have_no_mark() -> None:
+    labels = [line.get_label() for line in draw_worth(NONE_HELPS.worth).axes[0].get_lines()[1:]]
+    assert labels == ["own past alone", "with factors of the city"]
+    nothing = Worth(step=1, own=0.9, factors=0.9, edges=0.9)
+    axes = draw_worth([nothing]).axes[0]
+    assert [line.get_label() for line in axes.get_lines()[1:]] == ["own past alone"]
+    assert [text.get_text() for text in axes.texts] == ["±0.0 %"]
+
+
+@pytest.mark.parametrize("edges", [0, 31])
+def test_worth_is_among_the_pictures_of_a_lagged_graph(data: ReportData, edges: int) -> None:
+    record = RECORD if edges else NONE_HELPS
+    graph = replace(lagged(11, edges), about=about_lagged(record))
+    assert draw_graph(graph, HOURS)["worth"].startswith(b"\x89PNG")
+    pictures = {picture.name: picture for picture in graph_pictures(graph, HOURS)}
+    assert describe_worth(record.worth, HOURS) in pictures["11-worth"].text
+    assert pictures["10-dependency-map"].text.startswith("All" if edges else "No dependencies")
+    directed = replace(data)
+    directed.__dict__["graph"] = graph
+    facts = location_section(directed).facts["Selection of the graph"]
+    assert facts["out of sample"].startswith("+1 hour: factors")
+
+
+def test_without_whole_held_out_weeks_there_is_no_worth_to_draw() -> None:
+    graph = replace(lagged(11, 31), about=about_lagged(RECORD.model_copy(update={"worth": ()})))
+    assert "worth" not in draw_graph(graph)
+    assert "out of sample" not in describe_selection(graph.about)

@@ -340,13 +340,10 @@ def explain_no_edges(record: LaggedRecord) -> str:
     """Return what it means for forecasts that a lagged graph has no edges."""
     if record.penalty is not None:
         return "give a smaller penalty or a larger degree, or let held-out weeks choose"
-    remedy = 'the preset best then needs no graph: set kind = "own" in [graph]'
+    use = "the preset best needs no edges: over this graph it takes own past and the factors alone"
     if record.days < MIN_BLOCKS:
-        return f"{remedy}, or learn it again from more weeks"
-    return (
-        "no location gains from single others beyond its own past and the factors of the city; "
-        f"{remedy}"
-    )
+        return f"{use}; learn the graph again when there are more weeks"
+    return f"no location gains from single others beyond its own past and the factors; {use}"
 
 
 def _describe_lagged(about: About, record: LaggedRecord, clock: Clock | None) -> dict[str, str]:
