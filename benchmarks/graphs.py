@@ -82,7 +82,7 @@ def main() -> None:
         measure = _measurer(panel, splits, recipe, options, arguments.on)
         if city is not None:
             _print_floors(city, splits, recipe)
-        options.run(measure)
+        options.run(measure, is_network=True)
     _print(options.results(), arguments.horizon)
 
 

@@ -76,12 +76,17 @@ class Options:
         spec = list_models(change(recipe, values, source=name), [name])[0]
         return find_estimator(spec.estimator)(recipe=spec.recipe).fit(panel, splits)
 
-    def run(self, measure: Callable[[str, int], Scores]) -> None:
-        """Measure every model and seed that has no file yet."""
+    def run(self, measure: Callable[[str, int], Scores], *, is_network: bool = False) -> None:
+        """Measure every model and seed that has no file yet.
+
+        Args:
+            measure: trains and scores a model.
+            is_network: whether all rows have random weights, whatever their names.
+        """
         logging.basicConfig(level=logging.WARNING)
         self.out.mkdir(parents=True, exist_ok=True)
         for name in self.models:
-            for seed in self.seeds if _is_seeded(name) else (0,):
+            for seed in self.seeds if is_network or _is_seeded(name) else (0,):
                 path = self.out / f"{name}-{seed}.json"
                 if path.exists():
                     continue
