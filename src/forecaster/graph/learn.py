@@ -101,7 +101,7 @@ def learn_graph(
         splits: the training, validation and test ranges.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
         lags: of the network that takes lagged edges: they go no further back than its recent
-            steps, and are measured up to its horizon; None: chosen for the panel.
+            steps, and are measured up to its horizon, or half a week; None: chosen for the panel.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.
     """
@@ -154,7 +154,8 @@ def _lagged(
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell("deviations from what is usual")
     sample = take_deviations(panel, train)
-    horizon = (lags or LagConfig()).horizon
+    room = max(panel.clock.season_slots // 2, 1)  # for many origins in a held-out week
+    horizon = min((lags or LagConfig()).horizon, room)
     pairs, delays, strengths, record, notes = learn_lagged(
         sample, config, largest_delay(panel, config, lags), horizon, tell
     )
