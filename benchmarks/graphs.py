@@ -142,7 +142,7 @@ def _measurer(
             config = base.graph.model_copy(update={"kind": name})
             if kind == "none":  # a directed graph without edges
                 config = config.model_copy(update={"penalty": 1e3})
-            graphs[kind] = learn_graph(panel, splits, config)
+            graphs[kind] = learn_graph(panel, splits, config, lags=base.lags)
         return graphs[kind]
 
     def measure(name: str, seed: int) -> Mapping[str, Any]:

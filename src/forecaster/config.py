@@ -1,9 +1,17 @@
 """The sections of a recipe, each a frozen model with the default and range of every field."""
 
+from collections.abc import Callable
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, field_validator, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
 
 from forecaster.choices import (
     Ambiguous,
@@ -321,6 +329,14 @@ class GraphConfig(Stage):
         default=100, ge=1, description="largest number of sweeps of the solver"
     )
     seed: int = Field(default=0, ge=0, description="seed of the random graph")
+
+    @model_serializer(mode="wrap")
+    def _leave_out(self, write: Callable[[Any], dict[str, Any]]) -> dict[str, Any]:
+        """Recipes without a largest delay keep their hashes."""
+        content = write(self)
+        if self.max_delay is None:
+            content.pop("max_delay", None)
+        return content
 
     @model_validator(mode="before")
     @classmethod

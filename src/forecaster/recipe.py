@@ -128,8 +128,6 @@ class Recipe(Stage):
         for name in ("renames", "censored", "hours"):  # nor do those without these
             if content["panel"][name] is None:
                 del content["panel"][name]
-        if self.graph.max_delay is None:
-            del content["graph"]["max_delay"]
         if not self.panel.step_months:
             del content["panel"]["step_months"]
         if not self.panel.past_only:

@@ -135,7 +135,7 @@ def test_evaluate_names_its_models_seeds_and_ablations(run: Run, made: Made) -> 
     ("words", "message"),
     [
         (("--models", "Rigde"), "no model 'Rigde'; did you mean 'Ridge'?"),
-        (("--graph", "owl"), "--graph: unknown owl; choose from lasso, inverse"),
+        (("--graph", "owl"), "--graph: unknown owl; choose from lasso, lagged"),
         (("--threshold", "much"), "--threshold: 'much' are not numbers"),
         (("--weather", "sunny"), "evaluation.weather.0"),
         (("--models", "Ridge", "--lags", "recent"), "add it to --models"),

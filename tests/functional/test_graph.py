@@ -290,7 +290,7 @@ def test_of_a_panel_without_lagged_edges_it_is_told_what_follows(
     assert "7 locations, 0 edges of 0 pairs" in output
     assert "edges help no more than chance (p = " in output
     assert "note: no edges: on held-out weeks no edge helps by more than chance\n" in output
-    assert "note: no location gains from single others beyond" in output
+    assert "note: a gain from single others could not be told" in output
     assert "; the preset best needs no edges: " in output
     figures = panel_folder.with_name("graph-figures")
     assert sorted(path.name for path in figures.iterdir()) == [

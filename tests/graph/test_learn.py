@@ -74,6 +74,9 @@ def test_lagged_edges_go_no_further_back_than_the_network_that_takes_them(
     assert about.lagged is not None
     assert about.lagged.max_delay == 2
     assert [worth.step for worth in about.lagged.worth] == [1, 7]
+    long = learn_graph(panel, last_held_out(panel), lagged, lags=LagConfig(horizon=149)).about
+    assert long.lagged is not None
+    assert [worth.step for worth in long.lagged.worth] == [1, 84]  # half a week
 
 
 # ------------------------------------------------------------------------------- what is learned

@@ -20,7 +20,7 @@ from forecaster.models.mixer import (
 )
 from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.seasonal import DeviationBounds, SeasonalProfile
+from forecaster.models.seasonal import Decomposition, DeviationBounds, SeasonalProfile
 
 Draw = Callable[..., Tensor]
 NetworkInputs = tuple[State, State]
@@ -129,15 +129,20 @@ def test_of_a_location_that_training_does_not_know_the_embedding_is_ignored(
     assert [bool(size) for size in taught > 0] == [share > 0 for share in KNOWN]
 
 
+def without_linear(model: Mixer, parts: Decomposition) -> tuple[Tensor, Tensor]:
+    """The factors of the city, and no linear forecast."""
+    return model.city(parts.bounded), parts.bounded[..., :0]
+
+
 def test_of_a_location_that_training_knows_in_part_a_part_of_the_embedding_counts(
     make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make(bounds=bounds_of(0.0, 12.0, known=KNOWN))
     usual = model.level(*network_inputs)
-    before = model._embed(*network_inputs, usual, usual.bounded[..., :0])
+    before = model._embed(*network_inputs, usual, without_linear(model, usual))
     with torch.no_grad():
         model.place.add_(3.0)
-    moved = model._embed(*network_inputs, usual, usual.bounded[..., :0]) - before
+    moved = model._embed(*network_inputs, usual, without_linear(model, usual)) - before
     expected = 3 * torch.tensor(KNOWN, dtype=torch.float64)[:, None, None].expand_as(moved)
     torch.testing.assert_close(moved, expected)
 
@@ -301,7 +306,7 @@ def test_others_move_no_further_than_the_bounds_allow(
     before = model(*usual)
     parts = model.level(*usual)
     seen = parts.bounded.clone().requires_grad_()
-    hidden = model._embed(*usual, replace(parts, bounded=seen), parts.bounded[..., :0])
+    hidden = model._embed(*usual, replace(parts, bounded=seen), (model.city(seen), seen[..., :0]))
     room = torch.zeros(N, B, 3, dtype=torch.float64)
     for n in range(N):
         for k in range(3):

@@ -65,7 +65,7 @@ class LaggedRecord(Stage):
     penalty: float | None  # of others' past; None: no edge helps
     gap: float | None  # largest duality gap of a regression, as a share of a variance
     p_value: float  # of edges being of use on held-out weeks
-    days: int  # blocks of held-out days
+    blocks: int  # of held-out days
     path: tuple[PathStep, ...] = ()
     worth: tuple[Worth, ...] = ()
 

@@ -48,8 +48,8 @@ _SECONDS_PER_CUBE = 8e-9  # of the path, by N³: both measured on one core
 _LAGGED_PRODUCTS_PER_SECOND = 1e11  # of lagged covariances, and
 _SECONDS_PER_TERM = 1e-5  # of lagged regressions, by D·N²: both measured on two cores
 _LAGGED_ROOM = 256  # others' terms of a regression
-_LAGGED_MATRICES = 56  # copies of the (D + 1)·N² covariances at the peak, of N·T deviations,
-_LAGGED_SERIES, _LAGGED_REGRESSIONS = 7, 60  # and of regressions: four turns, with 0 to 8 factors
+_LAGGED_MATRICES = 28  # copies of the (D + 1)·N² covariances at the peak, of N·T deviations,
+_LAGGED_SERIES, _LAGGED_REGRESSIONS = 8, 28  # and of regressions: four folds
 
 
 class Estimate(NamedTuple):
@@ -101,7 +101,7 @@ def learn_graph(
         splits: the training, validation and test ranges.
         config: the kind of graph, the penalty λ of Eq. 4 and the threshold on Eq. 3.
         lags: of the network that takes lagged edges: they go no further back than its recent
-            steps, and are measured up to its horizon; None: chosen for the panel.
+            steps, and are measured up to its horizon, or half a week; None: chosen for the panel.
         allow_unconverged: accept a solution with a duality gap above the tolerance.
         progress: called with a message before each stage.
     """
@@ -153,15 +153,17 @@ def _lagged(
     """Return the directed graph of whose past tells about whose future."""
     train = assign_splits(panel, splits) == SPLITS.index("train")
     tell("deviations from what is usual")
-    sample = take_deviations(panel, train)
-    horizon = (lags or LagConfig()).horizon
+    room = max(panel.clock.season_slots // 2, 1)  # for many origins in a held-out week
+    horizon = min((lags or LagConfig()).horizon, room)
+    max_delay = largest_delay(panel, config, lags)
+    sample = take_deviations(panel, train, max_delay + horizon)
     pairs, delays, strengths, record, notes = learn_lagged(
-        sample, config, largest_delay(panel, config, lags), horizon, tell
+        sample, config, max_delay, horizon, tell
     )
     about = About(
         kind=config.kind,
         panel=panel.digest,
-        chosen_by="given" if config.penalty is not None else "held-out weeks",
+        chosen_by=_lagged_choice(config),
         steps=sample.steps,
         hours=training_ranges(panel, train),
         degree=config.degree,
@@ -169,6 +171,13 @@ def _lagged(
         notes=notes,
     )
     return DependencyGraph(bare(panel.locations), pairs, strengths, about, None, delays)
+
+
+def _lagged_choice(config: GraphConfig) -> str:
+    """Return what chose the penalty of a lagged graph."""
+    if config.penalty is not None:
+        return "given"
+    return "held-out weeks" if config.degree is None else "degree"
 
 
 def _random(

@@ -141,8 +141,12 @@ class Mixer(Network):
             ahead = replace(ahead, auxiliary=ahead.auxiliary * self.calendar)
         hidden = None if self.hiding is None else self.hiding(history.signal[:, 0])
         parts: Decomposition = self.level(history, ahead, hidden)
-        first = self._forecast_linearly(parts)
-        z = self._embed(history, ahead, parts, first)
+        recent = parts.bounded.contiguous()
+        factors = self.city(recent)
+        first = recent[..., :0]  # the linear forecast of the first steps
+        if self.linear is not None:
+            first = self.linear(recent, factors, parts.known)
+        z = self._embed(history, ahead, parts, (factors, first))
         for block in self.blocks:
             z = self.dropout(block(z))
         deviation = _add(linear(z, self.output), first)
@@ -178,24 +182,28 @@ class Mixer(Network):
         del step
         return 0 if self.neighbours is None and self.linear is None else 1
 
-    def _forecast_linearly(self, parts: Decomposition) -> Float[Tensor, "N B k"]:
-        """r̂ of the first coming steps from recent deviations alone; none without such a part."""
-        if self.linear is None:
-            return parts.bounded[..., :0]
-        recent = parts.bounded.contiguous()
-        forecast: Tensor = self.linear(recent, self.city(recent), parts.known)
-        return forecast
-
     def _embed(
-        self, history: State, ahead: State, parts: Decomposition, first: Float[Tensor, "N B k"]
+        self,
+        history: State,
+        ahead: State,
+        parts: Decomposition,
+        others: tuple[Float[Tensor, "F B R"], Float[Tensor, "N B k"]],
     ) -> Float[Tensor, "N B H"]:
-        """The hidden state z of each location, before the residual blocks."""
+        """The hidden state z of each location, before the residual blocks.
+
+        Args:
+            history: the past steps.
+            ahead: the coming steps.
+            parts: the deviations of the past.
+            others: the city's factors, and the linear forecast of the first coming steps.
+        """
+        factors, first = others
         recent = parts.bounded.contiguous()
         local = [parts.past, parts.shape, parts.level, *self._local_covariates(history, ahead)]
         if self.masks:
             local.append((~parts.observed).to(parts.past.dtype))
         local += [self._from_neighbours(recent), first]
-        sources = (*self._shared_covariates(history, ahead), self.city(recent))
+        sources = (*self._shared_covariates(history, ahead), factors)
         shared = torch.cat([part.transpose(0, 1).flatten(1) for part in sources], dim=1)
         # A product with a one-hot matrix: a lookup would sum its gradient in no fixed order.
         one_hot = self.hour_weights.index_select(0, slots_of(history)[:, -1]).to(self.hour.dtype)

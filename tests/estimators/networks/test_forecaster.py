@@ -277,3 +277,14 @@ def test_C4_a_run_with_damaged_delays_is_refused() -> None:
     without = {name: array for name, array in run.arrays.items() if name != "graph.delays"}
     with pytest.raises(ArtifactError, match="not a forecaster run of a Forecaster"):
         Forecaster.from_run(replace(run, arrays=without))
+
+
+def test_a_lagged_graph_is_learned_from_the_training_steps() -> None:
+    values = {"graph": {"kind": "lagged"}, "lags": {"recent": 2}}
+    for recipe in (RECIPE, BEST):
+        estimator = Forecaster(recipe=change(recipe, values, source="test")).fit(PANEL, SPLITS)
+        assert estimator.run is not None
+        record = estimator.run.about["graph"]["lagged"]
+        assert record["max_delay"] == 2  # the network sees no further back
+        assert (estimator.run.arrays["graph.delays"] <= 2).all()
+    assert Recipe.of(values).graph.kind == "lagged"

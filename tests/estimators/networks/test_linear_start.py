@@ -70,9 +70,11 @@ def test_values_after_training_do_not_move_it() -> None:
         _, task = estimator.make_task(one, estimator.prerequisites(data))
         assert isinstance(task.network, Mixer)
         assert task.network.linear is not None
-        weights.append(task.network.linear.edges.detach().numpy().copy())
-    assert np.array_equal(*weights)
-    assert weights[0].any()
+        part, factors = task.network.linear, task.network.city.weight
+        weights.append([w.detach().numpy() for w in (part.edges, part.loadings, factors)])
+    for before, after in zip(*weights, strict=True):
+        assert np.array_equal(before, after)
+        assert before.any()
 
 
 def test_further_factors_than_tell_begin_as_drawn_without_loadings() -> None:

@@ -92,6 +92,21 @@ def test_every_training_step_is_in_one_run(sample: LaggedSample, train: np.ndarr
     assert [len(runs) for runs in sample.runs] == [2] * 4  # whole weeks, in turn
 
 
+def test_whole_runs_join_the_quarters(panel: Panel) -> None:
+    train = np.zeros(STEPS, dtype=bool)
+    train[31:401] = train[431:503] = True
+    sample = take_deviations(panel, train)
+    assert sample.whole_runs.tolist() == [[31, 401], [431, 503]]
+
+
+def test_quarters_are_of_longer_blocks_where_a_forecast_reaches_far(
+    panel: Panel, train: np.ndarray
+) -> None:
+    sample = take_deviations(panel, train, reach=59)
+    assert covered(sample).tolist() == train.astype(int).tolist()
+    assert min(int(np.diff(runs, axis=1).min()) for runs in sample.runs) > 2 * 59
+
+
 def test_training_ranges_stay_apart(panel: Panel) -> None:
     train = np.zeros(STEPS, dtype=bool)
     train[31:401] = train[431:503] = train[1009:1103] = True

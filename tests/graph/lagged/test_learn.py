@@ -3,9 +3,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
-from forecaster.config import GraphConfig
+from forecaster.config import GraphConfig, LagConfig
 from forecaster.errors import DataError
 from forecaster.graph.dependency import About, DependencyGraph, LaggedRecord
 from forecaster.graph.lagged import regressions
@@ -76,6 +77,24 @@ def test_the_edges_of_a_linear_process_are_found(graph: DependencyGraph) -> None
         assert strength == pytest.approx(expected, abs=0.07)  # three standard errors
 
 
+def test_edges_between_days_are_found() -> None:
+    """A season of seven steps is shorter than the delays that are looked at."""
+    table = pd.DataFrame(20 + follow(STEPS, 7), columns=[f"s{n}" for n in range(7)])
+    table.insert(0, "time", pd.date_range("2015-01-01", periods=STEPS, freq="D"))
+    daily = Panel.from_wide(table, timezone="UTC", kind="measurement", step_minutes=24 * 60)
+    graph = learn_graph(daily, Splits.by_share(daily), LAGGED)
+    assert edges_of(graph) == without_effects(EDGES)
+    record = record_of(graph)
+    assert (record.max_delay, record.blocks) == (7, 20)
+    assert [worth.step for worth in record.worth] == [1, 3]
+
+
+def test_a_long_horizon_is_measured_too(panel: Panel, splits: Splits) -> None:
+    lags = LagConfig(recent=6, seasons=(), horizon=168)
+    record = record_of(learn_graph(panel, splits, LAGGED, lags=lags))
+    assert [worth.step for worth in record.worth] == [1, 84]  # half a week
+
+
 def test_a_lagged_graph_says_how_it_came_to_be(
     graph: DependencyGraph, panel: Panel, splits: Splits
 ) -> None:
@@ -83,7 +102,7 @@ def test_a_lagged_graph_says_how_it_came_to_be(
     assert (about.kind, about.notes, about.threshold, about.degree) == ("lagged", (), None, None)
     assert about.steps == splits.mask("train", panel.clock, panel.times).sum()
     assert about.hours == tuple((f"{a}Z", f"{b}Z") for a, b in _training_ranges(panel))
-    assert (record.max_delay, record.days) == (6, 20)
+    assert (record.max_delay, record.blocks) == (6, 20)
     assert record.p_value < 1e-6
     assert record.gap is not None
     assert 0 <= record.gap < 1e-4
@@ -132,7 +151,7 @@ def test_a_few_days_cannot_tell_whether_edges_help(
     panel = panel_of(20 + follow(24 * 5, PLACES))
     graph = learn_graph(panel, last_held_out(panel), LAGGED)
     assert len(graph) == 0
-    days = record_of(graph).days
+    days = record_of(graph).blocks
     reason = f"{days} blocks of held-out days, and 7 are needed to tell whether edges help"
     assert graph.about.notes == (f"no edges: {reason}",)
     assert 0 < days < 7

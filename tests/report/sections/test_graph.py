@@ -303,7 +303,7 @@ HOURS, WORTH = Clock("UTC"), (
     Worth(step=3, own=1.0, factors=0.97, edges=0.95),
 )  # fmt: skip
 RECORD = LaggedRecord(
-    max_delay=6, factors=4, penalty=0.0181, gap=2.6e-6, p_value=4e-7, days=20,
+    max_delay=6, factors=4, penalty=0.0181, gap=2.6e-6, p_value=4e-7, blocks=20,
     path=tuple(PathStep(penalty=p, score=0.1, edges=7, converged=True) for p in (0.1, 0.0181)),
     worth=WORTH,
 )  # fmt: skip
@@ -352,9 +352,9 @@ def test_of_no_edges_it_is_told_that_none_helps_and_what_follows() -> None:
         "edges help no more than chance (p = 0.31, 20 blocks of days)"
     )
     assert "certificate" not in lines
-    assert "no location gains from single others" in explain_no_edges(NONE_HELPS)
+    assert "could not be told from chance" in explain_no_edges(NONE_HELPS)
     assert "; the preset best needs no edges: " in explain_no_edges(NONE_HELPS)
-    few = NONE_HELPS.model_copy(update={"days": 3})
+    few = NONE_HELPS.model_copy(update={"blocks": 3})
     assert explain_no_edges(few).endswith("; learn the graph again when there are more weeks")
     assert explain_no_edges(RECORD).startswith("give a smaller penalty")
 

@@ -1,8 +1,5 @@
 """The linear part of `best` as it begins: fitted to the training steps by least squares."""
 
-from functools import reduce
-from operator import add
-
 import numpy as np
 import torch
 from jaxtyping import Float, Float32
@@ -17,13 +14,17 @@ from forecaster.windows.scaling import fit_scaler
 
 
 def start_linear(network: Mixer, data: TrainingData) -> None:
-    """Set the weights of the linear part, and those of the factors that it uses."""
+    """Set the weights of the linear part, and those of the factors that it uses.
+
+    They are fitted to deviations from the seasonal profile alone. The network also takes off the
+    level of each window and bounds what others see; training has to make up for these.
+    """
     part = network.linear
     if part is None:
         return
     sample = take_deviations(data.panel, data.train)
     delays = part.recent + part.ahead - 1
-    sums = reduce(add, (sum_products(sample, runs, delays) for runs in sample.runs))
+    sums = sum_products(sample, sample.whole_runs, delays)
     ends = part.pattern.source.numpy(), part.pattern.target.numpy()
     factors = find_factors(sums, len(network.city.weight))
     fitted = fit_linear(sums, factors, ends, part.recent)

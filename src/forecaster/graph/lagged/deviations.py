@@ -15,6 +15,7 @@ from forecaster.windows.scaling import fit_scaler
 
 LARGEST = 8.0  # standard deviations
 WRONG = 0.25  # of a location's variance: one value with more is wrong, and decides no edge
+SPAN = 4  # of what a block of held-out steps must reach over, so that it has many origins
 _COLUMNS = 64  # locations at a time, to save memory
 
 Bounds = Int64[np.ndarray, "S 2"]  # the first of neighbouring steps, and the one after the last
@@ -36,17 +37,31 @@ class LaggedSample:
         return self.scale <= 0
 
     @property
+    def whole_runs(self) -> Bounds:
+        """The neighbouring training steps, whatever their quarters."""
+        runs = np.concatenate(self.runs)
+        runs = runs[np.argsort(runs[:, 0])]
+        begins = np.concatenate([[True], runs[1:, 0] != runs[:-1, 1]])
+        return np.column_stack([runs[begins, 0], runs[np.roll(begins, -1), 1]])
+
+    @property
     def steps(self) -> int:
         """The number of training steps."""
         return int(sum(np.diff(bounds, axis=1).sum() for bounds in self.runs))
 
 
-def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample:
-    """The deviations of the training steps from the seasonal profile, as `best` sees them.
+def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"], reach: int = 0) -> LaggedSample:
+    """The deviations of the training steps from the seasonal profile.
 
     Those of counts are in units of a spread that grows with the root of what is usual. Closed
     steps are left out, so that the first step of a morning follows the last one of the evening.
     Wrong values count as missing, also for what is usual.
+
+    Args:
+        panel: values of all locations.
+        train: the training steps.
+        reach: how many steps one forecast reaches over, from its oldest lag to its last step. The
+            quarters are of weeks, or of longer blocks where a forecast takes more room.
     """
     steps = np.flatnonzero(panel.clock.is_open(panel.times))
     used = np.flatnonzero(train[steps])
@@ -66,7 +81,7 @@ def take_deviations(panel: Panel, train: Bool[np.ndarray, " M"]) -> LaggedSample
     days = panel.clock.local(panel.times[steps[used]]).astype("datetime64[D]").astype(np.int64)
     blocks = np.zeros(len(steps), np.int64)
     blocks[used] = block_days(days)
-    runs = _cut(used, quarters(len(used), panel.clock.season_slots))
+    runs = _cut(used, quarters(len(used), max(panel.clock.season_slots, SPAN * reach)))
     return LaggedSample(deviations, observed, scale, runs, blocks)
 
 

@@ -39,7 +39,7 @@ from forecaster.graph.lagged.worth import sum_ahead
 from forecaster.graph.selection import FALLS, HELD_OUT, PER_DECADE, MessageCallback
 from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
 
-FACTORS = (0, 1, 2, 4, 8)  # that are tried
+FACTORS = (1, 2, 4, 8)  # that are tried, beside none
 MAX_PENALTIES = 40  # five decades
 SPARED = 0.05  # of the best gain, for a sparser graph
 CHANCE = 0.05  # of edges where there are none
@@ -57,7 +57,7 @@ class LaggedGraph(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Turn:
+class Fold:
     """Some weeks that are fitted, and others that are held out."""
 
     fitted: LaggedSums
@@ -77,21 +77,21 @@ class Turn:
 
 @dataclass(frozen=True, eq=False)
 class Fit:
-    """The regressions of a turn."""
+    """The regressions of a fold."""
 
-    turn: Turn
+    fold: Fold
     regressions: Regressions
 
     def errors(self, regressions: Regressions) -> Blocks:
         """The squared errors of the held-out steps, by block of days."""
-        held_out, sample = self.turn.held_out, self.turn.sample
-        series = self.turn.series[: regressions.inputs.lags.shape[1]]
+        held_out, sample = self.fold.held_out, self.fold.sample
+        series = self.fold.series[: regressions.inputs.lags.shape[1]]
         return np.asarray(squared_errors(regressions, sample, series, held_out).sum(axis=1))
 
 
 @dataclass(frozen=True, eq=False)
 class Trial:
-    """One penalty: the regressions of every turn, and their errors on held-out days."""
+    """One penalty: the regressions of every fold, and their errors on held-out days."""
 
     penalty: float
     solved: tuple[Regressions, ...]
@@ -115,10 +115,15 @@ def learn_lagged(
     for number, runs in enumerate(sample.runs, start=1):
         tell(f"covariances of {max_delay} delays, part {number} of {len(sample.runs)}")
         parts.append(sum_products(sample, runs, max_delay))
-    turns, N = _take_turns(sample, parts), len(sample.deviations)
-    most = min(len(turn.factors) for turn in turns)
-    tried = [_try_factors(turns, count, tell) for count in FACTORS if count <= most]
-    fits, without = tried[int(np.argmin([errors.sum() for _, errors in tried]))]
+    folds, N = _make_folds(sample, parts), len(sample.deviations)
+    most = min(len(fold.factors) for fold in folds)
+    own_past, without = _try_factors(folds, 0, tell)
+    fits = own_past
+    for count in FACTORS:
+        if 0 < count <= most:
+            tried, errors = _try_factors(folds, count, tell)
+            if errors.sum() < without.sum():  # the others are not kept: they take much memory
+                fits, without = tried, errors
     factors = len(fits[0].regressions.inputs.factors)
     path = _walk(fits, config, without, tell)
     trial = _choose(path, config, without, N)
@@ -135,43 +140,42 @@ def learn_lagged(
         gap = duality_gap(final, trial.penalty)
     kept = refit(final)
     pairs, delays, strengths = _edges(kept, config.degree)
-    alone = [fit.regressions for fit in tried[0][0]]
-    together = [fit.regressions for fit in fits]
-    edges = together if trial is None else list(trial.fitted)
+    models = [[fit.regressions for fit in part] for part in (own_past, fits)]
+    models.append(models[1] if trial is None else list(trial.fitted))
     record = LaggedRecord(
         max_delay=max_delay,
         factors=len(inputs.factors),
         penalty=None if trial is None else trial.penalty,
         gap=gap,
         p_value=p,
-        days=int(np.count_nonzero(without)),
+        blocks=int(np.count_nonzero(without)),
         path=tuple(_describe(trial_, without) for trial_ in path),
-        worth=_measure_worth(turns, (alone, together, edges), horizon),
+        worth=_measure_worth(folds, models, horizon),
     )
     notes = _notes(sample, record, config, pairs)
     return LaggedGraph(pairs, delays, strengths, record, notes)
 
 
-def _take_turns(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Turn]:
+def _make_folds(sample: LaggedSample, parts: Sequence[LaggedSums]) -> list[Fold]:
     """Hold out every fourth week; where these are few days, each quarter of the weeks in turn."""
     last = HELD_OUT - 1
     held = np.zeros(len(sample.blocks), np.bool_)
     for start, stop in sample.runs[last].tolist():
         held[start:stop] = True
     is_long = len(np.unique(sample.blocks[held])) >= MAX_BLOCKS
-    turns = []
+    folds = []
     for number in [last] if is_long else range(HELD_OUT):
         others = [part for n, part in enumerate(parts) if n != number]
         fitted = sum(others[1:], others[0])
-        turns.append(Turn(fitted, sample.runs[number], sample, find_factors(fitted, max(FACTORS))))
-    return turns
+        folds.append(Fold(fitted, sample.runs[number], sample, find_factors(fitted, max(FACTORS))))
+    return folds
 
 
 def _try_factors(
-    turns: Sequence[Turn], count: int, tell: MessageCallback
+    folds: Sequence[Fold], count: int, tell: MessageCallback
 ) -> tuple[list[Fit], Blocks]:
     """The regressions on own past and some factors, and their errors on held-out days."""
-    fits = [turn.start(count) for turn in turns]
+    fits = [fold.start(count) for fold in folds]
     errors = np.sum([fit.errors(fit.regressions) for fit in fits], axis=0)
     tell(f"{count_of(count, 'factor')} of the city: squared error {errors.sum():.6g}")
     return fits, errors
@@ -278,15 +282,15 @@ def _change(errors: Blocks, without: Blocks) -> float:
 
 
 def _measure_worth(
-    turns: Sequence[Turn], models: Sequence[Sequence[Regressions]], horizon: int
+    folds: Sequence[Fold], models: Sequence[Sequence[Regressions]], horizon: int
 ) -> tuple[Worth, ...]:
     """The errors of own past, with factors and with edges, on held-out weeks some steps ahead."""
     root = []
     for regressions in models:
         measure = partial(sum_ahead, horizon=horizon)
         sums = [
-            measure(part, turn.sample, turn.held_out)
-            for part, turn in zip(regressions, turns, strict=True)
+            measure(part, fold.sample, fold.held_out)
+            for part, fold in zip(regressions, folds, strict=True)
         ]
         squares, counts = (np.sum(column, axis=0) for column in zip(*sums, strict=True))
         root.append(np.sqrt(squares / np.maximum(counts, 1)))
@@ -319,7 +323,7 @@ def _notes(
 def _why_none(record: LaggedRecord) -> str:
     if record.penalty is not None:
         return f"penalty {record.penalty:g} leaves none, or chance could explain them"
-    if record.days < MIN_BLOCKS:
-        days = count_of(record.days, "block") + " of held-out days"
+    if record.blocks < MIN_BLOCKS:
+        days = count_of(record.blocks, "block") + " of held-out days"
         return f"{days}, and {MIN_BLOCKS} are needed to tell whether edges help"
     return "on held-out weeks no edge helps by more than chance"

@@ -341,9 +341,9 @@ def explain_no_edges(record: LaggedRecord) -> str:
     if record.penalty is not None:
         return "give a smaller penalty or a larger degree, or let held-out weeks choose"
     use = "the preset best needs no edges: over this graph it takes own past and the factors alone"
-    if record.days < MIN_BLOCKS:
+    if record.blocks < MIN_BLOCKS:
         return f"{use}; learn the graph again when there are more weeks"
-    return f"no location gains from single others beyond its own past and the factors; {use}"
+    return f"a gain from single others could not be told from chance; {use}"
 
 
 def _describe_lagged(about: About, record: LaggedRecord, clock: Clock | None) -> dict[str, str]:
@@ -361,7 +361,7 @@ def _describe_lagged(about: About, record: LaggedRecord, clock: Clock | None) ->
         lines["penalty λ"] = f"{record.penalty:.3g}, {tried}{degree}"
     p = f"p = {record.p_value:.2g}" if record.p_value >= SMALLEST_P else f"p < {SMALLEST_P:g}"
     verdict = "edges help" if record.p_value <= CHANCE else "edges help no more than chance"
-    blocks = count_of(record.days, "block") + " of days"
+    blocks = count_of(record.blocks, "block") + " of days"
     lines["held-out weeks"] = f"{verdict} ({p}, {blocks})"
     if record.gap is not None:
         lines["certificate"] = f"duality gap at most {record.gap:.1g} of a variance"
