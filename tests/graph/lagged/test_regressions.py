@@ -9,7 +9,7 @@ from forecaster.graph.lagged import regressions
 from forecaster.graph.lagged.covariances import find_factors, sum_products, to_covariances
 from forecaster.graph.lagged.deviations import LaggedSample
 from forecaster.graph.lagged.regressions import (
-    CHANCE,
+    CHANCE_OF_AN_EDGE,
     Regressions,
     begin,
     duality_gap,
@@ -237,7 +237,7 @@ def test_terms_that_chance_could_explain_are_left_out(
     """Golden: numpy's least squares, the weaker half of those below the threshold at a time."""
     solved = solved_at(start, penalty)
     fitted = refit(solved)
-    least = norm.isf(CHANCE / 2 / ((PLACES - 1) * DELAYS))
+    least = norm.isf(CHANCE_OF_AN_EDGE / 2 / ((PLACES - 1) * DELAYS))
     assert 0 < fitted.edges.sum() < solved.edges.sum()
     for target in range(PLACES):
         free, others, y = design(start, values, target)

@@ -42,7 +42,7 @@ from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
 FACTORS = (1, 2, 4, 8)  # that are tried, beside none
 MAX_PENALTIES = 40  # five decades
 SPARED = 0.05  # of the best gain, for a sparser graph
-CHANCE = 0.05  # of edges where there are none
+CHANCE = 0.05  # of any edge where none helps
 Blocks = Float64[np.ndarray, " blocks"]
 
 
@@ -90,7 +90,7 @@ class Fit:
 
 
 @dataclass(frozen=True, eq=False)
-class Trial:
+class TriedPenalty:
     """One penalty: the regressions of every fold, and their errors on held-out days."""
 
     penalty: float
@@ -138,8 +138,7 @@ def learn_lagged(
         larger = [other for other in path if other.penalty >= trial.penalty]
         trial, final = _solve_all(final, larger)
         gap = duality_gap(final, trial.penalty)
-    kept = refit(final)
-    pairs, delays, strengths = _edges(kept, config.degree)
+    pairs, delays, strengths = _edges(refit(final), config.degree)
     models = [[fit.regressions for fit in part] for part in (own_past, fits)]
     models.append(models[1] if trial is None else list(trial.fitted))
     record = LaggedRecord(
@@ -183,7 +182,7 @@ def _try_factors(
 
 def _walk(
     fits: Sequence[Fit], config: GraphConfig, without: Blocks, tell: MessageCallback
-) -> list[Trial]:
+) -> list[TriedPenalty]:
     """The penalties that are tried, the largest first, until forecasts get worse repeatedly."""
     largest = max(largest_penalty(fit.regressions) for fit in fits)
     if config.penalty is not None:
@@ -191,7 +190,12 @@ def _walk(
     else:
         steps = np.arange(1, MAX_PENALTIES + 1)
         penalties = (largest * 10 ** (-steps / PER_DECADE)).tolist()
-    solved, path, best, at = [fit.regressions for fit in fits], list[Trial](), without.sum(), -1
+    solved, path, best, at = (
+        [fit.regressions for fit in fits],
+        list[TriedPenalty](),
+        without.sum(),
+        -1,
+    )
     for penalty in penalties:
         solutions = [solve(regressions, penalty) for regressions in solved]
         solved = [solution for solution in solutions if solution is not None]
@@ -199,7 +203,7 @@ def _walk(
             break
         fitted = tuple(map(refit, solved))
         errors = [fit.errors(part) for fit, part in zip(fits, fitted, strict=True)]
-        path.append(Trial(penalty, tuple(solved), fitted, np.sum(errors, axis=0)))
+        path.append(TriedPenalty(penalty, tuple(solved), fitted, np.sum(errors, axis=0)))
         edges = count_of(int(fitted[0].edges.sum()), "edge")
         change = _change(path[-1].errors, without)
         tell(f"penalty {penalty:.3g}: {edges}, {change:+.2%} error on held-out weeks")
@@ -214,7 +218,9 @@ def _walk(
     return path
 
 
-def _choose(path: Sequence[Trial], config: GraphConfig, without: Blocks, N: int) -> Trial | None:
+def _choose(
+    path: Sequence[TriedPenalty], config: GraphConfig, without: Blocks, N: int
+) -> TriedPenalty | None:
     """The trial of the wanted penalty or degree; else the sparsest nearly as good as the best."""
     if not path or N < 2:  # noqa: PLR2004 (one location has no others)
         return None
@@ -226,7 +232,9 @@ def _choose(path: Sequence[Trial], config: GraphConfig, without: Blocks, N: int)
     return next(trial for trial in path if trial.errors.sum() <= max(enough, lowest))
 
 
-def _solve_all(start: Regressions, path: Sequence[Trial]) -> tuple[Trial, Regressions]:
+def _solve_all(
+    start: Regressions, path: Sequence[TriedPenalty]
+) -> tuple[TriedPenalty, Regressions]:
     """Solve all training steps at the last penalty of a path, or the last with room for its terms.
 
     With more steps a location may use more terms than it did with some held out.
@@ -267,7 +275,7 @@ def _edges(regressions: Regressions, degree: float | None) -> tuple[Pairs, Delay
     return pairs, back[order] + 1, strengths[order]
 
 
-def _describe(trial: Trial, without: Blocks) -> PathStep:
+def _describe(trial: TriedPenalty, without: Blocks) -> PathStep:
     return PathStep(
         penalty=trial.penalty,
         score=-_change(trial.errors, without),

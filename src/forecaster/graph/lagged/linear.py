@@ -40,10 +40,10 @@ def fit_linear(
     loadings = np.zeros((N, K, F, recent), np.float32)
     starts = np.searchsorted(target, np.arange(N + 1))
     for n in range(N):
-        own = slice(starts[n], starts[n + 1])
-        series = np.concatenate([source[own], np.arange(N, N + F)])
+        incoming = slice(starts[n], starts[n + 1])
+        series = np.concatenate([source[incoming], np.arange(N, N + F)])
         weights = _regress(inputs, n, series, recent).transpose(0, 2, 1)  # [series, K, R]
-        edges[own], loadings[n] = (
+        edges[incoming], loadings[n] = (
             weights[: len(weights) - F],
             weights[len(weights) - F :].transpose(1, 0, 2),
         )

@@ -19,7 +19,7 @@ from forecaster.graph.lagged.covariances import LaggedCovariances
 from forecaster.graph.lagged.deviations import Bounds, LaggedSample
 from forecaster.paired import MAX_BLOCKS
 
-CHANCE = 0.05  # that a location which depends on none gets an edge
+CHANCE_OF_AN_EDGE = 0.05  # that a location which depends on none gets an edge
 _ROOM = 256  # others' terms of a location
 _CHUNK = 8  # locations that a thread takes at a time
 
@@ -129,7 +129,7 @@ def refit(regressions: Regressions) -> Regressions:
     """The terms in use fitted without penalty, without those that chance could explain."""
     fitted, inputs, free = regressions.copy(), regressions.inputs, regressions.free
     gammas, candidates = _gammas(inputs), max((inputs.n_locations - 1) * inputs.max_delay, 1)
-    least = float(norm.isf(CHANCE / 2 / candidates)) / max(inputs.steps, 1) ** 0.5
+    least = float(norm.isf(CHANCE_OF_AN_EDGE / 2 / candidates)) / max(inputs.steps, 1) ** 0.5
 
     def fit(n: int, terms: Terms) -> None:
         codes, beta, count = terms

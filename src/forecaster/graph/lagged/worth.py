@@ -39,10 +39,10 @@ def sum_ahead(
     for step in range(horizon):
         forecast: Float32[np.ndarray, "N B"] = weights @ state.reshape(D * P, -1)
         steps = origins + step + 1
-        known = sample.observed[:, steps] & np.isfinite(unit)
-        error = np.where(known, sample.deviations[:, steps] / unit - forecast, 0)
+        is_target = sample.observed[:, steps] & np.isfinite(unit)
+        error = np.where(is_target, sample.deviations[:, steps] / unit - forecast, 0)
         squares[step] = np.square(error, dtype=np.float64).sum()
-        counts[step] = known.sum()
+        counts[step] = is_target.sum()
         state = np.roll(state, 1, axis=0)
         state[0, :N], state[0, N:] = forecast, inputs.factors @ forecast
     return squares, counts
