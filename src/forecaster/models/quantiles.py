@@ -77,9 +77,9 @@ class _Stack(torch.autograd.Function):
         quantiles = stacked.unbind(dim=1)
         quantiles[middle].copy_(first)
         for n in range(middle + 1, len(by_level)):
-            torch.add(quantiles[n - 1], softplus(by_level[n]) * unit, out=quantiles[n])
+            torch.add(quantiles[n - 1], softplus(by_level[n]).mul_(unit), out=quantiles[n])
         for n in reversed(range(middle)):
-            torch.sub(quantiles[n + 1], softplus(by_level[n]) * unit, out=quantiles[n])
+            torch.sub(quantiles[n + 1], softplus(by_level[n]).mul_(unit), out=quantiles[n])
         return stacked
 
     @staticmethod
@@ -94,8 +94,8 @@ class _Stack(torch.autograd.Function):
             g = None
             for n in outwards:
                 g = of_quantiles[n] if g is None else of_quantiles[n] + g
-                slope = torch.ops.aten.softplus_backward(sign * g * unit, by_level[n], 1, 20)
-                gradient[:, n] = slope
+                above = (g * unit).mul_(sign)
+                gradient[:, n] = torch.ops.aten.softplus_backward(above, by_level[n], 1, 20)
             carried = carried if g is None else carried + g
         gradient[:, middle] = carried * unit
         return gradient, None, None, None

@@ -1,10 +1,12 @@
 """Seasonal decomposition: each location's weekly profile at the level of a window."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from forecaster.models.hiding import HiddenMasks
 from forecaster.models.network import Network, Outputs
@@ -36,7 +38,7 @@ class Decomposition:
         expected, spread = self.ahead, self.spread
         if deviation.ndim > expected.ndim:  # of quantiles
             expected, spread = expected[:, None], spread[:, None]
-        return expected + spread * deviation
+        return (spread * deviation).add_(expected)
 
     def deviations(self, x: Float[Tensor, "N B T"]) -> Float[Tensor, "N B T"]:
         """Deviations r = (x − u) / spread of the first coming steps."""
@@ -208,11 +210,11 @@ class SeasonalProfile(nn.Module):
         level = ((count + added) / (expected + added)).clamp(min=MIN_LEVEL)
         usual, coming = level * past, level * coming
         spread = self._spread(usual, level, known)
-        deviation = torch.where(observed, (x - usual) / (self.unit * spread), 0.0)
-        scaled = (coming - self.offset) / self.unit
+        deviation = torch.where(observed, (x - usual).div_(self.unit * spread), 0.0)
+        scaled = (coming - self.offset).div_(self.unit)
         shape, log_level = scaled, level.log().clamp(-MAX_LOG_LEVEL, MAX_LOG_LEVEL)
         if known is not None:
-            relative = (coming / level - self.offset) / self.city_spread
+            relative = (coming / level).sub_(self.offset).div_(self.city_spread)
             shape = torch.where(known >= 1, scaled, relative)
             if self.city is not None:
                 log_level = torch.where(known > 0, log_level, 0.0)
@@ -266,13 +268,13 @@ class SeasonalProfile(nn.Module):
         proportion to m at a high one: √(s² m (u + 1/20) + u / x̄) / σ with the city's s = σ / x̄.
         The scale of an unknown location is arbitrary: there m/20 stands for 1/20.
         """
-        own = torch.sqrt(usual + SPREAD_FLOOR)
+        own = (usual + SPREAD_FLOOR).sqrt_()  # in place: at long horizons memory takes longest
         if known is None:
             return own
         is_unknown = (known <= 0) & (self.city is not None)
         floor = SPREAD_FLOOR * torch.where(is_unknown, level, torch.ones_like(level))
-        city = self.city_spread.square() * level * (usual + floor)
-        assumed = torch.sqrt(city + (usual + TINY) * self.one_count) / self.unit
+        assumed = (usual + floor).mul_(self.city_spread.square() * level)
+        assumed = assumed.add_((usual + TINY).mul_(self.one_count)).sqrt_() / self.unit
         return torch.where(known >= 1, own, assumed)
 
     def keep_positive(
@@ -283,9 +285,9 @@ class SeasonalProfile(nn.Module):
         Cutting off what is below zero after training would make the mean of rare counts too high.
         A forecast near the usual count u is left as it is.
         """
-        zero = -self.offset / self.unit
-        y, width = x - zero, ZERO_WIDTH * (usual - zero)
-        return zero + (y + torch.sqrt(y.square() + (2 * width).square() + TINY)) / 2
+        inputs = x, usual, -self.offset / self.unit
+        positive: Tensor = _Positive.apply(*inputs)  # type: ignore[no-untyped-call]
+        return positive
 
     def _bound(
         self,
@@ -324,6 +326,26 @@ class _Parts:
     ahead: Float[Tensor, "N B K"]
     shape: Float[Tensor, "N B K"]
     spread: Float[Tensor, "N B K"]
+
+
+class _Positive(torch.autograd.Function):
+    """(y + √(y² + 4 w²)) / 2 above the zero of scaled counts, and its slope (1 + y / √ …) / 2."""
+
+    @staticmethod
+    def forward(ctx: Any, *inputs: Any) -> Tensor:
+        x, usual, zero = inputs
+        y: Tensor = x - zero
+        width: Tensor = (usual - zero).mul_(2 * ZERO_WIDTH)
+        root = y.square().add_(width.square_()).add_(TINY).sqrt_()
+        if ctx.needs_input_grad[0]:
+            ctx.save_for_backward((y / root).add_(1).div_(2))
+        return y.add_(root).div_(2).add_(zero)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (slope,) = ctx.saved_tensors
+        return grads[0] * slope, None, None
 
 
 class DeviationNetwork(Network):

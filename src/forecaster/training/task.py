@@ -137,7 +137,7 @@ class TrainingTask:
 
     def _scale_back(self, forecast: Float[Tensor, "N B K"]) -> Float[Tensor, "N B K"]:
         mean, deviation = self._units
-        return forecast * deviation + mean  # at least float32, also for a network in bf16
+        return (forecast * deviation).add_(mean)  # at least float32, also of a network in bf16
 
     @cached_property
     def levels(self) -> Float[Tensor, " Q"]:
