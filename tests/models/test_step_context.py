@@ -9,7 +9,7 @@ from forecaster.config import LagConfig, MixerConfig, Season
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.mixer import Mixer, MixerPrerequisites
 from forecaster.models.network import Heads
-from forecaster.models.neurons import NeuronLayout
+from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.seasonal import SeasonalProfile
 from forecaster.models.step_context import LONG_HORIZON, StepContext
 
@@ -52,17 +52,43 @@ def test_training_starts_without_effect_and_can_learn_one(generator: Generator) 
     assert module.interest.grad.any()
 
 
-@pytest.mark.parametrize("horizon", [LONG_HORIZON, LONG_HORIZON + 1])
-def test_only_a_long_horizon_has_a_context(
-    horizon: int, pattern: BlockPattern, generator: Generator, draw: Draw
-) -> None:
+def draw_network(
+    horizon: int, pattern: BlockPattern, generator: Generator, draw: Draw, heads: Heads
+) -> Mixer:
+    """Return a network for a horizon."""
     lags = LagConfig(recent=4, seasons=(Season(days=1, count=1),), horizon=horizon)
     profile = SeasonalProfile(
         9 + draw(N, 168).tanh(), 9 + draw(N).tanh(), 1 + draw(N) ** 2, counts=True, recent=4
     )
     fitted = MixerPrerequisites(profile, pattern)
-    heads = Heads(relative=True)
-    network = Mixer(MixerConfig(), lags, NeuronLayout(N, 1, 35), fitted, generator, heads)
+    config = MixerConfig(dropout=0)
+    return Mixer(config, lags, NeuronLayout(N, 1, 35), fitted, generator, heads)
+
+
+@pytest.mark.parametrize("horizon", [LONG_HORIZON, LONG_HORIZON + 1])
+def test_only_a_long_horizon_has_a_context(
+    horizon: int, pattern: BlockPattern, generator: Generator, draw: Draw
+) -> None:
+    network = draw_network(horizon, pattern, generator, draw, Heads(relative=True))
     names = {name.split(".")[0] for name, _ in network.named_parameters()}
     contexts = {"context", "relative_context"}
     assert names & contexts == (contexts if horizon > LONG_HORIZON else set())
+
+
+@pytest.mark.parametrize("horizon", [LONG_HORIZON, LONG_HORIZON + 1])
+def test_quantiles_of_a_long_horizon_learn_from_a_quarter_of_the_windows(
+    horizon: int, pattern: BlockPattern, generator: Generator, draw: Draw
+) -> None:
+    network = draw_network(horizon, pattern, generator, draw, Heads((0.1, 0.9))).double()
+    slots = torch.arange(B)[:, None]
+    history = State(
+        draw(N, 1, B, network.L),
+        draw(35, B, network.L),
+        slots + torch.zeros(network.L, dtype=torch.int64),
+    )
+    ahead = State(draw(N, 0, B, horizon), draw(35, B, horizon), slots + torch.arange(horizon))
+    whole = network.eval()(history, ahead).quantiles
+    assert whole.shape == (N, 2, B, horizon)
+    learned = network.train()(history, ahead).quantiles
+    windows = 2 if horizon > LONG_HORIZON else B  # a quarter of five, rounded up
+    torch.testing.assert_close(learned, whole[:, :, :windows])

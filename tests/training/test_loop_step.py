@@ -388,6 +388,34 @@ def test_the_head_moves_by_the_gradient_of_its_own_loss_clipped_by_itself() -> N
             torch.testing.assert_close(actual, grad * 1e-3 / size)
 
 
+@pytest.mark.usefixtures("_unchecked")
+def test_quantiles_of_some_windows_weigh_as_much_as_those_of_all(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    task = make_task(dtype=torch.float64, levels=(0.1, 0.9))
+    twin = replace(task, network=copy.deepcopy(task.network))
+    forward = task.network.forward
+
+    def first_window(*inputs: Any, **options: Any) -> Outputs:
+        outputs = forward(*inputs, **options)
+        return outputs._replace(quantiles=outputs.quantiles[:, :, :1])
+
+    monkeypatch.setattr(task.network, "forward", first_window)
+    trainer = begin(task)
+    trainer._sum_gradient(ORIGINS, 0)
+    gradient = trainer.weights.collect_gradient()
+    batch = twin.batches.cut(ORIGINS)
+    quantiles = twin.teacher_forced(batch).quantiles[:, :, :1]
+    target, observed = batch.next_values[:, :1], batch.observed[:, :1]
+    loss = sum_pinball(quantiles, target, observed, torch.tensor([0.1, 0.9]))
+    (loss * len(ORIGINS) / (2 * batch.observed.sum())).backward()
+    head = {n: p.grad for n, p in twin.network.named_parameters() if n.startswith("quantiles.")}
+    assert any(grad is not None and grad.any() for grad in head.values())
+    for name, grad in head.items():
+        if name in trainer.weights.slices:
+            torch.testing.assert_close(trainer.weights.slices[name].view(gradient), grad)
+
+
 def test_a_head_that_fails_stops_the_step_and_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     task = make_task(levels=(0.5,))
     trainer = begin(task)

@@ -37,6 +37,7 @@ class PastOnlyInputs:
 
 
 NONE_PAST_ONLY = PastOnlyInputs()
+QUANTILE_SHARE = 4  # at long horizons, quantiles learn from this fraction of a batch's windows
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,7 +69,8 @@ class Mixer(Network):
     one, e_0, in place of its own.
 
     With more than twelve coming steps, the weather and calendar of each also act on its own
-    forecast: r̂_ik = (O z_i)_k + (S z_i) · e_k (`StepContext`).
+    forecast: r̂_ik = (O z_i)_k + (S z_i) · e_k (`StepContext`). Quantiles then learn from a
+    quarter of each batch, whose targets are many, in a quarter of the time.
 
     Where training is shorter than two seasons, what is special about a weekday (or a month) cannot
     be told from what happened on that day: d and the calendar then know the time of day only.
@@ -160,7 +162,14 @@ class Mixer(Network):
             relative = self._restore(deviation, parts)
         if self.quantiles is None or not with_quantiles:
             return Outputs(forecast, no_quantiles(forecast), relative)
-        return Outputs(forecast, self.quantiles(z, forecast, parts), relative)
+        windows = slice(self._quantile_windows(z.shape[1]))
+        z, spread = z[:, windows], parts.spread[:, windows]
+        return Outputs(forecast, self.quantiles(z, forecast[:, windows], spread), relative)
+
+    def _quantile_windows(self, windows: int) -> int:
+        """How many windows of a batch have quantiles: all, but in training of long horizons."""
+        is_long = self.context is not None
+        return -(-windows // QUANTILE_SHARE) if self.training and is_long else windows
 
     def _embedding(self, known: Float[Tensor, "N b 1"] | None) -> Float[Tensor, "N b H"]:
         """e; of a location that training hardly knows, little of it, and e_0 for the rest."""
@@ -278,11 +287,14 @@ class MixerQuantileHead(nn.Module):
         self.bias = nn.Parameter(torch.zeros(hidden))
 
     def forward(
-        self, z: Float[Tensor, "N B H"], forecast: Float[Tensor, "N B K"], parts: Decomposition
+        self,
+        z: Float[Tensor, "N B H"],
+        forecast: Float[Tensor, "N B K"],
+        spread: Float[Tensor, "N B K"],
     ) -> Float[Tensor, "N Q B K"]:
         inner = gelu(linear(z.detach(), self.inner, self.bias))
         h = linear(inner, self.outer).view(*z.shape[:2], len(self.levels), self.horizon)
-        return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, parts.spread)
+        return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, spread)
 
 
 def _add(

@@ -17,7 +17,7 @@ class Outputs(NamedTuple):
     """The forecasts of a network for the coming steps, all scaled."""
 
     forecast: Float[Tensor, "N B K"]  # the mean, if there is an output for relative error
-    quantiles: Float[Tensor, "N Q B K"]  # at `Network.levels`
+    quantiles: Float[Tensor, "N Q b K"]  # at `Network.levels`; in training, of b ≤ B windows
     relative: Float[Tensor, "N B K"]  # the lowest relative error; else the forecast itself
 
 

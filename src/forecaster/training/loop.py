@@ -418,9 +418,11 @@ class Trainer:
         errors = self._task.sum_errors(outputs, part)  # Eq. 6
         loss = join_terms(errors[:2], counts, self._task.eta)  # Eq. 7
         if outputs.quantiles.shape[1]:
-            levels = self._task.levels
-            pinball = sum_pinball(outputs.quantiles, part.next_values, part.observed, levels)
-            loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels))
+            levels, windows = self._task.levels, outputs.quantiles.shape[2]
+            target, observed = part.next_values[:, :windows], part.observed[:, :windows]
+            pinball = sum_pinball(outputs.quantiles, target, observed, levels)
+            share = windows / part.observed.shape[1]  # of the windows that have quantiles
+            loss = loss + pinball / (counts[0].clamp(min=1.0) * len(levels) * share)
         self.weights.backward(loss)
         return errors.detach()
 

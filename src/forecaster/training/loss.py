@@ -17,7 +17,7 @@ def count_terms(
 ) -> Float64[Tensor, "2"]:
     """The number of targets that count for RMSE, and for MAPE."""
     counted = observed & (target >= mape_cut)
-    return torch.stack([observed.sum(), counted.sum()]).double()
+    return torch.stack([observed.count_nonzero(), counted.count_nonzero()]).double()
 
 
 def sum_errors(
@@ -36,7 +36,12 @@ def sum_errors(
     counted = observed & (target >= mape_cut)
     difference = torch.where(observed, relative - target, 0.0)
     share = difference.abs() / torch.where(counted, target, torch.inf)
-    return torch.stack([error.square().sum(dtype=torch.float64), share.sum(dtype=torch.float64)])
+    return torch.stack([_total(error.square()), _total(share)])
+
+
+def _total(terms: Float[Tensor, "N B K"]) -> Float64[Tensor, ""]:
+    """Σ in double precision; over the steps of a window, which are few, in that of the terms."""
+    return terms.sum(dim=2).sum(dtype=torch.float64)
 
 
 def sum_deviance(
@@ -77,8 +82,7 @@ class _Deviance(torch.autograd.Function):
         deviance.add_(variance).sub_(rare)
         logarithm = rare.div_(variance).clamp_(min=TINY).log_()  # times 0 at x = 0
         deviance.addcmul_(logarithm, target).masked_fill_(is_missing, 0.0)
-        total: Tensor = deviance.sum(dtype=torch.float64)
-        return 2 * total
+        return 2 * _total(deviance)
 
     @staticmethod
     @once_differentiable
@@ -116,9 +120,8 @@ class _Pinball(torch.autograd.Function):
         sums, is_missing, difference = [], ~observed, torch.empty_like(target)
         for quantile, alpha in zip(quantiles.unbind(dim=1), levels, strict=True):
             torch.sub(target, quantile, out=difference).masked_fill_(is_missing, 0.0)
-            below = difference.sum(dtype=torch.float64)  # Σ (x − q), and Σ max(q − x, 0) above
-            above = difference.clamp_(max=0.0).sum(dtype=torch.float64)
-            sums.append(alpha * below - above)
+            whole = _total(difference)
+            sums.append(alpha * whole - _total(difference.clamp_(max=0.0)))
         return torch.stack(sums).sum()
 
     @staticmethod
