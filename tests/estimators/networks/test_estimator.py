@@ -245,6 +245,36 @@ def test_a_certain_bias_is_taken_from_the_mean_and_chance_is_not() -> None:
     assert factor(0.2, 0.0, days=5) == 1.0  # too few to tell
 
 
+def test_days_that_share_an_error_count_once() -> None:
+    origins = np.arange(100, 100 + 24 * 21)
+    truth = np.nan_to_num(PANEL.values[origins[:, None] + [1, 2]])
+    weekly = np.random.default_rng(0).normal(0, 0.3, 4)[(origins - 100) // (24 * 7)]
+    forecast = truth * (1.1 + weekly[:, None, None])
+    data = Validation(PANEL, SimpleNamespace(validation=origins))
+    unchecked = inspect.unwrap(fit_mean_factor)
+    by_day, by_week = (
+        abs(float(unchecked(data, forecast.astype(np.float32), [1], days)) - 1) for days in (1, 7)
+    )
+    assert 0 < by_week < by_day
+    assert unchecked(data, forecast.astype(np.float32), [1], 14) == 1  # two blocks tell nothing
+
+
+def test_each_step_of_a_long_horizon_has_a_factor_of_its_own() -> None:
+    recipe = change(RECIPE, {"preset": "best", "lags": {"horizon": 13}}, source="test")
+    panel = small_city()
+    estimator = Forecaster(recipe=recipe).fit(panel, Splits.by_share(panel, validation=0.35))
+    run = run_of(estimator)
+    assert run.arrays["outputs.mean_factor"].shape == (13,)
+    factors = np.linspace(1, 2, 13, dtype=np.float32)
+    plain, grown = (
+        with_arrays(estimator, {**run.arrays, "outputs.mean_factor": f})
+        for f in (np.ones(13, np.float32), factors)
+    )
+    origins = np.array([500, 511])
+    means = [e.own_forecasts(run_of(e), panel, "observed", origins).mean for e in (plain, grown)]
+    np.testing.assert_allclose(means[1], means[0] * factors[:, None], rtol=1e-6)
+
+
 def test_the_factor_of_a_run_multiplies_its_mean_alone() -> None:
     estimator = fitted_twice(Forecaster, best=True)
     run = run_of(estimator)
@@ -267,7 +297,7 @@ def test_the_factor_of_a_run_multiplies_its_mean_alone() -> None:
     [
         np.array(1.0),  # float64
         np.ones(1, np.float32),
-        np.ones(LOCATIONS, np.float32),
+        np.ones(LOCATIONS, np.float32),  # neither one nor one for each step
         *(np.array(number, np.float32) for number in (0, -1, np.nan, np.inf)),
     ],
 )

@@ -1,7 +1,9 @@
 """The base of network estimators: training on batches of windows, forecasts of batches."""
 
 import logging
+import math
 from abc import abstractmethod
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, TypeVar
 
@@ -45,7 +47,8 @@ RELATIVE = "outputs.relative"  # whether relative error has an output of its own
 MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
 WEIGHTS = "model."  # prefix of the names of a network's weights in a run
 BATCH = 64  # origins per forward pass
-FEWEST_DAYS = 7  # of validation, to take a bias from the mean
+FEWEST_DAYS, FEWEST_BLOCKS = 7, 3  # of validation, to take a bias from the mean
+DAY_MINUTES = 24 * 60
 MAX_LOADED = 3  # networks that are kept: of a run, and of the run with new locations
 LONG_HORIZON = 12  # steps beyond which the cost of a roll-out is said
 LINEARS = 16  # of a Transformer between two states: 6 per encoder layer, 10 per decoder layer
@@ -219,18 +222,29 @@ class NetworkEstimator(Estimator):
 
     def adjust_mean(
         self, data: TrainingData, forecasts: WindowForecasts
-    ) -> dict[str, Float32[np.ndarray, ""]]:
-        """The factor that takes the bias of the validation windows from the mean of counts."""
+    ) -> dict[str, Float32[np.ndarray, "*K"]]:
+        """The factor that takes the bias of the validation windows from the mean of counts.
+
+        One for all steps ahead; at long horizons one for each, since trends add up.
+        """
         if data.panel.kind != "count" or forecasts.relative is None:
             return {}
-        return {MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)}
+        K = forecasts.mean.shape[1]
+        if K <= LONG_HORIZON:
+            return {MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)}
+        share = min(data.panel.clock.step_minutes / DAY_MINUTES, 1)  # of a day, in a step
+        factors = [
+            fit_mean_factor(data, forecasts.mean, [k], math.ceil((k + 1) * share))
+            for k in range(K)
+        ]
+        return {MEAN_FACTOR: np.array(factors, dtype=np.float32)}
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
         for built_for, loaded in self._loaded:
             if built_for is arrays:
                 return loaded
-        _check_mean_factor(arrays)
+        _check_mean_factor(arrays, self.lags.horizon)
         scaler, device = scaler_of(arrays), best_device()
         network = self._restore(_layout(scaler), arrays).eval().to(device)
         self._announce_cost(network, None)
@@ -264,25 +278,35 @@ class NetworkEstimator(Estimator):
 
 
 def fit_mean_factor(
-    data: TrainingData, forecast: Float32[np.ndarray, "V K N"]
+    data: TrainingData,
+    forecast: Float32[np.ndarray, "V K N"],
+    steps: Sequence[int] | None = None,
+    block: int = 1,
 ) -> Float32[np.ndarray, ""]:
     """Σ x / Σ x̂ over the validation windows, as far as it is more than chance.
 
     A network learns the trend of its training weeks and takes it along; the weeks after them say
     what is left of it. Of the bias b with its standard error s over days, b² / (b² + s²) is
     taken off.
+
+    Args:
+        data: with the validation windows.
+        forecast: of these.
+        steps: that are summed, counted from 0; None: all.
+        block: days that share an error, since forecasts of neighbouring days overlap.
     """
     panel, origins = data.panel, data.windows.validation
-    truth = panel.values[origins[:, None] + np.arange(1, forecast.shape[1] + 1)]
+    chosen = np.arange(forecast.shape[1]) if steps is None else np.array(steps)
+    forecast, truth = forecast[:, chosen], panel.values[origins[:, None] + 1 + chosen]
     observed = np.isfinite(truth)
     days = panel.clock.local(panel.times[origins]).astype("datetime64[D]")
-    _, day = np.unique(days, return_inverse=True)
+    different, day = np.unique(days, return_inverse=True)
     total, error = (
-        np.bincount(day, np.where(observed, part, 0).sum(axis=(1, 2), dtype=np.float64))
+        np.bincount(day // block, np.where(observed, part, 0).sum(axis=(1, 2), dtype=np.float64))
         for part in (truth, forecast - truth)
     )
     D = len(total)
-    if D < FEWEST_DAYS or total.sum() <= 0:
+    if len(different) < FEWEST_DAYS or D < FEWEST_BLOCKS or total.sum() <= 0:
         return np.array(1, dtype=np.float32)
     bias = error.sum() / total.sum()
     variance = D / (D - 1) * np.square(error - bias * total).sum() / total.sum() ** 2
@@ -292,14 +316,18 @@ def fit_mean_factor(
 
 def _unbiased(mean: Float32[np.ndarray, "B K N"], arrays: Arrays) -> Float32[np.ndarray, "B K N"]:
     """The mean without the bias of validation; runs of earlier versions have no such factor."""
-    return mean * arrays[MEAN_FACTOR] if MEAN_FACTOR in arrays else mean
+    if MEAN_FACTOR not in arrays:
+        return mean
+    factor = arrays[MEAN_FACTOR]  # of all steps, or of each
+    return mean * (factor[:, None] if factor.ndim else factor)
 
 
-def _check_mean_factor(arrays: Arrays) -> None:
+def _check_mean_factor(arrays: Arrays, horizon: int) -> None:
     factor = arrays.get(MEAN_FACTOR, np.array(1, dtype=np.float32))
-    if factor.dtype != np.float32 or factor.shape or not 0 < factor < np.inf:
+    fits = factor.dtype == np.float32 and factor.shape in ((), (horizon,))
+    if not fits or not ((factor > 0) & (factor < np.inf)).all():
         raise ArtifactError(
-            f"{MEAN_FACTOR} is {factor.dtype} {factor.shape}, not a factor above 0"
+            f"{MEAN_FACTOR} is {factor.dtype} {factor.shape}, not a factor above 0, or {horizon}"
         )
 
 
