@@ -95,7 +95,7 @@ from forecaster.panel.panel import Panel
 from forecaster.recipe import Recipe
 from forecaster.splits import Splits, cut_windows, explain_short, history_steps
 from forecaster.training.progress import ProgressCallback, ProgressUpdate
-from forecaster.windows.scaling import fit_scaler
+from forecaster.windows.scaling import fit_values
 
 E = TypeVar("E", bound="Estimator")  # typing.Self is not understood by the shape checker
 BLOCK = 512  # origins forecast at a time, to bound memory
@@ -271,7 +271,7 @@ class Estimator(ABC):
             days=days,
             resolution=1.0 if run.about["kind"] == "count" else 0.0,
         )
-        deviation = fit_scaler(panel, data.train).values.deviation
+        deviation = fit_values(panel, data.train).deviation
         levels = run.recipe.intervals.quantiles
         arrays = calibration.calibrate(leave_out(run, outcomes), levels, deviation)
         return {**arrays, **fit_outputs(run, forecasts, outcomes, truth, arrays)}

@@ -14,7 +14,7 @@ from forecaster.panel.fill import (
     usual_values,
 )
 from forecaster.panel.panel import Panel
-from forecaster.windows.scaling import Scale, fit_scaler
+from forecaster.windows.scaling import Scale, fit_values
 
 TRUSTED = 30  # weeks from which the mean of their values is used unmixed
 TRUSTED_COUNTS = 3  # on average at an hour of the week, from which its shape counts fully
@@ -37,7 +37,7 @@ def fit_profile(panel: Panel, train: Bool[np.ndarray, " M"]) -> Float32[np.ndarr
     training has the city's shape at a small mean, and its level carries the rest.
     """
     sample = _take_sample(panel, train)
-    scale, shape, W = fit_scaler(panel, train).values, _city_shape(sample), sample.count
+    scale, shape, W = fit_values(panel, train), _city_shape(sample), sample.count
     usual, share = sample.usual, np.ones(len(panel.locations))
     if panel.kind == "count":
         share = _share_of_trusted(sample.values)
@@ -65,7 +65,7 @@ def fit_bounds(
     """
     steps = np.flatnonzero(train)
     slots = panel.clock.slot_of_season(panel.times[steps])
-    hours, scale = hours_of_day(panel.clock)[slots], fit_scaler(panel, train).values
+    hours, scale = hours_of_day(panel.clock)[slots], fit_values(panel, train)
     ranges, deviations = [], []
     for start in range(0, len(profile), _BLOCK):
         block = slice(start, start + _BLOCK)
@@ -200,7 +200,7 @@ def _city_shape(sample: _Sample) -> Float64[np.ndarray, "W 1"] | Float32[np.ndar
     if sample.panel.kind == "count":
         shape = _relative_shape(sample.usual.means)
     else:
-        shape = _mean_shape(sample.usual.means, fit_scaler(sample.panel, sample.train).values)
+        shape = _mean_shape(sample.usual.means, fit_values(sample.panel, sample.train))
     fewest = REPEATED if sample.reach else 1
     D, rare = sample.day_steps, (sample.usual.visits < fewest).all(axis=1)
     if D is not None and rare.any():

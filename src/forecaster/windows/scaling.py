@@ -35,19 +35,24 @@ class Scaler:
     local_covariates: Scale
 
 
-def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
-    """The scales of the training steps; covariates that are only 0 or 1 are not scaled.
+def fit_values(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scale:
+    """The scales of the locations in the training steps.
 
     The scale of a location with less than 0.1 counts per step is at least that of Poisson counts
     of this mean: if it was silent in training, it would otherwise deviate without limit later.
     """
+    scale = _fit(panel.values[np.flatnonzero(train)])
+    return _floor_counts(scale) if panel.kind == "count" else scale
+
+
+def fit_scaler(panel: Panel, train: Bool[np.ndarray, " M"]) -> Scaler:
+    """The scales of the training steps; covariates that are only 0 or 1 are not scaled."""
     steps = np.flatnonzero(train)
-    values = _fit(panel.values[steps])
     covariates = panel.covariates.values[steps]
     local = panel.local_covariates.values[:, steps]
     local = local.reshape(len(local), local.shape[1] * local.shape[2]).T  # locations share a scale
     return Scaler(
-        values=_floor_counts(values) if panel.kind == "count" else values,
+        values=fit_values(panel, train),
         covariates=_unless_flags(_fit(covariates), covariates),
         local_covariates=_unless_flags(_fit(local), local),
     )

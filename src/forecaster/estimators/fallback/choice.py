@@ -43,7 +43,7 @@ from forecaster.estimators.predictor import WindowForecasts
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, block_days, p_values
 from forecaster.recipe import Recipe
-from forecaster.windows.scaling import fit_scaler
+from forecaster.windows.scaling import fit_values
 
 CHANCE = 0.05  # of any wrong fallback, over all locations
 UNCHANGED = 0.5  # error, in deviations or counts, that is too large where nothing ever changed
@@ -75,7 +75,7 @@ def choose_fallback(run: Run, data: TrainingData, own: Float32[np.ndarray, "V K 
     simple = _simple_squares(run, data, truth, fitted, blocks)
     squares = np.concatenate([sum_squares(truth, own, blocks)[None], simple])
     counts = sum_windows(np.isfinite(truth).sum(axis=1), blocks)
-    unit = fit_scaler(panel, data.train).values.deviation
+    unit = fit_values(panel, data.train).deviation
     unit = np.maximum(unit, np.float32(1)) if run.about["kind"] == "count" else unit
     number = choose_models(squares, counts, _varies(truth), unit)
     positions = np.array([0, *(1 + NAMES.index(name) for name in fitted)])

@@ -10,7 +10,7 @@ from forecaster.graph.lagged.covariances import find_factors, sum_products
 from forecaster.graph.lagged.deviations import take_deviations
 from forecaster.graph.lagged.linear import fit_linear
 from forecaster.models.mixer import Mixer
-from forecaster.windows.scaling import fit_scaler
+from forecaster.windows.scaling import fit_values
 
 
 def start_linear(network: Mixer, data: TrainingData) -> None:
@@ -29,7 +29,7 @@ def start_linear(network: Mixer, data: TrainingData) -> None:
     factors = find_factors(sums, len(network.city.weight))
     fitted = fit_linear(sums, factors, ends, part.recent)
     # From deviations of variance 1 to those of the network.
-    unit = sample.scale / fit_scaler(data.panel, data.train).values.deviation
+    unit = sample.scale / fit_values(data.panel, data.train).deviation
     inverse = np.divide(1, unit, out=np.zeros_like(unit), where=unit > 0)
     edges = fitted.edges * (unit[ends[1]] * inverse[ends[0]])[:, None, None]
     loadings = np.zeros((len(unit), part.ahead, len(network.city.weight), part.recent))

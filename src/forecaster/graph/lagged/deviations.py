@@ -11,7 +11,7 @@ from forecaster.graph.selection import HELD_OUT, quarters
 from forecaster.paired import block_days
 from forecaster.panel.panel import Panel
 from forecaster.windows.profile import SPREAD_FLOOR, fit_profile
-from forecaster.windows.scaling import fit_scaler
+from forecaster.windows.scaling import fit_values
 
 LARGEST = 8.0  # standard deviations
 WRONG = 0.25  # of a location's variance: one value with more is wrong, and decides no edge
@@ -93,7 +93,7 @@ def _deviate(
     used = np.flatnonzero(train[steps])
     deviations, observed = np.empty((N, T), np.float32), np.empty((N, T), np.bool_)
     constant = np.empty(N, np.bool_)
-    profile, mean = fit_profile(panel, train), fit_scaler(panel, train).values.mean
+    profile, mean = fit_profile(panel, train), fit_values(panel, train).mean
     slots = panel.clock.slot_of_season(panel.times[steps])
     for first in range(0, N, _COLUMNS):
         block = slice(first, first + _COLUMNS)

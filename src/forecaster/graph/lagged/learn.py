@@ -42,6 +42,7 @@ from forecaster.paired import MAX_BLOCKS, MIN_BLOCKS, p_values
 FACTORS = (1, 2, 4, 8)  # that are tried, beside none
 MAX_PENALTIES = 40  # five decades
 SPARED = 0.05  # of the best gain, for a sparser graph
+NEW_EDGES = 0.1  # that a smaller penalty must find, where forecasts are not better
 CHANCE = 0.05  # of any edge where none helps
 Blocks = Float64[np.ndarray, " blocks"]
 
@@ -210,12 +211,20 @@ def _walk(
         wanted = config.degree is not None and len(path) > 1 and _degree(fitted[0]) < config.degree
         if path[-1].errors.sum() < best or wanted:
             best, at = min(best, path[-1].errors.sum()), len(path) - 1
-        elif len(path) - 1 - at >= FALLS:
+        elif len(path) - 1 - at >= FALLS or _is_exhausted(path):
             break
     if config.penalty is not None and not path:
         problem = f"at penalty {config.penalty:g} a location depends on too many others"
         raise DataError(f"graph: {problem}; give a larger penalty")
     return path
+
+
+def _is_exhausted(path: Sequence[TriedPenalty]) -> bool:
+    """Whether the last penalty has found hardly any edge that the one before had not."""
+    if len(path) < 2:  # noqa: PLR2004 (the last two)
+        return False
+    before, last = (trial.fitted[0].edges.sum() for trial in path[-2:])
+    return bool(last < before * (1 + NEW_EDGES))
 
 
 def _choose(
