@@ -5,14 +5,14 @@ Multivariate Time Series Forecasting", CIKM 2022.
 """
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from torch import Generator, Tensor, nn
 from torch.nn.functional import relu
 
 from forecaster.config import LagConfig, STIDConfig
 from forecaster.models.diffusion import draw_glorot
 from forecaster.models.linear import LocationLinear
-from forecaster.models.network import NO_HEADS, Heads, Outputs
+from forecaster.models.network import NO_HEADS, Heads
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.models.peers.inputs import (
     ComingEmbedding,
@@ -67,18 +67,8 @@ class STIDNetwork(PeerNetwork):
         self.draw_outputs(H, heads, generator)
         self.window_numbers = N * (self.past.channels * self.L + H * (1 + 4 * config.n_layers))
 
-    def forward(
-        self,
-        history: State,
-        ahead: State,
-        truth: Float[Tensor, "N B T"] | None = None,
-        forced: Bool[Tensor, " T"] | None = None,
-        *,
-        with_quantiles: bool = True,
-    ) -> Outputs:
-        """Return x̂_{t+1…t+K} and its quantiles; all steps at once, so `truth` is not used."""
-        del forced
-        self.check_sizes(history, ahead, truth)
+    def hidden_state(self, history: State, ahead: State) -> Float[Tensor, "N B H"]:
+        """The state z of each location."""
         past: Tensor = self.past(history)
         series: Tensor = self.history(past.transpose(1, 2).flatten(2))
         season: Tensor = self.season(slots_of(history)[:, -1])
@@ -89,7 +79,7 @@ class STIDNetwork(PeerNetwork):
         z = torch.cat(parts, dim=2)
         for layer in self.layers:
             z = layer(z)
-        return self.read_outputs(z, with_quantiles=with_quantiles)
+        return z
 
     def reach(self, step: int) -> int:
         """The number of graph edges from which values can reach a forecast: none."""
