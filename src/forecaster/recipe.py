@@ -16,6 +16,7 @@ from forecaster.config import (
     DCRNNConfig,
     EvaluationConfig,
     GraphConfig,
+    GraphWaveNetConfig,
     IntervalConfig,
     LagConfig,
     MetricConfig,
@@ -35,7 +36,7 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 Preset = Literal["paper", "best"]
 S = TypeVar("S", bound=Stage)
 
-PEERS = ("stid",)  # sections of the peers of today
+PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -70,6 +71,7 @@ class Recipe(Stage):
     mixer: MixerConfig = MixerConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
     stid: STIDConfig = STIDConfig()
+    graph_wavenet: GraphWaveNetConfig = GraphWaveNetConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()
