@@ -18,6 +18,7 @@ ESTIMATORS = {
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
+    "Ensemble": "forecaster.estimators.ensemble.ensemble",
 }
 
 

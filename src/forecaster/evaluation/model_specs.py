@@ -129,7 +129,7 @@ def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
         hyperparameters.append(_thresholds(tuning.thresholds))
     if tuning.tune and is_network(estimator):
         tuned = change(recipe, changes, source=name)
-        if estimator == "Forecaster" and tuned.preset == "best":
+        if estimator == "Forecaster" and tuned.uses_mixer:
             hyperparameters.append(_neurons(tuned))
         hyperparameters.append(_grid(estimator, tuned))
     for hyperparameter in hyperparameters:  # invalid options are refused before any training
@@ -169,7 +169,7 @@ def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
     """Return the grid of dropouts and learning rates; DCRNN has no dropout."""
     options: dict[str, RecipeValues] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
-    network = "mixer" if estimator == "Forecaster" and recipe.preset == "best" else "model"
+    network = "mixer" if estimator == "Forecaster" and recipe.uses_mixer else "model"
     for dropout, rate in product((None,) if estimator == "DCRNN" else DROPOUTS, rates):
         training = {"training": {"learning_rate": rate}}
         if dropout is None:
@@ -185,7 +185,7 @@ def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
 def _ablation_values(recipe: Recipe, ablations: Ablations) -> dict[str, RecipeValues]:
     """Return the recipe values of each ablation, by its name."""
     changes: dict[str, RecipeValues] = {}
-    if recipe.preset == "best" and (ablations.neurons or ablations.positions):
+    if recipe.uses_mixer and (ablations.neurons or ablations.positions):
         raise ConfigError(
             "ablations of neurons and positions need the paper's network; preset best has none"
         )
