@@ -24,6 +24,7 @@ from forecaster.config import (
     PanelConfig,
     SplitsConfig,
     Stage,
+    STIDConfig,
     TableConfig,
     TrainingConfig,
     TripsConfig,
@@ -34,6 +35,7 @@ from forecaster.errors import ConfigError, Faults, nearest_name
 Preset = Literal["paper", "best"]
 S = TypeVar("S", bound=Stage)
 
+PEERS = ("stid",)  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -67,6 +69,7 @@ class Recipe(Stage):
     model: ModelConfig = ModelConfig()
     mixer: MixerConfig = MixerConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
+    stid: STIDConfig = STIDConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()
@@ -130,6 +133,9 @@ class Recipe(Stage):
                 del content["panel"][name]
         if not self.panel.step_months:
             del content["panel"]["step_months"]
+        for name in PEERS:  # nor do those from before there were these networks
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del content[name]
         if not self.panel.past_only:
             del content["panel"]["past_only"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)

@@ -32,7 +32,7 @@ from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 
-EXPLAINABLE = ("Forecaster", "Transformer", "DCRNN")  # the networks
+EXPLAINABLE = ("Forecaster", "Transformer", "DCRNN", "STID")  # the networks
 
 
 @dataclass(frozen=True, eq=False)
