@@ -4,7 +4,8 @@
 `--seeds` says, one file of scores for each, and prints RMSE and MAPE by step ahead, and each row's
 RMSE against a location alone, paired by seed. `--set city` is the generated city (`--travel`,
 `--locations`, a year); panels of recipes are read from OUT/panels, where `--prepare` builds them.
-`--on validation` scores the validation windows, by which choices are made. `--table` only prints.
+Validation windows, by which choices are made, and test windows are scored after one training;
+`--on` says which are printed. `--table` only prints.
 
 Rows are a preset and a graph. `alone` has neither edges nor factors of the city, `factors` has
 factors alone, `both` lagged edges and factors, `lasso+factors` those of the graphical lasso.
@@ -64,7 +65,7 @@ def main() -> None:
     parser.add_argument("--horizon", type=int, default=3)
     parser.add_argument("--travel", type=float, default=1.0, help="of the city")
     parser.add_argument("--locations", type=int, default=200, help="of the city")
-    parser.add_argument("--on", choices=SPLITS[1:], default="test", help="windows that are scored")
+    parser.add_argument("--on", choices=SPLITS[1:], default="test", help="windows of the table")
     parser.add_argument("--prepare", action="store_true", help="build the panel and stop")
     arguments = parser.parse_args()
     panels = arguments.out / "panels"
@@ -74,16 +75,16 @@ def main() -> None:
     name = arguments.set
     if name == "city":
         name = f"city-{arguments.locations}-{arguments.travel:g}"
-    arguments.out = arguments.out / f"{name}-{arguments.horizon}-{arguments.on}"
+    arguments.out = arguments.out / f"{name}-{arguments.horizon}"
     options = Options.of(arguments)
     if options.models:
         panel, splits, recipe, city = _open(arguments, panels)
         recipe = change(recipe, {"lags": {"horizon": arguments.horizon}}, source="graphs")
-        measure = _measurer(panel, splits, recipe, options, arguments.on)
+        measure = _measurer(panel, splits, recipe, options)
         if city is not None:
             _print_floors(city, splits, recipe)
         options.run(measure, is_network=True)
-    _print(options.results(), arguments.horizon)
+    _print(options.results(), arguments.horizon, arguments.on)
 
 
 def _prepare(data: Path, panels: Path, name: str) -> None:
@@ -131,7 +132,7 @@ def _open(
 
 
 def _measurer(
-    panel: Panel, splits: Splits, recipe: Recipe, options: Options, on: str
+    panel: Panel, splits: Splits, recipe: Recipe, options: Options
 ) -> Callable[[str, int], Mapping[str, Any]]:
     """A function that trains a row and scores it."""
     graphs: dict[str, DependencyGraph] = {}
@@ -157,7 +158,8 @@ def _measurer(
         model = Forecaster(graph_of(kind, own), own)
         model.falls_back = False
         model.fit(panel, splits)
-        return _score(model, panel, splits, on) | {"edges": len(graph_of(kind, own))}
+        scores = {on: _score(model, panel, splits, on) for on in SPLITS[1:]}
+        return scores | {"edges": len(graph_of(kind, own))}
 
     return measure
 
@@ -181,17 +183,17 @@ def _print_floors(city: City, splits: Splits, recipe: Recipe) -> None:
         print(f"{name}: {mean:.3f}, by step {np.round(steps, 3).tolist()}")
 
 
-def _print(results: Mapping[str, Sequence[Mapping[str, Any]]], horizon: int) -> None:
+def _print(results: Mapping[str, Sequence[Mapping[str, Any]]], horizon: int, on: str) -> None:
     """Print RMSE by step and MAPE, and each row against its preset's `alone`."""
     steps = [k for k in STEPS if k <= horizon]
     rows = []
     for name, seeds in results.items():
-        by_seed = [_rmse(scores, horizon) for scores in seeds]
+        by_seed = [_rmse(scores[on], horizon) for scores in seeds]
         alone = results.get(f"{name.split('-')[0]}-alone", ())
-        mape = [100 * sum(s["shares"]) / max(sum(s["terms"]), 1) for s in seeds]
+        mape = [100 * sum(s[on]["shares"]) / max(sum(s[on]["terms"]), 1) for s in seeds]
         cells = [show([one[k] for one in by_seed], 3) for k in (0, *steps)]
         against = [
-            f"{_change(by_seed, [_rmse(s, horizon) for s in alone], k)}" for k in (0, *steps)
+            f"{_change(by_seed, [_rmse(s[on], horizon) for s in alone], k)}" for k in (0, *steps)
         ]
         rows.append([name, str(seeds[0]["edges"]), *cells, show(mape), *against])
     names = ["all", *(f"+{k}" for k in steps)]

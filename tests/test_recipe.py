@@ -78,6 +78,10 @@ OTHER_VALUES = [
     {"preset": "paper"},
     {"preset": "best"},
     {"mixer": {"hidden": 8}},
+    {"stid": {"inputs": "lags"}},
+    {"stid": {"embedding": 8}},
+    {"stid": {"n_layers": 1}},
+    {"stid": {"dropout": 0.0}},
     {"mixer": {"blocks": 1}},
     {"mixer": {"edges": 0}},
     {"mixer": {"factors": 0}},
@@ -224,7 +228,7 @@ def test_another_preset_takes_back_what_the_first_had_decided() -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match="preset: Input should be 'paper' or 'best'"):
+    with pytest.raises(ConfigError, match="preset: Input should be 'paper', 'quick' or 'best'"):
         recipe_of('preset = "bets"')
 
 

@@ -10,6 +10,7 @@ from .estimators.ensemble.ensemble import Ensemble as Ensemble
 from .estimators.forecast_inputs import ForecastInputs as ForecastInputs
 from .estimators.networks.dcrnn import DCRNN as DCRNN
 from .estimators.networks.forecaster import Forecaster as Forecaster
+from .estimators.networks.peers import STID as STID
 from .estimators.networks.transformer import Transformer as Transformer
 from .estimators.predictor import Prediction as Prediction
 from .estimators.registry import load_estimator as load_estimator

@@ -16,9 +16,9 @@ from pydantic import (
 from forecaster.choices import (
     Ambiguous,
     Choose,
-    DiffusionInputs,
     Gaps,
     GraphKind,
+    InputKind,
     Kind,
     MemberName,
     Nonexistent,
@@ -413,15 +413,20 @@ class MixerConfig(Stage):
     )
 
 
-class DCRNNConfig(Stage):
-    """The size and the inputs of DCRNN; the defaults are its authors'."""
+class PastConfig(Stage):
+    """The past steps that a network of others sees: its authors' inputs, or those of all."""
 
-    inputs: DiffusionInputs = Field(
+    inputs: InputKind = Field(
         default="recent", description="`recent` steps, or `lags`: the inputs of the other models"
     )
     recent: int = Field(
         default=12, ge=1, le=100_000, description="number of past steps with inputs = `recent`"
     )
+
+
+class DCRNNConfig(PastConfig):
+    """The size and the inputs of DCRNN; the defaults are its authors'."""
+
     units: int = Field(default=64, ge=1, description="units of each location in each layer")
     n_layers: int = Field(
         default=2, ge=1, description="number of encoder layers and of decoder layers"
@@ -460,6 +465,20 @@ class EnsembleConfig(Stage):
         if len(set(members)) < len(members):
             raise ValueError(f"{list(members)}: name each member once; seeds repeats networks")
         return members
+
+
+class STIDConfig(PastConfig):
+    """The size and the inputs of STID; the defaults are its authors' (METR-LA)."""
+
+    embedding: int = Field(
+        default=32,
+        ge=1,
+        description="numbers of each embedding: history, location, time of day, weekday",
+    )
+    n_layers: int = Field(default=3, ge=0, description="number of residual layers")
+    dropout: float = Field(
+        default=0.15, ge=0.0, lt=1.0, description="dropout rate within each residual layer"
+    )
 
 
 # Fields of TrainingConfig that affect the duration of a training but not its result.

@@ -25,6 +25,7 @@ from forecaster.config import (
     PanelConfig,
     SplitsConfig,
     Stage,
+    STIDConfig,
     TableConfig,
     TrainingConfig,
     TripsConfig,
@@ -45,6 +46,7 @@ _MIXER_TRAINING: dict[str, Any] = {
     "weight_decay": 0.1,
 }
 
+PEERS = ("stid",)  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -74,6 +76,7 @@ class Recipe(Stage):
     ensemble: EnsembleConfig | None = Field(
         default=None, description="the members of an Ensemble; without it, the usual ones"
     )
+    stid: STIDConfig = STIDConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()
@@ -137,15 +140,12 @@ class Recipe(Stage):
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         if not self.training.relative:  # recipes without a second output keep their hashes
             del content["training"]["relative"]
-        for name in ("renames", "censored", "hours"):  # nor do those without these
-            if content["panel"][name] is None:
+        for name in ("renames", "censored", "hours", "step_months", "past_only"):
+            if content["panel"][name] in (None, 0, []):  # nor do those without these
                 del content["panel"][name]
-        if self.ensemble is None:
-            del content["ensemble"]
-        if not self.panel.step_months:
-            del content["panel"]["step_months"]
-        if not self.panel.past_only:
-            del content["panel"]["past_only"]
+        for name in (*PEERS, "ensemble"):  # nor do those from before there were these models
+            if getattr(self, name) == type(self).model_fields[name].default:
+                del content[name]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -1,6 +1,13 @@
 import pytest
 
-from forecaster.config import DCRNNConfig, GraphConfig, LagConfig, MixerConfig, ModelConfig
+from forecaster.config import (
+    DCRNNConfig,
+    GraphConfig,
+    LagConfig,
+    MixerConfig,
+    ModelConfig,
+    STIDConfig,
+)
 from forecaster.errors import ConfigError
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.registry import ESTIMATORS, find_estimator
@@ -34,6 +41,8 @@ def test_variants_change_what_they_are_named_for() -> None:
     lags, best = list_models(Recipe(), ["DCRNN-lags", "Transformer-best"])
     assert lags.estimator == "DCRNN"
     assert lags.recipe.dcrnn == DCRNNConfig(inputs="lags")
+    (stid,) = list_models(Recipe(), ["STID-lags"])
+    assert stid.recipe == Recipe(stid=STIDConfig(inputs="lags"))
     (choice,) = best.hyperparameters
     assert choice.name == "width"
     widths = ["64", "128", "256", "512", "1024", "2048", "4096"]  # section 3.2.4
@@ -60,7 +69,7 @@ def test_what_only_the_papers_network_has_is_not_ablated_of_best() -> None:
 def test_tuning_gives_networks_the_same_grid() -> None:
     specs = list_models(Recipe(), MODELS, tuning=TuningOptions(tune=True))
     grids = {spec.name: spec.hyperparameters[-1] for spec in specs if is_network(spec.estimator)}
-    assert len(grids) == 9
+    assert len(grids) == 11
     assert grids["Forecaster-one-number"] == grids["Forecaster-best"]
     first = grids["Forecaster"]
     assert first == grids["Transformer"] == grids["Transformer-best"]
@@ -76,6 +85,11 @@ def test_tuning_gives_networks_the_same_grid() -> None:
     (neurons,) = (spec.hyperparameters[0] for spec in specs if spec.name == "Forecaster-best")
     assert list(neurons.options) == ["48", "96", "192"]
     assert list(grids["DCRNN"].options) == ["rate 0.001", "rate 0.003"]
+    assert grids["STID"] == grids["STID-lags"]
+    assert list(grids["STID"].options) == [  # the authors' dropout among them
+        f"dropout {dropout}, rate {rate}" for dropout in (0, 0.1, 0.15) for rate in (0.001, 0.003)
+    ]
+    assert grids["STID"].options["dropout 0.15, rate 0.003"]["stid"] == {"dropout": 0.15}
     assert list(first.options) == [
         "dropout 0, rate 0.001",
         "dropout 0, rate 0.003",

@@ -45,7 +45,7 @@ def test_locations_are_those_of_the_run_in_whatever_order_they_come() -> None:
 
 def test_other_estimators_are_refused_with_those_that_are_not() -> None:
     naive = SeasonalNaive(RECIPE).fit(PANEL, SPLITS)
-    with pytest.raises(ConfigError, match=r"SeasonalNaive .* Forecaster, Transformer or DCRNN"):
+    with pytest.raises(ConfigError, match=r"SeasonalNaive .* Forecaster, Transformer, DCRNN"):
         open_case(naive, PANEL, AT, "place 1")
 
 

@@ -15,6 +15,7 @@ from forecaster.config import (
     MetricConfig,
     MixerConfig,
     ModelConfig,
+    STIDConfig,
     TrainingConfig,
 )
 from forecaster.recipe import read_recipe
@@ -108,4 +109,5 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     assert recipe.mixer == MixerConfig()
     assert recipe.training == TrainingConfig()
     assert recipe.dcrnn == DCRNNConfig()
+    assert recipe.stid == STIDConfig()
     assert recipe.evaluation == EvaluationConfig()

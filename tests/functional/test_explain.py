@@ -119,7 +119,7 @@ def test_wrong_questions_are_refused_with_what_is_right(run: Run, folder: Path) 
     for words, model, part in (
         (("--at", AT, "--location", "place 33"), "run", "similar: place 3 (place 3)"),
         (("--at", "2021-04-07T10:00", "--location", "place 3"), "run", "has no offset"),
-        (("--at", AT, "--location", "place 3"), "naive", "Forecaster, Transformer or DCRNN"),
+        (("--at", AT, "--location", "place 3"), "naive", "Forecaster, Transformer, DCRNN"),
     ):
         code, text, errors = ask(run, folder, *words, model=model)
         assert (code, text) == (2, "")

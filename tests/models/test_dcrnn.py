@@ -6,19 +6,12 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from forecaster.choices import DiffusionInputs
-from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
+from forecaster.choices import InputKind
+from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.errors import ConfigError
 from forecaster.models import dcrnn
-from forecaster.models.dcrnn import (
-    DCRNNNetwork,
-    DiffusionCell,
-    Hidden,
-    count_weights,
-    rest_of_day,
-    select_shared_inputs,
-)
+from forecaster.models.dcrnn import DCRNNNetwork, DiffusionCell, Hidden, count_weights
 from forecaster.models.diffusion import Diffusion, random_walk
 from forecaster.models.neurons import NeuronLayout, State
 
@@ -27,7 +20,7 @@ from forecaster.models.neurons import NeuronLayout, State
 Draw = Callable[..., Tensor]
 NetworkInputs = tuple[State, State]
 INPUTS = NeuronLayout(7, 3, 2 + len(CALENDAR_COLUMNS))
-KINDS: tuple[DiffusionInputs, ...] = ("recent", "lags")
+KINDS: tuple[InputKind, ...] = ("recent", "lags")
 
 
 @pytest.fixture
@@ -171,26 +164,6 @@ def test_with_recent_steps_alone_the_future_is_unknown(
         assert same == (kind == "recent")
 
 
-def test_the_time_of_day_is_a_share_of_the_day() -> None:
-    times = np.array(["2021-03-01T00:00", "2021-03-02T18:00", "2021-03-06T23:59"])
-    calendar = torch.from_numpy(Clock("UTC").calendar(times.astype("datetime64[s]")))
-    auxiliary = torch.cat([torch.full((3, 2), 7.0), calendar], dim=1)
-    assert (auxiliary @ select_shared_inputs("recent", 34).T).flatten().tolist() == pytest.approx(
-        [0.0, 0.75, 23 / 24]
-    )
-    assert torch.equal(select_shared_inputs("lags", 34), torch.eye(34))
-
-
-def test_the_time_of_day_of_small_steps_rises_until_midnight() -> None:
-    clock = Clock("UTC", 15)
-    day = clock.axis(np.datetime64("2021-03-01T00:00:00"), 96)
-    auxiliary = torch.from_numpy(clock.calendar(day)).T[:, None]  # [32, 1, 96]
-    time = torch.tensordot(select_shared_inputs("recent", 32), auxiliary, dims=1)
-    torch.testing.assert_close((time + rest_of_day(auxiliary)).flatten(), torch.arange(96) / 96)
-    hours = torch.from_numpy(Clock("UTC").calendar(day)).T[:, None]
-    assert not rest_of_day(hours).any()
-
-
 def test_windows_are_independent(model: DCRNNNetwork, network_inputs: NetworkInputs) -> None:
     together = model.roll_out(*network_inputs)
     for b in range(5):
@@ -253,7 +226,7 @@ def test_it_has_as_many_weights_as_its_authors_network() -> None:
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("sizes", [(4, 1, 1), (5, 2, 3), (3, 3, 2)])
 def test_weights_are_counted_without_building(
-    kind: DiffusionInputs, sizes: tuple[int, int, int], lags: LagConfig, kernel: Tensor
+    kind: InputKind, sizes: tuple[int, int, int], lags: LagConfig, kernel: Tensor
 ) -> None:
     units, layers, steps = sizes
     config = DCRNNConfig(inputs=kind, units=units, n_layers=layers, diffusion_steps=steps)

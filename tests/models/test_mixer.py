@@ -12,7 +12,6 @@ from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.mixer import (
     Mixer,
     MixerPrerequisites,
-    MixerQuantileHead,
     PastOnlyInputs,
     count_weights,
     hour_weights,
@@ -20,6 +19,7 @@ from forecaster.models.mixer import (
 )
 from forecaster.models.network import Heads, Outputs
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.quantiles import LocationQuantileHead
 from forecaster.models.seasonal import Decomposition, DeviationBounds, SeasonalProfile
 
 Draw = Callable[..., Tensor]
@@ -347,7 +347,7 @@ def test_before_training_the_middle_quantile_is_the_forecast(
     make: Make, network_inputs: NetworkInputs
 ) -> None:
     model = make()
-    model.quantiles = MixerQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
+    model.quantiles = LocationQuantileHead(LEVELS, CONFIG.hidden, 3, torch.Generator()).double()
     outputs = model(*network_inputs)
     assert torch.equal(outputs.quantiles[:, 1], outputs.forecast)
 

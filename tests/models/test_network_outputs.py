@@ -7,12 +7,13 @@ import pytest
 import torch
 from torch import Generator, Tensor
 
-from forecaster.config import DCRNNConfig, LagConfig, MixerConfig, ModelConfig
+from forecaster.config import DCRNNConfig, LagConfig, MixerConfig, ModelConfig, STIDConfig
 from forecaster.kernels.pattern import BlockPattern
 from forecaster.models.dcrnn import DCRNNNetwork
 from forecaster.models.mixer import Mixer, MixerPrerequisites
 from forecaster.models.network import NO_HEADS, Heads, Network, Outputs
 from forecaster.models.neurons import NeuronLayout, State
+from forecaster.models.peers.stid import STIDNetwork
 from forecaster.models.seasonal import DeviationBounds, DeviationNetwork, SeasonalProfile
 from forecaster.models.transformer import build_dense_transformer, build_forecaster
 
@@ -23,8 +24,9 @@ N, B, L, K = 7, 5, 13, 3
 INPUTS = NeuronLayout(N, 3, 2 + 32)
 LEVELS = (0.1, 0.5, 0.9)
 ONE, TWO = NO_HEADS, Heads(relative=True)
-KINDS = ["mixer", "sparse", "dense", "dcrnn", "deviations", "measured deviations"]
-BACK = KINDS[1:]  # networks that start from their forecasts
+AT_ONCE = ["mixer", "stid"]
+BACK = ["sparse", "dense", "dcrnn", "deviations", "measured deviations"]  # from their forecasts
+KINDS = [*AT_ONCE, *BACK]
 WITH_QUANTILES = [kind for kind in KINDS if kind != "dcrnn"]
 POSITIVE = ["mixer"]  # with a second output, its forecasts are counts above zero
 
@@ -59,6 +61,9 @@ def build(
         if kind == "dcrnn":
             sizes, kernel = DCRNNConfig(inputs="lags", units=4), torch.eye(N) + 0.3
             return DCRNNNetwork(sizes, lags, INPUTS, kernel, fresh, heads)
+        if kind == "stid":
+            small = STIDConfig(inputs="lags", embedding=4, n_layers=2, dropout=0.0)
+            return STIDNetwork(small, lags, INPUTS, 168, fresh, heads).eval()
         hours = torch.arange(168.0) / 168
         shape = 9 + torch.sin(2 * torch.pi * (hours + torch.arange(N)[:, None] / N))
         scale = torch.full((N,), 9.0), torch.arange(1.0, 1 + N)

@@ -19,7 +19,10 @@ ROWS = 10  # past steps and neighbours in the tables
 
 def explain(
     run: Annotated[
-        Path, typer.Argument(help="Folder of a trained network: Forecaster, Transformer or DCRNN.")
+        Path,
+        typer.Argument(
+            help="Folder of a trained network: Forecaster, Transformer, DCRNN or STID."
+        ),
     ],
     panel: Annotated[Path, typer.Option(help="Folder of the panel.")],
     location: Annotated[str, typer.Option(help="Id of the location.")],

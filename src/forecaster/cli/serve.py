@@ -36,14 +36,25 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         ),
     ] = None,
     demo: Annotated[bool, typer.Option("--demo", help="Serve a synthetic city.")] = False,
+    tiles: Annotated[
+        str | None,
+        typer.Option(
+            help="Map tiles below the page's map, as https://tiles.example.org/{z}/{x}/{y}.png."
+        ),
+    ] = None,
+    tiles_credit: Annotated[
+        str, typer.Option(help="Credit of the map tiles, shown on the map.")
+    ] = "",
 ) -> None:
     """Serve forecasts over HTTP, with a web page."""
     for module in ("fastapi", "uvicorn"):
         need_extra(module, extra="serve")
     from forecaster.serve.http.server import Address
     from forecaster.serve.http.server import serve as serve_forever
+    from forecaster.serve.http.tiles import Tiles
     from forecaster.serve.service import read_token
 
+    base_map = Tiles.parse(tiles, tiles_credit) if tiles is not None else None
     logging.getLogger("uvicorn.error").setLevel(logging.ERROR)
     token = read_token(token_file) if token_file is not None else None
     if demo:
@@ -56,7 +67,11 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
         engine = _replay(run, panel, replay)
     else:
         engine = _live(run, panel, store, writes=token is not None)
-    serve_forever(engine, Address(host, port), token, _print_address)
+    if base_map is not None:
+        terminal.say(
+            f"browsers load map tiles from {base_map.origin}, which learns what area they show"
+        )
+    serve_forever(engine, Address(host, port), token, _print_address, base_map)
 
 
 def _print_address(url: str) -> None:

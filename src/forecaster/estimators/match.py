@@ -182,7 +182,8 @@ def match(run: Run, panel: Panel) -> Panel:
         half = "at most half of them may be absent; train a run on this panel"
         faults.add(f"{sides}; the panel lacks {name_some(absent)}: {half}")
     if unknown:
-        faults.add(f"{sides}; the run does not know {name_some(unknown)}")
+        remedy = "train again on a panel with them, or leave them out"
+        faults.add(f"{sides}; the run does not know {name_some(unknown)}: {remedy}")
     for name, needed, actual in (
         ("kind", about["kind"], panel.kind),
         ("time zone", about["timezone"], panel.clock.zone),

@@ -115,6 +115,12 @@ class Plausibility:
         means, (least, most), longest, spread = (run.arrays[name] for name in names)
         return Plausibility(run.about["kind"], means, least, most, longest, spread)
 
+    def of_location(self, column: int) -> "Plausibility":
+        """What is known of one location alone: marks depend on its own values only."""
+        arrays = self.means, self.least, self.most, self.longest, self.spread
+        means, least, most, longest, spread = (array[:, [column]] for array in arrays)
+        return Plausibility(self.kind, means, least, most, longest, spread)
+
     def plausible_values(
         self, panel: Panel, steps: Int64[np.ndarray, " S"]
     ) -> Float32[np.ndarray, "S N"]:

@@ -16,6 +16,7 @@ ESTIMATORS = {
     "Boosting": "forecaster.estimators.baselines.boosting",
     "VAR": "forecaster.estimators.baselines.var",
     "DCRNN": "forecaster.estimators.networks.dcrnn",
+    "STID": "forecaster.estimators.networks.peers",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "Ensemble": "forecaster.estimators.ensemble.ensemble",

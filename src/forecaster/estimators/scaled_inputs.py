@@ -74,8 +74,10 @@ def bound_inputs(arrays: Arrays, inputs: ForecastInputs) -> ForecastInputs:
         raise ArtifactError(
             f"{' and '.join(_RANGE)} are no ranges of {panel.values.shape[1]} locations"
         )
-    values = bound_values(panel.values, least, most)
-    return replace(inputs, panel=panel.with_data(values=values))
+    bounded = panel.with_data(values=bound_values(panel.values, least, most))
+    if inputs.observed is None:
+        return replace(inputs, panel=bounded)
+    return replace(inputs, panel=bounded, observed=bound_values(inputs.observed, least, most))
 
 
 def calendar_of(

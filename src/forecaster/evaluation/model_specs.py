@@ -19,9 +19,12 @@ WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune
 
+PEERS = {"STID": "stid"}  # networks of others with dropout: their sections of the recipe
+
 # Models that change the recipe: estimator and changed values.
 VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
+    "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),
@@ -140,7 +143,7 @@ def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
 
 def is_network(estimator: str) -> bool:
     """Whether an estimator is a network, trained as the recipe's [training] section says."""
-    return estimator in ("DCRNN", "Transformer", "Forecaster")
+    return estimator in ("DCRNN", "Transformer", "Forecaster", *PEERS)
 
 
 def _widths(recipe: Recipe) -> Hyperparameter:
@@ -166,11 +169,18 @@ def _neurons(recipe: Recipe) -> Hyperparameter:
 
 
 def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
-    """Return the grid of dropouts and learning rates; DCRNN has no dropout."""
+    """Return the grid of dropouts and learning rates; DCRNN has no dropout.
+
+    Of a network with a dropout of its authors, that is among the options.
+    """
     options: dict[str, RecipeValues] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
-    network = "mixer" if estimator == "Forecaster" and recipe.uses_mixer else "model"
-    for dropout, rate in product((None,) if estimator == "DCRNN" else DROPOUTS, rates):
+    is_mixer = estimator == "Forecaster" and recipe.uses_mixer
+    network = PEERS.get(estimator, "mixer" if is_mixer else "model")
+    dropouts: Sequence[float | None] = (None,) if estimator == "DCRNN" else DROPOUTS
+    if estimator in PEERS:
+        dropouts = sorted({*DROPOUTS, getattr(recipe, network).dropout})
+    for dropout, rate in product(dropouts, rates):
         training = {"training": {"learning_rate": rate}}
         if dropout is None:
             options[f"rate {rate:g}"] = training

@@ -33,7 +33,13 @@ from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 
-EXPLAINABLE = ("Forecaster", "Transformer", "DCRNN", "Ensemble")  # networks, and an average
+EXPLAINABLE = (
+    "Forecaster",
+    "Transformer",
+    "DCRNN",
+    "STID",
+    "Ensemble",
+)  # networks, and an average
 
 
 @dataclass(frozen=True, eq=False)

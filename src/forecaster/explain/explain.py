@@ -57,7 +57,7 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
     network's own forecast is explained, also where a simple model is served in its place.
 
     Args:
-        estimator: a fitted network: Forecaster, Transformer or DCRNN.
+        estimator: a fitted network, such as Forecaster, Transformer, DCRNN or STID.
         panel: values up to `at`, and the covariates of the steps after it.
         at: the forecast origin, the last observed step: `panel.times[-1]`, or a text such as
             2014-06-01T08:00-04:00.

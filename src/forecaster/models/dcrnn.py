@@ -12,8 +12,6 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Generator, Tensor, nn
 
-from forecaster.choices import DiffusionInputs
-from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import DCRNNConfig, LagConfig
 from forecaster.models.diffusion import Diffusion, DiffusionConvolution, draw_glorot
 from forecaster.models.network import (
@@ -25,8 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import NeuronLayout, State
-
-DAY_HOURS = 24
+from forecaster.models.shared_inputs import SharedInputs
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,8 +97,7 @@ class DCRNNNetwork(Network):
         super().__init__(inputs, lags)
         self.units, self.sees_ahead = config.units, config.inputs == "lags"
         self.diffusion = Diffusion(kernel, config.diffusion_steps)
-        view = select_shared_inputs(config.inputs, inputs.auxiliary)
-        self.register_buffer("view", view.to(kernel.dtype), persistent=False)
+        self.shared = SharedInputs(config.inputs, inputs.auxiliary)
         past, coming = count_inputs(config, inputs)
         self.encoder = self._layers(past, config.n_layers, generator)
         self.decoder = self._layers(coming, config.n_layers, generator)
@@ -155,9 +151,7 @@ class DCRNNNetwork(Network):
 
     def _encode(self, history: State) -> list[Hidden]:
         """The state of each layer after the whole history."""
-        seen = torch.tensordot(self.view, history.auxiliary, dims=1)  # [S, B, L]
-        if not self.sees_ahead:
-            seen = seen + rest_of_day(history.auxiliary)
+        seen = self.shared(history.auxiliary)
         N, _, B, L = history.signal.shape
         nothing = history.signal.new_zeros(N, B, self.units)
         hidden = [Hidden(nothing, self.diffusion(nothing))] * len(self.encoder)
@@ -197,25 +191,6 @@ def count_weights(config: DCRNNConfig, inputs: NeuronLayout) -> int:
 
     first = sum(cell(width) for width in count_inputs(config, inputs))
     return first + 2 * (config.n_layers - 1) * cell(U) + U
-
-
-def select_shared_inputs(kind: DiffusionInputs, auxiliary: int) -> Float[Tensor, "S A"]:
-    """The matrix that selects the inputs of each location from a: all of a, or the time of day."""
-    if kind == "lags":
-        return torch.eye(auxiliary)
-    view = torch.zeros(1, auxiliary)
-    first = auxiliary - len(CALENDAR_COLUMNS) + CALENDAR_COLUMNS.index("hour_00")
-    view[0, first : first + DAY_HOURS] = torch.arange(DAY_HOURS) / DAY_HOURS  # as a share of a day
-    return view
-
-
-def rest_of_day(auxiliary: Float[Tensor, "A B T"]) -> Float[Tensor, "B T"]:
-    """What is added to the time of day after 23:00, whose minutes are a share of hour_00."""
-    midnight, last = (
-        auxiliary[CALENDAR_COLUMNS.index(name) - len(CALENDAR_COLUMNS)]
-        for name in ("hour_00", "hour_23")
-    )
-    return torch.where(last > 0, midnight, 0.0)
 
 
 def _begin(layers: nn.ModuleList) -> list[Step]:

@@ -6,6 +6,7 @@ from typing import cast
 import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor, nn
+from torch.nn.functional import linear
 
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.kernels.pattern import BlockPattern
@@ -93,6 +94,20 @@ class DenseLinear(nn.Module):
     def forward(self, x: State) -> State:
         bias = None if self.bias is None else self.bias.flatten(1)
         return self.outputs.split(_multiply(self.weight, x.join(), bias, self.relu))
+
+
+class LocationLinear(nn.Module):
+    """y_i = W x_i + b, with the same weights for every location."""
+
+    def __init__(
+        self, inputs: int, outputs: int, generator: Generator, *, relu: bool = False
+    ) -> None:
+        super().__init__()
+        self.weight = draw_dense(inputs, outputs, relu, generator)
+        self.bias = nn.Parameter(torch.zeros(outputs))
+
+    def forward(self, x: Float[Tensor, "*B n"]) -> Float[Tensor, "*B m"]:
+        return linear(x, self.weight, self.bias)
 
 
 def _multiply(

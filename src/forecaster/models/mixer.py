@@ -23,7 +23,7 @@ from forecaster.models.network import (
     no_quantiles,
 )
 from forecaster.models.neurons import NeuronLayout, State
-from forecaster.models.quantiles import median_index, stack_quantiles
+from forecaster.models.quantiles import LocationQuantileHead
 from forecaster.models.seasonal import DAY_HOURS, Decomposition, SeasonalProfile, slots_of
 from forecaster.models.step_context import LONG_HORIZON, StepContext
 
@@ -125,7 +125,9 @@ class Mixer(Network):
             StepContext(H, A, K, generator) if is_long and heads.relative else None
         )
         self.window_numbers = N * (6 * L + H * (4 + 4 * config.blocks))
-        self.quantiles = MixerQuantileHead(heads.levels, H, K, generator) if heads.levels else None
+        self.quantiles = (
+            LocationQuantileHead(heads.levels, H, K, generator) if heads.levels else None
+        )
 
     def forward(
         self,
@@ -270,31 +272,6 @@ class ResidualBlock(nn.Module):
     def forward(self, z: Float[Tensor, "N B H"]) -> Float[Tensor, "N B H"]:
         inner = gelu(linear(z, self.inner, self.inner_bias))
         return z + linear(inner, self.outer, self.outer_bias)
-
-
-class MixerQuantileHead(nn.Module):
-    """q_α from the last hidden state and the forecast, in units of the usual spread."""
-
-    def __init__(
-        self, levels: Sequence[float], hidden: int, horizon: int, generator: Generator
-    ) -> None:
-        super().__init__()
-        self.levels, self.horizon = tuple(levels), horizon
-        self.middle = median_index(levels)
-        self.inner = draw_dense(hidden, hidden, True, generator)
-        # Zeros: training starts from the forecast and the usual spread, not from chance.
-        self.outer = nn.Parameter(torch.zeros(len(levels) * horizon, hidden))
-        self.bias = nn.Parameter(torch.zeros(hidden))
-
-    def forward(
-        self,
-        z: Float[Tensor, "N B H"],
-        forecast: Float[Tensor, "N B K"],
-        spread: Float[Tensor, "N B K"],
-    ) -> Float[Tensor, "N Q B K"]:
-        inner = gelu(linear(z.detach(), self.inner, self.bias))
-        h = linear(inner, self.outer).view(*z.shape[:2], len(self.levels), self.horizon)
-        return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, spread)
 
 
 def _add(

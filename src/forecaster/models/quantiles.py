@@ -6,10 +6,11 @@ from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Generator, Tensor, nn
 from torch.autograd.function import once_differentiable
-from torch.nn.functional import softplus
+from torch.nn.functional import gelu, linear, softplus
 
+from forecaster.models.linear import draw_dense
 from forecaster.models.neurons import LinearFactory, NeuronLayout, State
 
 MIDDLE = 0.5
@@ -43,6 +44,34 @@ class QuantileHead(nn.Module):
     def forward(self, x: State, forecast: Float[Tensor, "N B T"]) -> Float[Tensor, "N Q B T"]:
         h: State = self.outer(self.inner(x.each(Tensor.detach)))
         return stack_quantiles(forecast.detach(), h.signal, self.middle)
+
+
+class LocationQuantileHead(nn.Module):
+    """q_α from the last hidden state z of each location and the forecast, by shared weights.
+
+    h = W_2 gelu(W_1 z + b_1), in units of the location's spread, if that is known.
+    """
+
+    def __init__(
+        self, levels: Sequence[float], hidden: int, horizon: int, generator: Generator
+    ) -> None:
+        super().__init__()
+        self.levels, self.horizon = tuple(levels), horizon
+        self.middle = median_index(levels)
+        self.inner = draw_dense(hidden, hidden, True, generator)
+        # Zeros: training starts from the forecast and the usual spread, not from chance.
+        self.outer = nn.Parameter(torch.zeros(len(levels) * horizon, hidden))
+        self.bias = nn.Parameter(torch.zeros(hidden))
+
+    def forward(
+        self,
+        z: Float[Tensor, "N B H"],
+        forecast: Float[Tensor, "N B K"],
+        spread: Float[Tensor, "N B K"] | float = 1.0,
+    ) -> Float[Tensor, "N Q B K"]:
+        inner = gelu(linear(z.detach(), self.inner, self.bias))
+        h = linear(inner, self.outer).view(*z.shape[:2], len(self.levels), self.horizon)
+        return stack_quantiles(forecast.detach(), h.transpose(1, 2), self.middle, spread)
 
 
 def stack_quantiles(

@@ -9,7 +9,7 @@ import pytest
 from torch import Generator
 
 from forecaster.artifact import Run
-from forecaster.choices import DiffusionInputs
+from forecaster.choices import InputKind
 from forecaster.config import DCRNNConfig, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
@@ -40,7 +40,7 @@ def with_dcrnn(recipe: Recipe = RECIPE, **changes: Any) -> Recipe:
 
 
 @cache
-def fitted(inputs: DiffusionInputs = "recent") -> DCRNN:
+def fitted(inputs: InputKind = "recent") -> DCRNN:
     return DCRNN(with_dcrnn(inputs=inputs)).fit(PANEL, SPLITS)
 
 
@@ -162,7 +162,7 @@ def test_numbers_of_half_the_length_learn_about_the_same() -> None:
     ("inputs", "seen"),
     [("recent", set(range(12))), ("lags", {0, 1, 2, 24, 23, 22, 48, 47, 46})],
 )
-def test_it_sees_its_own_steps_and_no_others(inputs: DiffusionInputs, seen: set[int]) -> None:
+def test_it_sees_its_own_steps_and_no_others(inputs: InputKind, seen: set[int]) -> None:
     origin = 850
     before = fitted(inputs).predict(PANEL, np.array([origin]))
     for lag in range(60):
@@ -292,7 +292,7 @@ def test_C4_weights_that_do_not_fit_the_network_are_refused(spoil: Callable[[Run
 
 
 @pytest.mark.parametrize("inputs", ["recent", "lags"])
-def test_its_network_has_the_weights_that_a_run_must_hold(inputs: DiffusionInputs) -> None:
+def test_its_network_has_the_weights_that_a_run_must_hold(inputs: InputKind) -> None:
     layout, known = NeuronLayout(5, 3, 34), {KERNEL: EYE}
     estimator = DCRNN(Recipe(dcrnn=DCRNNConfig(inputs=inputs)))
     network = estimator.build(layout, known, Generator())

@@ -24,6 +24,8 @@ from schemathesis.specs.openapi.checks import (
 import forecaster
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import _lifespan
+from forecaster.serve.http.limits import headers_with
+from forecaster.serve.http.tiles import Tiles
 from tests.serve.client import TOKEN
 from tests.serve.conftest import Running, SettableClock
 
@@ -78,6 +80,31 @@ def test_the_document_names_every_endpoint(shared_service: Running) -> None:
         "/v1/explanation", "/v1/observations", "/v1/covariates", "/livez", "/readyz", "/metrics",
     }  # fmt: skip
     assert "ProblemDetails" in document["components"]["schemas"]
+
+
+def test_v1_lists_what_there_is_and_docs_is_a_page_of_our_own(shared_service: Running) -> None:
+    index = shared_service.get("/v1").json
+    document = shared_service.get("/v1/openapi.json").json
+    assert {name.split()[1] for name in index["endpoints"]} == set(document["paths"])
+    assert (
+        index["endpoints"]["GET /readyz"]
+        == "Return whether there is a forecast of now, or why not."
+    )
+    for name in ("page", "docs", "openapi"):
+        assert shared_service.get(index[name]).status == 200
+    page = shared_service.get("/docs")
+    assert page.body == (PAGE / "api.html").read_bytes()
+    assert b"//" not in page.body.replace(b"<!doctype", b"")  # nothing from elsewhere
+
+
+def test_tiles_widen_the_policy_by_one_origin_and_reach_the_page(shared_service: Running) -> None:
+    reply = shared_service.get("/page/settings.json")
+    assert reply.json == {"tiles": None}
+    policy = reply.headers["content-security-policy"]
+    assert "img-src" not in policy
+    tiles = Tiles.parse("https://tiles.example.org:8443/a/{z}/{x}/{y}.png?key=k")
+    wider = headers_with(tiles)["Content-Security-Policy"]
+    assert wider == f"{policy}; img-src 'self' https://tiles.example.org:8443"
 
 
 def test_problems_have_one_form(shared_service: Running) -> None:

@@ -108,8 +108,8 @@ def test_edges_of_a_directed_graph_lead_from_a_to_b_with_a_delay(
     schemas.DependencyGraphResponse.model_validate(told)
 
 
-def test_history_begins_with_the_panel_at_the_earliest(panel: Panel) -> None:
-    told = content.history(Snapshot(panel), 2, -5, 3)
+def test_history_begins_with_the_panel_at_the_earliest(model: ServedModel, panel: Panel) -> None:
+    told = content.history(model, Snapshot(panel), 2, (-5, 3))
     assert told["values"] == panel.values[:3, 2].tolist()
     assert [step["ds"] for step in told["steps"]] == [f"{time}Z" for time in panel.times[:3]]
-    assert content.history(Snapshot(panel), 2, 9, 4)["values"] == []
+    assert content.history(model, Snapshot(panel), 2, (9, 4))["values"] == []

@@ -145,6 +145,21 @@ def test_history_ends_with_the_last_whole_hour(shared_service: Running, panel: P
     assert told["steps"][-1]["ds"] == f"{panel.times[-1]}Z"
 
 
+def test_the_history_marks_implausible_values(
+    service: Running, panel: Panel, clock: SettableClock
+) -> None:
+    first, second = panel.locations.ids[:2]
+    clock.pass_hours(3)
+    times = [str(panel.instant(len(panel.values) + k)) + "Z" for k in range(3)]
+    values = [(first, times[0], 9_000_000.0), (first, times[1], float(panel.values[-167, 0]))]
+    rows = [{"location": name, "ds": ds, "value": value} for name, ds, value in values]
+    assert service.post("/v1/observations", {"observations": rows}).status == 200
+    told = service.get(f"/v1/history?location={first}&hours=3").json
+    assert told["implausible"] == [True, False, False]
+    told = service.get(f"/v1/history?location={second}&hours=3").json
+    assert told["implausible"] == [False] * 3
+
+
 def test_a_history_of_too_many_steps_is_refused(
     shared_service: Running, panel: Panel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -195,6 +210,8 @@ def test_V17_a_feed_that_stops_is_told_and_in_the_end_refused(
     clock.pass_hours(1)
     reply = service.get("/v1/forecast")
     assert (reply.status, reply.json["code"]) == (503, "no_data")
+    last = reply.headers["x-forecast-origin"]  # with it the last possible forecast is there
+    assert service.get(f"/v1/forecast?at={last}").json["origin"] == last
     assert service.get("/readyz").status == 503
     assert service.get("/livez").status == 200
 

@@ -5,14 +5,15 @@ import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qsl, urlsplit
 
 import forecaster
-from forecaster.serve.http.limits import HEADERS
+from forecaster.serve.http.limits import headers_with
+from forecaster.serve.http.tiles import Tiles
 from tests.serve.page.town import Town
 
 PAGE = Path(forecaster.__file__).resolve().parent / "serve" / "page"
@@ -53,6 +54,7 @@ class Stub:
         """Answer from this town as if nothing had been asked before."""
         self.town = town
         self.asked: list[tuple[str, dict[str, str], int]] = []  # path, query, status
+        self.tiles: Tiles | None = None
         self.ended.set()  # late answers to an earlier test are not waited for
         self.ended = threading.Event()
         self.routes: dict[str, Route] = {
@@ -62,12 +64,15 @@ class Stub:
             "/v1/history": lambda query: Answer(town.history(query)),
             "/v1/accuracy": lambda _: Answer(town.accuracy()),
             "/v1/explanation": lambda _: problem(404, "this run gives no explanations"),
+            "/page/settings.json": lambda _: Answer(
+                {"tiles": None if self.tiles is None else asdict(self.tiles)}
+            ),
         }
 
     def answer(self, path: str, query: Mapping[str, str]) -> Answer:
         if path in self.routes:
             return self.routes[path](query)
-        name = "index.html" if path == "/" else path.removeprefix("/page/")
+        name = {"/": "index.html", "/docs": "api.html"}.get(path, path.removeprefix("/page/"))
         file = PAGE / name
         if not file.is_file() or not file.resolve().is_relative_to(PAGE):
             return problem(404, f"no {path} here")
@@ -130,7 +135,7 @@ def serve(town: Town, port: int = 0) -> Iterator[Stub]:
             self.send_response(status)
             described = {"Content-Type": kind, "Content-Length": str(len(body))}
             for name, value in (
-                HEADERS | {"Cache-Control": "no-cache"} | described | headers
+                headers_with(stub.tiles) | {"Cache-Control": "no-cache"} | described | headers
             ).items():
                 self.send_header(name, value)
             self.end_headers()

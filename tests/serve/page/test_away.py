@@ -71,8 +71,8 @@ def test_W2_trouble_marks_the_forecast_as_old_until_it_is_over(
         assert said.startswith("No current forecast, last from 14:00 (2 h old): "), trouble
         assert reason in said, trouble
         assert page.text_content("#age") == "outdated: from 14:00 (2 h old)", trouble
-        faded = "nodes => nodes.every((node) => getComputedStyle(node).opacity < 1)"
-        assert page.eval_on_selector_all("#totals, #rows, #dots", faded), trouble
+        grey = "nodes => nodes.every((node) => getComputedStyle(node).filter === 'grayscale(1)')"
+        assert page.eval_on_selector_all("#totals, #rows, #dots", grey), trouble
         stub.routes["/v1/forecast"] = fine
         page.evaluate("delete document.body.dataset.impatient")
         page.click("#retry")
@@ -116,6 +116,38 @@ def test_W2_a_connection_that_breaks_is_said_to_be_away(tab: Callable[..., Any])
     page.evaluate(ONLINE)
     page.wait_for_selector(OLD)
     assert "the service does not answer" in page.text_content("#problem")
+
+
+def test_data_too_old_for_a_forecast_of_now_shows_the_last_possible_one(
+    tab: Callable[..., Any], stub: Stub
+) -> None:
+    town = stub.town
+    town.age_seconds, origin = 400 * 86_400, town.forecast()["origin"]
+
+    def forecast(query: Mapping[str, str]) -> Answer:
+        if query.get("at") == origin:
+            return Answer(town.forecast())
+        return problem(503, "no data in the last 24 steps", **{"X-Forecast-origin": origin})
+
+    stub.routes["/v1/forecast"] = forecast
+    page = tab(path="#L0003", ready=OLD)
+    assert page.text_content("#problem") == (
+        "No forecast of now: the data ends at Wed 15 Oct 2014 14:00 (400 days old). The forecast "
+        "made from there is shown; newer observations bring a current one."
+    )
+    page.wait_for_selector("rect.observed")
+    assert float(page.text_content("#figures .main dd")) == pytest.approx(
+        town.forecast()["forecasts"][2]["y_hat"][0], abs=0.51
+    )
+    (asked,) = (query for path, query, _ in stub.asked if path == "/v1/history")
+    assert asked["until"] == origin
+    assert page.text_content("#scores") == "No accuracy of the last week: the data ends before it."
+    assert stub.count("/v1/accuracy") == 0
+    stub.routes["/v1/forecast"] = lambda _: Answer(town.forecast())  # observations have come
+    town.age_seconds = 300
+    page.evaluate(ONLINE)
+    page.wait_for_selector(CURRENT)
+    assert page.is_hidden("#banner")
 
 
 def test_W2_stale_data_is_said_to_be_stale(tab: Callable[..., Any], town: Town) -> None:

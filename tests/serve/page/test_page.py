@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from forecaster.estimators.table import quantile_name
+from forecaster.serve.http.tiles import Tiles
 from tests.serve.page.conftest import HASTE
 from tests.serve.page.stub import Answer, Stub, problem
 from tests.serve.page.town import Town, make_town
@@ -163,11 +164,121 @@ def test_a_doubtful_value_ends_at_the_edge_of_the_chart_with_a_mark(
     unmarked = tab(path="#L0003")
     assert max(heights(unmarked)) < max(usual) / 4  # a plausible peak sets the scale
     assert unmarked.locator("#chart .beyond").count() == 0
+    wrong["implausible"] = [False] * (len(wrong["values"]) - 1) + [True]
     final["forecasts"][2] |= {"degraded": reason}
     stub.routes["/v1/forecast"] = lambda _: Answer(final)
     page = tab(path="#L0003", ready="#doubt:not([hidden])")
-    assert max(heights(page)) > max(usual) / 3
+    assert heights(page) == usual
     assert page.locator("#chart .beyond").all_text_contents() == ["! 4,000"]
+
+
+def test_an_implausible_value_a_week_before_takes_no_room_either(
+    tab: Callable[..., Any], stub: Stub, town: Town
+) -> None:
+    def places(page: Any) -> list[str]:
+        page.wait_for_selector("#weeks .forecast")
+        left = "nodes => nodes.map((node) => node.style.left)"
+        return list(page.eval_on_selector_all("#weeks .forecast", left))
+
+    history, final = town.history({"location": "L0003"}), town.forecast()
+    step = len(history["values"]) - 168  # a week before the first step ahead
+    history["values"][step], history["implausible"] = None, [False] * len(history["values"])
+    final["forecasts"][2]["usual"][0] = None
+    stub.routes["/v1/history"] = lambda _: Answer(history)
+    stub.routes["/v1/forecast"] = lambda _: Answer(final)
+    usual = places(tab(path="#L0003"))
+    history["values"][step], history["implausible"][step] = 4_000.0, True
+    final["forecasts"][2]["usual"][0] = 4_000.0
+    assert places(tab(path="#L0003")) == usual
+
+
+def test_zooming_in_names_more_places(tab: Callable[..., Any], town: Town) -> None:
+    page = tab(script=WRITTEN, path="#L0003")
+    page.wait_for_selector("rect.observed")
+    first = names_written(page, town)
+    assert 3 <= len(first) <= 14
+    for _ in range(3):
+        page.click("#zoom-in")
+    page.wait_for_timeout(100)
+    closer = names_written(page, town)
+    visible = page.evaluate("window.boxes")
+    for n, (left, top, right, bottom) in enumerate(visible):  # none lies on another
+        assert all(
+            right <= other[0] or other[2] <= left or bottom <= other[1] or other[3] <= top
+            for other in visible[:n]
+        )
+    assert len(closer - first) >= 1
+
+
+WRITTEN = """
+  const usual = CanvasRenderingContext2D.prototype.fillText;
+  const cleared = CanvasRenderingContext2D.prototype.clearRect;
+  CanvasRenderingContext2D.prototype.clearRect = function (...box) {
+    if (this.canvas.id === "dots") [window.names, window.boxes] = [[], []];
+    return cleared.apply(this, box);
+  };
+  CanvasRenderingContext2D.prototype.fillText = function (text, x, y) {
+    if (text.length > 1) {
+      window.names.push(text);
+      window.boxes.push([x, y - 7, x + this.measureText(text).width, y + 7]);
+    }
+    return usual.call(this, text, x, y);
+  };
+"""  # remembers the names on the canvas
+
+
+def names_written(page: Any, town: Town) -> set[str]:
+    names = set(page.evaluate("window.names"))
+    assert names <= set(town.names)
+    return names
+
+
+def test_tiles_are_loaded_from_the_named_server_alone(
+    tab: Callable[..., Any], stub: Stub, tabs: Any, town: Town
+) -> None:
+    stub.tiles = Tiles.parse("http://tiles.test/{z}/{x}/{y}.png", "© whoever drew them")
+    asked: list[str] = []
+
+    def give(route: Any) -> None:
+        asked.append(route.request.url)
+        route.fulfill(body=PIXEL, content_type="image/png")
+
+    page = tab(ready="#scores dd")  # opened once, so that its requests can be answered
+    page.route("http://tiles.test/**", give)
+    page.reload()
+    page.wait_for_selector("#credit:not([hidden])")
+    assert page.text_content("#credit") == "© whoever drew them"
+    page.wait_for_timeout(300)
+    level, column, row = map(int, re.findall(r"/(\d+)", asked[0]))
+    lat, lon = float(np.nanmean(town.lat)), float(np.nanmean(town.lon))
+    tiles = [tuple(map(int, re.findall(r"/(\d+)", url))) for url in asked]
+    x = int((lon + 180) / 360 * 2**level)
+    y = int((1 - np.arcsinh(np.tan(np.radians(lat))) / np.pi) / 2 * 2**level)
+    assert (level, x, y) in tiles  # the tile in the middle of the town
+    assert 0 < column < 2**level
+    assert 0 < row < 2**level
+    other = page.evaluate(
+        "new Promise((done) => { const image = new Image();"
+        "image.onload = () => done('loaded'); image.onerror = () => done('refused');"
+        "image.src = 'http://elsewhere.test/1.png'; })"
+    )
+    assert other == "refused"
+    outside = [fault for fault in tabs.faults if "http://tiles.test/" in fault]
+    refused = [fault for fault in tabs.faults if "elsewhere" in fault]
+    assert outside
+    assert refused
+    tabs.faults[:] = [fault for fault in tabs.faults if fault not in (*outside, *refused)]
+
+
+def test_without_a_server_of_tiles_nothing_is_asked_outside(tab: Callable[..., Any]) -> None:
+    page = tab(ready="#scores dd")
+    assert page.is_hidden("#credit")
+
+
+PIXEL = bytes.fromhex(
+    "89504e470d0a1a0a0000000d49484452000000010000000108060000001f15c489"
+    "0000000d49444154789c6360f8cfc0000003010100c9fe92ef0000000049454e44ae426082"
+)  # a PNG of one pixel
 
 
 def totals_change(page: Any) -> str:

@@ -19,6 +19,10 @@ from forecaster.splits import MAX_FILLED, history_steps
 T = TypeVar("T")
 PREFIX = "member."  # of the names of the members' arrays in a run: member.Ridge.weights
 SHARED = ("shared.", "graph.")  # of the names of arrays that all members read
+# Members with settings of their own: the estimator, and values of its section of the recipe.
+VARIANTS: dict[str, tuple[str, dict[str, dict[str, Any]]]] = {
+    "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
+}
 SEEDED = " seed "  # between the name of a network and the number of its training
 
 
@@ -55,7 +59,6 @@ class Member:
     """An estimator that is a member, and its name in the run."""
 
     name: str
-    kind: str
     estimator: Estimator
 
     @property
@@ -112,20 +115,18 @@ def make_members(recipe: Recipe) -> tuple[Member, ...]:
     """The members that a recipe asks for, not fitted yet."""
     config, members = recipe.ensemble or EnsembleConfig(), []
     for kind in config.members:
-        estimator_type = find_estimator(kind)
+        name, section = VARIANTS.get(kind, (kind, {}))
+        estimator_type = find_estimator(name)
         seeds = config.seeds if estimator_type.seeded else 1
         for number in range(seeds):
             seed = recipe.training.seed + number
-            name = f"{kind}{SEEDED}{number}" if seeds > 1 else kind
-            members.append(Member(name, kind, estimator_type(recipe=_member_recipe(recipe, seed))))
+            training = recipe.training.model_copy(update={"seed": seed})
+            changes: dict[str, Any] = {"ensemble": None, "training": training}
+            for part, values in section.items():
+                changes[part] = getattr(recipe, part).model_copy(update=values)
+            estimator = estimator_type(recipe=recipe.model_copy(update=changes))
+            members.append(Member(f"{kind}{SEEDED}{number}" if seeds > 1 else kind, estimator))
     return tuple(members)
-
-
-def _member_recipe(recipe: Recipe, seed: int) -> Recipe:
-    """The recipe of a member: that of the model alone, with its seed."""
-    training = recipe.training.model_copy(update={"seed": seed})
-    changes: dict[str, Any] = {"ensemble": None, "training": training}
-    return recipe.model_copy(update=changes)
 
 
 def own_name(name: str) -> str:

@@ -1,1 +1,1 @@
-"""Networks as estimators: Forecaster, the dense Transformer, DCRNN."""
+"""Networks as estimators: Forecaster, the dense Transformer, DCRNN, STID."""

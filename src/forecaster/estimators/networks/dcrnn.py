@@ -1,7 +1,6 @@
 """DCRNN as an estimator: the recurrent baseline of section 3.2.3."""
 
 import logging
-from dataclasses import replace
 
 import numpy as np
 import torch
@@ -9,42 +8,35 @@ from jaxtyping import Float32
 from torch import Generator
 
 from forecaster.choices import GraphKind
-from forecaster.config import GraphConfig, LagConfig
-from forecaster.errors import ArtifactError, ConfigError, DataError
-from forecaster.estimators.match import MAX_HISTORY, Sizes
-from forecaster.estimators.networks.estimator import NetworkEstimator, heads_of
+from forecaster.config import DCRNNConfig, GraphConfig
+from forecaster.errors import ArtifactError, DataError
+from forecaster.estimators.match import Sizes
+from forecaster.estimators.networks.estimator import heads_of
+from forecaster.estimators.networks.past import PastEstimator
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
 from forecaster.models import dcrnn
 from forecaster.models.network import Heads
 from forecaster.models.neurons import NeuronLayout
-from forecaster.panel.panel import Panel
-from forecaster.splits import SPLITS, Windows, assign_splits, history_steps, is_incomplete
 
 log = logging.getLogger(__name__)
 KERNEL = "diffusion.kernel"  # the proximity of locations, an array of a run
 
 
-class DCRNN(NetworkEstimator):
+class DCRNN(PastEstimator):
     """The diffusion convolutional recurrent network (baseline); settings: `[dcrnn]` of the recipe.
 
     Differs: it is trained like every network here (Eq. 7, AdamW, one cycle). Its authors minimise
     the mean absolute error by Adam, with a learning rate that falls in steps.
     """
 
-    @property
-    def lags(self) -> LagConfig:
-        """The past steps that the network sees: only the most recent, or the recipe's lags."""
-        config, lags = self.recipe.dcrnn, self.recipe.lags
-        if config.inputs == "lags":
-            return lags
-        return LagConfig(recent=config.recent, seasons=(), horizon=lags.horizon)
+    section = "dcrnn"
 
     @property
-    def bounds_values(self) -> bool:
-        """True: it has neither levels nor presets of its own."""
-        return True
+    def config(self) -> DCRNNConfig:
+        """Its section of the recipe."""
+        return self.recipe.dcrnn
 
     @property
     def sampling_decay(self) -> float:
@@ -54,11 +46,6 @@ class DCRNN(NetworkEstimator):
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the kernel."""
         return {**super().shapes(sizes), KERNEL: (sizes.N, sizes.N)}
-
-    def fit_windows(self, data: TrainingData) -> FitResult:
-        """Train the network on the windows that suit its own lags."""
-        self._refuse_short_lags(data.panel)
-        return super().fit_windows(replace(data, windows=self._own_windows(data)))
 
     def prerequisites(self, data: TrainingData) -> FitResult:
         """The kernel of the locations' distances.
@@ -74,8 +61,7 @@ class DCRNN(NetworkEstimator):
         self, layout: NeuronLayout, arrays: Arrays, generator: Generator
     ) -> dcrnn.DCRNNNetwork:
         """The network with new weights."""
-        if self.lags.length > MAX_HISTORY:
-            raise ConfigError(f"dcrnn.recent = {self.lags.length:,}; at most {MAX_HISTORY:,}")
+        self.refuse_long_history()
         kernel = torch.from_numpy(_kernel(arrays))
         heads = Heads(relative=heads_of(arrays).relative)
         return dcrnn.DCRNNNetwork(self.recipe.dcrnn, self.lags, layout, kernel, generator, heads)
@@ -84,25 +70,6 @@ class DCRNN(NetworkEstimator):
         """The number of weights of the network."""
         del arrays
         return dcrnn.count_weights(self.recipe.dcrnn, layout)
-
-    def _refuse_short_lags(self, panel: Panel) -> None:
-        """Refuse `dcrnn.recent` beyond the reach of the lags by which windows are cut."""
-        reach = int(panel.clock.lag_steps(self.recipe.lags, panel.times).max(axis=1).min()) + 1
-        if self.lags.length > reach and self.recipe.dcrnn.inputs == "recent":
-            message = f"dcrnn.recent = {self.lags.length} steps, but lags reach back only {reach}"
-            raise ConfigError(f"{message}; lower dcrnn.recent, or add to lags")
-
-    def _own_windows(self, data: TrainingData) -> Windows:
-        """The windows whose history, by this network's lags, has no held-out or missing steps."""
-        panel, windows = data.panel, data.windows
-        split = assign_splits(panel, data.splits)
-        usable = {}
-        for number, name in enumerate(SPLITS[:2]):
-            origins = getattr(windows, name)
-            history = history_steps(panel, self.lags, origins)
-            held_out = (split[history] > number).any(axis=1)
-            usable[name] = origins[~held_out & ~is_incomplete(panel, history, origins)]
-        return replace(windows, **usable)
 
     def _proximity_graph(self, data: TrainingData) -> DependencyGraph:
         """The pairs of nearby locations, with their proximity."""

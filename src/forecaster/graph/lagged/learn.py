@@ -220,11 +220,14 @@ def _walk(
 
 
 def _is_exhausted(path: Sequence[TriedPenalty]) -> bool:
-    """Whether the last penalty has found hardly any edge that the one before had not."""
+    """Whether the last penalty has added few edges to those of the one before, and no gain.
+
+    Where it has added none, the strongest may be far above the others, which come later.
+    """
     if len(path) < 2:  # noqa: PLR2004 (the last two)
         return False
-    before, last = (trial.fitted[0].edges.sum() for trial in path[-2:])
-    return bool(last < before * (1 + NEW_EDGES))
+    before, last = (sum(int(fit.edges.sum()) for fit in trial.fitted) for trial in path[-2:])
+    return last != before and last < before * (1 + NEW_EDGES)
 
 
 def _choose(

@@ -13,7 +13,7 @@ from forecaster.errors import DataError
 from forecaster.serve.data.live import Freshness, LiveData
 from forecaster.serve.data.snapshot import Snapshot
 from forecaster.serve.forecasting.accuracy import PastForecasts, measure_accuracy
-from forecaster.serve.forecasting.encode import to_json
+from forecaster.serve.forecasting.encode import to_json, utc_text
 from forecaster.serve.forecasting.forecast import Forecast, ForecastKey, ServedModel
 from forecaster.serve.forecasting.loader import LoadModel, ModelLoader
 from forecaster.serve.forecasting.predictor import SnapshotPredictor, explain_location
@@ -116,8 +116,11 @@ class Engine:
     ) -> tuple[Forecast, Freshness]:
         freshness = self.data.freshness(snapshot)
         step = freshness.newest if origin is None else origin
-        if step is None or (origin is None and freshness.fault is not None):
+        if step is None:
             raise Problem(503, "no_data", str(freshness.fault))
+        if origin is None and freshness.fault is not None:
+            last = utc_text(snapshot.time_of(step))  # whoever asks with `at` gets a forecast
+            raise Problem(503, "no_data", freshness.fault, X_Forecast_origin=last)
         try:
             return await self._cached(model, snapshot, step), freshness
         except DataError as error:

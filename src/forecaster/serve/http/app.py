@@ -5,6 +5,7 @@ import logging
 import mimetypes
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import asdict
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
@@ -22,6 +23,7 @@ from forecaster.serve.http.limits import RequestLimits
 from forecaster.serve.http.metrics import Metrics
 from forecaster.serve.http.routes import ERRORS, EngineParameter, StrictRoute, problem_responses
 from forecaster.serve.http.schemas import ForecastResponse, ProblemDetails
+from forecaster.serve.http.tiles import Tiles
 from forecaster.serve.problems import Problem, internal_error, to_response
 
 log = logging.getLogger(__name__)
@@ -29,12 +31,15 @@ CODES = {404: "not_found", 405: "wrong_method"}
 mimetypes.add_type("text/javascript", ".js")  # some systems' tables have another type, or none
 
 
-def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
+def create_app(
+    engine: Engine, token: str | None = None, tiles: Tiles | None = None
+) -> RequestLimits:
     """Return the application.
 
     Args:
         engine: makes the forecasts.
         token: allows writing; None: no writes.
+        tiles: of the page's base map; None: the page loads nothing from elsewhere.
     """
     app = FastAPI(
         title="forecaster", version=__version__, docs_url=None, redoc_url=None,
@@ -46,12 +51,13 @@ def create_app(engine: Engine, token: str | None = None) -> RequestLimits:
     app.include_router(read.router)
     app.include_router(write.router)
     _add_health(app)
-    _add_page(app)
+    _add_page(app, tiles)
+    app.add_api_route("/v1", _list_endpoints, include_in_schema=False)
     app.openapi_schema = _add_schemas(app.openapi(), ForecastResponse, ProblemDetails)
     app.add_exception_handler(HTTPException, _on_http_error)
     app.add_exception_handler(RequestValidationError, _on_invalid)
     app.add_exception_handler(Exception, _on_error)
-    return RequestLimits(app, app.state.metrics)
+    return RequestLimits(app, app.state.metrics, tiles)
 
 
 def _add_schemas(document: dict[str, Any], *models: type[BaseModel]) -> dict[str, Any]:
@@ -104,14 +110,34 @@ def _add_health(app: FastAPI) -> None:
         return Response(text, media_type="text/plain; version=0.0.4")
 
 
-def _add_page(app: FastAPI) -> None:
+def _add_page(app: FastAPI, tiles: Tiles | None) -> None:
+    """Add the page of forecasts, and at /docs the page about the HTTP API."""
     files = StaticFiles(packages=[("forecaster.serve", "page")])
 
     async def page(request: Request, name: str = "index.html") -> Response:
         return await files.get_response(name, request.scope)
 
+    async def api_page(request: Request) -> Response:
+        return await files.get_response("api.html", request.scope)
+
+    async def settings() -> dict[str, Any]:
+        return {"tiles": None if tiles is None else asdict(tiles)}
+
     app.add_api_route("/", page, include_in_schema=False)
+    app.add_api_route("/docs", api_page, include_in_schema=False)
+    app.add_api_route("/page/settings.json", settings, include_in_schema=False)
     app.add_api_route("/page/{name:path}", page, include_in_schema=False)
+
+
+async def _list_endpoints(request: Request) -> dict[str, Any]:
+    """Return where the pages and the endpoints are."""
+    endpoints = {
+        f"{method.upper()} {path}": operation["description"].partition("\n")[0]
+        for path, operations in request.app.openapi()["paths"].items()
+        for method, operation in operations.items()
+    }
+    pages = {"page": "/", "docs": "/docs", "openapi": "/v1/openapi.json"}
+    return {"name": "forecaster", "version": __version__, **pages, "endpoints": endpoints}
 
 
 async def _on_http_error(request: Request, error: Exception) -> Response:

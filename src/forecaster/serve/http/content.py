@@ -4,9 +4,10 @@ from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from jaxtyping import Shaped
+from jaxtyping import Bool, Shaped
 
 from forecaster.estimators.graph_arrays import PAIRS, STRENGTHS, edges_of
+from forecaster.estimators.plausible import Plausibility, context
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Locations
 from forecaster.serve.data.live import Freshness
@@ -127,17 +128,38 @@ def dependency_graph(model: ServedModel) -> dict[str, Any]:
     return {"edges": [{**edge, "delay": delay} for edge, delay in delayed]}
 
 
-def history(snapshot: Snapshot, column: int, first: int, end: int) -> dict[str, Any]:
-    """Return the values of a location at steps first…end−1."""
-    base, locations, first = snapshot.base, snapshot.locations, max(first, 0)
-    end = max(end, first)
+def history(
+    model: ServedModel, snapshot: Snapshot, column: int, span: tuple[int, int]
+) -> dict[str, Any]:
+    """Return the values of a location at the steps of a span, its end excluded."""
+    base, locations, first = snapshot.base, snapshot.locations, max(span[0], 0)
+    end = max(span[1], first)
     times = base.clock.axis(snapshot.time_of(first), end - first)
     return {
         "id": locations.ids[column],
         "name": locations.names[column],
         "steps": step_times(base, times),
         "values": to_numbers(snapshot.values(first, end)[:, column]),
+        "implausible": _implausible(model, snapshot, column, (first, end)).tolist(),
     }
+
+
+def _implausible(
+    model: ServedModel, snapshot: Snapshot, column: int, span: tuple[int, int]
+) -> Bool[np.ndarray, " T"]:
+    """Which values of a location are implausible; none at one that the run does not know."""
+    (first, end), run = span, model.estimator.run
+    marked = np.zeros(end - first, dtype=bool)
+    plausibility = None if run is None else Plausibility.of(run)
+    identity = snapshot.locations.ids[column]
+    if run is None or plausibility is None or end == first or identity not in model.ids:
+        return marked
+    begin = max(first - context(snapshot.base.clock), 0)
+    panel = snapshot.panel(begin, end, end).select((identity,))
+    alone = plausibility.of_location(tuple(run.about["ids"]).index(identity))
+    marks = alone.judge(panel, first - begin, end - begin).marks
+    marked[marks.steps[marks.lengths == 0]] = True
+    return marked
 
 
 def _exact(values: list[float]) -> list[float | None]:

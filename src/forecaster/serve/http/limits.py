@@ -7,14 +7,18 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from forecaster.serve.http.metrics import Metrics
+from forecaster.serve.http.tiles import Tiles
 from forecaster.serve.problems import Problem, internal_error, new_id, to_response
 
 MAX_BODY_BYTES = 2 << 20
 MAX_URL_BYTES = 4096
 MAX_HEADERS = 64
+POLICY = (
+    "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; "
+    "object-src 'none'"
+)
 HEADERS = {
-    "Content-Security-Policy": "default-src 'self'; base-uri 'none'; form-action 'none'; "
-    "frame-ancestors 'none'; object-src 'none'",
+    "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
     "Referrer-Policy": "no-referrer",
@@ -22,22 +26,31 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-cache",
 }
-RAW_HEADERS = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+RawHeaders = list[tuple[bytes, bytes]]
 log = logging.getLogger(__name__)
+
+
+def headers_with(tiles: Tiles | None) -> dict[str, str]:
+    """Return the headers of every response; pictures may also come from a server of tiles."""
+    if tiles is None:
+        return HEADERS
+    return HEADERS | {"Content-Security-Policy": f"{POLICY}; img-src 'self' {tiles.origin}"}
 
 
 class RequestLimits:
     """ASGI middleware: refuses large requests, adds headers and an id, counts requests."""
 
-    def __init__(self, app: ASGIApp, metrics: Metrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: Metrics, tiles: Tiles | None = None) -> None:
         self.app, self.metrics = app, metrics
+        headers = headers_with(tiles).items()
+        self._headers = [(name.lower().encode(), value.encode()) for name, value in headers]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Process one request, or run the app's lifespan."""
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        exchange = _Exchange(scope, receive, send)
+        exchange = _Exchange(scope, receive, send, self._headers)
         began = time.monotonic()
         try:
             await exchange.run(self.app)
@@ -50,8 +63,9 @@ class RequestLimits:
 class _Exchange:
     """One request and its response."""
 
-    def __init__(self, scope: Scope, receive: Receive, send: Send) -> None:
+    def __init__(self, scope: Scope, receive: Receive, send: Send, added: RawHeaders) -> None:
         self._scope, self._receive, self._send = scope, receive, send
+        self._added = added
         self._headers = dict(scope["headers"])
         self._size = 0
         self.status = 0
@@ -100,9 +114,9 @@ class _Exchange:
             message = {**message, "headers": self._complete_headers(message["headers"])}
         await self._send(message)
 
-    def _complete_headers(self, headers: Any) -> list[tuple[bytes, bytes]]:
+    def _complete_headers(self, headers: Any) -> RawHeaders:
         names = {name for name, _ in headers}
-        added = [pair for pair in RAW_HEADERS if pair[0] not in names]
+        added = [pair for pair in self._added if pair[0] not in names]
         has_body = (
             b"transfer-encoding" in self._headers
             or self._headers.get(b"content-length", b"0") != b"0"

@@ -101,7 +101,9 @@ async def history(
     request: Request,
     engine: EngineParameter,
     location: LocationId,
-    hours: Annotated[int, Query(ge=1, le=MAX_HISTORY_HOURS)] = 336,
+    hours: Annotated[
+        int, Query(ge=1, le=MAX_HISTORY_HOURS, description="how many hours, up to the last")
+    ] = 336,
     until: StepTime | None = None,
 ) -> Response:
     """Return the observations of the last hours, or of those up to `until`."""
@@ -112,14 +114,16 @@ async def history(
     if steps > MAX_HISTORY_STEPS:
         detail = f"{steps:,} steps are requested; at most {MAX_HISTORY_STEPS:,} are sent"
         raise Problem(422, "too_long", detail)
-    read = partial(content.history, snapshot, column, end - steps, end)
+    read = partial(content.history, engine.model, snapshot, column, (end - steps, end))
     return with_etag(request, await engine.worker.run(lambda: to_json(read())))
 
 
 @router.get("/accuracy", response_model=schemas.Accuracy)
 async def accuracy(
     engine: EngineParameter,
-    hours: Annotated[int, Query(ge=1, le=ACCURACY_HOURS)] = ACCURACY_HOURS,
+    hours: Annotated[
+        int, Query(ge=1, le=ACCURACY_HOURS, description="how many of the last hours")
+    ] = ACCURACY_HOURS,
 ) -> Response:
     """Return the accuracy of the forecasts of the last hours."""
     newest, freshness, figures = await engine.accuracy(hours)

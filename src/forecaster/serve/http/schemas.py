@@ -221,6 +221,7 @@ class History(BaseModel):
     name: str
     steps: list[StepTimes]
     values: list[float | None]
+    implausible: list[bool]  # whether each value is far from what the run has learned
 
 
 class StepAccuracy(BaseModel):

@@ -18,6 +18,7 @@ from forecaster.errors import RunError
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.http.app import create_app
 from forecaster.serve.http.connection import Connection, bind_connection
+from forecaster.serve.http.tiles import Tiles
 
 NOTICE_SECONDS = 1.0  # between "not ready" and closing the socket
 DRAIN_SECONDS = 7  # for open requests; at most 10 with the notice and the workers
@@ -86,9 +87,11 @@ class Server(uvicorn.Server):
         return f"http://{f'[{host}]' if ':' in host else host}:{port}"
 
 
-def make_server(engine: Engine, address: Address, token: str | None) -> Server:
+def make_server(
+    engine: Engine, address: Address, token: str | None, tiles: Tiles | None = None
+) -> Server:
     """Return the service, ready to be run."""
-    app = create_app(engine, token)
+    app = create_app(engine, token, tiles)
     connection = bind_connection(app.metrics, allow_connections())
     config = uvicorn.Config(
         app, host=address.host, port=address.port, http=connection, ws="none", lifespan="on",
@@ -114,7 +117,11 @@ def allow_connections() -> int:
 
 
 def serve(
-    engine: Engine, address: Address, token: str | None, on_start: Callable[[str], None]
+    engine: Engine,
+    address: Address,
+    token: str | None,
+    on_start: Callable[[str], None],
+    tiles: Tiles | None = None,
 ) -> None:
     """Serve until a signal; SIGHUP loads the run again.
 
@@ -123,9 +130,10 @@ def serve(
         address: the address to listen on.
         token: allows writing; None: no writes.
         on_start: called with the URL once the service listens.
+        tiles: of the page's base map; None: without one.
     """
     sys.setswitchinterval(SWITCH_SECONDS)
-    server = make_server(engine, address, token)
+    server = make_server(engine, address, token, tiles)
     selector = ThrottledSelector(server.connection.is_full)
     try:
         with asyncio.Runner(loop_factory=lambda: asyncio.SelectorEventLoop(selector)) as runner:

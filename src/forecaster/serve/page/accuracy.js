@@ -44,6 +44,11 @@ function biasText(bias) {
   return `; forecasts were ${numberText(size)} % too ${bias > 0 ? "high" : "low"} on average`;
 }
 
+export function showNoAccuracy() {
+  const text = "No accuracy of the last week: the data ends before it.";
+  byId("scores").replaceChildren(element("p", "quiet", text));
+}
+
 export function showAccuracyError(error) {
   byId("scores").replaceChildren(element("p", "quiet", `Not available: ${error.message}.`));
 }

@@ -5,6 +5,7 @@ const TIME = /^(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d)(?::\d\d(?:\.\d+)?)?(Z|[+-]\d\
 const DAYS = ["Sun", "Mon", "Tue", "Wed", "Thu", "Fri", "Sat"];
 const MONTHS = "Jan Feb Mar Apr May Jun Jul Aug Sep Oct Nov Dec".split(" ");
 const DAY_MS = 86_400_000;
+const YEARS = 2; // from which an age is given in years
 
 export function isTime(text) {
   return typeof text === "string" && TIME.test(text);
@@ -49,6 +50,11 @@ export function dateTimeText(text) {
   return `${dayText(text)} ${clockText(text)} ${offsetText(text)}`;
 }
 
+// Mon 31 Aug 2015
+export function dateText(text) {
+  return `${dayText(text)} ${text.slice(0, 4)}`;
+}
+
 // The same local time some days earlier, as 2014-10-26T01:00
 export function daysEarlier(text, days) {
   return new Date(parts(text).wall.getTime() - days * DAY_MS).toISOString().slice(0, 16);
@@ -63,7 +69,8 @@ export function ageText(seconds) {
   if (seconds < 60) return "under 1 min";
   if (seconds < 5400) return `${Math.round(seconds / 60)} min`;
   if (seconds < 2 * 86_400) return `${Math.round(seconds / 3600)} h`;
-  return `${Math.round(seconds / 86_400)} days`;
+  if (seconds < YEARS * 365.25 * 86_400) return `${Math.round(seconds / 86_400)} days`;
+  return `${Math.round(seconds / (365.25 * 86_400))} years`;
 }
 
 // 3 steps of 60 minutes → 3 h

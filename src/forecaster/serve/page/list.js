@@ -34,7 +34,8 @@ export class LocationList {
   // state: { dataset, forecast, step, basis, query, selected }
   show(state) {
     const entries = this.#entries(state);
-    const largest = Math.max(...entries.map(({ change }) => Math.abs(change ?? 0)), 1e-9);
+    const trusted = entries.filter(({ row }) => !row?.degraded); // an implausible value is no base of a change
+    const largest = Math.max(...trusted.map(({ change }) => Math.abs(change ?? 0)), 1e-9);
     const focused = this.rows.contains(document.activeElement) && document.activeElement.dataset.index;
     this.locations = state.dataset.locations;
     this.rows.replaceChildren(...entries.map((entry) => listItem(entry, largest, state.selected)));
@@ -108,7 +109,7 @@ export class LocationList {
 function listItem({ location, change, basis, step, row, waiting }, largest, selected) {
   const base = basis === "last" ? row?.last : row?.weekBefore?.[step];
   const note = waiting ? WAITING : `${numberText(base)} → ${numberText(row?.forecast[step])}`;
-  const share = Math.abs(change ?? 0) / largest;
+  const share = Math.min(Math.abs(change ?? 0) / largest, 1);
   const parts = barRow({ name: location.name, note, size: signedText(change), share, kind: changeKind(change) });
   if (location.isNew) parts[0].prepend(element("b", "new", "new "));
   if (row?.degraded) parts[0].prepend(element("b", "doubt", "! "));

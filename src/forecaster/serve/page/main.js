@@ -1,12 +1,13 @@
 // The page: holds the state, asks for forecasts and redraws what depends on them.
 
-import { showAccuracy, showAccuracyError } from "./accuracy.js";
+import { showAccuracy, showAccuracyError, showNoAccuracy } from "./accuracy.js";
 import { connectControls } from "./controls.js";
 import { Poller } from "./data/polling.js";
 import { latestOnly, requestJson } from "./data/requests.js";
 import { loadDataset, readForecast } from "./data/responses.js";
 import { ageSeconds, originText, statusOf } from "./data/status.js";
 import { byId } from "./dom.js";
+import { loadTiles } from "./map/tiles.js";
 import { ageText, dateTimeText } from "./format.js";
 import { LocationList } from "./list.js";
 import { LocationPanel } from "./location/panel.js";
@@ -28,6 +29,7 @@ import { encode } from "./map/scales.js";
 const state = {
   dataset: null,
   forecast: null,
+  isOld: false, // data for a forecast of now is missing: the last possible one is shown
   receivedAt: 0,
   interval: 15,
   problem: null,
@@ -52,8 +54,18 @@ const latestAccuracy = latestOnly();
 const poller = new Poller(fetchForecast, onResponse, onFailure);
 
 async function fetchForecast(etag) {
-  const response = await requestJson("v1/forecast", { etag });
+  const response = await requestJson("v1/forecast", { etag }).catch((error) => fetchLastPossible(error, etag));
   return { ...response, dataset: response.same ? state.dataset : await datasetOf(response.body) };
+}
+
+// Without recent data there is no forecast of now. The service names the last time that it can forecast from.
+async function fetchLastPossible(error, etag) {
+  if (!error.lastOrigin) throw error;
+  const path = `v1/forecast?at=${encodeURIComponent(error.lastOrigin)}`;
+  const response = await requestJson(path, { etag }).catch(() => {
+    throw error;
+  });
+  return { ...response, isOld: true };
 }
 
 // Locations belong to the run: another run has its own. With newer data there may be new ones.
@@ -63,14 +75,14 @@ async function datasetOf(body) {
   return body.data_version === forecast.data_version ? dataset : loadDataset(dataset);
 }
 
-function onResponse({ same, body, dataset }) {
+function onResponse({ same, body, dataset, isOld = false }) {
   const now = Date.now();
   const forecast = same
     ? { ...state.forecast, data_age_seconds: ageSeconds(state.forecast, state.receivedAt, now) }
     : readForecast(body, dataset);
   const changed = identity(forecast) !== identity(state.forecast);
   if (dataset !== state.dataset) map.show(dataset);
-  Object.assign(state, { dataset, forecast, receivedAt: now, interval: poller.interval, problem: null });
+  Object.assign(state, { dataset, forecast, isOld, receivedAt: now, interval: poller.interval, problem: null });
   tick();
   if (changed) showForecast();
 }
@@ -112,6 +124,7 @@ function hashId() {
 }
 
 async function loadAccuracy() {
+  if (state.isOld) return showNoAccuracy();
   try {
     const response = await latestAccuracy((signal) => requestJson("v1/accuracy", { signal }));
     if (response) showAccuracy(response.body);
@@ -217,3 +230,9 @@ dark.addEventListener("change", () => {
 });
 setInterval(tick, 1000);
 poller.poll();
+loadTiles(() => map.repaint(true)).then((tiles) => {
+  map.tiles = tiles;
+  byId("credit").hidden = !tiles;
+  byId("credit").textContent = tiles?.credit ?? "";
+  map.repaint(true);
+});

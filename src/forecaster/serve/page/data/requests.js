@@ -3,9 +3,10 @@
 const TIMEOUT_MS = 10_000;
 
 export class ServiceError extends Error {
-  constructor(message, retrySeconds = 0) {
+  // lastOrigin: the last time from which the service can forecast, if data for a forecast of now is missing
+  constructor(message, { retrySeconds = 0, lastOrigin = null } = {}) {
     super(message);
-    this.retrySeconds = retrySeconds;
+    Object.assign(this, { retrySeconds, lastOrigin });
   }
 }
 
@@ -42,7 +43,8 @@ async function errorOf(response) {
   const problem = await response.json().catch(() => null);
   const detail = typeof problem?.detail === "string" ? `: ${problem.detail}` : "";
   const retrySeconds = Number(response.headers.get("Retry-After")) || 0;
-  return new ServiceError(`the service answered ${response.status}${detail}`, retrySeconds);
+  const lastOrigin = response.headers.get("X-Forecast-origin");
+  return new ServiceError(`the service answered ${response.status}${detail}`, { retrySeconds, lastOrigin });
 }
 
 // The max-age of the response in seconds, or null.

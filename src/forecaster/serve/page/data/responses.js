@@ -45,8 +45,8 @@ function readLocations(body) {
     "location ids",
   );
   check(Number.isFinite(body.step_minutes), "step");
-  const locations = body.locations.map(({ id, name, lat, lon, fallback, new: isNew }) => {
-    return { id, name: String(name || id), lat, lon, fallback, isNew: isNew === true };
+  const locations = body.locations.map(({ id, name, lat, lon, mean, fallback, new: isNew }) => {
+    return { id, name: String(name || id), lat, lon, mean: mean ?? 0, fallback, isNew: isNew === true };
   });
   return { locations, zone: body.zone, kind: body.kind, minutes: body.step_minutes, ...interval(body) };
 }
@@ -127,7 +127,8 @@ function readGraph(body) {
 
 export function readHistory(body) {
   check(areTimes(body?.steps) && isSeries(body.values, body.steps.length), "history");
-  return body.steps.map((step, i) => ({ ...step, observed: body.values[i] }));
+  const implausible = (i) => body.implausible?.[i] === true;
+  return body.steps.map((step, i) => ({ ...step, observed: body.values[i], implausible: implausible(i) }));
 }
 
 export function readExplanation(body, length) {

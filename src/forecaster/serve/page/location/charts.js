@@ -8,8 +8,6 @@ import { roundUp } from "../map/scales.js";
 
 const SVG = "http://www.w3.org/2000/svg";
 const [HEIGHT, TOP, BOTTOM, LEFT] = [190, 12, 34, 34];
-const ALONE = 2; // times the next value: what is larger stands alone
-const FEW = 24; // values that may stand alone
 
 function shape(tag, className, attributes, text = "") {
   const node = document.createElementNS(SVG, tag);
@@ -21,10 +19,10 @@ function shape(tag, className, attributes, text = "") {
 
 // A bar per observed step, a line with its interval for the forecast. Every step has its own slot, so a
 // day on which the clock changes has 23 or 25 bars.
-// Where values are in doubt, those that stand alone do not set the scale: they end at the edge, with a mark.
-// points: [{ ds_local, observed, weekBefore, forecast, low, high }] in order of time
-export function drawChart(node, points, stepIndex, doubtful = false) {
-  const frame = frameOf(node, points, doubtful);
+// Implausible values do not set the scale: they end at its edge, with a mark.
+// points: [{ ds_local, observed, implausible, weekBefore, forecast, low, high }] in order of time
+export function drawChart(node, points, stepIndex) {
+  const frame = frameOf(node, points);
   const svg = shape("svg", "chart", { width: frame.width, height: HEIGHT, "aria-hidden": "true" });
   svg.append(...axes(frame, points), ...bars(frame, points), ...lines(frame, points), ...beyond(frame, points));
   const cursor = shape("line", "cursor", { y1: TOP, y2: HEIGHT - BOTTOM });
@@ -37,34 +35,19 @@ export function drawChart(node, points, stepIndex, doubtful = false) {
   follow(svg, tip, cursor, frame, points);
 }
 
-function frameOf(node, points, doubtful) {
+function frameOf(node, points) {
   const width = Math.max(node.clientWidth, 200);
-  const values = points.flatMap(({ observed, weekBefore, forecast, low, high }) => [
-    observed,
+  const values = points.flatMap(({ observed, implausible, weekBefore, forecast, low, high }) => [
+    ...(implausible ? [] : [observed, forecast, low, high]), // the forecast begins at the last observation
     weekBefore,
-    forecast,
-    low,
-    high,
   ]);
-  const finite = values.filter(Number.isFinite);
-  const [least, most] = doubtful ? commonExtent(finite) : extent(finite);
+  const [least, most] = extent(values.filter(Number.isFinite));
   const top = roundUp(Math.max(most, 1e-9));
   const bottom = least < 0 ? -roundUp(-least) : 0;
   const slot = (width - LEFT) / points.length;
   const within = (value) => Math.min(Math.max(value, bottom), top);
   const y = (value) => TOP + ((top - within(value)) / (top - bottom)) * (HEIGHT - TOP - BOTTOM);
   return { width, top, bottom, slot, y, x: (i) => LEFT + (i + 0.5) * slot };
-}
-
-// The smallest and the largest value, without a few that stand alone
-function commonExtent(values) {
-  const largest = (numbers) => {
-    const ordered = numbers.toSorted((a, b) => a - b);
-    const first = Math.max(ordered.length - FEW, 1);
-    const alone = ordered.findIndex((value, i) => i >= first && value > Math.max(ALONE * ordered[i - 1], 1e-9));
-    return (alone < 0 ? ordered.at(-1) : ordered[alone - 1]) ?? 0;
-  };
-  return [-largest(values.map((value) => -value)), largest(values)];
 }
 
 function axes(frame, points) {
@@ -201,7 +184,7 @@ export function drawWeeks(node, history, { steps }, row, selected) {
   const weeks = steps.map(({ ds_local: time }, k) => ({
     time,
     past: Array.from({ length: WEEKS }, (_, i) =>
-      i === 0 && row?.weekBefore ? row.weekBefore[k] : before(time, 7 * (i + 1)),
+      before(time, 7 * (i + 1), i === 0 ? row?.weekBefore?.[k] : undefined),
     ),
     forecast: row?.forecast[k],
     low: row?.low?.[k],

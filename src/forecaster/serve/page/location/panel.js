@@ -71,7 +71,9 @@ export class LocationPanel {
     const { steps, origin } = this.state.forecast;
     const id = encodeURIComponent(this.location.id);
     this.#clear();
-    const historyPath = `v1/history?location=${id}&hours=${HISTORY_HOURS}`;
+    // Without recent data the history ends where the forecast begins.
+    const until = this.state.isOld ? `&until=${encodeURIComponent(origin)}` : "";
+    const historyPath = `v1/history?location=${id}&hours=${HISTORY_HOURS}${until}`;
     this.#request("history", historyPath, [this.chart, this.table, this.weeks], (body) => {
       this.history = readHistory(body);
       this.#drawSeries();
@@ -127,7 +129,7 @@ export class LocationPanel {
     const { forecast, dataset, step } = this.state;
     const length = Math.round((60 * this.hours) / dataset.minutes) + forecast.steps.length;
     this.points = joinSeries(this.history, forecast.steps, this.row).slice(-length);
-    drawChart(this.chart, this.points, step, Boolean(this.row?.degraded));
+    drawChart(this.chart, this.points, step);
     drawWeeks(this.weeks, this.history, forecast, this.row, step);
     this.#fillTable();
   }

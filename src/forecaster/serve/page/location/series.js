@@ -2,18 +2,29 @@
 
 import { daysEarlier, offsetText, wallTime } from "../format.js";
 
-// A function from a time and a number of days to the value observed so many days before at the same
+// A function from a time and a number of days to the point observed so many days before at the same
 // local time. An hour that occurs twice in a day is told apart by its UTC offset.
-export function valueDaysBefore(history) {
+function pointDaysBefore(history) {
   const byOffset = new Map();
   const byTime = new Map();
-  for (const { ds_local: time, observed } of history) {
-    byOffset.set(wallTime(time) + offsetText(time), observed);
-    if (!byTime.has(wallTime(time))) byTime.set(wallTime(time), observed);
+  for (const point of history.filter(({ observed }) => observed !== null)) {
+    const time = point.ds_local;
+    byOffset.set(wallTime(time) + offsetText(time), point);
+    if (!byTime.has(wallTime(time))) byTime.set(wallTime(time), point);
   }
   return (time, days) => {
     const earlier = daysEarlier(time, days);
-    return byOffset.get(earlier + offsetText(time)) ?? byTime.get(earlier) ?? null;
+    return byOffset.get(earlier + offsetText(time)) ?? byTime.get(earlier);
+  };
+}
+
+// A function from a time, a number of days and the service's value, if it gave one, to the value so many days
+// before; null where that value is implausible, since it says nothing about what is usual.
+export function valueDaysBefore(history) {
+  const before = pointDaysBefore(history);
+  return (time, days, value) => {
+    const point = before(time, days);
+    return point?.implausible ? null : (value ?? point?.observed ?? null);
   };
 }
 
@@ -26,6 +37,7 @@ export function joinSeries(history, steps, row) {
   const last = past.at(-1);
   const ahead = steps
     .map((time, k) => ({ ...time, ...forecastPoint(row, k) }))
+    .map((point) => ({ ...point, weekBefore: before(point.ds_local, 7, point.weekBefore) }))
     .filter(({ ds }) => !last || ds > last.ds);
   if (last && last.observed !== null && ahead.length) Object.assign(last, forecastStart(row, last.observed));
   return [...past, ...ahead];

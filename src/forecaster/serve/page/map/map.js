@@ -1,6 +1,7 @@
 // The map: a background and a dot for each location. Its size is the forecast, its colour the forecast or
 // its change.
 
+import { paintNames } from "./names.js";
 import { makeGlow, paintBackground, paintDots, paintEdges, paintMark, paintRing } from "./painting.js";
 import { Viewport } from "./viewport.js";
 
@@ -15,6 +16,7 @@ export class LocationMap {
     Object.assign(this, { locations: [], located: [], order: [], neighbours: new Map() });
     Object.assign(this, { sizes: [], shades: [], colours: [], glows: [], doubtful: [], added: [], previous: null, startedAt: 0 });
     Object.assign(this, { hovered: null, selected: null, frame: null, backgroundChanged: true });
+    Object.assign(this, { tiles: null, world: null, byMean: [] });
     this.view = new Viewport(dots, {
       changed: () => this.repaint(true),
       hovered: (at) => this.hover(at && this.#nearest(at)),
@@ -25,9 +27,10 @@ export class LocationMap {
     dots.addEventListener("blur", () => this.hover(null));
   }
 
-  show({ locations, neighbours, layout: { located, spacing } }) {
-    Object.assign(this, { locations, located, neighbours, sizes: [], shades: [], order: [] });
-    Object.assign(this, { doubtful: [], added: [] });
+  show({ locations, neighbours, layout: { located, spacing, world } }) {
+    Object.assign(this, { locations, located, neighbours, world, sizes: [], shades: [], order: [] });
+    const byMean = locations.map((_, i) => i).sort((i, j) => Math.abs(locations[j].mean) - Math.abs(locations[i].mean));
+    Object.assign(this, { doubtful: [], added: [], byMean });
     this.hover(null);
     this.view.spacing = spacing;
     this.#resize();
@@ -147,13 +150,21 @@ export class LocationMap {
   #paint() {
     this.frame = null;
     if (this.backgroundChanged) {
-      paintBackground(this.ground, this.view, this.located);
+      paintBackground(this.ground, this.view, this.located, this.world && this.tiles, this.world);
       this.callbacks.moved(this.view);
       this.backgroundChanged = false;
     }
     this.#paintLocations(this.dots.getContext("2d"), getComputedStyle(this.dots));
     if (this.#progress() < 1) this.repaint(false);
     else this.previous = null;
+  }
+
+  // Where text and buttons lie over the map.
+  #occupied() {
+    const over = this.dots.parentElement.querySelectorAll(".caption > *, .zoom, .note, .credit, .ruler");
+    const { left: x, top: y } = this.dots.getBoundingClientRect();
+    const boxes = [...over].filter((node) => !node.hidden).map((node) => node.getBoundingClientRect());
+    return boxes.map(({ left, right, top, bottom }) => ({ left: left - x, right: right - x, top: top - y, bottom: bottom - y }));
   }
 
   #paintLocations(context, style) {
@@ -173,6 +184,7 @@ export class LocationMap {
     for (const location of [this.selected, this.hovered].filter(Boolean)) {
       paintRing(context, view, location, sizes[location.index], { width: 2.6, colour: ink });
     }
+    paintNames(context, view, this.locations, this.byMean, { sizes, ink, halo: card, occupied: this.#occupied() });
     for (const location of this.doubtful) {
       paintMark(context, view, location, sizes[location.index], { text: "!", side: 1, colour: warn, ink: card });
     }

@@ -111,16 +111,17 @@ export function makeGlow(colour) {
   return canvas;
 }
 
-// The background: land around the locations, and a grid in kilometres.
+// The background: tiles of a base map, or land around the locations and a grid in kilometres.
 
 const COAST_WIDTH = 2; // pixels
 const GRID_SPACING = 95; // pixels between lines, at least
 
-export function paintBackground(canvas, view, locations) {
+export function paintBackground(canvas, view, locations, tiles, world) {
   const style = getComputedStyle(canvas);
   const context = canvas.getContext("2d");
   context.setTransform(devicePixelRatio, 0, 0, devicePixelRatio, 0, 0);
   context.clearRect(0, 0, view.width, view.height);
+  if (tiles) return tiles.paint(context, view, world, matchMedia("(prefers-color-scheme: dark)").matches);
   const reach = Math.max(LAND_MARGIN * view.spacing * view.scale, 9);
   paintDiscs(context, view, locations, reach + COAST_WIDTH, style.getPropertyValue("--coast"));
   paintDiscs(context, view, locations, reach, style.getPropertyValue("--land"));

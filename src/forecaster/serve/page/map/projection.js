@@ -1,30 +1,36 @@
-// Positions of locations in kilometres east and north. Those without coordinates are arranged in a grid
-// below the others.
+// Positions of locations in kilometres east and north, in the projection of web maps (Mercator): kilometres
+// are true at the middle latitude. Those without coordinates are arranged in a grid below the others.
 
 export const LAND_MARGIN = 1.9; // land around a location, in multiples of the spacing
 const KM_PER_DEGREE = 111.2;
+const NORTHMOST = 85; // degrees; the poles lie at infinity
 
 const hasCoordinates = ({ lat, lon }) => Number.isFinite(lat) && Number.isFinite(lon);
 
-// Sets x and y of every location; returns those with coordinates, the number of others and the typical
-// distance between neighbours.
+// Sets x and y of every location; returns those with coordinates, the number of others, the typical distance
+// between neighbours and the kilometres around the world (null without coordinates).
 export function projectLocations(locations) {
   const located = locations.filter(hasCoordinates);
   const unlocated = locations.filter((location) => !hasCoordinates(location));
-  project(located);
+  const world = located.length ? project(located) : null;
   arrangeInGrid(unlocated, located);
-  return { located, unlocated: unlocated.length, spacing: medianSpacing(locations) };
+  return { located, unlocated: unlocated.length, spacing: medianSpacing(locations), world };
 }
 
 function project(locations) {
-  if (!locations.length) return;
   const east = unwrapLongitudes(locations.map(({ lon }) => lon));
   const middle = extent(locations.map(({ lat }) => lat)).reduce((a, b) => a + b) / 2;
-  const narrow = Math.max(Math.cos((middle * Math.PI) / 180), 0.05);
+  const perDegree = KM_PER_DEGREE * Math.max(Math.cos((middle * Math.PI) / 180), 0.05);
   locations.forEach((location, i) => {
-    location.x = east[i] * KM_PER_DEGREE * narrow;
-    location.y = location.lat * KM_PER_DEGREE;
+    location.x = east[i] * perDegree;
+    location.y = mercatorDegrees(location.lat) * perDegree;
   });
+  return 360 * perDegree;
+}
+
+function mercatorDegrees(lat) {
+  const radians = (Math.max(Math.min(lat, NORTHMOST), -NORTHMOST) * Math.PI) / 180;
+  return (Math.asinh(Math.tan(radians)) * 180) / Math.PI;
 }
 
 // Makes longitudes continuous for a region that crosses the date line.

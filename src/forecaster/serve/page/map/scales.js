@@ -71,7 +71,8 @@ export function encode({ forecast, dataset, step, colour, basis }, dark) {
   const sizes = rows.map((row) => shareOf(values, valueOf(row, step)));
   const colours = palette(colour, dark);
   if (colour === "value") return { sizes, shades: sizes, colours, scale: values };
-  const changes = changeScale(everyStep(changeAt));
+  // A change from an implausible value must not set the scale.
+  const changes = changeScale(everyStep((row, k) => (row?.degraded ? null : changeAt(row, k))));
   return { sizes, shades: rows.map((row) => shareOf(changes, changeAt(row, step))), colours, scale: changes };
 }
 

@@ -1,0 +1,1 @@
+"""Networks of others, written from their papers: STID."""
