@@ -19,6 +19,7 @@ ESTIMATORS = {
     "STID": "forecaster.estimators.networks.peers",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
+    "Ensemble": "forecaster.estimators.ensemble.ensemble",
 }
 
 

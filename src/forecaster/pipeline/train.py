@@ -8,6 +8,7 @@ from pathlib import Path
 from forecaster.artifact import UNFINISHED, begin_run
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.match import explain_lags, with_lags, with_meaning
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
@@ -57,7 +58,7 @@ def train_run(
     `training` with the checkpoints and the log.
     """
     estimator_type, unresolved = _estimator_type(name, inputs), recipe
-    recipe = _suited(recipe, folder, inputs)
+    recipe = estimator_type(recipe=_suited(recipe, folder, inputs)).recipe
     if not is_first_process():
         _wait(folder)
     if begin_run(folder, name, recipe):
@@ -69,13 +70,13 @@ def train_run(
         say(f"lags: {explain_lags(unresolved, panel)}")
     splits = Splits.from_config(panel, recipe.splits, recipe.lags.horizon)
     estimator = estimator_type(recipe=recipe)
-    if isinstance(estimator, Forecaster):
+    if isinstance(estimator, Forecaster | Ensemble):
         estimator.graph = inputs.graph
         if inputs.graph is None:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
-        if isinstance(estimator, NetworkEstimator)
+        if isinstance(estimator, NetworkEstimator | Ensemble)
         else f"training {name}"
     )
     estimator.fit(panel, splits, folder=folder / "training", on_progress=on_progress)
@@ -98,7 +99,7 @@ def _suited(recipe: Recipe, folder: Path, inputs: RunInputs) -> Recipe:
 
 def _estimator_type(name: str, inputs: RunInputs) -> type[Estimator]:
     estimator_type = find_estimator(name)
-    if inputs.graph is not None and not issubclass(estimator_type, Forecaster):
+    if inputs.graph is not None and not estimator_type.takes_graph:
         raise ConfigError(f"{name} uses no graph; give none, or train Forecaster")
     return estimator_type
 
