@@ -230,7 +230,7 @@ def test_another_preset_takes_back_what_the_first_had_decided() -> None:
 
 
 def test_an_unknown_preset_is_refused() -> None:
-    with pytest.raises(ConfigError, match="preset: Input should be 'paper' or 'best'"):
+    with pytest.raises(ConfigError, match="preset: Input should be 'paper', 'quick' or 'best'"):
         recipe_of('preset = "bets"')
 
 

@@ -6,6 +6,7 @@ from .estimators.baselines.naive import SeasonalNaive as SeasonalNaive
 from .estimators.baselines.ridge import Ridge as Ridge
 from .estimators.baselines.var import VAR as VAR
 from .estimators.checks.suite import check_forecaster as check_forecaster
+from .estimators.ensemble.ensemble import Ensemble as Ensemble
 from .estimators.forecast_inputs import ForecastInputs as ForecastInputs
 from .estimators.networks.dcrnn import DCRNN as DCRNN
 from .estimators.networks.forecaster import Forecaster as Forecaster

@@ -20,6 +20,7 @@ from forecaster.choices import (
     GraphKind,
     InputKind,
     Kind,
+    MemberName,
     Nonexistent,
     PositionKind,
     Precision,
@@ -397,7 +398,7 @@ class ModelConfig(Stage):
 
 
 class MixerConfig(Stage):
-    """The size of the network of the preset `best`."""
+    """The size of the network of the presets `quick` and `best`."""
 
     hidden: int = Field(default=96, ge=1, description="neurons of each location")
     blocks: int = Field(default=2, ge=0, description="number of blocks of two layers")
@@ -445,6 +446,30 @@ class DCRNNConfig(KernelConfig):
     sampling_decay: float = Field(
         default=2_000.0, gt=0.0, description="decay of scheduled sampling, in training steps"
     )
+
+
+class EnsembleConfig(Stage):
+    """The members of an ensemble, whose forecasts are averaged with weights."""
+
+    members: tuple[MemberName, ...] = Field(
+        default=("Forecaster", "Ridge", "Boosting"),
+        min_length=1,
+        description="models whose forecasts are averaged; one that needs a package that is not "
+        "installed is left out",
+    )
+    seeds: int = Field(
+        default=1,
+        ge=1,
+        le=20,
+        description="trainings of each of them that has random numbers, with consecutive seeds",
+    )
+
+    @field_validator("members")
+    @classmethod
+    def _each_once(cls, members: tuple[MemberName, ...]) -> tuple[MemberName, ...]:
+        if len(set(members)) < len(members):
+            raise ValueError(f"{list(members)}: name each member once; seeds repeats networks")
+        return members
 
 
 class STIDConfig(PastConfig):

@@ -14,6 +14,7 @@ from forecaster.config import (
     CLOCK_CHANGE_MINUTES,
     PACE,
     DCRNNConfig,
+    EnsembleConfig,
     EvaluationConfig,
     GraphConfig,
     GraphWaveNetConfig,
@@ -33,23 +34,25 @@ from forecaster.config import (
 )
 from forecaster.errors import ConfigError, Faults, nearest_name
 
-Preset = Literal["paper", "best"]
+Preset = Literal["paper", "quick", "best"]
 S = TypeVar("S", bound=Stage)
+
+# The training of the network over deviations, which `quick` is and `best` is made of.
+_MIXER_TRAINING: dict[str, Any] = {
+    "eta": "balanced",
+    "relative": True,
+    "learning_rate": 2e-3,
+    "epochs": 30,
+    "ema": 0.99,
+    "weight_decay": 0.1,
+}
 
 PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
-    "best": {
-        "training": {
-            "eta": "balanced",
-            "relative": True,
-            "learning_rate": 2e-3,
-            "epochs": 30,
-            "ema": 0.99,
-            "weight_decay": 0.1,
-        }
-    },
+    "quick": {"training": _MIXER_TRAINING},
+    "best": {"training": _MIXER_TRAINING},
 }
 
 
@@ -58,7 +61,8 @@ class Recipe(Stage):
 
     preset: Preset | None = Field(
         default=None,
-        description="`paper`: the paper as printed; `best`: another network over the same graph",
+        description="`paper`: the paper as printed; `quick`: another network over the same graph; "
+        "`best`: an ensemble of that network and other models",
     )
     panel: PanelConfig = PanelConfig()
     trips: TripsConfig | None = None
@@ -70,6 +74,9 @@ class Recipe(Stage):
     model: ModelConfig = ModelConfig()
     mixer: MixerConfig = MixerConfig()
     dcrnn: DCRNNConfig = DCRNNConfig()
+    ensemble: EnsembleConfig | None = Field(
+        default=None, description="the members of an Ensemble; without it, the usual ones"
+    )
     stid: STIDConfig = STIDConfig()
     graph_wavenet: GraphWaveNetConfig = GraphWaveNetConfig()
     training: TrainingConfig = TrainingConfig()
@@ -81,6 +88,11 @@ class Recipe(Stage):
     def of(content: dict[str, Any]) -> "Recipe":
         """The recipe of a dict, such as `{"training": {"epochs": 3}}`; faults are listed."""
         return check_stage(Recipe, content, source="recipe")
+
+    @property
+    def uses_mixer(self) -> bool:
+        """Whether Forecaster is the network over deviations, as in the presets quick and best."""
+        return self.preset in ("quick", "best")
 
     def departures(self) -> list[str]:
         """List the settings of the recipe that differ from those of its preset."""
@@ -130,16 +142,12 @@ class Recipe(Stage):
         content = self.model_dump(mode="json", exclude={"training": PACE, "evaluation": True})
         if not self.training.relative:  # recipes without a second output keep their hashes
             del content["training"]["relative"]
-        for name in ("renames", "censored", "hours"):  # nor do those without these
-            if content["panel"][name] is None:
+        for name in ("renames", "censored", "hours", "step_months", "past_only"):
+            if content["panel"][name] in (None, 0, []):  # nor do those without these
                 del content["panel"][name]
-        if not self.panel.step_months:
-            del content["panel"]["step_months"]
-        for name in PEERS:  # nor do those from before there were these networks
+        for name in (*PEERS, "ensemble"):  # nor do those from before there were these models
             if getattr(self, name) == type(self).model_fields[name].default:
                 del content[name]
-        if not self.panel.past_only:
-            del content["panel"]["past_only"]
         canonical = json.dumps(content, sort_keys=True, ensure_ascii=False)
         return hashlib.sha256(canonical.encode()).hexdigest()
 

@@ -24,7 +24,8 @@ def demo(
     reports = {row.name: row.first.errors[row.first.weather].report() for row in rows}
     terminal.print_reports(reports, result.floor.tolist())
     print(result.comparison.scored_outputs)
-    print("\n".join(["", *result.comparison.verdict, *result.comparison.fallbacks]))
+    texts = (*result.comparison.verdict, *result.comparison.ensembles)
+    print("\n".join(["", *texts, *result.comparison.fallbacks]))
     checkup = write_checkup(out, "A city with known truth", result.panel, result.checkup)
     if checkup is not None:  # None: an extra is missing; a message was printed
         print(f"\nThe checkup of the panel: {checkup}; the report: {write_report(out)}")

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forecaster.recipe import Recipe
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
-Model = Literal["Forecaster", "Transformer", "DCRNN", "STID", "GraphWaveNet"]
+Model = Literal["Forecaster", "Ensemble", "Transformer", "DCRNN", "STID", "GraphWaveNet"]
 CURVES = "curves.png"
 
 
@@ -38,7 +38,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     graph: Annotated[
         Path | None, typer.Option(help="Folder of the graph. Default: learn it into OUT.")
     ] = None,
-    model: Annotated[Model, typer.Option(help="Network to train.")] = "Forecaster",
+    model: Annotated[Model, typer.Option(help="Model to train.")] = "Forecaster",
     horizon: Horizon = None,
     settings: Settings = None,
     tensorboard: Annotated[
@@ -47,7 +47,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Train a network. The same command resumes an interrupted training."""
+    """Train a network, or an ensemble. The same command resumes an interrupted training."""
     from forecaster.graph.storage import open_graph
     from forecaster.pipeline.train import RunInputs, train_run
     from forecaster.recipe import read_recipe
@@ -72,7 +72,7 @@ def train(  # noqa: PLR0913, PLR0917 (one option each)
     summary = _summarise(trained.estimator, out)
     if trained.was_finished:
         terminal.say(f"{out}: already trained; nothing to do")
-    if not trained.was_finished or not (out / CURVES).exists():
+    if "epochs" in summary and (not trained.was_finished or not (out / CURVES).exists()):
         _write_curves(summary["epochs"], out / CURVES)
     if as_json:
         print(json.dumps(summary))
@@ -116,23 +116,19 @@ def _summarise(estimator: "Estimator", out: Path) -> dict[str, Any]:
         "parents": dict(run.parents),
         "windows": run.about["windows"],
         **({"fallback": run.about["fallback"]} if "fallback" in run.about else {}),
-        **run.about["training"],
+        **{name: run.about[name] for name in ("ensemble", "members") if name in run.about},
+        **run.about.get("training", {}),
     }
 
 
 def _print_run(summary: dict[str, Any]) -> None:
     from forecaster.estimators.fallback.served import describe_fallback
 
-    windows, epochs, out = summary["windows"], summary["epochs"], summary["run"]
-    best = min(epochs, key=lambda epoch: epoch["validation_loss"])
-    mape = "n/a" if best["mape"] is None else f"{100 * best['mape']:.2f} %"
-    terms = count_of(best["validation_terms"], "term")
+    windows, out = summary["windows"], summary["run"]
     lines = {
         "run": f"{summary['estimator']}, trained on {count_of(windows['train'], 'window')}, "
         f"chosen on {windows['validation']:,}",
-        "best": f"epoch {best['epoch']} of {len(epochs)}: validation loss "
-        f"{best['validation_loss']:.4g}, RMSE {best['rmse']:.4g}, MAPE {mape} ({terms})",
-        "stopped": summary["why"],
+        **(_describe_epochs(summary) if "epochs" in summary else _describe_ensemble(summary)),
     }
     fallback = describe_fallback(summary)
     if fallback is not None:
@@ -141,6 +137,29 @@ def _print_run(summary: dict[str, Any]) -> None:
         print(f"{name:14} {text}")
     use = f"`forecaster forecast {out} --panel …` forecasts with it"
     print(f"{out}: run {summary['hash'][:12]}; {use}")
+
+
+def _describe_epochs(summary: dict[str, Any]) -> dict[str, str]:
+    """The epoch of a network with the lowest validation loss, and why its training stopped."""
+    epochs = summary["epochs"]
+    best = min(epochs, key=lambda epoch: epoch["validation_loss"])
+    mape = "n/a" if best["mape"] is None else f"{100 * best['mape']:.2f} %"
+    terms = count_of(best["validation_terms"], "term")
+    return {
+        "best": f"epoch {best['epoch']} of {len(epochs)}: validation loss "
+        f"{best['validation_loss']:.4g}, RMSE {best['rmse']:.4g}, MAPE {mape} ({terms})",
+        "stopped": summary["why"],
+    }
+
+
+def _describe_ensemble(summary: dict[str, Any]) -> dict[str, str]:
+    """The members of an ensemble, each with its weights and what it adds."""
+    from forecaster.estimators.ensemble.described import describe_errors, describe_members
+
+    lines = {"validation": describe_errors(summary["ensemble"])}
+    for number, text in enumerate(describe_members(summary["ensemble"]), start=1):
+        lines[f"member {number}"] = text
+    return lines
 
 
 def _write_curves(epochs: list[dict[str, Any]], path: Path) -> None:

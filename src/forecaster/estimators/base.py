@@ -27,7 +27,7 @@ from jaxtyping import Float32, Int64
 from forecaster.artifact import Run, load_run, save_run
 from forecaster.choices import Weather
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, DataError, RunError, count_of, name_some
+from forecaster.errors import ArtifactError, ConfigError, DataError, RunError, count_of, name_some
 from forecaster.estimators.closed import Closings, describe_closed, open_ids, warn_of_closed
 from forecaster.estimators.degraded import (
     NEW_LOCATION,
@@ -111,6 +111,7 @@ class Estimator(ABC):
 
     seeded: ClassVar[bool] = False  # whether another `training.seed` gives another fit
     falls_back: bool = False  # whether simple models are served where they are better
+    takes_graph: ClassVar[bool] = False  # whether it is given a dependency graph
     accepts_new_locations: bool = False  # whether it forecasts locations that it was not fitted to
     masks_missing: bool = (
         False  # whether missing history is a masked input; otherwise it is filled
@@ -156,17 +157,25 @@ class Estimator(ABC):
         del sizes
         return {}
 
-    def adjust_mean(
-        self, data: TrainingData, forecasts: WindowForecasts
-    ) -> Mapping[str, np.ndarray]:
-        """Arrays by which `predict_outputs` takes a bias from the mean; by default none.
+    def check_arrays(self, arrays: Arrays) -> None:
+        """Refuse arrays of a run that the model cannot use, beyond their shapes; by default none.
+
+        An ArtifactError, a ConfigError, a KeyError or a ValueError says why.
+        """
+        del arrays
+
+    def adjust_outputs(
+        self, run: Run, data: TrainingData, forecasts: WindowForecasts
+    ) -> FitResult:
+        """What `predict_outputs` takes from forecasts of the validation windows; by default none.
 
         Args:
+            run: of the fit, not calibrated yet.
             data: as for the fit.
             forecasts: the model's own, of the validation windows.
         """
-        del data, forecasts
-        return {}
+        del run, data, forecasts
+        return FitResult({})
 
     def extend_arrays(
         self, run: Run, n: int, neighbours: Int64[np.ndarray, "E 2"]
@@ -235,8 +244,10 @@ class Estimator(ABC):
         origins = data.windows.validation
         forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         data = without_closed(run, data)
-        if adjustment := self.adjust_mean(data, forecasts):
-            arrays |= adjustment
+        adjustment = self.adjust_outputs(run, data, forecasts)
+        about |= adjustment.about
+        if adjustment.arrays:
+            arrays |= adjustment.arrays
             forecasts = self.own_forecasts(run, data.panel, "observed", origins)
         if self.falls_back and self.recipe.preset != "paper":
             if on_progress is not None:
@@ -651,10 +662,14 @@ class Estimator(ABC):
 
     @classmethod
     def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run; a run with missing or misshapen arrays is refused."""
+        """The fitted estimator of a run; one with missing or unfitting arrays is refused."""
         estimator = cls(recipe=run.recipe)
-        check_run(run, lambda s: {**estimator.shapes(s), **fallback_shapes(run, s)})
         estimator.run = run
+        check_run(run, lambda s: {**estimator.shapes(s), **fallback_shapes(run, s)})
+        try:
+            estimator.check_arrays(run.arrays)
+        except (ArtifactError, ConfigError, KeyError, ValueError) as error:
+            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
         return estimator
 
     @property

@@ -62,6 +62,18 @@ class ForecastInputs:
             doubt=None if self.doubt is None else self.doubt[first:end],
         )
 
+    def locations(self, count: int) -> "ForecastInputs":
+        """The inputs of the first locations, such as those that a run was fitted to."""
+        if count == len(self.panel.locations):
+            return self
+        return replace(
+            self,
+            panel=self.panel.select(self.panel.locations.ids[:count]),
+            local_covariates=self.local_covariates[..., :count],
+            doubt=None if self.doubt is None else self.doubt[:, :count],
+            observed=None if self.observed is None else self.observed[:, :count],
+        )
+
 
 def prepare_inputs(
     run: Run,

@@ -20,6 +20,7 @@ ESTIMATORS = {
     "GraphWaveNet": "forecaster.estimators.networks.peers",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
+    "Ensemble": "forecaster.estimators.ensemble.ensemble",
 }
 
 

@@ -8,7 +8,7 @@ import statistics
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
@@ -16,6 +16,7 @@ from jaxtyping import Float32, Float64, Int64
 from forecaster.artifact import Run
 from forecaster.choices import Weather
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.ensemble.members import own_name
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.intervals.calibration import Base, local_hours
 from forecaster.estimators.match import location_order
@@ -30,7 +31,7 @@ DAY_MINUTES = 24 * 60
 # Arrays of a run that are not fitted parameters: scales, means, graph, distances, calibration.
 NOT_FITTED = (
     "shared.", "values.", "covariates.", "local_covariates.", "level.", "graph.", "diffusion.",
-    "intervals.", "fallback.", "past_only.",
+    "intervals.", "fallback.", "past_only.", "ensemble.factor",
 )  # fmt: skip
 
 CalibrationMode = Literal["static", "online"]  # calibrated once, or updated at every origin
@@ -77,6 +78,9 @@ class BacktestResult:
     fallback: Mapping[str, int] | None = None  # locations of simple models; None: not compared
     own: OwnErrors | None = None  # None: the model is served everywhere
     day_totals: DayTotals | None = None  # None: the horizon is shorter than a day
+    members: Mapping[str, Any] | None = (
+        None  # of an ensemble, with their weights; None: it is none
+    )
 
     def under(self, weathers: Iterable[Weather]) -> "BacktestResult":
         """The result with errors under these weather assumptions only, in this order."""
@@ -127,6 +131,7 @@ def backtest(
         fallback=estimator.run.about.get("fallback", {}).get("models") if estimator.run else None,
         own=_own_errors(estimator, panel, origins, weathers),
         day_totals=score_day_totals(estimator, panel, origins, prediction),
+        members=estimator.run.about.get("ensemble") if estimator.run else None,
     )
 
 
@@ -203,7 +208,9 @@ def _target_hours(
 
 def count_parameters(run: Run) -> int:
     """The number of fitted parameters, without scales, graph and fill values."""
-    fitted = (array for name, array in run.arrays.items() if not name.startswith(NOT_FITTED))
+    fitted = (
+        array for name, array in run.arrays.items() if not own_name(name).startswith(NOT_FITTED)
+    )
     return sum(array.size for array in fitted if array.dtype.kind == "f")
 
 

@@ -28,6 +28,7 @@ from forecaster.evaluation.tables import (
     MEAN,
     RELATIVE,
     csv_text,
+    describe_ensembles,
     describe_fallbacks,
     describe_outputs,
     markdown_text,
@@ -105,6 +106,11 @@ class ModelResult:
             for seed, result in self.results.items()
             if result.fallback is not None
         }
+
+    @property
+    def members(self) -> Mapping[str, Any] | None:
+        """The members of the first seed's ensemble, with weights and what each adds; or None."""
+        return next((result.members for result in self.results.values()), None)
 
     @property
     def first(self) -> BacktestResult:
@@ -319,6 +325,11 @@ class Comparison:
         return describe_fallbacks({"model": r.name, "fallback": r.fallback} for r in self.tested)
 
     @property
+    def ensembles(self) -> list[str]:
+        """A text on what each member adds to an ensemble; empty: none was tested."""
+        return describe_ensembles({"model": r.name, "members": r.members} for r in self.tested)
+
+    @property
     def strongest_simple(self) -> ModelResult | None:
         """The simple model with the lowest RMSE, besides the recommended one."""
         name = strongest_simple(self._scores, besides=recommend(self._scores))
@@ -379,6 +390,7 @@ class Comparison:
             "runs": {str(seed): folder for seed, folder in row.runs.items()},
             "without_fallback": row.is_own,
             "fallback": row.fallback,
+            **({} if row.members is None or row.is_own else {"members": row.members}),
         }
         if not row.results:
             return description

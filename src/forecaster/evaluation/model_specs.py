@@ -136,7 +136,7 @@ def _model_spec(name: str, recipe: Recipe, tuning: TuningOptions) -> ModelSpec:
         hyperparameters.append(_thresholds(tuning.thresholds))
     if tuning.tune and is_network(estimator):
         tuned = change(recipe, changes, source=name)
-        if estimator == "Forecaster" and tuned.preset == "best":
+        if estimator == "Forecaster" and tuned.uses_mixer:
             hyperparameters.append(_neurons(tuned))
         hyperparameters.append(_grid(estimator, tuned))
     for hyperparameter in hyperparameters:  # invalid options are refused before any training
@@ -179,8 +179,8 @@ def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
     """
     options: dict[str, RecipeValues] = {}
     rates = sorted({*RATES, recipe.training.learning_rate})  # a preset's own among them
-    is_best = estimator == "Forecaster" and recipe.preset == "best"
-    network = PEERS.get(estimator, "mixer" if is_best else "model")
+    is_mixer = estimator == "Forecaster" and recipe.uses_mixer
+    network = PEERS.get(estimator, "mixer" if is_mixer else "model")
     dropouts: Sequence[float | None] = (None,) if estimator == "DCRNN" else DROPOUTS
     if estimator in PEERS:
         dropouts = sorted({*DROPOUTS, getattr(recipe, network).dropout})
@@ -199,7 +199,7 @@ def _grid(estimator: str, recipe: Recipe) -> Hyperparameter:
 def _ablation_values(recipe: Recipe, ablations: Ablations) -> dict[str, RecipeValues]:
     """Return the recipe values of each ablation, by its name."""
     changes: dict[str, RecipeValues] = {}
-    if recipe.preset == "best" and (ablations.neurons or ablations.positions):
+    if recipe.uses_mixer and (ablations.neurons or ablations.positions):
         raise ConfigError(
             "ablations of neurons and positions need the paper's network; preset best has none"
         )

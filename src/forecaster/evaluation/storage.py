@@ -51,6 +51,7 @@ def save_backtest(folder: Path, result: BacktestResult, run: str) -> None:
         "weathers": list(result.errors),
         "has_relative": result.has_relative,
         "fallback": None if result.fallback is None else dict(result.fallback),
+        **({} if result.members is None else {"members": dict(result.members)}),
         "levels": list(intervals.levels) if intervals is not None else [],
         "arrays": descriptions,
         **{name: getattr(result, name) for name in COSTS},
@@ -85,6 +86,7 @@ def load_backtest(folder: Path, run: str) -> BacktestResult | None:
             fallback=_fallback(about.get("fallback")),
             own=_own_errors(arrays, weathers),
             day_totals=_day_totals(arrays),
+            members=about.get("members"),
         )
     except FOREIGN as error:
         raise ArtifactError(f"{folder}: not a valid backtest result ({error})") from error

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from forecaster.errors import count_of
+from forecaster.estimators.ensemble.described import describe_members
 from forecaster.evaluation.bias import name_sizes
 from forecaster.evaluation.bootstrap import RelativeDifference
 
@@ -37,7 +38,7 @@ def markdown_text(content: Content) -> str:
             _error_table(content, weathers[0], "rmse"),
         ]
         parts += [_error_table(content, weathers[0], "mape"), describe_outputs(tested)]
-        parts += describe_fallbacks(tested)
+        parts += [*describe_ensembles(tested), *describe_fallbacks(tested)]
         parts += [*_bias(tested, weathers[0]), *_intervals(content), *_day_totals(content)]
         parts += [_costs(tested, weathers[0])]
         parts += [_weathers(tested, weathers)] if weathers[1:] else []
@@ -102,6 +103,16 @@ def describe_outputs(rows: Iterable[Content]) -> str:
         f"{means}. MAPE is of `{RELATIVE}`, the output with the lowest relative error, for "
         f"{', '.join(both)}; the other models have one number for both."
     )
+
+
+def describe_ensembles(rows: Iterable[Content]) -> list[str]:
+    """Say what each member adds to an ensemble; empty: no row is one."""
+    return [
+        f"{row['model']} averages {'; '.join(describe_members(row['members']))}. What a member "
+        "adds is measured on validation days that the weights were not chosen by."
+        for row in rows
+        if row.get("members")
+    ]
 
 
 def describe_fallbacks(rows: Iterable[Content]) -> list[str]:

@@ -11,6 +11,7 @@ from forecaster.artifact import Run
 from forecaster.config import LagConfig
 from forecaster.errors import ConfigError, RunError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.forecast_inputs import (
     At,
     ForecastInputs,
@@ -32,7 +33,14 @@ from forecaster.explain.attribution import Window, integrated_gradients
 from forecaster.panel.fill import fill_missing
 from forecaster.panel.panel import Panel
 
-EXPLAINABLE = ("Forecaster", "Transformer", "DCRNN", "STID", "GraphWaveNet")  # the networks
+EXPLAINABLE = (
+    "Forecaster",
+    "Transformer",
+    "DCRNN",
+    "STID",
+    "GraphWaveNet",
+    "Ensemble",
+)  # networks, and an average
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,7 +77,7 @@ class Case:
 def open_case(estimator: Estimator, panel: Panel, at: At, location: str) -> Case:
     """Prepare a forecast for its explanation; raises the same errors as `forecast`."""
     run, name = estimator.run, type(estimator).__name__
-    if not isinstance(estimator, NetworkEstimator):
+    if not isinstance(estimator, NetworkEstimator | Ensemble):
         networks = f"{', '.join(EXPLAINABLE[:-1])} or {EXPLAINABLE[-1]}"
         raise ConfigError(f"{name} cannot be explained; use the run of a network: {networks}")
     if run is None:

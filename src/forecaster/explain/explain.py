@@ -2,6 +2,7 @@
 
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.closed import describe_closed
+from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.fallback.served import served_models
 from forecaster.estimators.forecast_inputs import At, find_origin
 from forecaster.estimators.match import match
@@ -39,6 +40,10 @@ DIRECTED = (
 CLOSED = (
     "The network's own forecast is explained. It is not served: the location is not open "
     "({reason})."
+)
+MEMBERS = (
+    "Of the ensemble, the average of its networks is explained: {networks}, with {share:.0f} % of "
+    "the weight."
 )
 NOTHING_FROZEN = (
     "No part of this network sees every location at once: nothing is held, nothing is city-wide."
@@ -79,7 +84,7 @@ def explain_forecast(estimator: Estimator, panel: Panel, at: At, location: str) 
         reached=reached,
         city_wide=locations.city_wide(),
         agreement=(*past_steps.agreement(), *locations.agreement()),
-        notes=(*_closed_note(case, panel, at), *_notes(case)),
+        notes=(*_closed_note(case, panel, at), *_member_note(estimator, case), *_notes(case)),
         fallback=served_models(case.run).get(location),
     )
 
@@ -90,6 +95,16 @@ def _closed_note(case: Case, panel: Panel, at: At) -> tuple[str, ...]:
     closed = describe_closed(case.run, matched, step, len(case.forecast))
     reason = closed.get(case.window.location)
     return () if reason is None else (CLOSED.format(reason=reason),)
+
+
+def _member_note(estimator: Estimator, case: Case) -> tuple[str, ...]:
+    """Return a note on which members of an ensemble are explained; none for other models."""
+    if not isinstance(estimator, Ensemble):
+        return ()
+    weights = estimator.weights_of(case.run.arrays)
+    names = [member.name for member in estimator.explained_members(case.run.arrays)]
+    share = sum(weights[name] for name in names)
+    return (MEMBERS.format(networks=", ".join(names), share=100 * share),)
 
 
 def _notes(case: Case) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from forecaster.errors import count_of
+from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import Comparison, ModelResult, describe_panel
 from forecaster.evaluation.model_specs import ModelSpec
@@ -177,7 +178,7 @@ def _learn_graphs(
 ) -> None:
     """Learn every graph once, before several processes need it."""
     for spec in specs:
-        if spec.estimator != "Forecaster":
+        if not find_estimator(spec.estimator).takes_graph:
             continue
         options = _options(spec).values() if spec.hyperparameters else [spec]
         for option in options:

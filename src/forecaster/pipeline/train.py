@@ -8,6 +8,7 @@ from pathlib import Path
 from forecaster.artifact import UNFINISHED, begin_run
 from forecaster.errors import ArtifactError, ConfigError
 from forecaster.estimators.base import Estimator
+from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.match import explain_lags, with_lags, with_meaning
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
@@ -24,7 +25,7 @@ from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
 from forecaster.training.progress import ProgressCallback
 
-TAKE_GRAPHS = (Forecaster, GraphWaveNet)
+TAKE_GRAPHS = (Forecaster, Ensemble, GraphWaveNet)  # which a graph can be given to
 
 MessageCallback = Callable[[str], None]
 
@@ -60,7 +61,7 @@ def train_run(
     `training` with the checkpoints and the log.
     """
     estimator_type, unresolved = _estimator_type(name, inputs), recipe
-    recipe = _suited(recipe, folder, inputs)
+    recipe = estimator_type(recipe=_suited(recipe, folder, inputs)).recipe
     if not is_first_process():
         _wait(folder)
     if begin_run(folder, name, recipe):
@@ -74,11 +75,11 @@ def train_run(
     estimator = estimator_type(recipe=recipe)
     if isinstance(estimator, TAKE_GRAPHS):
         estimator.graph = inputs.graph
-        if inputs.graph is None and isinstance(estimator, Forecaster):
+        if inputs.graph is None and estimator.takes_graph:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
-        if isinstance(estimator, NetworkEstimator)
+        if isinstance(estimator, NetworkEstimator | Ensemble)
         else f"training {name}"
     )
     estimator.fit(panel, splits, folder=folder / "training", on_progress=on_progress)

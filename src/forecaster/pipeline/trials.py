@@ -9,6 +9,7 @@ import numpy as np
 
 from forecaster.artifact import UNFINISHED
 from forecaster.errors import ArtifactError, ForecasterError
+from forecaster.estimators.registry import find_estimator
 from forecaster.evaluation.backtest import BacktestResult, backtest
 from forecaster.evaluation.model_specs import ModelSpec
 from forecaster.evaluation.storage import load_backtest, save_backtest
@@ -48,6 +49,7 @@ def make_trial(
 ) -> Trial:
     """Return the trial of a model and a seed."""
     recipe = change(spec.recipe, {"training": {"seed": seed}}, source=spec.name)
+    recipe = find_estimator(spec.estimator)(recipe=recipe).recipe
     folder = experiment.trial_folder(spec.estimator, recipe)
     return Trial(spec.name, spec.estimator, recipe, folder, tested)
 
@@ -61,7 +63,8 @@ def run_trial(
     """Train and test a trial; finished parts are not repeated."""
     if is_done(trial, experiment):
         return
-    graph = experiment.graph(trial.recipe, say) if trial.estimator == "Forecaster" else None
+    takes_graph = find_estimator(trial.estimator).takes_graph
+    graph = experiment.graph(trial.recipe, say) if takes_graph else None
     inputs = RunInputs(panel=experiment.panel, graph=graph)
     trained = train_run(trial.estimator, trial.recipe, trial.folder, inputs, say, on_progress)
     estimator, seconds = trained.estimator, trial.folder / SECONDS

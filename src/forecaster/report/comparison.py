@@ -130,5 +130,5 @@ def _caption(data: ReportData) -> str:
     return (
         f"{weather}RMSE in {data.unit}; MAPE over values ≥ {comparison.mape_cut:g}. "
         f"Lower is better; the best value of each column is bold.{deviation} "
-        f"{' '.join([comparison.scored_outputs, *comparison.fallbacks])}"
+        f"{' '.join([comparison.scored_outputs, *comparison.ensembles, *comparison.fallbacks])}"
     )

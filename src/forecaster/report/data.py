@@ -13,7 +13,7 @@ from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.graph_arrays import DELAYS, PAIRS, STRENGTHS
 from forecaster.estimators.match import with_lags
-from forecaster.estimators.registry import load_estimator
+from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.evaluation.backtest import BacktestResult
 from forecaster.evaluation.comparison import REFERENCE, Comparison, ModelResult
 from forecaster.evaluation.storage import load_backtest
@@ -73,11 +73,12 @@ class ReportData:
 
     @cached_property
     def graph(self) -> DependencyGraph | None:
-        """The dependency graph stored in the run of Forecaster; None without such a run."""
-        rows = [row for row in self.comparison.tested if row.estimator == REFERENCE]
-        if not rows:
+        """The dependency graph stored in the first run with one; None without such a run."""
+        rows = [r for r in self.comparison.tested if find_estimator(r.estimator).takes_graph]
+        runs = (load_run(self.folder / _first_run(row)) for row in rows)
+        run = next((run for run in runs if "graph" in run.parents), None)
+        if run is None:
             return None
-        run = load_run(self.folder / _first_run(rows[0]))
         try:
             about = check_stage(About, run.about["graph"], source="its graph")
             edges = run.arrays[PAIRS], run.arrays[STRENGTHS]
@@ -86,7 +87,7 @@ class ReportData:
             return DependencyGraph(locations, *edges, about, run.parents["graph"], delays)
         except (*FOREIGN, DataError) as error:
             raise ArtifactError(
-                f"{self.folder}: the run of Forecaster has no graph ({error})"
+                f"{self.folder}: the run of {run.estimator} has no graph ({error})"
             ) from error
 
     def manifests(self, row: ModelResult) -> dict[int, Manifest]:

@@ -24,7 +24,7 @@ from forecaster.estimators.baselines.boosting import (
 from forecaster.estimators.baselines.step_models import ModelInputs, training_inputs
 from forecaster.estimators.checks.sample import RECIPE, small_city
 from forecaster.estimators.registry import load_estimator
-from forecaster.estimators.training_data import hide_test
+from forecaster.estimators.training_data import FitResult, hide_test
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates
 from forecaster.recipe import Recipe
@@ -250,7 +250,7 @@ def test_no_more_rows_are_made_than_drawn_and_a_run_says_how_many(
     monkeypatch.setattr(module, "ROWS", 67)
     # Forecasts of the validation windows, for comparison and calibration, see rows too.
     monkeypatch.setattr(Boosting, "own_forecasts", lambda *_: None)
-    monkeypatch.setattr(Boosting, "adjust_mean", lambda *_: {})
+    monkeypatch.setattr(Boosting, "adjust_outputs", lambda *_: FitResult({}))
     monkeypatch.setattr(Boosting, "calibrate", lambda *_: {})
     fitted = Boosting(RECIPE).fit(PANEL, SPLITS)
     assert max(made) <= 67

@@ -3,15 +3,14 @@
 import logging
 from dataclasses import dataclass
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float32, Float64, Int64
 
-from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS, WEEKDAYS
 from forecaster.config import LagConfig
-from forecaster.errors import ArtifactError, DataError, count_of, need_extra
+from forecaster.errors import DataError, count_of, need_extra
 from forecaster.estimators.base import Estimator
 from forecaster.estimators.baselines.step_models import (
     ALL_STEPS,
@@ -30,7 +29,6 @@ from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import Scaler, fit_scaler
 
-E = TypeVar("E", bound="Boosting")
 MAX_TRAINING, MAX_VALIDATION = 2_000_000, 500_000  # rows; with the paper's lags 0.7 and 0.2 GB
 # Rows of the models of all steps together: 24 steps then take as long as three of all rows.
 MAX_TRAINING_SUM, MAX_VALIDATION_SUM = 3 * MAX_TRAINING, 3 * MAX_VALIDATION
@@ -171,15 +169,9 @@ class Boosting(Estimator):
         covariates = len(arrays["covariates.mean"]) + len(arrays["local_covariates.mean"])
         return Trees.from_arrays(fields, self.recipe.lags.length + covariates + OTHER_INPUTS)
 
-    @classmethod
-    def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run; arrays that are no trees are refused."""
-        estimator = super().from_run(run)
-        try:
-            steps_of_models(len(estimator.trees(run.arrays).count), run.recipe.lags.horizon)
-        except (ArtifactError, KeyError, ValueError) as error:
-            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
-        return estimator
+    def check_arrays(self, arrays: Arrays) -> None:
+        """Refuse arrays that are no trees, or trees of another horizon."""
+        steps_of_models(len(self.trees(arrays).count), self.recipe.lags.horizon)
 
 
 def draw_rows(

@@ -1,11 +1,8 @@
 """Ridge regression per location, on its own lags and the auxiliary information."""
 
-from typing import TypeVar
-
 import numpy as np
 from jaxtyping import Float32, Float64
 
-from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError
 from forecaster.estimators.base import Estimator
@@ -25,7 +22,6 @@ from forecaster.panel.panel import Panel
 from forecaster.splits import history_steps
 from forecaster.windows.scaling import Scaler, fit_scaler
 
-E = TypeVar("E", bound="Ridge")
 PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0)  # per training window, on standardised inputs
 BLOCK = 128  # origins forecast at a time, to bound memory
 
@@ -103,15 +99,9 @@ class Ridge(Estimator):
             blocks.append(scaler.values.undo(y.astype(np.float32)))
         return np.concatenate(blocks)
 
-    @classmethod
-    def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run; weights that do not fit its steps ahead are refused."""
-        estimator = super().from_run(run)
-        try:
-            steps_of_models(len(estimator._weights(run.arrays)), run.recipe.lags.horizon)
-        except (ArtifactError, KeyError) as error:
-            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
-        return estimator
+    def check_arrays(self, arrays: Arrays) -> None:
+        """Refuse weights that do not fit the steps ahead."""
+        steps_of_models(len(self._weights(arrays)), self.recipe.lags.horizon)
 
     def _weights(self, arrays: Arrays) -> Float32[np.ndarray, "S F N"]:
         """The weights of a run; those that do not fit its inputs are refused."""

@@ -5,7 +5,7 @@ import math
 from abc import abstractmethod
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 import torch
@@ -13,6 +13,7 @@ from jaxtyping import Float, Float32
 from torch import Generator, Tensor
 
 from forecaster.artifact import Run
+from forecaster.choices import Precision
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.config import LagConfig
 from forecaster.errors import ArtifactError, ConfigError, Faults
@@ -41,7 +42,6 @@ from forecaster.training.task import TrainingTask
 from forecaster.windows.batches import Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
-E = TypeVar("E", bound="NetworkEstimator")
 log = logging.getLogger(__name__)
 RELATIVE = "outputs.relative"  # whether relative error has an output of its own
 MEAN_FACTOR = "outputs.mean_factor"  # by which the network's mean is multiplied
@@ -139,8 +139,7 @@ class NetworkEstimator(Estimator):
     @property
     def backend(self) -> str:
         """The device and kernels of the network, in words."""
-        dtype = torch.bfloat16 if self.recipe.training.precision == "bf16" else torch.float32
-        return describe_backend(torch.device(best_device()), dtype)
+        return describe_device(self.recipe.training.precision)
 
     def prerequisites(self, data: TrainingData) -> FitResult:
         """Arrays that are fitted before the network is built; by default none."""
@@ -220,24 +219,25 @@ class NetworkEstimator(Estimator):
         outputs = join_blocks([loaded.predict_outputs(inputs.rows(b, b + BATCH)) for b in blocks])
         return outputs._replace(mean=_unbiased(outputs.mean, arrays))
 
-    def adjust_mean(
-        self, data: TrainingData, forecasts: WindowForecasts
-    ) -> dict[str, Float32[np.ndarray, "*K"]]:
+    def adjust_outputs(
+        self, run: Run, data: TrainingData, forecasts: WindowForecasts
+    ) -> FitResult:
         """The factor that takes the bias of the validation windows from the mean of counts.
 
         One for all steps ahead; at long horizons one for each, since trends add up.
         """
+        del run
         if data.panel.kind != "count" or forecasts.relative is None:
-            return {}
+            return FitResult({})
         K = forecasts.mean.shape[1]
         if K <= LONG_HORIZON:
-            return {MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)}
+            return FitResult({MEAN_FACTOR: fit_mean_factor(data, forecasts.mean)})
         share = min(data.panel.clock.step_minutes / DAY_MINUTES, 1)  # of a day, in a step
         factors = [
             fit_mean_factor(data, forecasts.mean, [k], math.ceil((k + 1) * share))
             for k in range(K)
         ]
-        return {MEAN_FACTOR: np.array(factors, dtype=np.float32)}
+        return FitResult({MEAN_FACTOR: np.array(factors, dtype=np.float32)})
 
     def load_network(self, arrays: Arrays) -> LoadedNetwork:
         """The network of a run's arrays on the best device; it is built once."""
@@ -266,15 +266,9 @@ class NetworkEstimator(Estimator):
         _load(network, weights)
         return network
 
-    @classmethod
-    def from_run(cls: type[E], run: Run) -> E:
-        """The fitted estimator of a run; weights that do not fit its network are refused."""
-        estimator = super().from_run(run)
-        try:
-            estimator.load_network(run.arrays)
-        except (ArtifactError, ConfigError, KeyError, ValueError) as error:
-            raise ArtifactError(f"not a forecaster run of a {run.estimator} ({error})") from error
-        return estimator
+    def check_arrays(self, arrays: Arrays) -> None:
+        """Load the network; weights that do not fit it are refused."""
+        self.load_network(arrays)
 
 
 def fit_mean_factor(
@@ -335,6 +329,12 @@ def heads_of(arrays: Arrays) -> Heads:
     """The outputs of a run's network beside its forecast; older runs may lack some or all."""
     levels = tuple(arrays[LEVELS].tolist()) if LEVELS in arrays else ()
     return Heads(levels, bool(arrays.get(RELATIVE, False)))
+
+
+def describe_device(precision: Precision) -> str:
+    """The device and kernels of networks, in words."""
+    dtype = torch.bfloat16 if precision == "bf16" else torch.float32
+    return describe_backend(torch.device(best_device()), dtype)
 
 
 def best_device() -> str:

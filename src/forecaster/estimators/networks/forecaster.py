@@ -41,8 +41,11 @@ PAST_LOCAL, PAST_SHARED = "past_only.local", "past_only.shared"  # arrays of a r
 class Forecaster(NetworkEstimator):
     """The graph Transformer: its linear layers are pruned by the dependency graph (section 2).
 
-    The preset `best` is another network over the same graph.
+    The preset `quick` is another network over the same graph. Recipes and runs of earlier versions
+    call it `best`, which is now an `Ensemble` of that network and other models.
     """
+
+    takes_graph = True
 
     def __init__(
         self,
@@ -57,28 +60,29 @@ class Forecaster(NetworkEstimator):
             graph: which locations depend on each other; None: learned from the training steps.
             recipe: all hyperparameters; None: the paper's network and training.
             preset: in place of a recipe, `paper`: the graph too is learned as in the paper, from
-                raw demand; `best`: another network over the same graph.
+                raw demand; `quick`: another network over the same graph, as in earlier versions
+                `best`.
         """
         if recipe is not None and preset is not None:
             raise ConfigError("Forecaster: a recipe and a preset; give only one of them")
         if preset is not None and preset not in PRESETS:
             hint = nearest_name(preset, list(PRESETS))
-            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there are paper and best")
+            raise ConfigError(f"Forecaster: no preset {preset!r}{hint}; there are paper and quick")
         super().__init__(Recipe(preset=preset) if preset is not None else recipe)
         self.graph = graph
 
     @property
     def _has_profile(self) -> bool:
-        return self.recipe.preset == "best" or self.recipe.model.level
+        return self.recipe.uses_mixer or self.recipe.model.level
 
     @property
     def masks_missing(self) -> bool:  # type: ignore[override]
-        """Whether missing history is a masked input: in `best`, but for older runs."""
-        return self.recipe.preset == "best" and (self.run is None or CITY in self.run.arrays)
+        """Whether missing history is a masked input: in `quick`, but for older runs."""
+        return self.recipe.uses_mixer and (self.run is None or CITY in self.run.arrays)
 
     @property
     def accepts_new_locations(self) -> bool:  # type: ignore[override]
-        """Whether it forecasts locations that it was not fitted to: `best` is prepared for it."""
+        """Whether it forecasts locations that it was not fitted to: `quick` is prepared for it."""
         return self.masks_missing
 
     def extend_arrays(self, run: Run, n: int, neighbours: Int64[np.ndarray, "E 2"]) -> Arrays:
@@ -98,7 +102,7 @@ class Forecaster(NetworkEstimator):
             graph = learn_graph(data.panel, data.splits, recipe.graph, lags=recipe.lags)
         graph.match(data.panel, data.splits)
         profile = profile_arrays(data) if self._has_profile else {}
-        past_only = _past_only_arrays(data.panel) if self.recipe.preset == "best" else {}
+        past_only = _past_only_arrays(data.panel) if self.recipe.uses_mixer else {}
         return FitResult(
             {**graph_arrays(graph), **profile, **past_only},
             {"graph": graph.about.model_dump(mode="json")},
@@ -108,7 +112,7 @@ class Forecaster(NetworkEstimator):
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
         """The network with new weights."""
         recipe, heads = self.recipe, heads_of(arrays)
-        if recipe.preset == "best":
+        if recipe.uses_mixer:
             fitted = self._mixer_inputs(layout, arrays)
             return Mixer(recipe.mixer, recipe.lags, layout, fitted, generator, heads)
         pattern = edges_of(arrays).pattern(layout.n_locations)
@@ -116,13 +120,13 @@ class Forecaster(NetworkEstimator):
         return DeviationNetwork(network, profile_of(arrays)) if recipe.model.level else network
 
     def prepare(self, network: Network, data: TrainingData) -> None:
-        """Let the linear part of `best` begin as what is fitted to the training steps."""
+        """Let the linear part of `quick` begin as what is fitted to the training steps."""
         if isinstance(network, Mixer) and network.linear is not None:
             start_linear(network, data)
 
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the layers between two states: E·C² + A² each."""
-        if self.recipe.preset == "best":
+        if self.recipe.uses_mixer:
             fitted = self._mixer_inputs(layout, arrays)
             return count_weights(self.recipe.mixer, self.recipe.lags, layout, fitted)
         model, edges = self.recipe.model, edges_of(arrays).pattern(layout.n_locations).n_edges
@@ -130,7 +134,7 @@ class Forecaster(NetworkEstimator):
         return int(linear * LINEARS * model.n_layers)
 
     def _mixer_inputs(self, layout: NeuronLayout, arrays: Arrays) -> MixerPrerequisites:
-        """What the network of `best` is built on."""
+        """What the network of `quick` is built on."""
         return MixerPrerequisites(
             profile_of(arrays, self.recipe.lags.recent),
             edges_of(arrays).pattern(layout.n_locations),

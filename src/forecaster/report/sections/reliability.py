@@ -53,7 +53,7 @@ def check_reliability(data: ReportData, best: ModelResult) -> list[Finding]:
         _missing(data, best),
         _weather(data, best),
         _mape_targets(data, best),
-        *_graph(data.graph if best.estimator == "Forecaster" else None),
+        *_graph(data.graph if find_estimator(best.estimator).takes_graph else None),
         _failures(data, best),
     ]
     return sorted(findings, key=lambda finding: SEVERITIES.index(finding.level))

@@ -1,0 +1,1 @@
+"""An ensemble: several models whose forecasts are averaged with weights."""
