@@ -82,6 +82,8 @@ OTHER_VALUES = [
     {"stid": {"embedding": 8}},
     {"stid": {"n_layers": 1}},
     {"stid": {"dropout": 0.0}},
+    {"graph_wavenet": {"inputs": "lags"}},
+    {"graph_wavenet": {"blocks": 2}},
     {"mixer": {"blocks": 1}},
     {"mixer": {"edges": 0}},
     {"mixer": {"factors": 0}},

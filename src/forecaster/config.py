@@ -424,7 +424,18 @@ class PastConfig(Stage):
     )
 
 
-class DCRNNConfig(PastConfig):
+class KernelConfig(PastConfig):
+    """The graph of a network that diffuses between nearby locations."""
+
+    kernel_threshold: float = Field(
+        default=0.1,
+        gt=0.0,
+        lt=1.0,
+        description="weights of the distance kernel below this value become zero",
+    )
+
+
+class DCRNNConfig(KernelConfig):
     """The size and the inputs of DCRNN; the defaults are its authors'."""
 
     units: int = Field(default=64, ge=1, description="units of each location in each layer")
@@ -432,12 +443,6 @@ class DCRNNConfig(PastConfig):
         default=2, ge=1, description="number of encoder layers and of decoder layers"
     )
     diffusion_steps: int = Field(default=2, ge=1, description="diffusion steps in each direction")
-    kernel_threshold: float = Field(
-        default=0.1,
-        gt=0.0,
-        lt=1.0,
-        description="weights of the distance kernel below this value become zero",
-    )
     sampling_decay: float = Field(
         default=2_000.0, gt=0.0, description="decay of scheduled sampling, in training steps"
     )
@@ -478,6 +483,29 @@ class STIDConfig(PastConfig):
     n_layers: int = Field(default=3, ge=0, description="number of residual layers")
     dropout: float = Field(
         default=0.15, ge=0.0, lt=1.0, description="dropout rate within each residual layer"
+    )
+
+
+class GraphWaveNetConfig(KernelConfig):
+    """The size and the inputs of Graph WaveNet; the defaults are its authors'."""
+
+    channels: int = Field(default=32, ge=1, description="numbers of a location and step")
+    skip: int = Field(default=256, ge=1, description="numbers of the skip connections")
+    end: int = Field(default=512, ge=1, description="numbers of the last hidden layer")
+    blocks: int = Field(default=4, ge=1, description="number of blocks of layers")
+    n_layers: int = Field(
+        default=2,
+        ge=1,
+        description="layers of a block; more where the blocks do not reach over all past steps",
+    )
+    diffusion_steps: int = Field(default=2, ge=1, description="diffusion steps in each direction")
+    embedding: int = Field(
+        default=10,
+        ge=1,
+        description="numbers of a location's two embeddings, of the learned graph",
+    )
+    dropout: float = Field(
+        default=0.3, ge=0.0, lt=1.0, description="dropout rate after each graph convolution"
     )
 
 

@@ -17,6 +17,7 @@ from forecaster.config import (
     EnsembleConfig,
     EvaluationConfig,
     GraphConfig,
+    GraphWaveNetConfig,
     IntervalConfig,
     LagConfig,
     MetricConfig,
@@ -46,7 +47,7 @@ _MIXER_TRAINING: dict[str, Any] = {
     "weight_decay": 0.1,
 }
 
-PEERS = ("stid",)  # sections of the peers of today
+PEERS = ("stid", "graph_wavenet")  # sections of the peers of today
 # Defaults of each preset; settings in the recipe itself take precedence.
 PRESETS: dict[Preset, dict[str, dict[str, Any]]] = {
     "paper": {"graph": {"subtract": "nothing"}},  # demand itself
@@ -77,6 +78,7 @@ class Recipe(Stage):
         default=None, description="the members of an Ensemble; without it, the usual ones"
     )
     stid: STIDConfig = STIDConfig()
+    graph_wavenet: GraphWaveNetConfig = GraphWaveNetConfig()
     training: TrainingConfig = TrainingConfig()
     intervals: IntervalConfig = IntervalConfig()
     metrics: MetricConfig = MetricConfig()

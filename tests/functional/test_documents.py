@@ -11,6 +11,7 @@ from forecaster.config import (
     DCRNNConfig,
     EvaluationConfig,
     GraphConfig,
+    GraphWaveNetConfig,
     LagConfig,
     MetricConfig,
     MixerConfig,
@@ -110,4 +111,5 @@ def test_the_commented_recipe_shows_the_defaults() -> None:
     assert recipe.training == TrainingConfig()
     assert recipe.dcrnn == DCRNNConfig()
     assert recipe.stid == STIDConfig()
+    assert recipe.graph_wavenet == GraphWaveNetConfig()
     assert recipe.evaluation == EvaluationConfig()

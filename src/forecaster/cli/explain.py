@@ -20,9 +20,7 @@ ROWS = 10  # past steps and neighbours in the tables
 def explain(
     run: Annotated[
         Path,
-        typer.Argument(
-            help="Folder of a trained network: Forecaster, Transformer, DCRNN or STID."
-        ),
+        typer.Argument(help="Folder of a trained network, such as Forecaster, DCRNN or STID."),
     ],
     panel: Annotated[Path, typer.Option(help="Folder of the panel.")],
     location: Annotated[str, typer.Option(help="Id of the location.")],

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from forecaster.recipe import Recipe
     from forecaster.training.progress import ProgressCallback, ProgressUpdate
 
-Model = Literal["Forecaster", "Ensemble", "Transformer", "DCRNN", "STID"]
+Model = Literal["Forecaster", "Ensemble", "Transformer", "DCRNN", "STID", "GraphWaveNet"]
 CURVES = "curves.png"
 
 

@@ -1,5 +1,6 @@
 """The dependency graph among the arrays of a run; delays only if it is directed."""
 
+import hashlib
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,3 +54,12 @@ def edges_of(arrays: Arrays) -> RunEdges:
         if (delays < 1).any():
             raise ArtifactError(f"a delay is {delays.min()} steps; an edge has at least one")
     return RunEdges(pairs, delays)
+
+
+def digest_of(graph: DependencyGraph) -> str:
+    """The hash of a graph; of one that was not saved, that of its locations and edges."""
+    if graph.digest is not None:
+        return graph.digest
+    edges = np.ascontiguousarray(graph.pairs).tobytes()
+    edges += b"" if graph.delays is None else np.ascontiguousarray(graph.delays).tobytes()
+    return hashlib.sha256(graph.location_digest.encode() + edges).hexdigest()

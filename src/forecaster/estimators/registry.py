@@ -17,6 +17,7 @@ ESTIMATORS = {
     "VAR": "forecaster.estimators.baselines.var",
     "DCRNN": "forecaster.estimators.networks.dcrnn",
     "STID": "forecaster.estimators.networks.peers",
+    "GraphWaveNet": "forecaster.estimators.networks.peers",
     "Transformer": "forecaster.estimators.networks.transformer",
     "Forecaster": "forecaster.estimators.networks.forecaster",
     "Ensemble": "forecaster.estimators.ensemble.ensemble",

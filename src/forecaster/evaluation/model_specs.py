@@ -19,12 +19,16 @@ WEEK_DAYS = 7
 DROPOUTS, RATES = (0.0, 0.1), (1e-3, 3e-3)  # the grid of --tune
 NEURONS = (48, 96, 192)  # of a location in the network of `best`, with --tune
 
-PEERS = {"STID": "stid"}  # networks of others with dropout: their sections of the recipe
+PEERS = {
+    "STID": "stid",
+    "GraphWaveNet": "graph_wavenet",
+}  # networks of others with dropout: their sections of the recipe
 
 # Models that change the recipe: estimator and changed values.
 VARIANTS: dict[str, tuple[str, RecipeValues]] = {
     "DCRNN-lags": ("DCRNN", {"dcrnn": {"inputs": "lags"}}),
     "STID-lags": ("STID", {"stid": {"inputs": "lags"}}),
+    "GraphWaveNet-lags": ("GraphWaveNet", {"graph_wavenet": {"inputs": "lags"}}),
     "Transformer-best": ("Transformer", {}),
     # The levels, loss, learning rate, decay and averaging of `best`, not its graph and network.
     "Transformer-level": ("Transformer", {"preset": "best", "model": {"level": True}}),

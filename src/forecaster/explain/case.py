@@ -38,6 +38,7 @@ EXPLAINABLE = (
     "Transformer",
     "DCRNN",
     "STID",
+    "GraphWaveNet",
     "Ensemble",
 )  # networks, and an average
 

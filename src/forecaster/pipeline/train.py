@@ -12,6 +12,7 @@ from forecaster.estimators.ensemble.ensemble import Ensemble
 from forecaster.estimators.match import explain_lags, with_lags, with_meaning
 from forecaster.estimators.networks.estimator import NetworkEstimator
 from forecaster.estimators.networks.forecaster import Forecaster
+from forecaster.estimators.networks.peers import GraphWaveNet
 from forecaster.estimators.registry import find_estimator, load_estimator
 from forecaster.graph.dependency import DependencyGraph
 from forecaster.graph.learn import learn_graph
@@ -23,6 +24,8 @@ from forecaster.recipe import Recipe
 from forecaster.splits import Splits
 from forecaster.training.distributed import is_first_process
 from forecaster.training.progress import ProgressCallback
+
+TAKE_GRAPHS = (Forecaster, Ensemble, GraphWaveNet)  # which a graph can be given to
 
 MessageCallback = Callable[[str], None]
 
@@ -70,9 +73,9 @@ def train_run(
         say(f"lags: {explain_lags(unresolved, panel)}")
     splits = Splits.from_config(panel, recipe.splits, recipe.lags.horizon)
     estimator = estimator_type(recipe=recipe)
-    if isinstance(estimator, Forecaster | Ensemble):
+    if isinstance(estimator, TAKE_GRAPHS):
         estimator.graph = inputs.graph
-        if inputs.graph is None:
+        if inputs.graph is None and estimator.takes_graph:
             estimator.graph = _graph(folder / "graph", panel, splits, recipe, say)
     say(
         f"training {name}; {estimator.backend}"
@@ -99,8 +102,8 @@ def _suited(recipe: Recipe, folder: Path, inputs: RunInputs) -> Recipe:
 
 def _estimator_type(name: str, inputs: RunInputs) -> type[Estimator]:
     estimator_type = find_estimator(name)
-    if inputs.graph is not None and not estimator_type.takes_graph:
-        raise ConfigError(f"{name} uses no graph; give none, or train Forecaster")
+    if inputs.graph is not None and not issubclass(estimator_type, TAKE_GRAPHS):
+        raise ConfigError(f"{name} uses no graph; give none, or train Forecaster or GraphWaveNet")
     return estimator_type
 
 

@@ -104,7 +104,7 @@ class TrainingTask:
 
         Scheduled sampling forces only some steps; the others start from the forecast before.
         """
-        history, ahead = self._inputs(batch)
+        history, ahead = self.inputs(batch)
         truth = batch.next_values[..., :-1].to(history.signal.dtype)
         return self._in_units(self.network(history, ahead, truth, forced))
 
@@ -119,9 +119,9 @@ class TrainingTask:
 
     def roll_out(self, batch: Batch) -> Outputs:
         """The outputs in the values' units, rolled out: each from the forecasts before it."""
-        return self._in_units(self.network(*self._inputs(batch), with_quantiles=False))
+        return self._in_units(self.network(*self.inputs(batch), with_quantiles=False))
 
-    def _inputs(self, batch: Batch) -> tuple[State, State]:
+    def inputs(self, batch: Batch) -> tuple[State, State]:
         """The history and the covariates ahead, in the network's floating-point type."""
         dtype = self.dtype
         return (

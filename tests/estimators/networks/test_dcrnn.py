@@ -14,8 +14,9 @@ from forecaster.config import DCRNNConfig, LagConfig, Season, TrainingConfig
 from forecaster.errors import ArtifactError, ConfigError, DataError
 from forecaster.estimators.checks.sample import HOURS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
-from forecaster.estimators.networks.dcrnn import DCRNN, KERNEL
+from forecaster.estimators.networks.dcrnn import DCRNN
 from forecaster.estimators.networks.estimator import NetworkEstimator
+from forecaster.estimators.networks.proximity import KERNEL
 from forecaster.estimators.training_data import TrainingData, hide_test
 from forecaster.graph.covariance import take_sample
 from forecaster.graph.edges import EARTH_KM

@@ -15,7 +15,9 @@ from forecaster.choices import InputKind
 from forecaster.errors import ArtifactError, ConfigError, DataError, StoppedError
 from forecaster.estimators.checks.sample import LOCATIONS, RECIPE, small_city
 from forecaster.estimators.checks.suite import CHECKS, check_forecaster
-from forecaster.estimators.networks.peers import SLOTS, STID, PeerEstimator
+from forecaster.estimators.networks.past import PastEstimator
+from forecaster.estimators.networks.peers import SLOTS, STID, GraphWaveNet
+from forecaster.estimators.networks.proximity import KERNEL
 from forecaster.estimators.registry import load_estimator
 from forecaster.explain.explain import explain_forecast
 from forecaster.models.neurons import NeuronLayout
@@ -25,41 +27,45 @@ from forecaster.splits import Splits, cut_windows
 from forecaster.training import loop
 from forecaster.training.progress import ProgressUpdate
 from forecaster.training.task import TrainingTask
+from tests.estimators import directed
 
 PANEL = small_city()
 SPLITS = Splits.by_share(PANEL, validation=0.15, test=0.2)
 AT, ORIGINS = "2021-04-10T12:00Z", np.array([900, 950, 1000])
-SMALL: dict[type[PeerEstimator], dict[str, Any]] = {STID: {"embedding": 3, "n_layers": 1}}
+SMALL: dict[type[PastEstimator], dict[str, Any]] = {
+    STID: {"embedding": 3, "n_layers": 1},
+    GraphWaveNet: {"channels": 3, "skip": 4, "end": 5, "blocks": 2, "embedding": 2},
+}
 PEERS = list(SMALL)
 KINDS: tuple[InputKind, ...] = ("recent", "lags")
 
 
-def small(kind: type[PeerEstimator], inputs: InputKind, recipe: Recipe = RECIPE) -> Recipe:
+def small(kind: type[PastEstimator], inputs: InputKind, recipe: Recipe = RECIPE) -> Recipe:
     """Return the recipe of a small network."""
     return change(recipe, {kind.section: {**SMALL[kind], "inputs": inputs}}, source="test")
 
 
 @cache
-def fitted(kind: type[PeerEstimator], inputs: InputKind) -> PeerEstimator:
+def fitted(kind: type[PastEstimator], inputs: InputKind) -> PastEstimator:
     recipe = change(RECIPE, {"training": {"relative": True, "batch": 64}}, source="test")
     return kind(small(kind, inputs, recipe)).fit(PANEL, SPLITS)
 
 
-def run_of(estimator: PeerEstimator) -> Run:
+def run_of(estimator: PastEstimator) -> Run:
     assert estimator.run is not None
     return estimator.run
 
 
-@pytest.mark.parametrize("inputs", KINDS)
+@pytest.mark.parametrize("inputs", [pytest.param("recent", marks=pytest.mark.slow), "lags"])
 @pytest.mark.parametrize("kind", PEERS)
-def test_it_passes_the_public_suite(kind: type[PeerEstimator], inputs: InputKind) -> None:
+def test_it_passes_the_public_suite(kind: type[PastEstimator], inputs: InputKind) -> None:
     assert check_forecaster(lambda recipe: kind(small(kind, inputs, recipe))) == list(CHECKS)
 
 
 @pytest.mark.parametrize("inputs", KINDS)
 @pytest.mark.parametrize("kind", PEERS)
 def test_a_saved_run_forecasts_the_same_two_numbers(
-    kind: type[PeerEstimator], inputs: InputKind, tmp_path: Path
+    kind: type[PastEstimator], inputs: InputKind, tmp_path: Path
 ) -> None:
     estimator = fitted(kind, inputs)
     table = estimator.forecast(PANEL, AT)
@@ -78,7 +84,7 @@ def test_a_saved_run_forecasts_the_same_two_numbers(
 )
 @pytest.mark.parametrize("kind", PEERS)
 def test_it_sees_its_own_steps_and_no_others(
-    kind: type[PeerEstimator], inputs: InputKind, seen: set[int]
+    kind: type[PastEstimator], inputs: InputKind, seen: set[int]
 ) -> None:
     estimator = fitted(kind, inputs)
     run, origin = run_of(estimator), np.array([850])
@@ -92,7 +98,7 @@ def test_it_sees_its_own_steps_and_no_others(
 
 
 @pytest.mark.parametrize("kind", PEERS)
-def test_weather_ahead_is_for_those_who_see_it(kind: type[PeerEstimator]) -> None:
+def test_weather_ahead_is_for_those_who_see_it(kind: type[PastEstimator]) -> None:
     for inputs in KINDS:
         estimator = fitted(kind, inputs)
         observed, none = (
@@ -104,7 +110,7 @@ def test_weather_ahead_is_for_those_who_see_it(kind: type[PeerEstimator]) -> Non
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_missing_history_is_masked_with_lags_and_filled_otherwise(
-    kind: type[PeerEstimator],
+    kind: type[PastEstimator],
 ) -> None:
     values = PANEL.values.copy()
     values[898:901] = np.nan
@@ -118,7 +124,7 @@ def test_missing_history_is_masked_with_lags_and_filled_otherwise(
 
 
 @pytest.mark.parametrize("kind", PEERS)
-def test_a_value_beyond_training_is_bounded(kind: type[PeerEstimator]) -> None:
+def test_a_value_beyond_training_is_bounded(kind: type[PastEstimator]) -> None:
     for inputs in KINDS:
         estimator = fitted(kind, inputs)
         forecasts = []
@@ -135,7 +141,7 @@ def test_a_value_beyond_training_is_bounded(kind: type[PeerEstimator]) -> None:
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_all_learn_from_the_same_origins_and_masks_from_partial_windows_too(
-    kind: type[PeerEstimator], monkeypatch: pytest.MonkeyPatch
+    kind: type[PastEstimator], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     tasks: list[TrainingTask] = []
     monkeypatch.setattr(loop, "describe_task", lambda task, _: (tasks.append(task), {})[1])
@@ -151,7 +157,7 @@ def test_all_learn_from_the_same_origins_and_masks_from_partial_windows_too(
 
 @pytest.mark.parametrize("kind", PEERS)
 def test_an_interrupted_training_resumes_to_the_same_bits(
-    kind: type[PeerEstimator], tmp_path: Path
+    kind: type[PastEstimator], tmp_path: Path
 ) -> None:
     panel = PANEL.save(tmp_path / "panel")
     training = {"epochs": 2, "batch": 200, "ema": 0.5, "checkpoint_steps": 1, "relative": True}
@@ -171,7 +177,7 @@ def test_an_interrupted_training_resumes_to_the_same_bits(
 
 
 @pytest.mark.parametrize("kind", PEERS)
-def test_its_forecast_is_explained(kind: type[PeerEstimator]) -> None:
+def test_its_forecast_is_explained(kind: type[PastEstimator]) -> None:
     content = explain_forecast(fitted(kind, "lags"), PANEL, AT, "place 3").to_dict()
     assert (content["estimator"], content["shares_by"]) == (kind.__name__, "ablation")
     assert len(content["hours"]) == RECIPE.lags.length
@@ -180,7 +186,7 @@ def test_its_forecast_is_explained(kind: type[PeerEstimator]) -> None:
 @pytest.mark.parametrize("inputs", KINDS)
 @pytest.mark.parametrize("kind", PEERS)
 def test_a_run_holds_at_least_the_weights_that_are_counted(
-    kind: type[PeerEstimator], inputs: InputKind
+    kind: type[PastEstimator], inputs: InputKind
 ) -> None:
     layout, known = NeuronLayout(5, 3, 34), run_of(fitted(kind, inputs)).arrays
     estimator = kind(small(kind, inputs))
@@ -197,21 +203,35 @@ def with_array(run: Run, name: str, array: np.ndarray | None) -> Run:
     return replace(run, arrays=arrays if array is None else {**arrays, name: array})
 
 
-def claim(run: Run, kind: type[PeerEstimator], **changes: Any) -> Run:
+def claim(run: Run, kind: type[PastEstimator], **changes: Any) -> Run:
     section = getattr(run.recipe, kind.section)
     config = type(section).model_construct(**{**section.model_dump(), **changes})
     return replace(run, recipe=run.recipe.model_copy(update={kind.section: config}))
 
 
-MISFITS: dict[str, Callable[[Run], Run]] = {
-    "a weight is missing": lambda run: with_array(run, "model.output.weight", None),
-    "one too many": lambda run: with_array(run, "model.more", np.zeros(3, np.float32)),
-    "no season": lambda run: with_array(run, SLOTS, None),
-    "a season of another length": lambda run: with_array(run, SLOTS, np.array(167)),
-    "a season without steps": lambda run: with_array(run, SLOTS, np.array(0)),
-    "a season beyond memory": lambda run: with_array(run, SLOTS, np.array(2**50)),
-    "a season that is no number": lambda run: with_array(run, SLOTS, np.array(168.0)),
+EYE = np.eye(5, dtype=np.float32)
+MISFITS: dict[str, tuple[str, np.ndarray | None]] = {
+    "a weight is missing": ("model.output.weight", None),
+    "one too many": ("model.more", np.zeros(3, np.float32)),
 }
+SEASONS: dict[str, tuple[str, np.ndarray | None]] = {
+    "no season": (SLOTS, None),
+    "a season of another length": (SLOTS, np.array(167)),
+    "a season without steps": (SLOTS, np.array(0)),
+    "a season beyond memory": (SLOTS, np.array(2**50)),
+    "a season that is no number": (SLOTS, np.array(168.0)),
+}
+KERNELS: dict[str, tuple[str, np.ndarray | None]] = {
+    "no kernel": (KERNEL, None),
+    "the kernel of another city": (KERNEL, EYE[:4, :4]),
+    "a kernel below zero": (KERNEL, -EYE),
+    "no norm": ("model.norms.0.mean", None),
+}
+SPOILED = [
+    *((kind, *misfit) for kind in SMALL for misfit in MISFITS.values()),
+    *((STID, *misfit) for misfit in SEASONS.values()),
+    *((GraphWaveNet, *misfit) for misfit in KERNELS.values()),
+]
 CLAIMS: dict[str, dict[str, Any]] = {
     "other inputs": {"inputs": "recent"},
     "a history beyond memory": {"inputs": "recent", "recent": 100_000},
@@ -220,26 +240,25 @@ CLAIMS: dict[str, dict[str, Any]] = {
 }
 
 
-@pytest.mark.parametrize("spoil", MISFITS.values(), ids=MISFITS)
-@pytest.mark.parametrize("kind", PEERS)
+@pytest.mark.parametrize(("kind", "name", "array"), SPOILED)
 def test_C4_arrays_that_do_not_fit_the_network_are_refused(
-    kind: type[PeerEstimator], spoil: Callable[[Run], Run]
+    kind: type[PastEstimator], name: str, array: np.ndarray | None
 ) -> None:
     with pytest.raises(ArtifactError, match=f"not a forecaster run of a {kind.__name__}"):
-        kind.from_run(spoil(run_of(fitted(kind, "lags"))))
+        kind.from_run(with_array(run_of(fitted(kind, "lags")), name, array))
 
 
 @pytest.mark.parametrize("changes", CLAIMS.values(), ids=CLAIMS)
 @pytest.mark.parametrize("kind", PEERS)
 def test_C4_settings_that_do_not_fit_the_weights_are_refused(
-    kind: type[PeerEstimator], changes: dict[str, Any]
+    kind: type[PastEstimator], changes: dict[str, Any]
 ) -> None:
     with pytest.raises(ArtifactError, match=f"not a forecaster run of a {kind.__name__}"):
         kind.from_run(claim(run_of(fitted(kind, "lags")), kind, **changes))
 
 
 @pytest.mark.parametrize("kind", PEERS)
-def test_looking_further_back_than_the_lags_is_refused(kind: type[PeerEstimator]) -> None:
+def test_looking_further_back_than_the_lags_is_refused(kind: type[PastEstimator]) -> None:
     recipe = change(RECIPE, {kind.section: {"recent": 1_000}}, source="test")
     with pytest.raises(ConfigError, match=rf"lower {kind.section}\.recent, or add to lags"):
         kind(recipe).fit(PANEL, SPLITS)
@@ -257,3 +276,29 @@ def test_days_have_no_time_and_months_no_weekday(make_panel: Callable[..., Panel
         run = run_of(STID(recipe).fit(panel, Splits.by_share(panel)))
         shapes = [run.arrays[f"model.season.{name}"].shape[0] for name in ("time", "weekday")]
         assert tuple(shapes) == rows
+
+
+# ------------------------------------------------------------------------------ Graph WaveNet
+
+
+def test_values_diffuse_along_a_given_graph_from_source_to_target() -> None:
+    recipe = small(GraphWaveNet, "lags")
+    estimator = GraphWaveNet(recipe, graph=directed.directed_graph())
+    run = run_of(estimator.fit(directed.PANEL, directed.SPLITS))
+    expected = np.eye(7)
+    ends = (0, 1, 3, 4), (1, 2, 4, 3)
+    expected[ends] = [0.75, 0.25, 0.375, 0.125]  # of two delays the larger size
+    assert np.array_equal(run.arrays[KERNEL], expected)
+    assert run.parents["graph"]
+
+
+def test_the_graph_of_another_panel_is_refused() -> None:
+    estimator = GraphWaveNet(small(GraphWaveNet, "recent"), graph=directed.directed_graph())
+    with pytest.raises(ArtifactError, match="graph is for 7 locations"):
+        estimator.fit(PANEL, SPLITS)
+
+
+def test_norms_are_those_of_training_windows_and_saved_with_the_weights() -> None:
+    run = run_of(fitted(GraphWaveNet, "recent"))
+    for number in range(3):
+        assert (run.arrays[f"model.norms.{number}.scale"] != 1).all()

@@ -1,1 +1,1 @@
-"""Networks as estimators: Forecaster, the dense Transformer, DCRNN, STID."""
+"""Networks as estimators: Forecaster, the dense Transformer, DCRNN, networks of others."""

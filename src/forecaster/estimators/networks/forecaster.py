@@ -1,7 +1,5 @@
 """Forecaster: the graph Transformer of the paper as an estimator."""
 
-import hashlib
-
 import numpy as np
 from jaxtyping import Int64
 from torch import Generator
@@ -9,7 +7,7 @@ from torch import Generator
 from forecaster.artifact import Run
 from forecaster.clock.clock import CALENDAR_COLUMNS
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
-from forecaster.estimators.graph_arrays import edges_of, graph_arrays
+from forecaster.estimators.graph_arrays import digest_of, edges_of, graph_arrays
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import LINEARS, NetworkEstimator, heads_of
 from forecaster.estimators.networks.linear_start import start_linear
@@ -108,7 +106,7 @@ class Forecaster(NetworkEstimator):
         return FitResult(
             {**graph_arrays(graph), **profile, **past_only},
             {"graph": graph.about.model_dump(mode="json")},
-            {"graph": graph.digest or _digest(graph)},
+            {"graph": digest_of(graph)},
         )
 
     def build(self, layout: NeuronLayout, arrays: Arrays, generator: Generator) -> Network:
@@ -167,10 +165,3 @@ def _past_only(layout: NeuronLayout, arrays: Arrays) -> PastOnlyInputs:
             raise ArtifactError(f"{name}: {chosen} are not distinct numbers below {count}")
         numbers.append(tuple(chosen.tolist()))
     return PastOnlyInputs(*numbers)
-
-
-def _digest(graph: DependencyGraph) -> str:
-    """The hash of a graph that was not saved, of its locations and edges."""
-    edges = np.ascontiguousarray(graph.pairs).tobytes()
-    edges += b"" if graph.delays is None else np.ascontiguousarray(graph.delays).tobytes()
-    return hashlib.sha256(graph.location_digest.encode() + edges).hexdigest()

@@ -17,6 +17,12 @@ class PastEstimator(NetworkEstimator):
     """A network whose section of the recipe says which past steps it sees."""
 
     section: ClassVar[str]  # of the recipe
+    masks_lags: ClassVar[bool] = False  # whether missing values are masked, with the lags of all
+
+    @property
+    def masks_missing(self) -> bool:  # type: ignore[override]
+        """Whether missing history is a masked input."""
+        return self.masks_lags and self.config.inputs == "lags"
 
     @property
     @abstractmethod

@@ -1,27 +1,34 @@
-"""Networks of others as estimators: STID."""
+"""Networks of others as estimators: STID and Graph WaveNet."""
+
+from dataclasses import replace
+from typing import cast
 
 import numpy as np
 from torch import Generator
 
-from forecaster.config import STIDConfig
+from forecaster.config import GraphWaveNetConfig, STIDConfig
 from forecaster.errors import ArtifactError
+from forecaster.estimators.graph_arrays import digest_of
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.estimator import heads_of
 from forecaster.estimators.networks.past import PastEstimator
+from forecaster.estimators.networks.proximity import KernelEstimator, kernel_of
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
+from forecaster.graph.dependency import DependencyGraph
 from forecaster.models.neurons import NeuronLayout
-from forecaster.models.peers import stid
+from forecaster.models.peers import graph_wavenet, stid
+from forecaster.recipe import Recipe
+from forecaster.training.reproducibility import reproducible
+from forecaster.training.task import TrainingTask
 
 SLOTS = "season.slots"  # the number of steps of the season, an array of a run
+MEASURED = 32  # training windows on which the norms of a network are measured
 
 
-class PeerEstimator(PastEstimator):
-    """A network that is told the time of day and the weekday of its steps."""
+class SeasonEstimator(PastEstimator):
+    """A network with embeddings of the time of day and of the weekday."""
 
-    @property
-    def masks_missing(self) -> bool:  # type: ignore[override]
-        """Whether missing history is a masked input: with the lags of all others."""
-        return self.config.inputs == "lags"
+    masks_lags = True
 
     def shapes(self, sizes: Sizes) -> dict[str, tuple[int, ...]]:
         """Shapes of the scales and of the number of steps of the season."""
@@ -32,7 +39,7 @@ class PeerEstimator(PastEstimator):
         return FitResult({SLOTS: np.array(data.panel.clock.season_slots)})
 
 
-class STID(PeerEstimator):
+class STID(SeasonEstimator):
     """STID, spatial and temporal identities (Shao et al. 2022); settings: `[stid]` of the recipe.
 
     Differs: it is trained like every network here (Eq. 7, AdamW, one cycle), where its authors
@@ -57,6 +64,74 @@ class STID(PeerEstimator):
     def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
         """The number of weights of the embeddings and of the residual layers."""
         return stid.count_weights(self.config, layout, _slots(arrays))
+
+
+class GraphWaveNet(KernelEstimator):
+    """Graph WaveNet (Wu et al. 2019); settings: `[graph_wavenet]` of the recipe.
+
+    Differs: it is trained like every network here (Eq. 7, AdamW, one cycle), where its authors
+    minimise the mean absolute error by Adam. Its batch normalisation has fixed statistics.
+    """
+
+    section = "graph_wavenet"
+    masks_lags = True
+
+    def __init__(
+        self, recipe: Recipe | None = None, *, graph: DependencyGraph | None = None
+    ) -> None:
+        """Choose the graph and the hyperparameters.
+
+        Args:
+            recipe: all hyperparameters.
+            graph: along which values diffuse, beside the graph that the network learns; None: the
+                proximity of locations.
+        """
+        super().__init__(recipe)
+        self.graph = graph
+
+    @property
+    def config(self) -> GraphWaveNetConfig:
+        """Its section of the recipe."""
+        return self.recipe.graph_wavenet
+
+    def build(
+        self, layout: NeuronLayout, arrays: Arrays, generator: Generator
+    ) -> graph_wavenet.GraphWaveNetwork:
+        """The network with new weights."""
+        self.refuse_long_history()
+        kernel, heads = kernel_of(arrays), heads_of(arrays)
+        return graph_wavenet.GraphWaveNetwork(
+            self.config, self.lags, layout, kernel, generator, heads
+        )
+
+    def make_task(
+        self, data: TrainingData, prerequisites: FitResult
+    ) -> tuple[Arrays, TrainingTask]:
+        """The training, with the norms of the network measured on training windows."""
+        arrays, task = super().make_task(data, prerequisites)
+        chosen = np.linspace(0, len(task.train) - 1, min(len(task.train), MEASURED)).astype(int)
+        network = cast(graph_wavenet.GraphWaveNetwork, task.network)
+        with reproducible(task.device):
+            network.fit_norms(*task.inputs(task.batches.cut(task.train[chosen])))
+        return arrays, task
+
+    def size(self, layout: NeuronLayout, arrays: Arrays) -> int:
+        """The number of weights of the graph and of all layers."""
+        del arrays
+        return graph_wavenet.count_weights(self.config, layout, self.lags.length)
+
+    def prerequisites(self, data: TrainingData) -> FitResult:
+        """The kernel of the given graph, or of the locations' distances."""
+        result = super().prerequisites(data)
+        parents = {} if self.graph is None else {"graph": digest_of(self.graph)}
+        return replace(result, parents=parents)
+
+    def _proximity_graph(self, data: TrainingData) -> DependencyGraph:
+        """The given graph, or the pairs of nearby locations."""
+        if self.graph is None:
+            return super()._proximity_graph(data)
+        self.graph.match(data.panel, data.splits)
+        return self.graph
 
 
 def _slots(arrays: Arrays) -> int:
