@@ -338,6 +338,7 @@ def layers() -> None:
         (("evaluation",), "backtests, comparisons", "accent"),
         (("estimators",), "fit, forecast, save, load; intervals", "accent"),
         (("training",), "the training loop, checkpoints", "accent"),
+        (("versions",), "runs in versions, and the current one", "accent"),
         (("artifact",), "saved runs", "accent"),
         (("models",), "networks as torch modules", "accent"),
         (("kernels", "graph"), "sparse products, dependency graph", "plain"),

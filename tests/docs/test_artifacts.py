@@ -22,6 +22,7 @@ from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates
 from forecaster.serve.data.store import Store
 from forecaster.splits import Splits
+from forecaster.versions import Versions
 
 PAGE = Path(__file__).parents[2] / "docs" / "reference" / "artifacts.md"
 TABLE = re.compile(r"^\| ([^|\n]+) \|[^\n]*\n\| ---[^\n]*\n((?:\|[^\n]*\n)+)", re.MULTILINE)
@@ -64,6 +65,7 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     begin_run(folder / "begun", "Forecaster", recipe)
     Forecaster(graph, recipe).fit(panel, splits, folder=folder / "training")
     Store(folder / "store.sqlite", str(panel.digest)).close()
+    Versions.begin(folder / "runs").add(next(folder.glob("comparison/cells/*")))
     return folder
 
 
@@ -105,6 +107,7 @@ def test_every_manifest_has_the_keys_of_the_page(page: Page, artifacts: Path) ->
         ("Panel", ["panel"]),
         ("Graph", ["comparison/graphs/*"]),
         ("Run", ["comparison/cells/*", "begun"]),
+        ("Runs in versions", ["runs"]),
         ("Checkpoint", ["training/checkpoint-a", "training/checkpoint-b"]),
         ("Backtest result", ["comparison/cells/*/test"]),
     ],
@@ -116,7 +119,7 @@ def test_files_and_metadata_are_those_of_the_page(
     assert len(manifests) >= len(folders)
     for head, part in (("file", "files"), ("key of about", "about")):
         written = {name for manifest in manifests for name in manifest[part]}
-        assert written == set(page[section][head])
+        assert written == set(page[section].get(head, ()))
 
 
 def test_columns_of_tables_are_those_of_the_page(page: Page, artifacts: Path) -> None:

@@ -17,6 +17,7 @@ from forecaster.cli import (
     forecast,
     graph,
     ingest,
+    runs,
     serve,
     terminal,
     train,
@@ -35,7 +36,7 @@ app = typer.Typer(
 )
 for command in (
     demo.demo, evaluate.run, doctor.doctor, graph.graph, train.train, evaluate.evaluate,
-    evaluate.report, forecast.forecast, explain.explain, serve.serve, check.check,
+    evaluate.report, forecast.forecast, explain.explain, runs.runs, serve.serve, check.check,
 ):  # fmt: skip
     app.command()(command)
 app.add_typer(ingest.app, name="ingest")

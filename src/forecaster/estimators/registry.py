@@ -6,6 +6,7 @@ from pathlib import Path
 from forecaster.artifact import load_run
 from forecaster.errors import ArtifactError, ConfigError, nearest_name
 from forecaster.estimators.base import Estimator
+from forecaster.versions import run_folder
 
 # The module of each: torch takes two seconds to import and is loaded only for networks.
 ESTIMATORS = {
@@ -34,8 +35,11 @@ def find_estimator(name: str) -> type[Estimator]:
 
 
 def load_estimator(folder: Path | str) -> Estimator:
-    """Load an estimator of any class from the folder that it was saved in."""
-    run = load_run(Path(folder))
+    """Load an estimator of any class from the folder that it was saved in.
+
+    Of a folder of versions it is the current one.
+    """
+    run = load_run(run_folder(Path(folder)))
     if run.estimator not in ESTIMATORS:
         names = ", ".join(ESTIMATORS)
         raise ArtifactError(f"{folder}: the run of a {run.estimator}; this program knows {names}")

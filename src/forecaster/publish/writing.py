@@ -32,9 +32,11 @@ from forecaster.publish.manifest import (
     is_ours,
     leftovers,
     read_manifest,
+    verify_files,
 )
 
 Writer = Callable[[BufferedIOBase], None]
+DISCARDED = ".discarded"  # end of the name of a folder that is being removed
 
 log = logging.getLogger(__name__)
 
@@ -59,19 +61,58 @@ def publish(folder: Path, draft: Draft) -> Manifest:
     try:
         _make_folder(folder)
         with locked(folder):
-            refuse_foreign(folder, draft.kind)
-            stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
-            sync_folder(folder)  # the files' names must be on disk before the manifest lists them
-            manifest = Manifest(
-                draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
-            )
-            _replace(folder / MANIFEST, bytes_writer(manifest.to_bytes()))
-            sync_folder(folder)
-            if read_manifest(folder).digest != manifest.digest:
-                raise RunError(f"{folder}: the manifest reads back differently; check the disk")
+            return _publish_locked(folder, draft)
     except OSError as error:
         raise _explain(error, folder, draft.about_bytes) from error
+
+
+def revise(folder: Path, change: Callable[[Manifest], Draft]) -> Manifest:
+    """Publish what a function makes of the present manifest; no other writer comes between."""
+    try:
+        with locked(folder):
+            return _publish_locked(folder, change(read_manifest(folder)))
+    except OSError as error:
+        raise _explain(error, folder) from error
+
+
+def _publish_locked(folder: Path, draft: Draft) -> Manifest:
+    refuse_foreign(folder, draft.kind)
+    stored = {name: _store(folder, name, write) for name, write in draft.files.items()}
+    sync_folder(folder)  # the files' names must be on disk before the manifest lists them
+    manifest = Manifest(
+        draft.kind, draft.version, stored, draft.about, draft.parents, draft.recipe
+    )
+    _replace(folder / MANIFEST, bytes_writer(manifest.to_bytes()))
+    sync_folder(folder)
+    if read_manifest(folder).digest != manifest.digest:
+        raise RunError(f"{folder}: the manifest reads back differently; check the disk")
     return manifest
+
+
+def copy_artifact(source: Path, target: Path) -> Manifest:
+    """Publish an artifact again in another folder, after its files are verified."""
+    manifest = read_manifest(source)
+    verify_files(source, manifest)
+    files = {name: _file_writer(source / stored.name) for name, stored in manifest.files.items()}
+    size = sum(stored.size for stored in manifest.files.values())
+    draft = Draft(
+        manifest.kind, manifest.version, files, manifest.about, manifest.parents, manifest.recipe,
+        about_bytes=size,
+    )  # fmt: skip
+    return publish(target, draft)
+
+
+def discard(folder: Path) -> None:
+    """Remove a folder with all that is in it: it is renamed first, so that none is ever half."""
+    renamed = folder.with_name(f".{folder.name}{DISCARDED}")
+    try:
+        if folder.is_dir():
+            shutil.rmtree(renamed, ignore_errors=True)
+            os.replace(folder, renamed)
+            sync_folder(folder.parent)
+        shutil.rmtree(renamed, ignore_errors=True)
+    except OSError as error:
+        raise _explain(error, folder) from error
 
 
 def replace_file(path: Path, write: Writer) -> None:
@@ -89,6 +130,16 @@ def bytes_writer(content: bytes) -> Writer:
 
     def write(sink: BufferedIOBase) -> None:
         sink.write(content)
+
+    return write
+
+
+def _file_writer(path: Path) -> Writer:
+    """Return a writer of the bytes of a file."""
+
+    def write(sink: BufferedIOBase) -> None:
+        with path.open("rb") as file:
+            shutil.copyfileobj(file, sink, CHUNK_BYTES)
 
     return write
 
