@@ -1,6 +1,7 @@
 import inspect
 import math
 from collections import Counter
+from dataclasses import replace
 from datetime import UTC, datetime
 from itertools import pairwise
 from types import SimpleNamespace
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from forecaster.config import LagConfig, Season, SplitsConfig
 from forecaster.errors import ConfigError, DataError
 from forecaster.panel.panel import Panel
+from forecaster.panel.vintages import sort_vintages
 from forecaster.splits import (
     SPLITS,
     Splits,
@@ -627,6 +629,19 @@ def test_null_covariates_ahead_drop_the_windows_that_need_them(local: bool) -> N
     windows = cut_windows(panel, splits, LAGS)
     assert windows.dropped["covariates ahead missing"] == 3
     assert set(range(180, 238)) - set(windows.test.tolist()) == {197, 198, 199}
+
+
+def test_steps_that_an_origin_knows_nothing_of_drop_its_window() -> None:
+    steps = np.arange(241)
+    known = np.where(steps == 200, 198, steps - 5)  # the origins 197 and before know nothing
+    vintages = sort_vintages(("c0",), steps, known, np.ones((241, 1), dtype=np.float32))
+    panel = panel_of(np.ones((241, 7)), world=np.ones((241, 1)))
+    (name,) = panel.covariates.names
+    shared = replace(panel.covariates, vintages=replace(vintages, names=(name,)))
+    splits = by_steps(panel, train=[(0, 120)], validation=[(121, 180)], test=[(181, 240)])
+    windows = cut_windows(replace(panel, covariates=shared), splits, LAGS)
+    assert windows.dropped["covariates ahead missing"] == 1
+    assert set(range(180, 238)) - set(windows.test.tolist()) == {197}
 
 
 # ------------------------------------------------------------------------ short panels (T15)

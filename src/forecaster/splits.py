@@ -145,7 +145,7 @@ def cut_windows(
     reasons = {
         "targets across a border": ~same_split & (target >= 0).any(axis=1),
         "no target observed": within & unobserved,
-        "covariates ahead missing": within & _lacks_covariates(panel)[ahead].any(axis=1),
+        "covariates ahead missing": within & _lacks_covariates(panel, origins, ahead),
         "too little history observed": within & is_incomplete(panel, history, origins),
         "training history in held-out steps": within & (split == 0) & held_out.any(axis=1),
         "validation history in test steps": within & (split == 1) & in_test.any(axis=1),
@@ -205,7 +205,7 @@ def _partial(
     usable = (split_of_step[ahead] == 0).all(axis=1)
     usable &= ((past < 0) | (split_of_step[np.maximum(past, 0)] == 0)).all(axis=1)
     usable &= observed.any(axis=1)[ahead].any(axis=1)  # so one of them is open
-    usable &= ~_lacks_covariates(panel)[ahead].any(axis=1)
+    usable &= ~_lacks_covariates(panel, origins, ahead)
     return np.asarray(origins[usable])
 
 
@@ -327,7 +327,21 @@ def worst_locations(
     return name_some(f"{ids[n]} {100 * missing[n]:.0f} %" for n in worst)
 
 
-def _lacks_covariates(panel: Panel) -> Bool[np.ndarray, " S"]:
+def _lacks_covariates(
+    panel: Panel, origins: Int64[np.ndarray, " B"], ahead: Int64[np.ndarray, "B K"]
+) -> Bool[np.ndarray, " B"]:
+    """Which windows lack a covariate ahead that is known ahead, or was at their origin."""
+    lacks = _lacking_steps(panel)[ahead].any(axis=1)
+    vintages = panel.covariates.vintages and panel.covariates.vintages.select(panel.known_ahead)
+    if vintages is None:
+        return np.asarray(lacks)
+    for steps in ahead.T:  # one step ahead at a time, to bound memory
+        unknown = np.isnan(vintages.seen(origins, steps)).any(axis=1)
+        lacks |= unknown & panel.clock.is_open(panel.instants(steps))
+    return np.asarray(lacks)
+
+
+def _lacking_steps(panel: Panel) -> Bool[np.ndarray, " S"]:
     """Which steps lack a covariate that is known ahead, or one of a location that is open."""
     missing = np.isnan(known_columns(panel.covariates)).any(axis=1)
     if panel.clock.hours:

@@ -20,6 +20,7 @@ from forecaster.estimators.networks.forecaster import Forecaster
 from forecaster.graph.learn import learn_graph
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates
+from forecaster.panel.vintages import sort_vintages
 from forecaster.serve.data.store import Store
 from forecaster.splits import Splits
 from forecaster.versions import Versions
@@ -56,6 +57,9 @@ def artifacts(tmp_path_factory: pytest.TempPathFactory) -> Path:
     locations = replace(plain.locations, opens=opens)
     panel = replace(plain, local_covariates=closed, locations=locations)
     panel = panel.save(folder / "panel", RECIPE)
+    steps = np.arange(len(plain.known_times))
+    vintages = sort_vintages(plain.covariates.names, steps, steps - 3, plain.covariates.values)
+    replace(panel, covariates=replace(plain.covariates, vintages=vintages)).save(folder / "dated")
     _compare(folder, panel)
     recipe = RECIPE.model_copy(
         update={"training": TrainingConfig(epochs=2, checkpoint_steps=1, ema=0.9)}
@@ -92,7 +96,8 @@ def test_every_manifest_has_the_keys_of_the_page(page: Page, artifacts: Path) ->
     for path in artifacts.rglob("manifest.json"):
         manifest = read(path.parent)
         assert set(manifest) == set(keys)
-        assert (manifest["layout"], manifest["version"]) == (1, 1)
+        version = 2 if path.parent.name == "dated" else 1
+        assert (manifest["layout"], manifest["version"]) == (1, version)
         kinds.add(manifest["kind"])
         for logical, file in manifest["files"].items():
             stem, suffix = logical.rsplit(".", 1)
@@ -104,7 +109,7 @@ def test_every_manifest_has_the_keys_of_the_page(page: Page, artifacts: Path) ->
 @pytest.mark.parametrize(
     ("section", "folders"),
     [
-        ("Panel", ["panel"]),
+        ("Panel", ["panel", "dated"]),
         ("Graph", ["comparison/graphs/*"]),
         ("Run", ["comparison/cells/*", "begun"]),
         ("Runs in versions", ["runs"]),
@@ -123,7 +128,11 @@ def test_files_and_metadata_are_those_of_the_page(
 
 
 def test_columns_of_tables_are_those_of_the_page(page: Page, artifacts: Path) -> None:
-    for section, pattern in (("Panel", "panel"), ("Graph", "comparison/graphs/*")):
+    for section, pattern in (
+        ("Panel", "panel"),
+        ("Panel", "dated"),
+        ("Graph", "comparison/graphs/*"),
+    ):
         folder = next(artifacts.glob(pattern))
         for logical, file in read(folder)["files"].items():
             if logical.endswith(".parquet"):

@@ -11,9 +11,11 @@ import torch
 
 from forecaster.clock.clock import CALENDAR_COLUMNS, Clock
 from forecaster.config import LagConfig, Season
-from forecaster.panel.fill import Fill, fit_fill
+from forecaster.estimators.forecast_inputs import look_ahead
+from forecaster.panel.fill import Fill, fill_missing, fit_fill
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations
+from forecaster.panel.vintages import sort_vintages
 from forecaster.windows.batches import Batch, Batches
 from forecaster.windows.scaling import Scaler, fit_scaler
 
@@ -485,3 +487,24 @@ def test_P3_past_only_covariates_after_the_origin_change_no_input(
         Batches(p, scaler, fill, lags).cut(np.array([origin])) for p in (panel, changed)
     )
     assert all(torch.equal(getattr(before, f.name), getattr(after, f.name)) for f in fields(Batch))
+
+
+def test_covariates_ahead_are_the_vintages_known_at_each_origin(
+    panel: Panel, scaler: Scaler, fill: Fill, lags: LagConfig
+) -> None:
+    generator, S = np.random.default_rng(5), len(panel.covariates.values)
+    steps = np.repeat(np.arange(S), 3)
+    known = steps - np.tile([4, 2, 1], S)
+    name = panel.covariates.names[1]
+    values = generator.normal(size=(3 * S, 1)).astype(np.float32)
+    vintages = sort_vintages((name,), steps, known, values)
+    dated = replace(panel, covariates=replace(panel.covariates, vintages=vintages))
+    before, after = (Batches(p, scaler, fill, lags).cut(ORIGINS) for p in (panel, dated))
+    covariates, _ = look_ahead(fill_missing(dated, fill), ORIGINS, lags.horizon)
+    scaled = scaler.covariates.apply(covariates)[..., 1]
+    assert np.array_equal(after.next_auxiliary[1].numpy(), scaled)
+    others = [n for n in range(len(before.next_auxiliary)) if n != 1]
+    assert torch.equal(before.next_auxiliary[others], after.next_auxiliary[others])
+    assert torch.equal(before.auxiliary, after.auxiliary)  # the past is as it ended
+    seen = vintages.seen(np.array([290, 290]), np.array([292, 293]))[:, 0]
+    assert np.array_equal(covariates[2, 1:3, 1], seen)

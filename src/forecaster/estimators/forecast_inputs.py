@@ -273,15 +273,26 @@ def fit_climatology(panel: Panel, train: np.ndarray) -> Float32[np.ndarray, "288
 
 
 def look_ahead(panel: Panel, origins: Int64[np.ndarray, " B"], horizon: int) -> CovariatesAhead:
-    """The covariates and local covariates of the steps after each origin; NaN: unknown.
+    """The covariates and local covariates of the steps after each origin; NaN: unknown."""
+    return known_covariates(panel, origins, origins[:, None] + np.arange(1, horizon + 1))
+
+
+def known_covariates(
+    panel: Panel, origins: Int64[np.ndarray, " B"], ahead: Int64[np.ndarray, "B K"]
+) -> CovariatesAhead:
+    """The covariates and local covariates of steps as each origin knows them; NaN: unknown.
 
     Past-only ones are those of the origin (`hold_past_only`). A location that is not open needs
     none: in place of missing ones it has the mean of the others.
+
+    Args:
+        panel: whose covariates may have vintages.
+        origins: of which each knows what was known when its step ended.
+        ahead: steps after each origin.
     """
-    ahead = origins[:, None] + np.arange(1, horizon + 1)
     end = len(panel.covariates.values)
     inside = np.minimum(ahead, end - 1)
-    covariates = np.where((ahead < end)[..., None], panel.covariates.values[inside], np.nan)
+    covariates = panel.covariates.ahead(np.broadcast_to(origins[:, None], ahead.shape), ahead)
     local = panel.local_covariates.values.transpose(1, 0, 2)[inside]  # [B, K, Q, N]
     local = np.where((ahead < end)[..., None, None], local, np.float32(np.nan))
     if panel.locations.can_close and local.size:

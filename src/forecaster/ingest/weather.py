@@ -245,12 +245,14 @@ def _join(panel: Panel, weather: Float32[np.ndarray, "T 7"], counts: dict[str, A
     length = len(panel.covariates.values) if other_columns or local.names else len(panel.values)
     S = max(length, len(weather))
     other_values = _lengthen(panel.covariates.values[:length, other_columns], S, axis=0)
+    vintages = panel.covariates.vintages
     return replace(
         panel,
         covariates=Covariates(
             names=(*(names[column] for column in other_columns), *WEATHER_NAMES),
             values=np.concatenate([other_values, _lengthen(weather, S, axis=0)], axis=1),
             past_only=panel.covariates.past_only,
+            vintages=vintages and vintages.select([names[column] for column in other_columns]),
         ),
         local_covariates=replace(local, values=_lengthen(local.values[:, :length], S, axis=1)),
         counts={**panel.counts, **counts},

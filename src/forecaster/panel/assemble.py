@@ -4,17 +4,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
-from jaxtyping import Float32
+import pyarrow as pa
+from jaxtyping import Float32, Int64, Shaped
 
 from forecaster.clock.clock import Clock
 from forecaster.clock.holidays import expand_holidays
+from forecaster.clock.zone import to_utc
 from forecaster.config import PanelConfig
 from forecaster.errors import DataError, Faults, count_of, name_some
 from forecaster.panel.axis import Layers, SeriesTable, align_to_axis, clock_of
-from forecaster.panel.columns import Table, load
+from forecaster.panel.columns import Table, load, need_columns, numbers, parse_times
 from forecaster.panel.parts import Covariates, LocalCovariates, Locations, stack_layers
 from forecaster.panel.renames import Rename, apply_renames, inherit_opens, read_renames
-from forecaster.panel.tables import read_locations, read_long, read_wide
+from forecaster.panel.tables import read_locations, read_long, read_wide, sort_ids
+from forecaster.panel.vintages import KNOWN_AT, first_origins, sort_vintages
 
 
 @dataclass(frozen=True)
@@ -100,32 +103,87 @@ def join_covariates(
         axis: the time axis of the values.
         locations: in the order of the panel's columns.
     """
-    names, values = _read_covariates(tables.covariates, axis)
+    shared = _read_covariates(tables.covariates, axis)
     local = _merge(layers, _read_local_covariates(tables, axis, locations))
-    S = max(len(values), *map(len, local.values())) if local else len(values)
+    length = len(shared.values)
+    S = max(length, *map(len, local.values())) if local else length
     padded = [_pad(layer, S) for layer in local.values()]
     return (
-        Covariates(names, _pad(values, S)),
+        replace(shared, values=_pad(shared.values, S)),
         LocalCovariates(tuple(local), stack_layers(padded, S, len(locations))),
     )
 
 
-def _read_covariates(
-    table: Table | None, axis: Axis
-) -> tuple[tuple[str, ...], Float32[np.ndarray, "S P"]]:
-    if table is None:
-        return (), np.empty((axis.steps, 0), dtype=np.float32)
-    time = "ds" if "ds" in load(table)[0].column_names else "time"
+def _read_covariates(source: Table | None, axis: Axis) -> Covariates:
+    if source is None:
+        return Covariates.empty(axis.steps)
+    table, name = load(source)
+    time = "ds" if "ds" in table.column_names else "time"
+    if KNOWN_AT in table.column_names:
+        return _read_vintages(table, time, name, axis)
     series = read_wide(table, None, time, layer="covariates")
     aligned = align_to_axis(series, axis.config, axis.start, axis.steps)
-    return series.ids, aligned["covariates"]
+    return Covariates(series.ids, aligned["covariates"])
+
+
+def _read_vintages(table: pa.Table, time: str, name: str, axis: Axis) -> Covariates:
+    """Return covariates with vintages: several rows of one step, each with when it was known."""
+    need_columns(table, (time,), name)
+    faults, config, clock = Faults(name), axis.config, clock_of(axis.config)
+    columns = tuple(sort_ids([c for c in table.column_names if c not in (time, KNOWN_AT)]))
+    layers = [numbers(table[c], c, faults) for c in columns]
+    seconds, naive = parse_times(table[time], time, faults)
+    known_seconds, known_naive = parse_times(table[KNOWN_AT], KNOWN_AT, faults)
+    faults.raise_any(DataError)
+    known_at = known_seconds.astype("datetime64[s]")
+    if known_naive:  # of a local time that occurs twice the later: nothing is known too early
+        known_at = to_utc(config.timezone, known_at).second
+    _refuse_doubled(seconds, known_at, name)
+    # Each time on its step, then the rows of that time; a local time may be two steps.
+    unique, time_of_row = np.unique(seconds, return_inverse=True)
+    number = np.arange(len(unique), dtype=np.float32)[:, None]
+    rows = SeriesTable(unique, naive, ("row",), {"number": number})
+    placed = align_to_axis(rows, config, axis.start, axis.steps)["number"][:, 0]
+    steps = np.flatnonzero(np.isfinite(placed))
+    by_time = np.argsort(time_of_row, kind="stable")
+    ends = np.searchsorted(time_of_row[by_time], np.stack([placed[steps], placed[steps] + 1]))
+    row = np.concatenate([by_time[a:b] for a, b in ends.T] or [by_time[:0]])
+    known = first_origins(clock, axis.start, known_at[row])
+    order = np.argsort(known_at[row], kind="stable")  # the last one known counts
+    vintages = sort_vintages(
+        columns,
+        np.repeat(steps, ends[1] - ends[0])[order],
+        known[order],
+        np.column_stack(layers)[row][order],
+    )
+    every = np.arange(len(placed))
+    return Covariates(columns, vintages.seen(every, every), vintages=vintages)
+
+
+def _refuse_doubled(
+    seconds: Int64[np.ndarray, " R"], known_at: Shaped[np.ndarray, " R"], name: str
+) -> None:
+    """Refuse rows of one time that were known at the same moment."""
+    pairs = np.stack([seconds, known_at.astype(np.int64)], axis=1)
+    _, first = np.unique(pairs, axis=0, return_index=True)
+    doubled = np.setdiff1d(np.arange(len(pairs)), first)
+    if len(doubled):
+        texts = name_some(f"row {row + 1} ({known_at[row]}Z)" for row in doubled)
+        count = f"{count_of(len(doubled), 'row')} of a time and a {KNOWN_AT} given before"
+        raise DataError(f"{name}: {count}: {texts}; give one row for each")
 
 
 def _read_local_covariates(tables: SideTables, axis: Axis, locations: Locations) -> Layers:
     """Return the covariates by name, their columns in the order of the locations."""
     if tables.local_covariates is None:
         return {}
-    series = read_long(tables.local_covariates, None)
+    table, name = load(tables.local_covariates)
+    if KNOWN_AT in table.column_names:
+        raise DataError(
+            f"{name}: column {KNOWN_AT!r}: only covariates shared by all locations have vintages; "
+            "give these in the table of covariates, or leave the column out"
+        )
+    series = read_long(table, None)
     aligned = align_to_axis(series, axis.config, axis.start, axis.steps)
     if tables.renames is not None:
         times = clock_of(axis.config).axis(axis.start, len(next(iter(aligned.values()))))

@@ -1,6 +1,6 @@
 """What is usual at each step of the season, and the replacement of missing values by it."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Bool, Float32, Float64, Int64
@@ -50,11 +50,22 @@ def fill_missing(panel: Panel, fill: Fill) -> Panel:
     covariates = carry_covariates(panel.covariates, most).values
     layers = carry_local(panel.local_covariates, most).values
     local = [_filled(v, m, slots) for v, m in zip(layers, fill.local_covariates, strict=True)]
-    return panel.with_data(
+    filled = panel.with_data(
         _carry_over_closings(panel, _filled(panel.values, fill.values, slots)),
         _filled(covariates, fill.covariates, slots),
         stack_layers(local, len(slots), len(panel.locations)),
     )
+    return _fill_vintages(filled, fill.covariates[slots])
+
+
+def _fill_vintages(panel: Panel, usual: Float32[np.ndarray, "S P"]) -> Panel:
+    """The panel whose covariates have a value at every origin: the usual one before any other."""
+    shared = panel.covariates
+    if shared.vintages is None:
+        return panel
+    columns = [shared.names.index(name) for name in shared.vintages.names]
+    complete = shared.vintages.complete(usual[:, columns])
+    return replace(panel, covariates=replace(shared, vintages=complete))
 
 
 def _carry_over_closings(

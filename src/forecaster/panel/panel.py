@@ -65,6 +65,7 @@ from forecaster.panel.parts import (
 from forecaster.panel.past_only import UNSEEN, hide_unseen
 from forecaster.panel.renames import apply_renames, read_renames
 from forecaster.panel.tables import read_long, read_wide
+from forecaster.panel.vintages import read_vintages, vintages_writer
 from forecaster.publish.manifest import Manifest, Progress, file_path, read_manifest, verify_files
 from forecaster.publish.writing import Draft, Writer, bytes_writer, publish, replace_file
 from forecaster.recipe import Recipe, check_stage, read_recipe
@@ -72,6 +73,7 @@ from forecaster.recipe import Recipe, check_stage, read_recipe
 CSV_TIME = "%Y-%m-%dT%H:%M:%S%z"  # of all CSV output
 HOURS_FOUND = "hours_found"  # in the ledger: opening hours are those of regular gaps
 FORMAT = 1  # of the panel's files; a newer one is refused
+FORMAT_OF_VINTAGES = 2  # which earlier versions would not see
 log = logging.getLogger(__name__)
 
 
@@ -181,11 +183,12 @@ class Panel:
         """
         known_steps = slice(first, known_end)
         world, local = self.covariates, self.local_covariates
+        vintages = world.vintages and world.vintages.between(first, known_end)
         return replace(
             self,
             values=self.values[first:end],
             start=self.instant(first),
-            covariates=replace(world, values=world.values[known_steps]),
+            covariates=replace(world, values=world.values[known_steps], vintages=vintages),
             local_covariates=replace(local, values=local.values[:, known_steps]),
             digest=None,
         )
@@ -208,7 +211,9 @@ class Panel:
             start=start,
             clock=clock,
             covariates=replace(
-                world, values=np.pad(world.values, ((steps, 0), (0, 0)), constant_values=np.nan)
+                world,
+                values=np.pad(world.values, ((steps, 0), (0, 0)), constant_values=np.nan),
+                vintages=world.vintages and world.vintages.between(-steps, None),
             ),
             local_covariates=replace(
                 local,
@@ -326,6 +331,12 @@ class Panel:
             digest=None,
         )
 
+    def without_vintages(self) -> "Panel":
+        """Return the panel with covariates known ahead as they are, at every origin."""
+        if self.covariates.vintages is None:
+            return self
+        return replace(self, covariates=replace(self.covariates, vintages=None), digest=None)
+
     def hide_steps(self, hidden: Bool[np.ndarray, " M"]) -> "Panel":
         """Return the panel with values and covariates of some steps missing.
 
@@ -338,7 +349,11 @@ class Panel:
         return replace(
             self,
             values=values,
-            covariates=replace(world, values=world_values),
+            covariates=replace(
+                world,
+                values=world_values,
+                vintages=world.vintages and world.vintages.hide(hidden),
+            ),
             local_covariates=replace(local, values=local_values),
         )
 
@@ -472,6 +487,7 @@ class Panel:
             locations: table of `id`, `name`, `lat`, `lon`, `opens`, `closes`, `hours`; gives the
                 order of the columns.
             covariates: table of `ds` and columns for all locations; may reach into the future.
+                With a column `known_at` it has vintages, and an origin sees what was known then.
             local_covariates: table of `unique_id`, `ds` and columns; may reach into the future.
             renames: table of `old`, `new`, `from`: places renamed, merged or split.
             censored: the local covariate that is 1 where a location could not serve (`censor`).
@@ -618,6 +634,9 @@ class Panel:
         }
         names, values = self.covariates.names, self.covariates.values
         files["covariates.parquet"] = storage.matrix_writer(self.known_times, names, values)
+        vintages = self.covariates.vintages
+        if vintages is not None:
+            files["vintages.parquet"] = vintages_writer(vintages, self.clock, self.start)
         for number, layer in enumerate(self.local_covariates.values):
             files[f"local_covariates_{number}.parquet"] = storage.matrix_writer(
                 self.known_times, self.locations.ids, layer
@@ -626,7 +645,7 @@ class Panel:
             files["recipe.toml"] = bytes_writer(recipe.to_toml().encode())
         draft = Draft(
             kind="panel",
-            version=FORMAT,
+            version=FORMAT if self.covariates.vintages is None else FORMAT_OF_VINTAGES,
             files=files,
             about=self._about(),
             parents=parents or {},
@@ -647,7 +666,7 @@ class Panel:
             progress: called with the number of bytes verified since the last call.
         """
         folder = Path(folder)
-        manifest = read_manifest(folder, kind="panel", reads=FORMAT)
+        manifest = read_manifest(folder, kind="panel", reads=FORMAT_OF_VINTAGES)
         if verify:
             verify_files(folder, manifest, progress)
         try:
@@ -656,7 +675,7 @@ class Panel:
             raise ArtifactError(f"{folder}: not a forecaster panel ({error})") from error
 
     def _about(self) -> dict[str, Any]:
-        holidays = self.clock.holidays
+        holidays, vintages = self.clock.holidays, self.covariates.vintages
         return {
             "timezone": self.clock.zone,
             **step_fields(self.clock),
@@ -667,6 +686,7 @@ class Panel:
             "locations": len(self.locations),
             "local_covariates": list(self.local_covariates.names),
             **({"past_only": list(self.past_only)} if self.past_only else {}),
+            **({"vintages": len(vintages.steps)} if vintages is not None else {}),
             "lag_clock": LAG_CLOCK,
             "tzdata": tz_version(),
             "holidays": holidays.to_json() if holidays is not None else None,
@@ -699,6 +719,10 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
     ]
     local = stack_layers(layers, known_steps, len(locations))
     past_only = tuple(map(str, about.get("past_only", ())))  # not in older panels
+    vintages = None
+    if "vintages" in about:
+        path = file_path(folder, manifest, "vintages.parquet")
+        vintages = read_vintages(path, clock, start, int(about["vintages"]))
     if not {*names, *local_names}.issuperset(past_only):
         raise DataError(f"past-only {name_some(past_only)}: not all are covariates of the panel")
     return Panel(
@@ -707,7 +731,7 @@ def _read(folder: Path, manifest: Manifest) -> Panel:
         clock=clock,
         kind=about["kind"],
         locations=locations,
-        covariates=Covariates(names, covariates, select_names(names, past_only)),
+        covariates=Covariates(names, covariates, select_names(names, past_only), vintages),
         local_covariates=LocalCovariates(local_names, local, select_names(local_names, past_only)),
         counts=dict(about["counts"]),
         digest=manifest.digest,
@@ -737,7 +761,7 @@ def step_fields(clock: Clock) -> dict[str, int]:
 
 def saved_recipe(folder: Path | str) -> Recipe | None:
     """Return the recipe saved with a panel, if any."""
-    manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT)
+    manifest = read_manifest(Path(folder), kind="panel", reads=FORMAT_OF_VINTAGES)
     if "recipe.toml" not in manifest.files:
         return None
     return read_recipe(file_path(Path(folder), manifest, "recipe.toml"))

@@ -6,10 +6,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import Bool, Float32, Float64, Shaped
+from jaxtyping import Bool, Float32, Float64, Int64, Shaped
 
 from forecaster.clock.clock import Clock
 from forecaster.errors import DataError, Faults, count_of, name_some
+from forecaster.panel.vintages import Vintages
 
 RESERVED = frozenset({"time", "unique_id", "ds", "ds_local", "y", "y_hat", "cutoff"})
 MAX_NAME_LENGTH = 200
@@ -159,9 +160,15 @@ class Covariates:
     names: tuple[str, ...]
     values: Float32[np.ndarray, "S P"]  # NaN = missing
     past_only: tuple[str, ...] = ()  # those of the names that nobody knows ahead
+    # What was known of a step at each origin, of some of the names. The values are then those
+    # known when their own step ended. None: all are known ahead as they are.
+    vintages: Vintages | None = None
 
     def __post_init__(self) -> None:
         check_covariates("covariates", self.names, self.values, self.past_only)
+        if self.vintages is not None and not {*self.names}.issuperset(self.vintages.names):
+            unknown = [name for name in self.vintages.names if name not in self.names]
+            raise DataError(f"vintages of {name_some(unknown)}, which are no covariates")
         object.__setattr__(self, "values", read_only(self.values))
 
     @staticmethod
@@ -173,7 +180,20 @@ class Covariates:
         """Return exactly these covariates, in this order."""
         order = [self.names.index(name) for name in names]
         past_only = select_names(names, self.past_only)
-        return Covariates(names, self.values[:, order], past_only)
+        vintages = None if self.vintages is None else self.vintages.select(names)
+        return Covariates(names, self.values[:, order], past_only, vintages)
+
+    def ahead(
+        self, origins: Int64[np.ndarray, "*shape"], steps: Int64[np.ndarray, "*shape"]
+    ) -> Float32[np.ndarray, "*shape P"]:
+        """The values of steps as they were known at their origins; NaN: unknown."""
+        end = len(self.values)
+        inside = self.values[np.minimum(steps, end - 1)]
+        values = np.where((steps < end)[..., None], inside, np.float32(np.nan))
+        if self.vintages is not None:
+            columns = [self.names.index(name) for name in self.vintages.names]
+            values[..., columns] = self.vintages.seen(origins, steps)
+        return values
 
     @property
     def past_columns(self) -> tuple[int, ...]:

@@ -5,6 +5,8 @@ origin such a covariate keeps its last value: that of the origin or, if it is mi
 last one of the day before. Without any it has its usual value, as missing covariates have.
 """
 
+from dataclasses import replace
+
 import numpy as np
 from jaxtyping import Float32
 
@@ -41,7 +43,7 @@ def carry_covariates(covariates: Covariates, most: int) -> Covariates:
         return covariates
     values = covariates.values.copy(order="K")
     values[:, columns] = carry(values[:, columns], most)
-    return Covariates(covariates.names, values, covariates.past_only)
+    return replace(covariates, values=values)
 
 
 def carry_local(covariates: LocalCovariates, most: int) -> LocalCovariates:
@@ -79,7 +81,7 @@ def hide_unseen(
     shared_values[end:, columns] = np.nan
     local_values[layers, end:] = np.nan
     return (
-        Covariates(covariates.names, shared_values, covariates.past_only),
+        replace(covariates, values=shared_values),
         LocalCovariates(local.names, local_values, local.past_only),
         {UNSEEN: unseen},
     )

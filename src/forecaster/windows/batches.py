@@ -10,6 +10,8 @@ from torch import Tensor
 from forecaster.config import LagConfig
 from forecaster.panel.fill import Fill, fill_missing
 from forecaster.panel.panel import Panel
+from forecaster.panel.parts import Covariates
+from forecaster.panel.vintages import ALWAYS, SPAN
 from forecaster.windows.inputs import StepInputs, gather_steps, put_steps, scale_steps
 from forecaster.windows.scaling import Scaler
 
@@ -29,6 +31,36 @@ class Batch:
     observed: Bool[Tensor, "N B K"]  # which targets count
     slots: Int64[Tensor, "B L"]  # the step of the season of each past step
     next_slots: Int64[Tensor, "B K"]
+
+
+@dataclass(frozen=True)
+class ScaledVintages:
+    """The vintages of covariates on a device, scaled, with a value of each step at each origin."""
+
+    columns: tuple[int, ...]  # of the covariates
+    keys: Int64[Tensor, " R"]  # steps and origins, as `vintage_keys`
+    values: Float32[Tensor, "V R"]
+
+    @staticmethod
+    def of(covariates: Covariates, scaler: Scaler, device: str) -> "ScaledVintages | None":
+        """The vintages of filled covariates; None without any."""
+        vintages = covariates.vintages
+        if vintages is None:
+            return None
+        columns = tuple(covariates.names.index(name) for name in vintages.names)
+        scale = scaler.covariates
+        mean, deviation = scale.mean[list(columns)], scale.deviation[list(columns)]
+        values = torch.from_numpy((vintages.values - mean) / deviation).T.contiguous()
+        return ScaledVintages(
+            columns, torch.from_numpy(vintages.keys).to(device), values.to(device)
+        )
+
+    def put(self, auxiliary: Float32[Tensor, "A B K"], coming: Int64[Tensor, "B K"]) -> None:
+        """Replace covariates ahead by what was known of them at each origin."""
+        keys = coming * SPAN + coming[:, :1] - 1 - ALWAYS  # as `vintage_keys`
+        rows = torch.searchsorted(self.keys, keys, right=True) - 1
+        for column, values in zip(self.columns, self.values, strict=True):
+            auxiliary[column] = values[rows]
 
 
 class Batches:
@@ -70,6 +102,7 @@ class Batches:
             scaler,
         )
         channels = 1 + len(panel.local_covariates.names)
+        self._vintages = ScaledVintages.of(filled.covariates, scaler, device)
         self._past_columns = panel.covariates.past_columns
         self._past_channels = tuple(1 + layer for layer in panel.local_covariates.past_layers)
         self._device = device
@@ -99,6 +132,8 @@ class Batches:
         history, coming = steps[:, :L], steps[:, L:]
         signal, auxiliary = self._inputs.gather(history)
         signal_ahead, next_auxiliary = self._inputs.gather(coming)
+        if self._vintages is not None:
+            self._vintages.put(next_auxiliary, coming)
         if self._past_columns or self._past_channels:
             at_origin, auxiliary_at_origin = self._inputs.gather(coming[:, :1] - 1)
             for channel in self._past_channels:

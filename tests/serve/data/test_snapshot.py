@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from forecaster.panel.panel import Panel
 from forecaster.panel.parts import LocalCovariates
+from forecaster.panel.vintages import sort_vintages
 from forecaster.serve.data.registration import Registration
 from forecaster.serve.data.snapshot import NEVER, Snapshot
 from forecaster.synthetic.city import make_city
@@ -122,16 +123,31 @@ def test_covariates_of_a_registered_location_are_the_same_at_all_steps() -> None
 
 
 def test_covariates_reach_ahead() -> None:
-    snapshot = Snapshot(PANEL).with_covariates([(HOURS + 80, 1, 5.0)], 1)
+    snapshot = Snapshot(PANEL).with_covariates([(HOURS + 80, 1, 5.0)], 1, [0])
     part = snapshot.panel(0, HOURS, HOURS + 81)
     assert part.covariates.values[HOURS + 80, 1] == 5.0
     assert np.isnan(part.covariates.values[HOURS + 80, 0])
     assert np.array_equal(part.covariates.values[: HOURS + 72], PANEL.covariates.values)
 
 
+def test_covariates_received_are_vintages_of_a_panel_that_has_them() -> None:
+    names, steps = PANEL.covariates.names[:1], np.arange(HOURS + 9)
+    values = steps[:, None].astype(np.float32)
+    vintages = sort_vintages(names, steps, steps - 5, values)
+    shared = replace(PANEL.covariates, vintages=vintages)
+    dated = replace(PANEL, covariates=shared)
+    end = PANEL.instants(np.array([HOURS]))[0].astype(int)  # of the last step
+    snapshot = Snapshot(dated).with_covariates([(HOURS + 2, 0, 700.0)], 1, [int(end) + 60])
+    part = snapshot.panel(HOURS - 9, HOURS + 1, HOURS + 4).covariates
+    assert part.vintages is not None
+    origins, step = np.array([8, 9]), np.array([11, 11])  # the last of the panel, the next
+    assert part.vintages.seen(origins, step)[:, 0].tolist() == [HOURS + 2, 700.0]
+    assert part.values[11, 0] == 700.0
+
+
 def test_a_version_knows_what_changed_since() -> None:
     snapshot = Snapshot(PANEL, version=7)
-    later = snapshot.with_observations([(40, 0, 1.0)], 8).with_covariates([(30, 0, 1.0)], 9)
+    later = snapshot.with_observations([(40, 0, 1.0)], 8).with_covariates([(30, 0, 1.0)], 9, [0])
     assert later.first_changed_origin(9, horizon=3) == NEVER
     assert (
         later.first_changed_origin(8, horizon=3) == 27

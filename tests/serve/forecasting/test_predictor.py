@@ -302,7 +302,7 @@ def test_late_data_changes_all_that_saw_it(model: ServedModel, panel: Panel) -> 
         snapshot = snapshot.with_observations([(step, column, value)], version)
         if version % 3 == 0:
             ahead = HOURS - 10 + version
-            snapshot = snapshot.with_covariates([(ahead, 0, float(version))], version)
+            snapshot = snapshot.with_covariates([(ahead, 0, float(version))], version, [0])
         origin = HOURS - 1 - int(generator.integers(20))
         check(final_forecast(predictor, model, snapshot, origin), model, snapshot, origin)
 

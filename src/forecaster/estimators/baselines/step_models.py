@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float, Float32, Int64
 
 from forecaster.errors import ArtifactError
-from forecaster.estimators.forecast_inputs import ForecastInputs, hold_past_only, look_ahead
+from forecaster.estimators.forecast_inputs import ForecastInputs, known_covariates
 from forecaster.estimators.scaled_inputs import scale_ahead
 from forecaster.panel.panel import Panel
 from forecaster.windows.scaling import Scaler
@@ -78,9 +78,8 @@ def training_inputs(
     """
     parts = []
     for step in steps:
-        before = origins + step - 1
-        ahead = hold_past_only(panel, origins, look_ahead(panel, before, 1))
-        inputs = ForecastInputs(panel, before, *ahead)
+        ahead = known_covariates(panel, origins, origins[:, None] + step)
+        inputs = ForecastInputs(panel, origins + step - 1, *ahead)
         parts.append(scale_ahead(inputs, scaler))
     auxiliary, local = zip(*parts, strict=True)
     return np.concatenate(auxiliary, axis=1), np.concatenate(local, axis=1)

@@ -19,14 +19,14 @@ STATISTICS = "shared."  # names of arrays with means and ranges of all training 
 
 
 def _past_only_covariates_are_not_seen_ahead(setup: CheckSetup) -> None:
-    panel, splits = _with_past_only(setup.panel), _apart(setup.panel)
+    panel, splits = _with_past_only(setup.panel), apart(setup.panel)
     fitted = setup.make(RECIPE).fit(panel, splits)
     _need_equal_forecasts(fitted, panel)
     _need_no_future(fitted, panel, setup)
     # The last step of a range is a target only: no origin there has its targets in the range.
     targets = [TRAINED[1] - 1, VALIDATED[1] - 1]
     refitted = setup.make(RECIPE).fit(_change_at(panel, targets), splits)
-    first, second = (_model_arrays(fitted), _model_arrays(refitted))
+    first, second = (model_arrays(fitted), model_arrays(refitted))
     need(first.keys() == second.keys(), "another fit has other arrays")
     different = [name for name in first if not np.array_equal(first[name], second[name])]
     need(
@@ -67,7 +67,7 @@ def _with_past_only(panel: Panel) -> Panel:
     )
 
 
-def _apart(panel: Panel) -> Splits:
+def apart(panel: Panel) -> Splits:
     """Training and validation with steps between them that are in neither."""
     spans = (TRAINED, VALIDATED, (VALIDATED[1], HOURS))
     return Splits(
@@ -84,7 +84,8 @@ def _change_at(panel: Panel, steps: Sequence[int]) -> Panel:
     return panel.with_data(None, shared, local)
 
 
-def _model_arrays(fitted: Estimator) -> Arrays:
+def model_arrays(fitted: Estimator) -> Arrays:
+    """The arrays of a fit without statistics of all training steps."""
     run = fitted.run
     need(run is not None, "fit left no run")
     arrays = {} if run is None else run.arrays

@@ -12,11 +12,12 @@ from forecaster.estimators.checks.forecasts import FORECASTS
 from forecaster.estimators.checks.past_only import PAST_ONLY
 from forecaster.estimators.checks.quantiles import QUANTILES
 from forecaster.estimators.checks.setup import Check, make_setup
+from forecaster.estimators.checks.vintages import VINTAGES
 from forecaster.recipe import Recipe
 
 CHECKS: dict[str, Check] = {
     check.__name__.strip("_").replace("_", " "): check
-    for check in (*FORECASTS, *QUANTILES, *PAST_ONLY, *FITTING)
+    for check in (*FORECASTS, *QUANTILES, *PAST_ONLY, *VINTAGES, *FITTING)
 }
 
 NEED = "give a subclass of Estimator, or a function that returns a new estimator for a recipe"

@@ -247,16 +247,18 @@ class LiveData:
         columns, length = self._columns[table], self.snapshot.step_seconds
         tolerance = min(AHEAD_SECONDS, length // 10)  # clocks may differ a little
         cells: list[CellUpdate] = []
+        arrivals: list[int] = []
         unfinished: set[tuple[int, int]] = set()
         for (name, begins, value), received in rows:
             step = self.snapshot.step_at(begins)
             if step is not None and name in columns:
                 cells.append((step, columns[name], value))
+                arrivals.append(received)
                 if self.snapshot.end_of(step) > received + tolerance:
                     unfinished.add((step, columns[name]))
         if table == "observations":
             return self.snapshot.with_observations(cells, version, unfinished)
-        return self.snapshot.with_covariates(cells, version)
+        return self.snapshot.with_covariates(cells, version, arrivals)
 
 
 def panel_digest(panel: Panel, without: Collection[str] = ()) -> str:

@@ -11,7 +11,8 @@ from jaxtyping import Bool, Float32, Int64
 
 from forecaster.clock.clock import Clock
 from forecaster.panel.panel import Panel
-from forecaster.panel.parts import Locations
+from forecaster.panel.parts import Covariates, Locations
+from forecaster.panel.vintages import Vintages, first_origins, sort_vintages
 from forecaster.serve.data.registration import Registration, to_locations
 
 RowsByStep = Mapping[int, np.ndarray]
@@ -47,6 +48,7 @@ class Snapshot:
     partial: RowsByStep = field(default_factory=dict)  # step → [N], 1: received before its end
     registered: tuple[Registration, ...] = ()  # locations that the panel does not have
     joined: Locations | None = None  # those of the panel and the registered; None: the panel's
+    later: Vintages | None = None  # of covariates with vintages, received since
 
     @property
     def locations(self) -> Locations:
@@ -88,11 +90,41 @@ class Snapshot:
         changes = self._add_change(Change(version, _first_step(cells), ahead=False))
         return replace(self, observed=observed, version=version, changes=changes, partial=partial)
 
-    def with_covariates(self, cells: Sequence[CellUpdate], version: int) -> "Snapshot":
-        """Return the state after some covariates."""
+    def with_covariates(
+        self, cells: Sequence[CellUpdate], version: int, received: Sequence[int]
+    ) -> "Snapshot":
+        """Return the state after some covariates.
+
+        Args:
+            cells: the new values.
+            version: of the new state.
+            received: when each cell was received, in seconds since 1970.
+        """
         covariates = _replace_cells(self.covariates, cells, self._covariates_row)
-        changes = self._add_change(Change(version, _first_step(cells), ahead=True))
-        return replace(self, covariates=covariates, version=version, changes=changes)
+        return replace(
+            self,
+            covariates=covariates,
+            version=version,
+            changes=self._add_change(Change(version, _first_step(cells), ahead=True)),
+            later=self._add_vintages(cells, received),
+        )
+
+    def _add_vintages(
+        self, cells: Sequence[CellUpdate], received: Sequence[int]
+    ) -> Vintages | None:
+        """The vintages received up to now: each is known from when it was received."""
+        names, vintages = self.base.covariates.names, self.base.covariates.vintages
+        if vintages is None or not cells:
+            return self.later
+        instants = np.array(received).astype("datetime64[s]")
+        known = first_origins(self.base.clock, self.base.start, instants)
+        values = np.full((len(cells), len(names)), np.nan, dtype=np.float32)
+        for row, (_, column, value) in enumerate(cells):
+            values[row, column] = np.nan if value is None else value
+        columns = [names.index(name) for name in vintages.names]
+        steps = np.array([step for step, _, _ in cells])
+        later = sort_vintages(vintages.names, steps, known, values[:, columns])
+        return later if self.later is None else self.later.add(later)
 
     def first_changed_origin(self, version: int, horizon: int) -> int:
         """Return the first origin whose forecast may have changed since an earlier version."""
@@ -235,10 +267,21 @@ class Snapshot:
             values=self.values(first, end),
             start=self.time_of(first),
             locations=self.locations,
-            covariates=replace(base.covariates, values=self._shared(first, known_end)),
+            covariates=self._covariates(first, known_end),
             local_covariates=replace(base.local_covariates, values=local),
             digest=None,
         )
+
+    def _covariates(self, first: int, end: int) -> Covariates:
+        """The covariates of steps first…end−1, and their vintages."""
+        covariates, values = self.base.covariates, self._shared(first, end)
+        vintages = covariates.vintages and covariates.vintages.between(first, end)
+        if vintages is not None and self.later is not None:
+            vintages = vintages.add(self.later.between(first, end))
+            steps = np.arange(end - first)
+            columns = [covariates.names.index(name) for name in vintages.names]
+            values[:, columns] = vintages.seen(steps, steps)
+        return replace(covariates, values=values, vintages=vintages)
 
     def _shared(self, first: int, end: int) -> Float32[np.ndarray, "S P"]:
         return _merge_rows(self.base.covariates.values, self.covariates, first, end)

@@ -404,4 +404,4 @@ def _persist_covariates(panel: Panel, origin: int, fill: Fill) -> Panel:
     shared, local = panel.covariates.values.copy(), panel.local_covariates.values.copy()
     shared[origin + 1 :] = filled.covariates.values[origin]
     local[:, origin + 1 :] = filled.local_covariates.values[:, [origin]]
-    return panel.with_data(covariates=shared, local_covariates=local)
+    return panel.with_data(covariates=shared, local_covariates=local).without_vintages()
