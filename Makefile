@@ -6,7 +6,7 @@ READY := .venv/.ready
 PYTEST := $(BIN)/python -m pytest --jaxtyping-packages=forecaster,beartype.beartype
 
 # make bench BENCH=--quick takes a minute each, BENCH=--json prints for programs
-BENCHMARKS := command panel windows city locations ingest graph truth travel kernels model training horizon_cost gpu var boosting
+BENCHMARKS := command panel store windows city locations ingest graph truth travel kernels model training horizon_cost gpu var boosting
 # halves needs the real data: FORECASTER_DATA=… python -m benchmarks.halves
 
 .PHONY: install format lint types layers docs test check demo bench torture torture-gpu dist clean

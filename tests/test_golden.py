@@ -12,6 +12,7 @@ from forecaster.estimators.registry import load_estimator
 from forecaster.graph.storage import open_graph
 from forecaster.panel.panel import Panel, saved_recipe
 from forecaster.publish.manifest import artifacts_below, read_manifest, verify_files
+from forecaster.serve.data.database import FORMAT
 from forecaster.serve.data.store import Store
 from tests.golden import make_format_1 as format_1
 
@@ -97,4 +98,4 @@ def test_S10_the_golden_store_is_read(tmp_path: Path) -> None:
     assert [one.id for one in store.registrations()] == ["place 5"]
     store.close()
     with sqlite3.connect(copy) as connection:
-        assert connection.execute("PRAGMA user_version").fetchone() == (1,)
+        assert connection.execute("PRAGMA user_version").fetchone() == (FORMAT,)

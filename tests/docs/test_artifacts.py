@@ -188,7 +188,8 @@ def test_arrays_of_backtest_results_are_those_of_the_page(page: Page, artifacts:
 
 def test_tables_of_the_store_are_those_of_the_page(page: Page, artifacts: Path) -> None:
     connection = sqlite3.connect(artifacts / "store.sqlite")
-    names = [row[0] for row in connection.execute("SELECT name FROM sqlite_master")]
+    query = "SELECT name FROM sqlite_master WHERE type = 'table'"
+    names = [row[0] for row in connection.execute(query)]
     tables = page["The service's store"]["table"]
     assert set(names) == set(tables)
     for name, text in tables.items():

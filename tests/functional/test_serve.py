@@ -345,3 +345,26 @@ def test_a_token_that_protects_nothing_is_refused(
     code, _, errors = run("serve", "--demo", "--token-file", token)
     assert code == 2
     assert fault in errors
+
+
+def test_A1_the_command_refuses_a_store_with_a_loss(
+    run: Run, run_folder: Path, panel_folder: Path, panel: Panel, tmp_path: Path
+) -> None:
+    path = tmp_path / "store.sqlite"
+    store = Store(path, panel_digest(panel))
+    store.write("observations", [(panel.locations.ids[0], 3600, 5.0)], 0)
+    copy = (tmp_path / "copy.sqlite", tmp_path / "copy.sqlite-wal")  # without the redo log
+    for file, copied in zip((path, tmp_path / "store.sqlite-wal"), copy, strict=True):
+        copied.write_bytes(file.read_bytes())
+    store.close()
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # it ends there
+        words = ("serve", run_folder, "--panel", panel_folder, "--store", copy[0])
+        words = (*words, "--port", taken.getsockname()[1])
+        code, _, errors = run(*words)
+        assert code == 4
+        assert "copy.sqlite-redo is missing" in errors
+        assert "the writes after number 1, if there were any" in errors
+        code, _, errors = run(*words, "--accept-loss")
+    assert code == 5
+    assert "cannot listen" in errors
+    assert (tmp_path / "copy.sqlite.damaged-1" / "copy.sqlite-wal").exists()

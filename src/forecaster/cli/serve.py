@@ -35,6 +35,13 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
             help="Replay the last tenth of the panel, with this many seconds per step.", min=0.01
         ),
     ] = None,
+    accept_loss: Annotated[
+        bool,
+        typer.Option(
+            "--accept-loss",
+            help="Open a damaged store without what is lost; a copy of its files is kept.",
+        ),
+    ] = False,
     demo: Annotated[bool, typer.Option("--demo", help="Serve a synthetic city.")] = False,
     tiles: Annotated[
         str | None,
@@ -66,7 +73,7 @@ def serve(  # noqa: PLR0913, PLR0917 (one option each)
     elif replay is not None:
         engine = _replay(run, panel, replay)
     else:
-        engine = _live(run, panel, store, writes=token is not None)
+        engine = _live(run, panel, store, writes=token is not None, accept_loss=accept_loss)
     if base_map is not None:
         terminal.say(
             f"browsers load map tiles from {base_map.origin}, which learns what area they show"
@@ -78,13 +85,15 @@ def _print_address(url: str) -> None:
     print(f"{url}  (Ctrl-C stops the service)", flush=True)
 
 
-def _live(run: Path, panel: Path, store: Path | None, *, writes: bool) -> "Engine":
+def _live(
+    run: Path, panel: Path, store: Path | None, *, writes: bool, accept_loss: bool
+) -> "Engine":
     from forecaster.serve.service import open_engine
 
     default_store = panel.with_name(f"{panel.name}.sqlite")
     if store is None and (writes or default_store.exists()):
         store = default_store
-    engine = open_engine(run, open_panel(panel), store)
+    engine = open_engine(run, open_panel(panel), store, accept_loss=accept_loss)
     fault = engine.data.freshness().fault
     if fault is not None:
         replay = "--replay 5 replays the panel's last tenth, 5 seconds per step"

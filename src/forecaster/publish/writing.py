@@ -115,11 +115,11 @@ def discard(folder: Path) -> None:
         raise _explain(error, folder) from error
 
 
-def replace_file(path: Path, write: Writer) -> None:
+def replace_file(path: Path, write: Writer, mode: int = 0o644) -> None:
     """Write one file (a table, a figure) atomically."""
     try:
         _make_folder(path.parent)
-        _replace(path, write)
+        _replace(path, write, mode)
         sync_folder(path.parent)
     except OSError as error:
         raise _explain(error, path) from error
@@ -147,10 +147,10 @@ def _file_writer(path: Path) -> Writer:
 class _Sink(io.RawIOBase):
     """A new file that counts and hashes the bytes written to it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, mode: int) -> None:
         self.size = 0
         self.sha256 = hashlib.sha256()
-        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
 
     def writable(self) -> bool:
         return True
@@ -185,15 +185,15 @@ def _store(folder: Path, logical: str, write: Writer) -> Stored:
     return Stored(name, sink.size, sha256)
 
 
-def _replace(path: Path, write: Writer) -> None:
+def _replace(path: Path, write: Writer, mode: int = 0o644) -> None:
     partial = path.with_name(f".{path.name}{PARTIAL}{secrets.token_hex(4)}")
-    _fill(partial, write)
+    _fill(partial, write, mode)
     os.replace(partial, path)
 
 
-def _fill(partial: Path, write: Writer) -> _Sink:
+def _fill(partial: Path, write: Writer, mode: int = 0o644) -> _Sink:
     """Write and sync a partial file; remove it on failure."""
-    raw = _Sink(partial)
+    raw = _Sink(partial, mode)
     buffered = BufferedWriter(raw, CHUNK_BYTES)
     try:
         write(buffered)

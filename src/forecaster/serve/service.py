@@ -22,9 +22,19 @@ def load_model(run: Path) -> ServedModel:
     return ServedModel(estimator, str(digest)[:12])
 
 
-def open_engine(run: Path, panel: Panel, store: Path | None = None) -> Engine:
-    """Return the engine of a run and a panel; observations are stored in a file."""
-    opened = Store(store, panel_digest(panel), partial(panel_digest, panel))
+def open_engine(
+    run: Path, panel: Panel, store: Path | None = None, *, accept_loss: bool = False
+) -> Engine:
+    """Return the engine of a run and a panel; observations are stored in a file.
+
+    Args:
+        run: the folder of the run.
+        panel: the panel.
+        store: the file; None: in memory only.
+        accept_loss: open a damaged file without what is lost.
+    """
+    digest, without = panel_digest(panel), partial(panel_digest, panel)
+    opened = Store(store, digest, without, accept_loss=accept_loss)
     return _start(run, LiveData(panel, opened))
 
 

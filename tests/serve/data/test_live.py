@@ -12,6 +12,7 @@ import pytest
 
 from forecaster.errors import ArtifactError
 from forecaster.panel.panel import Panel, local_texts
+from forecaster.serve.data.database import Entry
 from forecaster.serve.data.live import (
     AHEAD_SECONDS,
     DEAD_STEPS,
@@ -21,7 +22,7 @@ from forecaster.serve.data.live import (
     panel_digest,
 )
 from forecaster.serve.data.registration import Registration
-from forecaster.serve.data.store import Entry, Store
+from forecaster.serve.data.store import Store
 from forecaster.serve.problems import Problem
 from tests.serve.conftest import HOURS, Running, SettableClock
 
@@ -287,10 +288,11 @@ def test_L2_registrations_may_come_while_observations_do(live: LiveData, panel: 
 
 
 def test_V15_a_full_disk_registers_nothing(live: LiveData) -> None:
-    pages = live._store._pragma("page_count")
+    pages = live._store._database.pragma("page_count")
     live._store._connection.execute(f"PRAGMA max_page_count = {pages}")
+    large = replace(NEUBAU, covariates={"docks" * 2_000: 17.0})
     with pytest.raises(Problem) as refusal:
-        asyncio.run(live.register(NEUBAU))
+        asyncio.run(live.register(large))
     assert (refusal.value.status_code, refusal.value.code) == (507, "disk_full")
     assert live.snapshot.registered == ()
     live._store._connection.execute("PRAGMA max_page_count = 100000")

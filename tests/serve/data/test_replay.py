@@ -7,9 +7,10 @@ import numpy as np
 import pytest
 
 from forecaster.panel.panel import Panel
+from forecaster.serve.data.database import Receipt
 from forecaster.serve.data.live import LiveData, panel_digest
 from forecaster.serve.data.replay import Replay, replayed_time
-from forecaster.serve.data.store import Receipt, Store
+from forecaster.serve.data.store import Store
 from forecaster.serve.problems import Problem
 from tests.serve.conftest import HOURS
 

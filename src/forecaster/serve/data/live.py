@@ -18,17 +18,10 @@ import numpy as np
 from forecaster.estimators.degraded import describe_outage
 from forecaster.estimators.plausible import RUN_DAYS, day_steps
 from forecaster.panel.panel import Panel
+from forecaster.serve.data.database import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.data.registration import TRAIN_AGAIN, Registration
 from forecaster.serve.data.snapshot import REPORTING_DAYS, CellUpdate, Snapshot
-from forecaster.serve.data.store import (
-    DiskFullError,
-    Entry,
-    IdempotencyKey,
-    KeyReusedError,
-    Receipt,
-    Store,
-    Table,
-)
+from forecaster.serve.data.store import DiskFullError, KeyReusedError, Store
 from forecaster.serve.problems import Problem
 from forecaster.splits import worst_locations
 
@@ -232,7 +225,7 @@ class LiveData:
         except DiskFullError as error:
             log.error("nothing was written: %s", error)
             raise Problem(507, "disk_full", "the disk is full; nothing was written") from None
-        except sqlite3.Error as error:
+        except (sqlite3.Error, OSError) as error:
             self.broken = "observations cannot be written; see the service's log"
             log.error("nothing was written: %s", error)
             raise Problem(503, "store_broken", self.broken) from None

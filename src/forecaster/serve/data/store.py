@@ -1,62 +1,33 @@
 """The SQLite file of live observations, covariates and registered locations, with one writer.
 
-A write is acknowledged after its commit to a synchronised write-ahead log, so it survives a kill
-or a power loss. Only one service at a time can open the file.
+A write is acknowledged after its line in the redo log is on disk, so it survives a kill, a power
+loss, and damage of one of the two files. Only one service at a time can open them.
 """
 
-import json
+import errno
+import os
 import sqlite3
 from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Literal
 
 from forecaster.errors import ArtifactError, RunError
+from forecaster.serve.data.database import (
+    FORMAT,
+    Batch,
+    Database,
+    Entry,
+    IdempotencyKey,
+    Receipt,
+    Table,
+)
+from forecaster.serve.data.recovery import recover
+from forecaster.serve.data.redo_log import OWNER_ONLY, SUFFIX, RedoLog
 from forecaster.serve.data.registration import Registration
 
-Entry = tuple[str, int, float | None]  # location or covariate, seconds since 1970, value
-Table = Literal["observations", "covariates"]
 DigestWithout = Callable[[Collection[str]], str]  # of a panel without some of its locations
-FORMAT = 1
-APPLICATION = 0x666F7265  # "fore": marks SQLite files of this program
-KEY_DAYS = 7  # for which a repeated request is recognised
-DAY_SECONDS = 24 * 3600
-SCHEMA = """
-CREATE TABLE observations (
-    name TEXT NOT NULL, time INTEGER NOT NULL, value REAL, revision INTEGER NOT NULL,
-    received INTEGER NOT NULL, PRIMARY KEY (name, time)) WITHOUT ROWID;
-CREATE TABLE covariates (
-    name TEXT NOT NULL, time INTEGER NOT NULL, value REAL, revision INTEGER NOT NULL,
-    received INTEGER NOT NULL, PRIMARY KEY (name, time)) WITHOUT ROWID;
-CREATE TABLE keys (
-    key TEXT PRIMARY KEY, digest TEXT NOT NULL, receipt TEXT NOT NULL,
-    received INTEGER NOT NULL) WITHOUT ROWID;
-CREATE TABLE facts (name TEXT PRIMARY KEY, fact TEXT NOT NULL) WITHOUT ROWID;
-"""
-# Created with the first registration: the first versions of this program made no such table.
-LOCATIONS = """
-CREATE TABLE IF NOT EXISTS locations (
-    number INTEGER PRIMARY KEY, id TEXT NOT NULL UNIQUE, registration TEXT NOT NULL)
-"""
-
-
-@dataclass(frozen=True)
-class Receipt:
-    """The counts of a write, once it is on disk."""
-
-    accepted: int  # new entries
-    revised: int  # entries that had another value
-    unchanged: int  # entries that had this value
-    data_version: int  # after the write
-
-
-@dataclass(frozen=True)
-class IdempotencyKey:
-    """A client's key for a write, by which a repeated request is recognised."""
-
-    key: str
-    digest: str  # of the body, which must be the same
+MAX_LOG_BYTES = 8 << 20  # then SQLite's file is completed, and the log begins anew
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
 
 
 class KeyReusedError(Exception):
@@ -71,7 +42,12 @@ class Store:
     """The observations and covariates of one panel; to be used by one thread at a time."""
 
     def __init__(
-        self, path: Path | None, panel: str, without: DigestWithout | None = None
+        self,
+        path: Path | None,
+        panel: str,
+        without: DigestWithout | None = None,
+        *,
+        accept_loss: bool = False,
     ) -> None:
         """Open or create the file.
 
@@ -80,21 +56,25 @@ class Store:
             panel: its digest; a file of another panel is refused.
             without: gives the digest of the panel without some locations: a panel built again
                 with locations that are registered here is the same one. None: no such panel.
+            accept_loss: open a damaged file without what is lost.
         """
         self.path = path
-        where = ":memory:" if path is None else str(path)
+        self._log = None if path is None else RedoLog(path.with_name(path.name + SUFFIX), panel)
         try:
-            self._connection = sqlite3.connect(
-                where, isolation_level=None, check_same_thread=False
-            )
-        except sqlite3.DatabaseError as error:
-            raise _to_error(where, error) from error
+            if path is not None and self._log is not None:
+                _prepare(path, panel, self._log, accept_loss=accept_loss)
+            self._connection = _connect(path)
+        except BaseException:
+            self._release()
+            raise
+        self._database = Database(self._connection)
         try:
             self._open(panel, without)
         except BaseException as error:
             self._connection.close()
+            self._release()
             if isinstance(error, sqlite3.DatabaseError):
-                raise _to_error(where, error) from error
+                raise _to_error(str(path), error) from error
             raise
 
     def write(
@@ -105,151 +85,137 @@ class Store:
         key: IdempotencyKey | None = None,
     ) -> tuple[Receipt, bool]:
         """Commit entries, all or none; return the receipt, and whether the request is a repeat."""
-        with self._transaction():
-            if key is not None and (earlier := self._receipt(key)) is not None:
-                return earlier, True
-            counts = {"accepted": 0, "revised": 0, "unchanged": 0}
-            for entry in entries:
-                counts[self._put(table, entry, received)] += 1
-            changed = counts["accepted"] + counts["revised"] > 0
-            receipt = Receipt(**counts, data_version=self.version + changed)
-            self._set_fact("data_version", str(receipt.data_version))
-            if key is not None:
-                self._store_receipt(key, receipt, received)
-        return receipt, False
+        if key is not None and (earlier := self._database.receipt(key.key)) is not None:
+            digest, receipt = earlier
+            if digest != key.digest:
+                raise KeyReusedError
+            return receipt, True
+        return self._commit(Batch(table, entries, received, key)), False
 
     def read(self, table: Table) -> Iterator[tuple[Entry, int]]:
         """Yield the latest revision of every entry, and when it was last received."""
-        rows = self._connection.execute(f"SELECT name, time, value, received FROM {table}")  # noqa: S608 (ours)
-        for name, time, value, received in rows:
+        for name, time, value, _, received, _ in self._database.rows(table):
             yield (name, time, value), received
 
     def register(self, registration: Registration) -> None:
         """Commit a location that is not registered yet."""
-        with self._transaction():
-            self._connection.execute(LOCATIONS)
-            self._connection.execute(
-                "INSERT INTO locations (id, registration) VALUES (?, ?)",
-                (registration.id, registration.to_json()),
-            )
-            self._set_fact("data_version", str(self.version + 1))
+        self._commit(registration)
 
     def registrations(self) -> list[Registration]:
         """Return the registered locations, in the order in which they came."""
-        tables = "SELECT 1 FROM sqlite_master WHERE type = 'table' AND name = 'locations'"
-        if self._connection.execute(tables).fetchone() is None:
-            return []
-        rows = self._connection.execute("SELECT registration FROM locations ORDER BY number")
+        rows = self._database.rows("locations", "ORDER BY number")
         try:
-            return [Registration.from_json(text) for (text,) in rows]
+            return [Registration.from_json(text) for _, _, text, _ in rows]
         except (TypeError, ValueError) as error:
             raise sqlite3.DatabaseError(f"a registered location: {error}") from error
 
     @property
     def version(self) -> int:
         """The data version, which grows with every write that changes a value."""
-        return int(self._fact("data_version") or 0)
+        return self._database.content.version
 
     def close(self) -> None:
-        """Close the file."""
+        """Complete SQLite's file, and close both files."""
+        with suppress(sqlite3.Error, RunError):  # a full disk: the redo log has what is missing
+            self._complete(is_open=False)
         self._connection.close()
+        self._release()
 
     def _open(self, panel: str, without: DigestWithout | None) -> None:
-        run = self._connection.execute
+        run, database = self._database.run, self._database
         run("PRAGMA busy_timeout = 0")
         run("PRAGMA locking_mode = EXCLUSIVE")  # a second service is refused at once
-        self._refuse_foreign()  # before anything changes the file
         run("PRAGMA journal_mode = WAL")
-        run("PRAGMA synchronous = FULL")
+        run("PRAGMA synchronous = NORMAL")  # the redo log is waited for at every commit
         run("BEGIN EXCLUSIVE")  # takes the lock, and keeps it
-        fresh = run("PRAGMA schema_version").fetchone() == (0,)
-        if fresh:
-            for statement in filter(str.strip, SCHEMA.split(";")):
-                run(statement)
-            run(f"PRAGMA application_id = {APPLICATION}")
-            run(f"PRAGMA user_version = {FORMAT}")
-            self._set_fact("panel", panel)
-        run("COMMIT")
+        if database.pragma("schema_version") == 0:
+            database.create(panel)
+        elif database.pragma("user_version") != FORMAT:
+            database.migrate()
+        database.load_content()
         self._check(panel, without)
-
-    def _refuse_foreign(self) -> None:
-        """Refuse the file of another program; an empty one is taken."""
-        marks = self._pragma("application_id"), self._pragma("user_version")
-        empty = marks == (0, 0) and self._pragma("schema_version") == 0
-        if not empty and marks != (APPLICATION, FORMAT):
-            raise ArtifactError(
-                f"{self.path}: not a store of this program; give another file with --store"
-            )
+        logged = None if self._log is None else self._log.read()
+        for written in logged.later_than(database.content.writes) if logged else ():
+            database.redo(written)
+        run("COMMIT")
+        self._complete(is_open=True)
 
     def _check(self, panel: str, without: DigestWithout | None) -> None:
-        """Refuse a file that is damaged or of another panel."""
-        result = self._pragma("integrity_check")
-        if result != "ok":
-            raise sqlite3.DatabaseError(str(result))
+        """Refuse a file of another panel."""
         registered = {one.id for one in self.registrations()}
         digests = {panel} if without is None else {panel, without(registered)}
-        if self._fact("panel") not in digests:
+        if self._database.fact("panel") not in digests:
             message = f"{self.path}: holds observations of another panel"
             raise ArtifactError(f"{message}; give another file with --store")
 
-    def _pragma(self, name: str) -> int | str:
-        value: int | str = self._connection.execute(f"PRAGMA {name}").fetchone()[0]
-        return value
+    def _complete(self, *, is_open: bool) -> None:
+        """Complete SQLite's file on disk, and begin the redo log anew."""
+        if self._log is None:
+            return
+        database = self._database
+        database.run("PRAGMA wal_checkpoint(TRUNCATE)")
+        self._log.begin(database.content)
+        if bool(database.fact("open")) != is_open:  # after that the log must be there
+            database.set_fact("open", "yes" if is_open else "")
+            database.run("PRAGMA wal_checkpoint(TRUNCATE)")
+
+    def _commit(self, change: Batch | Registration) -> Receipt:
+        """Commit a change to the redo log and the database, or to neither."""
+        with self._transaction():
+            receipt, written = self._database.apply(change)
+            if self._log is not None:
+                self._log.append(written)
+        if self._log is not None:
+            self._log.commit()
+            if self._log.size > MAX_LOG_BYTES:
+                with suppress(sqlite3.Error, RunError):  # a full disk: at the next write
+                    self._complete(is_open=True)
+        return receipt
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
+        before = self._database.content
         try:
-            self._connection.execute("BEGIN IMMEDIATE")
+            self._database.run("BEGIN IMMEDIATE")
             yield
-            self._connection.execute("COMMIT")
+            self._database.run("COMMIT")
         except BaseException as error:
             if self._connection.in_transaction:
                 self._connection.execute("ROLLBACK")
-            if isinstance(error, sqlite3.Error) and "full" in str(error):
+            self._database.content = before
+            if self._log is not None:
+                self._log.undo()
+            if _is_full(error):
                 raise DiskFullError(str(error)) from error
             raise
 
-    def _put(self, table: Table, entry: Entry, received: int) -> str:
-        name, time, value = entry
-        stored = self._connection.execute(
-            f"SELECT value, revision FROM {table} WHERE name = ? AND time = ?",  # noqa: S608 (ours)
-            (name, time),
-        ).fetchone()
-        if stored is not None and stored[0] == value:
-            self._connection.execute(  # a value received before its step was over may be final now
-                f"UPDATE {table} SET received = ? WHERE name = ? AND time = ?",  # noqa: S608 (ours)
-                (received, name, time),
-            )
-            return "unchanged"
-        revision = 1 if stored is None else stored[1] + 1
-        self._connection.execute(
-            f"INSERT OR REPLACE INTO {table} VALUES (?, ?, ?, ?, ?)",  # noqa: S608 (ours)
-            (name, time, value, revision, received),
-        )
-        return "accepted" if stored is None else "revised"
+    def _release(self) -> None:
+        if self._log is not None:
+            self._log.close()
 
-    def _receipt(self, key: IdempotencyKey) -> Receipt | None:
-        stored = self._connection.execute(
-            "SELECT digest, receipt FROM keys WHERE key = ?", (key.key,)
-        ).fetchone()
-        if stored is None:
-            return None
-        if stored[0] != key.digest:
-            raise KeyReusedError
-        return Receipt(**json.loads(stored[1]))
 
-    def _store_receipt(self, key: IdempotencyKey, receipt: Receipt, received: int) -> None:
-        oldest = received - KEY_DAYS * DAY_SECONDS
-        self._connection.execute("DELETE FROM keys WHERE received < ?", (oldest,))
-        row = key.key, key.digest, json.dumps(asdict(receipt)), received
-        self._connection.execute("INSERT INTO keys VALUES (?, ?, ?, ?)", row)
+def _prepare(path: Path, panel: str, log: RedoLog, *, accept_loss: bool) -> None:
+    """Recover the file, or create one that only its owner may read."""
+    try:
+        recover(path, panel, log.read(), accept_loss=accept_loss)
+        if not path.exists():
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, OWNER_ONLY))
+    except OSError as error:
+        raise _cannot_open(str(path), error.strerror or error) from error
 
-    def _fact(self, name: str) -> str | None:
-        row = self._connection.execute("SELECT fact FROM facts WHERE name = ?", (name,)).fetchone()
-        return None if row is None else str(row[0])
 
-    def _set_fact(self, name: str, fact: str) -> None:
-        self._connection.execute("INSERT OR REPLACE INTO facts VALUES (?, ?)", (name, fact))
+def _connect(path: Path | None) -> sqlite3.Connection:
+    where = ":memory:" if path is None else str(path)
+    try:
+        return sqlite3.connect(where, isolation_level=None, check_same_thread=False)
+    except sqlite3.DatabaseError as error:
+        raise _to_error(where, error) from error
+
+
+def _is_full(error: BaseException) -> bool:
+    if isinstance(error, OSError):
+        return error.errno in FULL
+    return isinstance(error, sqlite3.Error) and "full" in str(error)
 
 
 def _to_error(path: str, error: sqlite3.DatabaseError) -> Exception:
@@ -257,8 +223,11 @@ def _to_error(path: str, error: sqlite3.DatabaseError) -> Exception:
     if "locked" in str(error):
         return RunError(f"{path}: another service uses it; stop it, or give another --store")
     if isinstance(error, sqlite3.OperationalError):
-        return RunError(
-            f"{path}: cannot be opened ({error}); give a file in a folder you may write to"
-        )
+        return _cannot_open(path, error)
     advice = "nothing was changed; restore a backup, or move it away and send its data again"
     return ArtifactError(f"{path}: damaged ({error}); {advice}")
+
+
+def _cannot_open(path: str, reason: object) -> RunError:
+    advice = "give a file in a folder you may write to"
+    return RunError(f"{path}: cannot be opened ({reason}); {advice}")

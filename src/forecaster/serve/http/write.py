@@ -8,10 +8,10 @@ from fastapi import APIRouter, Depends, Header, Request, Response
 from fastapi.security import HTTPBearer
 
 from forecaster.errors import DataError, name_some
+from forecaster.serve.data.database import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.data.live import AHEAD_SECONDS
 from forecaster.serve.data.registration import Registration, to_locations
 from forecaster.serve.data.snapshot import Snapshot
-from forecaster.serve.data.store import Entry, IdempotencyKey, Receipt, Table
 from forecaster.serve.forecasting.engine import Engine
 from forecaster.serve.forecasting.new_locations import cannot_forecast
 from forecaster.serve.http.content import registered_location
