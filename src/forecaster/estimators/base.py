@@ -81,6 +81,7 @@ from forecaster.estimators.predictor import (
     join_blocks,
     refuse_non_finite,
 )
+from forecaster.estimators.spans import fit_best_span
 from forecaster.estimators.table import forecast_table
 from forecaster.estimators.totals import sum_table
 from forecaster.estimators.training_data import (
@@ -120,6 +121,7 @@ class Estimator(ABC):
     def __init__(self, recipe: Recipe | None = None) -> None:
         self.recipe = recipe or Recipe()
         self.run: Run | None = None  # the result of fitting
+        self.start: Run | None = None  # from whose weights a fit goes on; None: from new ones
         self.seconds: float | None = None  # of fitting, including resumed training
         self._extended: ExtendedRun | None = None  # the last one with further locations
 
@@ -229,7 +231,11 @@ class Estimator(ABC):
         data = hide_test(panel, splits, windows)
         checkpoints = Path(folder) if folder is not None else None
         began = time.monotonic()
-        result = self.fit_windows(replace(data, folder=checkpoints, on_progress=on_progress))
+        data = replace(data, folder=checkpoints, on_progress=on_progress)
+        if self.start is None:
+            result = self.fit_windows(data)
+        else:
+            result, data = fit_best_span(self, data, self.start)
         self.seconds = result.seconds or time.monotonic() - began
         about = {**describe(panel, splits, windows), **result.about}
         arrays = {**result.arrays, **data.shared_arrays()}

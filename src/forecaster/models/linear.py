@@ -87,7 +87,7 @@ class DenseLinear(nn.Module):
         relu: bool = False,
     ) -> None:
         super().__init__()
-        self.outputs, self.relu = outputs, relu
+        self.inputs, self.outputs, self.relu = inputs, outputs, relu
         self.weight = draw_dense(inputs.width, outputs.width, relu, generator)
         self.bias = nn.Parameter(torch.zeros(outputs.width, 1, 1)) if bias else None
 

@@ -139,6 +139,8 @@ class Ensemble(Estimator):
                 count = f"{number} of {len(self.members)}"
                 data.on_progress(ProgressUpdate.stage(f"member {count}: {member.name} …"))
             folder = None if data.folder is None else data.folder / member.folder
+            if self.start is not None and member.is_in(self.start.arrays):
+                member.estimator.start = member.run_of(self.start)
             try:
                 result = member.estimator.fit_windows(replace(data, folder=folder))
             except (ConfigError, DataError) as error:

@@ -22,6 +22,7 @@ from forecaster.estimators.forecast_inputs import ForecastInputs
 from forecaster.estimators.intervals.calibration import LEVELS
 from forecaster.estimators.match import Sizes
 from forecaster.estimators.networks.states import window_states
+from forecaster.estimators.networks.warm_start import find_kept, keep_statistics, shorten
 from forecaster.estimators.predictor import WindowForecasts, join_blocks
 from forecaster.estimators.scaled_inputs import (
     bound_inputs,
@@ -32,6 +33,7 @@ from forecaster.estimators.scaled_inputs import (
 )
 from forecaster.estimators.training_data import Arrays, FitResult, TrainingData
 from forecaster.kernels.choice import describe_backend
+from forecaster.models.carried import carry_weights
 from forecaster.models.network import Heads, Network, Outputs, refuse_non_finite
 from forecaster.models.neurons import NeuronLayout, State
 from forecaster.recipe import Recipe
@@ -153,7 +155,7 @@ class NetworkEstimator(Estimator):
         outcome = train(
             task,
             folder=data.folder,
-            identity=_identity(data, recipe, prerequisites),
+            identity=_identity(data, recipe, prerequisites, self.start),
             on_progress=data.on_progress,
         )
         weights = {WEIGHTS + name: array for name, array in outcome.weights.items()}
@@ -177,10 +179,15 @@ class NetworkEstimator(Estimator):
         }
         arrays = {**prerequisites.arrays, **outputs, **scale_arrays(scaler)}
         arrays |= range_arrays(data) if self.bounds_values else {}
+        training = recipe.training
+        if self.start is not None:
+            kept = find_kept(self.start.about["ids"], data.panel.locations.ids)
+            arrays, training = keep_statistics(self.start.arrays, arrays, kept), shorten(training)
+            scaler = scaler_of(arrays)
         device = best_device()
         generator = Generator().manual_seed(recipe.training.seed)
         network, windows = self.build(_layout(scaler), arrays, generator), data.windows
-        self.prepare(network, data)
+        self._begin(network, data)
         self._announce_cost(network, data.on_progress)
         partly = windows.partial if network.masks else windows.partial[:0]
         task = TrainingTask(
@@ -189,11 +196,21 @@ class NetworkEstimator(Estimator):
             scale=scaler.values,
             train=np.union1d(partly, windows.train),
             validation=windows.validation,
-            config=recipe.training,
+            config=training,
             mape_cut=recipe.metrics.mape_cut,
             sampling_decay=self.sampling_decay,
         )
         return arrays, task
+
+    def _begin(self, network: Network, data: TrainingData) -> None:
+        """Give a new network its first weights: those of the run that it goes on from, if any."""
+        if self.start is None:
+            self.prepare(network, data)
+            return
+        trained = self._restore(_layout(scaler_of(self.start.arrays)), self.start.arrays)
+        carry_weights(
+            network, trained, find_kept(self.start.about["ids"], data.panel.locations.ids)
+        )
 
     def _announce_cost(self, network: Network, on_progress: ProgressCallback | None) -> None:
         """Say what a long horizon costs, before training or forecasts begin."""
@@ -349,7 +366,7 @@ def _layout(scaler: Scaler) -> NeuronLayout:
 
 
 def _identity(
-    data: TrainingData, recipe: Recipe, prerequisites: FitResult
+    data: TrainingData, recipe: Recipe, prerequisites: FitResult, start: Run | None
 ) -> dict[str, str] | None:
     """The hashes that must agree when a training is resumed; None: it keeps no checkpoints."""
     if data.folder is None:
@@ -357,7 +374,13 @@ def _identity(
     if data.panel.digest is None:
         message = "checkpoints need a saved panel, by whose hash training is resumed"
         raise ConfigError(f"{message}; save the panel first: panel = panel.save(folder)")
-    return {"recipe": recipe.digest(), "panel": data.panel.digest, **prerequisites.parents}
+    began = {} if start is None else {"run": str(start.digest)}
+    return {
+        "recipe": recipe.digest(),
+        "panel": data.panel.digest,
+        **prerequisites.parents,
+        **began,
+    }
 
 
 def _describe(outcome: TrainingResult) -> dict[str, Any]:
